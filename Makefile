@@ -1,0 +1,31 @@
+# Each target makes .venv and installs what it needs, once; a changed pyproject.toml installs again.
+PYTHON ?= python3
+BIN := .venv/bin
+export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: conformance test bench lint
+
+conformance: .venv/.base
+	$(BIN)/python -m conformance
+
+test: .venv/.test
+	$(BIN)/python -m pytest -n 2
+
+bench: .venv/.base
+	$(BIN)/python -m benchmarks
+
+lint: .venv/.lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.base: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/.%: pyproject.toml .venv/.base
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@

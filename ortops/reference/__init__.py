@@ -1,0 +1,1 @@
+"""The oracle: what each operator computes, as plain float64 loops."""

@@ -1,0 +1,164 @@
+"""What an operator is, as frozen data: attributes with their rules, tensors with named axes, and the operator itself.
+
+Everything else in this project is a function of these definitions. This module knows neither ONNX Runtime nor numba.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import ml_dtypes
+import numpy as np
+
+DOMAIN = "ai.onnx.contrib"
+"""The only domain in which onnxruntime-extensions can register an operator."""
+
+DOMAIN_VERSION = 1
+
+AttributeType = Literal["INT", "FLOAT", "STRING"]
+AttributeValue = int | float | str
+ElementType = Literal["float16", "bfloat16", "float", "double", "int64"]
+
+ELEMENT_DTYPES: Mapping[str, np.dtype] = {
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float": np.dtype(np.float32),
+    "double": np.dtype(np.float64),
+    "int64": np.dtype(np.int64),
+}
+"""The NumPy type of each ONNX element type."""
+
+_PYTHON_TYPES: Mapping[str, type] = {"INT": numbers.Integral, "FLOAT": numbers.Real, "STRING": str}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of an operator: its type, its default and the rule its value must keep.
+
+    choices: the allowed strings, case as written; empty where any string will do.
+    minimum: the least allowed number, or None.
+    positive: True where the number must be finite and above 0.
+    """
+
+    name: str
+    type: AttributeType
+    default: AttributeValue
+    doc: str = ""
+    choices: tuple[str, ...] = ()
+    minimum: int | None = None
+    positive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.type not in get_args(AttributeType):
+            raise ValueError(f"attribute {self.name}: type {self.type!r} is not one of {get_args(AttributeType)}")
+        self.check(self.default)
+
+    @property
+    def rule(self) -> str:
+        """The rule in words, as errors and documentation print it."""
+        if self.choices:
+            return "must be one of " + ", ".join(map(repr, self.choices))
+        if self.positive:
+            return "must be finite and > 0"
+        if self.minimum is not None:
+            return f"must be >= {self.minimum}"
+        return {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}[self.type]
+
+    def check(self, value: object) -> AttributeValue:
+        """The value as int, float (rounded to float32) or str.
+
+        Raises:
+            TypeError: it has another type. ValueError: it breaks the rule. Both name attribute, value and rule.
+        """
+        if isinstance(value, bool) or not isinstance(value, _PYTHON_TYPES[self.type]):
+            raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, {self.rule}")
+        if isinstance(value, str):
+            kept: AttributeValue = value
+            lawful = not self.choices or value in self.choices
+        else:
+            # ONNX stores a FLOAT attribute as float32, so that is its value here too, in a session and outside.
+            kept = int(value) if self.type == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
+            lawful = self.minimum is None or kept >= self.minimum
+            if self.positive:
+                lawful = lawful and math.isfinite(kept) and kept > 0
+        if not lawful:
+            raise ValueError(f"{self.name} = {value!r}: {self.rule}")
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One input or output of an operator.
+
+    type: a type variable of the operator (``T1``) or an element type (``int64``).
+    shape: one entry an axis: a length, or the name of an axis. Equal names have equal lengths throughout the operator;
+        the name of an attribute stands for its value.
+    values: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis each one gives.
+    optional: True where a node may leave it out.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int | str, ...]
+    values: tuple[str, ...] = ()
+    optional: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: everything that its schema, kernel, registration, builder, reference and cases are made from.
+
+    types: for each type variable, the element types it may have.
+    family: the module of this name in ``reference`` and in ``kernels`` computes it, in the function of that name.
+    constants: arguments of that function which this operator fixes instead of having them as attributes.
+    standard: name and opset of the ONNX operator it computes, or None.
+    """
+
+    name: str
+    family: str
+    doc: str
+    attributes: tuple[Attribute, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    types: Mapping[str, tuple[ElementType, ...]]
+    constants: Mapping[str, AttributeValue] = field(default_factory=dict)
+    standard: tuple[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        for kind in ("attributes", "inputs", "outputs"):
+            names = [item.name for item in getattr(self, kind)]
+            if len(set(names)) != len(names):
+                raise ValueError(f"{self.name}: {kind} {names} repeat a name")
+        known = set(self.types) | set(get_args(ElementType))
+        axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.values)}
+        axes |= {attribute.name for attribute in self.attributes}
+        for tensor in (*self.inputs, *self.outputs):
+            if tensor.type not in known:
+                raise ValueError(
+                    f"{self.name}: {tensor.name} has type {tensor.type!r}, which is not one of {sorted(known)}"
+                )
+        for tensor in self.outputs:
+            unknown = [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]
+            if unknown:
+                raise ValueError(f"{self.name}: no input or attribute gives axis {unknown} of {tensor.name}")
+
+    def element_types(self, tensor: Tensor) -> tuple[str, ...]:
+        """The element types that `tensor` may have."""
+        return self.types.get(tensor.type, (tensor.type,))
+
+    def check_attributes(self, given: Mapping[str, object]) -> dict[str, AttributeValue]:
+        """Every argument of the operator's function: attributes given or by default, and the constants.
+
+        Raises:
+            TypeError: an attribute is unknown or has a wrong type. ValueError: a value breaks its attribute's rule.
+        """
+        unknown = set(given) - {attribute.name for attribute in self.attributes}
+        if unknown:
+            raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
+        checked = {a.name: a.check(given.get(a.name, a.default)) for a in self.attributes}
+        return checked | dict(self.constants)

@@ -114,13 +114,15 @@ class Operator:
     """An operator: everything that its schema, kernel, registration, builder, reference and cases are made from.
 
     types: for each type variable, the element types it may have.
-    family: the module of this name in ``reference`` and in ``kernels`` computes it, in the function of that name.
+    family: the module of this name in ``reference`` and in ``kernels`` computes it.
+    function: the function of those modules that does, taking the inputs by position and the attributes by name.
     constants: arguments of that function which this operator fixes instead of having them as attributes.
     standard: name and opset of the ONNX operator it computes, or None.
     """
 
     name: str
     family: str
+    function: str
     doc: str
     attributes: tuple[Attribute, ...]
     inputs: tuple[Tensor, ...]

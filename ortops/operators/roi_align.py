@@ -46,6 +46,7 @@ def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
     return Operator(
         name=f"RoiAlign_{opset}",
         family="roi_align",
+        function="roi_align",
         doc=(schema.doc or "").strip(),
         attributes=tuple(_attribute(a) for _, a in sorted(schema.attributes.items())),
         inputs=tuple(map(_tensor, schema.inputs)),

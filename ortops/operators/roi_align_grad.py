@@ -7,7 +7,8 @@ from ortops.spec import Operator, Tensor
 
 ROI_ALIGN_GRAD = Operator(
     name="RoiAlignGrad",
-    family="roi_align_grad",
+    family="roi_align",
+    function="roi_align_grad",
     doc=(
         "Gradient of RoiAlign. dX is the transpose of the forward map, accumulated over RoIs; drois is the derivative "
         "with respect to the stored coordinates, spatial_scale included. X is needed for drois and the max modes only."

@@ -1,5 +1,34 @@
 """RoiAlign and its gradient for ONNX Runtime, written in Python."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ortops.functional import roi_align, roi_align_grad
 from ortops.operators import OPERATORS
 
-__all__ = ["OPERATORS"]
+if TYPE_CHECKING:
+    from ortops.engine.session import InferenceSession, library_path, register
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # the definitions
+    "OPERATORS",
+    # in ONNX Runtime sessions
+    "InferenceSession",
+    "library_path",
+    "register",
+    # on NumPy arrays
+    "roi_align",
+    "roi_align_grad",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # onnxruntime is imported by those who use it: `import ortops` stays fast.
+    if name in ("InferenceSession", "library_path", "register"):
+        from ortops.engine import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,7 @@
-"""Named axes: from the shapes of an operator's inputs to those of its outputs, with errors that say what disagrees."""
+"""Named axes: from the shapes of an operator's inputs to those of its outputs, with errors that say what disagrees.
+
+It serves running tensors, whose lengths are numbers, and graphs, where a length may be a name or unknown.
+"""
 
 from __future__ import annotations
 
@@ -7,55 +10,92 @@ from collections.abc import Mapping, Sequence
 from ortops.spec import Operator, Tensor
 
 Shape = tuple[int, ...]
+Length = int | str | None
+"""A length, the name of a length that is not known yet (``dim_param``), or neither."""
 
 
-def bind_axes(
+class Axes:
+    """The lengths of an operator's named axes, as far as they are known.
+
+    Args:
+        attributes: the checked attributes; those that are integers give lengths.
+    """
+
+    def __init__(self, attributes: Mapping[str, object]) -> None:
+        self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
+        self._source = dict.fromkeys(self._known, "the attribute")
+
+    def bind_shape(self, tensor: Tensor, shape: Sequence[Length]) -> None:
+        """Learn the axes of an input from its shape.
+
+        Raises:
+            ValueError: the rank is wrong, or a length disagrees with one already known.
+        """
+        if len(shape) != len(tensor.shape):
+            axes = ", ".join(map(str, tensor.shape))
+            raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {len(tensor.shape)}, [{axes}]")
+        for i, axis in enumerate(tensor.shape):
+            if not self._agree(axis, shape[i], tensor):
+                raise ValueError(f"{tensor.name} has shape {list(shape)}: shape[{i}] {self._rule(axis)}")
+
+    def bind_values(self, tensor: Tensor, values: Sequence[Length]) -> None:
+        """Learn axes from the elements of an input that gives lengths; from none where there are no values.
+
+        Raises:
+            ValueError: a length is negative or disagrees with one already known.
+        """
+        for i, (axis, length) in enumerate(zip(tensor.values, values, strict=False)):
+            if isinstance(length, int) and length < 0:
+                raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] must be >= 0")
+            if not self._agree(axis, length, tensor):
+                raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] {self._rule(axis)}")
+
+    def shape_of(self, tensor: Tensor) -> tuple[Length, ...]:
+        """The shape of an output, unknown lengths as None."""
+        return tuple(axis if isinstance(axis, int) else self._known.get(axis) for axis in tensor.shape)
+
+    def _agree(self, axis: int | str, length: Length, tensor: Tensor) -> bool:
+        if isinstance(axis, int):
+            return length == axis or not isinstance(length, int)
+        known = self._known.get(axis)
+        if isinstance(known, int):
+            return length == known or not isinstance(length, int)
+        # A number says more than a name, and a name more than nothing.
+        if known is None or isinstance(length, int):
+            self._known[axis], self._source[axis] = length, tensor.name
+        return True
+
+    def _rule(self, axis: int | str) -> str:
+        if isinstance(axis, int):
+            return f"must be {axis}"
+        return f"must be {self._known[axis]} ({axis} of {self._source[axis]})"
+
+
+def output_shapes(
     operator: Operator,
     shapes: Mapping[str, Shape],
     values: Mapping[str, Sequence[int]],
     attributes: Mapping[str, object],
-) -> dict[str, int]:
-    """The length of every named axis.
+) -> list[Shape]:
+    """The shapes of all outputs.
 
     Args:
         shapes: by input name, the shape of each input that is present.
-        values: by input name, the elements of the inputs that give lengths (`Tensor.values`), where known.
+        values: by input name, the elements of the inputs that give lengths (`Tensor.values`).
         attributes: the checked attributes.
 
     Raises:
         ValueError: a required input is missing, a rank is wrong, two inputs disagree on an axis, a length is negative.
     """
-    bound = {name: value for name, value in attributes.items() if isinstance(value, int)}
-    source = dict.fromkeys(bound, "the attribute")
-
-    def bind(tensor: Tensor, axis: int | str, length: int, where: str) -> None:
-        if isinstance(axis, str) and axis not in bound:
-            bound[axis], source[axis] = length, tensor.name
-        expected = axis if isinstance(axis, int) else bound[axis]
-        if length != expected:
-            says = "" if isinstance(axis, int) else f" ({axis} of {source[axis]})"
-            raise ValueError(f"{where} is {length}: must be {expected}{says}")
-
+    axes = Axes(attributes)
     for tensor in operator.inputs:
-        if tensor.name not in shapes:
-            if not tensor.optional:
-                raise ValueError(f"{tensor.name} is missing: {operator.name} requires it")
-            continue
-        shape = shapes[tensor.name]
-        if len(shape) != len(tensor.shape):
-            axes = ", ".join(map(str, tensor.shape))
-            raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {len(tensor.shape)}, [{axes}]")
-        for i, (axis, length) in enumerate(zip(tensor.shape, shape, strict=True)):
-            bind(tensor, axis, length, f"{tensor.name}: shape[{i}] of {list(shape)}")
-        elements = values.get(tensor.name, ())
-        for i, (axis, length) in enumerate(zip(tensor.values, elements, strict=False)):
-            where = f"{tensor.name}[{i}] of {list(elements)}"
-            if length < 0:
-                raise ValueError(f"{where} is {length}: must be >= 0")
-            bind(tensor, axis, length, where)
-    return bound
+        if tensor.name in shapes:
+            axes.bind_shape(tensor, shapes[tensor.name])
+            axes.bind_values(tensor, values.get(tensor.name, ()))
+        elif not tensor.optional:
+            raise ValueError(f"{tensor.name} is missing: {operator.name} requires it")
+    return [_known(axes.shape_of(tensor)) for tensor in operator.outputs]
 
 
-def output_shape(tensor: Tensor, bound: Mapping[str, int]) -> Shape:
-    """The shape of an output, from what `bind_axes` found."""
-    return tuple(axis if isinstance(axis, int) else bound[axis] for axis in tensor.shape)
+def _known(shape: tuple[Length, ...]) -> Shape:
+    return tuple(length for length in shape if isinstance(length, int))

@@ -109,7 +109,7 @@ class Tensor:
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Operator:
     """An operator: everything that its schema, kernel, registration, builder, reference and cases are made from.
 

@@ -1,0 +1,167 @@
+"""The direct engine: each operator as an OrtCustomOp, added to onnxruntime-extensions through AddExternalCustomOp.
+
+Tensors are views of ONNX Runtime's memory, errors are its statuses, and tasks run on the session's own threads. Nothing
+here lets a Python exception cross into C: it would leave outputs unwritten and the error unseen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
+from typing import Any
+
+from ortops.compute import compute
+from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, OrtError, custom_op, ort_api
+from ortops.engine.shape_inference import infer_output_shapes
+from ortops.engine.tensors import Inputs, output
+from ortops.shapes import Shape
+from ortops.spec import Attribute, AttributeValue, Operator
+
+_ANY_VERSION = 2**31 - 1
+
+
+def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
+    """The value that a node gives to an attribute, or its default.
+
+    Raises:
+        TypeError: the node has it with another type. ValueError: it breaks the attribute's rule.
+    """
+    values = {kind: read(api, info, attribute.name.encode()) for kind, read in _READERS.items()}
+    if values[attribute.type] is not None:
+        return attribute.check(values[attribute.type])
+    for kind, value in values.items():
+        if value is not None:
+            raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
+    return attribute.default
+
+
+def _read_float(api: Api, info: int, name: bytes) -> float | None:
+    cell = c_float()
+    return cell.value if api.succeeds(api.KernelInfoGetAttribute_float(info, name, byref(cell))) else None
+
+
+def _read_int(api: Api, info: int, name: bytes) -> int | None:
+    cell = c_int64()
+    return cell.value if api.succeeds(api.KernelInfoGetAttribute_int64(info, name, byref(cell))) else None
+
+
+def _read_string(api: Api, info: int, name: bytes) -> str | None:
+    size = c_size_t()
+    if not api.succeeds(api.KernelInfoGetAttribute_string(info, name, None, byref(size))):
+        return None
+    text = ctypes.create_string_buffer(size.value)
+    api.check(api.KernelInfoGetAttribute_string(info, name, text, byref(size)))
+    return text.value.decode(errors="replace")
+
+
+_READERS: dict[str, Callable[[Api, int, bytes], Any]] = {"FLOAT": _read_float, "INT": _read_int, "STRING": _read_string}
+
+_api_at = functools.lru_cache(Api)
+_kernels: dict[int, Callable[[int], None]] = {}
+_handles = itertools.count(1)
+_alive: list[Any] = []
+
+
+def _status(api: Api, error: BaseException, name: str) -> int:
+    """An error as ONNX Runtime's status; KeyboardInterrupt too, since nothing may cross into C."""
+    code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
+    text = str(error) or type(error).__name__
+    status: int = api.CreateStatus(code, f"{name}: {text}".encode())
+    return status
+
+
+def _create(operator: Operator, output_types: Sequence[int], api: Api, info: int) -> Callable[[int], None]:
+    """The kernel of one node: called with the address of an OrtKernelContext.
+
+    Raises:
+        TypeError, ValueError: an attribute of the node is wrong.
+    """
+    attributes = operator.check_attributes({a.name: read_attribute(api, info, a) for a in operator.attributes})
+    count = c_size_t()
+    api.check(api.KernelInfo_GetInputCount(info, byref(count)))
+    inputs = Inputs(api, count.value)
+    absent = [None] * (len(operator.inputs) - count.value)
+    parallel_for = api.addresses["KernelContext_ParallelFor"]
+
+    def run(context: int) -> None:
+        def allocate(i: int, shape: Shape) -> Any:
+            return output(api, context, i, shape, output_types[i])
+
+        compute(operator, inputs.of(context) + absent, attributes, allocate, (parallel_for, context))
+
+    return run
+
+
+def _callbacks(operator: Operator, types: dict[str, str]) -> dict[str, Any]:
+    """The callbacks of an operator for one element type of each type variable."""
+    input_types = [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in operator.inputs]
+    output_types = [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in operator.outputs]
+    name = ctypes.create_string_buffer(operator.name.encode())
+    _alive.append(name)
+    name_address = ctypes.addressof(name)
+
+    def create(_table: int, api_address: int, info: int, kernel: int) -> int | None:
+        api = _api_at(api_address)
+        try:
+            handle = next(_handles)
+            _kernels[handle] = _create(operator, output_types, api, info)
+            ctypes.cast(kernel, ctypes.POINTER(c_void_p))[0] = handle
+        except BaseException as error:  # noqa: BLE001 - see _status
+            return _status(api, error, operator.name)
+        return None
+
+    def run(handle: int, context: int) -> int | None:
+        try:
+            _kernels[handle](context)
+        except BaseException as error:  # noqa: BLE001 - see _status
+            return _status(ort_api(), error, operator.name)
+        return None
+
+    def infer(_table: int, context: int) -> int | None:
+        try:
+            infer_output_shapes(operator, context)
+        except BaseException as error:  # noqa: BLE001 - see _status
+            return _status(ort_api(), error, operator.name)
+        return None
+
+    return {
+        "GetName": lambda _table: name_address,
+        "GetExecutionProviderType": lambda _table: None,
+        "GetInputType": lambda _table, i: input_types[i],
+        "GetInputTypeCount": lambda _table: len(input_types),
+        "GetOutputType": lambda _table, i: output_types[i],
+        "GetOutputTypeCount": lambda _table: len(output_types),
+        "KernelDestroy": lambda kernel: _kernels.pop(kernel, None) and None,
+        "GetInputCharacteristic": lambda _table, i: int(operator.inputs[i].optional),
+        "GetOutputCharacteristic": lambda _table, i: int(operator.outputs[i].optional),
+        "GetInputMemoryType": lambda _table, _i: 0,
+        "GetVariadicInputMinArity": lambda _table: 0,
+        "GetVariadicInputHomogeneity": lambda _table: 0,
+        "GetVariadicOutputMinArity": lambda _table: 0,
+        "GetVariadicOutputHomogeneity": lambda _table: 0,
+        "CreateKernelV2": create,
+        "KernelComputeV2": run,
+        "InferOutputShapeFn": infer,
+        "GetStartVersion": lambda _table: 1,
+        "GetEndVersion": lambda _table: _ANY_VERSION,
+    }
+
+
+def add_operator(library: ctypes.CDLL, operator: Operator) -> None:
+    """Add an operator to a loaded onnxruntime-extensions library: one table for each element type.
+
+    Raises:
+        OrtError: the library refuses it.
+    """
+    add = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)(("AddExternalCustomOp", library))
+    variables = [(name, kinds) for name, kinds in operator.types.items() if len(kinds) > 1]
+    for kinds in itertools.product(*(kinds for _, kinds in variables)):
+        types = {name: kinds[0] for name, kinds in operator.types.items()}
+        types.update(zip((name for name, _ in variables), kinds, strict=True))
+        table, alive = custom_op(_callbacks(operator, types))
+        _alive.extend(alive)
+        if not add(ctypes.addressof(table)):
+            raise OrtError(f"onnxruntime-extensions refused the operator {operator.name}")

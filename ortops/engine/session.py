@@ -1,0 +1,137 @@
+"""Putting the operators into ONNX Runtime sessions."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import onnxruntime
+
+from ortops.operators import OPERATORS
+
+Engine = Literal["auto", "direct", "pyop"]
+
+_lock = threading.RLock()
+_chosen: Engine | None = None
+_registered: weakref.WeakSet[onnxruntime.SessionOptions] = weakref.WeakSet()
+
+
+def library_path() -> str:
+    """The path of the onnxruntime-extensions library, with our operators in it, for a session to register.
+
+    For those who call `SessionOptions.register_custom_ops_library` themselves; all others use `register`.
+    """
+    _choose("auto")
+    from onnxruntime_extensions import get_library_path
+
+    path: str = get_library_path()
+    return path
+
+
+def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto") -> None:
+    """Make the operators known to the sessions made with these options. A second call does nothing.
+
+    It registers the library of onnxruntime-extensions, whose own operators come along. Options that have it already must
+    not be given here: ONNX Runtime refuses a library that is registered twice ("Conflicting with a registered kernel").
+
+    Args:
+        session_options: as for `onnxruntime.InferenceSession`.
+        engine: how ONNX Runtime reaches the operators. "direct": through C tables, with all types and ONNX Runtime's own
+            errors. "pyop": through the Python operators of onnxruntime-extensions; float and double only. "auto": direct
+            where the library allows it (Linux, macOS), else pyop. One choice holds for the whole process.
+
+    Raises:
+        ValueError: engine is none of these.
+        RuntimeError: another engine is in use in this process, or onnxruntime-extensions lacks what the engine needs.
+    """
+    _choose(engine)
+    with _lock:
+        if session_options not in _registered:
+            session_options.register_custom_ops_library(library_path())
+            _registered.add(session_options)
+
+
+def _choose(engine: Engine) -> Engine:
+    """Add the operators to the library, once in a process: given both ways, a name would make the library loop forever."""
+    global _chosen  # noqa: PLW0603 - the library itself is one for each process
+    if engine not in ("auto", "direct", "pyop"):
+        raise ValueError(f"engine = {engine!r}: must be one of 'auto', 'direct', 'pyop'")
+    with _lock:
+        if _chosen is None:
+            library = _library()
+            direct = library is not None and hasattr(library, "AddExternalCustomOp")
+            if engine == "direct" and not direct:
+                raise RuntimeError(
+                    "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
+                )
+            _chosen = _add_all("direct" if direct and engine != "pyop" else "pyop", library)
+        if engine not in ("auto", _chosen):
+            raise RuntimeError(f"engine = {engine!r}: this process uses {_chosen!r} already, and one choice holds for all")
+        return _chosen
+
+
+def _library() -> ctypes.CDLL | None:
+    """The onnxruntime-extensions library as ctypes sees it.
+
+    Raises:
+        RuntimeError: it cannot be imported.
+    """
+    try:
+        from onnxruntime_extensions import get_library_path
+    except ImportError as error:
+        raise RuntimeError(f"onnxruntime-extensions cannot be imported: must be 0.13 or later ({error})") from error
+    try:
+        return ctypes.CDLL(get_library_path())
+    except OSError:
+        return None
+
+
+def _add_all(engine: Engine, library: ctypes.CDLL | None) -> Engine:
+    if engine == "direct":
+        from ortops.engine.direct import add_operator
+
+        for operator in OPERATORS:
+            add_operator(library, operator)
+    else:
+        from ortops.engine.pyop import add_operators
+
+        add_operators(OPERATORS)
+    return engine
+
+
+class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
+    """onnxruntime.InferenceSession with the operators registered; same arguments.
+
+    Options that are given are registered too, as by `register`. With the pyop engine, `run` raises the errors of our
+    operators, which ONNX Runtime itself does not see there.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | Any,
+        sess_options: onnxruntime.SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[dict[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+        register(options)
+        super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
+
+    def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
+        """As onnxruntime's.
+
+        Raises:
+            ValueError: with the pyop engine, an operator of ours refused its input.
+        """
+        if _chosen != "pyop":
+            outputs: list[Any] = super().run(output_names, input_feed, run_options)
+            return outputs
+        from ortops.engine.pyop import raising
+
+        with raising():
+            outputs = super().run(output_names, input_feed, run_options)
+        return outputs

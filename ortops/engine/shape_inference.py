@@ -1,0 +1,93 @@
+"""Types and shapes of outputs before any data: ONNX Runtime's C interface to shape inference of custom operators."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
+from typing import Any
+
+from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, ort_api
+from ortops.shapes import Axes, Length
+from ortops.spec import Attribute, AttributeValue, Operator
+
+_MOST_TEXT = 256
+"""A longer string is no lawful value of any attribute."""
+
+
+def infer_output_shapes(operator: Operator, context: int) -> None:
+    """Tell ONNX Runtime the type and the shape of each output, as far as inputs and attributes settle them.
+
+    ONNX Runtime keeps one such function for all element types of a name, so the types are read from the inputs.
+
+    Args:
+        operator: the definition.
+        context: the address of an OrtShapeInferContext.
+
+    Raises:
+        TypeError, ValueError: an attribute or a known shape breaks a rule of the operator.
+        OrtError: ONNX Runtime refuses a call.
+    """
+    api = ort_api()
+    given = {attribute.name: _attribute(api, context, attribute) for attribute in operator.attributes}
+    axes = Axes(operator.check_attributes({name: value for name, value in given.items() if value is not None}))
+    types = dict(ELEMENT_TYPES)
+    count = c_size_t()
+    api.check(api.ShapeInferContext_GetInputCount(context, byref(count)))
+    for i, tensor in enumerate(operator.inputs[: count.value]):
+        element_type, shape = _input(api, context, i)
+        if element_type:
+            types.setdefault(tensor.type, element_type)
+        if shape:
+            axes.bind_shape(tensor, shape)
+    for i, tensor in enumerate(operator.outputs):
+        shape = axes.shape_of(tensor)
+        # The interface has no word for an unknown length: -1 would be taken for one.
+        if tensor.type in types and None not in shape:
+            _set_output(api, context, i, types[tensor.type], shape)
+
+
+def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue | None:
+    handle, size = c_void_p(), c_size_t()
+    if not api.succeeds(api.ShapeInferContext_GetAttribute(context, attribute.name.encode(), byref(handle))):
+        return None
+    cells: dict[str, Callable[[], Any]] = {
+        "INT": c_int64,
+        "FLOAT": c_float,
+        "STRING": lambda: ctypes.create_string_buffer(_MOST_TEXT),
+    }
+    cell = cells[attribute.type]()
+    status = api.ReadOpAttr(handle, ATTRIBUTE_TYPES[attribute.type], byref(cell), ctypes.sizeof(cell), byref(size))
+    if not api.succeeds(status):
+        return None  # of another type, or too long: the kernel refuses it and has the words
+    value: AttributeValue = cell.value.decode(errors="replace") if attribute.type == "STRING" else cell.value
+    return value
+
+
+def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:
+    """Element type and lengths of an input: 0 for an unknown type, None for an unknown length, [] for an unknown rank."""
+    info, element_type, rank = c_void_p(), c_int(), c_size_t()
+    if not api.succeeds(api.ShapeInferContext_GetInputTypeShape(context, i, byref(info))) or not info:
+        return 0, []
+    api.check(api.GetTensorElementType(info, byref(element_type)))
+    api.check(api.GetDimensionsCount(info, byref(rank)))
+    lengths, names = (c_int64 * rank.value)(), (c_char_p * rank.value)()
+    api.check(api.GetDimensions(info, lengths, rank.value))
+    api.check(api.GetSymbolicDimensions(info, names, rank.value))
+    known = zip(lengths, names, strict=True)
+    shape: list[Length] = [length if length >= 0 else (name.decode() if name else None) for length, name in known]
+    return element_type.value, shape
+
+
+def _set_output(api: Api, context: int, i: int, element_type: int, shape: Sequence[Length]) -> None:
+    info, rank = c_void_p(), len(shape)
+    api.check(api.CreateTensorTypeAndShapeInfo(byref(info)))
+    try:
+        api.check(api.SetTensorElementType(info, element_type))
+        lengths = (c_int64 * rank)(*(length if isinstance(length, int) else -1 for length in shape))
+        names = (c_char_p * rank)(*(length.encode() if isinstance(length, str) else b"" for length in shape))
+        api.check(api.SetDimensions(info, lengths, rank))
+        api.check(api.SetSymbolicDimensions(info, names, rank))
+        api.check(api.ShapeInferContext_SetOutputTypeShape(context, i, info))
+    finally:
+        api.ReleaseTensorTypeAndShapeInfo(info)

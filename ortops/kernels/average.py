@@ -1,0 +1,125 @@
+"""The average over samples as two thin matrix products, Y = A_y X A_x^T, and its transposes.
+
+A map is a matrix of lines [H, W * lanes]: of one channel (lanes = 1), or of LANES channels side by side (`panels.py`).
+The lines that a bin needs are combined first, elementwise; then each output is a short sum over one combined line. `lanes`
+is a constant wherever these functions are called, so the loops over it become vector instructions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ortops.kernels.element import Array, widen
+from ortops.kernels.tables import Weights
+
+# No sum is reordered: the vectors run over pixels or lanes, and a short sum is faster as it stands.
+FAST = {"contract"}
+
+
+@njit(nogil=True)
+def span(table: Weights) -> tuple[int, int]:
+    """The pixels [low, high) that the bins of the table cover."""
+    low, high = 0, 0
+    for p in range(table.first.size):
+        count = table.start[p + 1] - table.start[p]
+        if count > 0:
+            end = table.first[p] + count
+            low, high = (min(low, table.first[p]), max(high, end)) if high > 0 else (table.first[p], end)
+    return low, high
+
+
+@njit(nogil=True, fastmath=FAST)
+def combine_lines(x: Array, rows: Weights, weight: Array, p: int, low: int, high: int, line: Array) -> None:
+    """line[low:high] = row p of A_y X: weight is the rows' own or a derivative of it."""
+    for j in range(np.uintp(low), np.uintp(high)):
+        line[j] = 0.0
+    start, end, top = rows.start[p], rows.start[p + 1], rows.first[p]
+    for i in range(start, end):
+        w = weight[i]
+        if w != 0.0:
+            at = top + i - start
+            for j in range(np.uintp(low), np.uintp(high)):
+                line[j] += w * widen(x[at, j])
+
+
+@njit(nogil=True, fastmath=FAST)
+def add_line(line: Array, rows: Weights, p: int, low: int, high: int, dx: Array) -> None:
+    """The transpose of `combine_lines`: dX += A_y^T line, of row p."""
+    start, end, top, weight = rows.start[p], rows.start[p + 1], rows.first[p], rows.weight
+    for i in range(start, end):
+        w = weight[i]
+        if w != 0.0:
+            at = top + i - start
+            for j in range(np.uintp(low), np.uintp(high)):
+                dx[at, j] += w * line[j]
+
+
+@njit(nogil=True, fastmath=FAST, inline="always")
+def sum_columns(line: Array, columns: Weights, lanes: int, p: int, y: Array) -> None:
+    """Row p of Y = A_x line: each bin's weighted sum over the pixels of a combined line."""
+    starts, firsts, weight = columns.start, columns.first, columns.weight
+    for q in range(firsts.size):
+        for k in range(lanes):
+            y[p, np.uintp(q * lanes + k)] = 0.0
+        start, left = starts[q], firsts[q]
+        for i in range(starts[q + 1] - start):
+            w = weight[start + i]
+            for k in range(lanes):
+                y[p, np.uintp(q * lanes + k)] += w * line[np.uintp((left + i) * lanes + k)]
+
+
+@njit(nogil=True, fastmath=FAST, inline="always")
+def spread_columns(
+    dy: Array, columns: Weights, weight: Array, lanes: int, p: int, low: int, high: int, line: Array
+) -> None:
+    """The transpose of `sum_columns`: line[low:high] = A_x^T dY, of row p; weight is the columns' own or a derivative."""
+    for j in range(np.uintp(low), np.uintp(high)):
+        line[j] = 0.0
+    starts, firsts = columns.start, columns.first
+    for q in range(firsts.size):
+        start, left = starts[q], firsts[q]
+        for i in range(starts[q + 1] - start):
+            w = weight[start + i]
+            for k in range(lanes):
+                line[np.uintp((left + i) * lanes + k)] += w * widen(dy[p, np.uintp(q * lanes + k)])
+
+
+@njit(nogil=True, fastmath=FAST, inline="always")
+def average(x: Array, rows: Weights, columns: Weights, lanes: int, line: Array, y: Array) -> None:
+    """Y = A_y X A_x^T of one map: x [H, W * lanes], y [PH, PW * lanes], line [W * lanes] to work in."""
+    low, high = span(columns)
+    for p in range(y.shape[0]):
+        combine_lines(x, rows, rows.weight, p, low * lanes, high * lanes, line)
+        sum_columns(line, columns, lanes, p, y)
+
+
+@njit(nogil=True, fastmath=FAST, inline="always")
+def add_average_gradient(dy: Array, rows: Weights, columns: Weights, lanes: int, line: Array, dx: Array) -> None:
+    """dX += A_y^T dY A_x of one map: dy [PH, PW * lanes], dx [H, W * lanes], line [W * lanes] to work in."""
+    low, high = span(columns)
+    for p in range(dy.shape[0]):
+        spread_columns(dy, columns, columns.weight, lanes, p, low * lanes, high * lanes, line)
+        add_line(line, rows, p, low * lanes, high * lanes, dx)
+
+
+@njit(nogil=True, fastmath=FAST)
+def add_average_box_gradient(x: Array, dy: Array, rows: Weights, columns: Weights, work: Array, drois: Array) -> None:
+    """Add one channel's derivative with respect to x1, y1, x2, y2 to drois [4]; work [6, W] to work in.
+
+    It is the sum of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself.
+    """
+    low, high = span(columns)
+    line, line_near, line_far, spread, spread_near, spread_far = work
+    for p in range(dy.shape[0]):
+        combine_lines(x, rows, rows.weight, p, low, high, line)
+        combine_lines(x, rows, rows.near, p, low, high, line_near)
+        combine_lines(x, rows, rows.far, p, low, high, line_far)
+        spread_columns(dy, columns, columns.weight, 1, p, low, high, spread)
+        spread_columns(dy, columns, columns.near, 1, p, low, high, spread_near)
+        spread_columns(dy, columns, columns.far, 1, p, low, high, spread_far)
+        for j in range(np.uintp(low), np.uintp(high)):
+            drois[0] += line[j] * spread_near[j]
+            drois[1] += line_near[j] * spread[j]
+            drois[2] += line[j] * spread_far[j]
+            drois[3] += line_far[j] * spread[j]

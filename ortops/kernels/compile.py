@@ -1,0 +1,54 @@
+"""Compiling: what `numba.njit` does, with a cache on disk that notices a change in any file of this folder.
+
+numba looks only at the file of the cached function, but a kernel is compiled together with all that it calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import njit
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SOURCES = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+).hexdigest()
+
+
+class _OfAllSources:
+    def get_source_stamp(self) -> str:
+        return _SOURCES
+
+
+class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+    # $NUMBA_CACHE_DIR, then __pycache__ beside the source, then the user's cache folder: the first that can be written.
+    _locator_classes = [
+        type(base.__name__, (_OfAllSources, base), {})
+        for base in (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator)
+    ]
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _Implementation
+
+
+def cached(function: Function) -> Function:
+    """Compile a function that Python calls; keep the result on disk where any cache folder can be written."""
+    dispatcher = njit(nogil=True)(function)
+    try:
+        dispatcher._cache = _Cache(function)  # noqa: SLF001 - numba offers no other way to choose the cache
+    except RuntimeError:  # no folder can be written: compile again in each process
+        pass
+    compiled: Function = dispatcher
+    return compiled

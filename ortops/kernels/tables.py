@@ -1,0 +1,138 @@
+"""Samples of one axis, merged into what a kernel needs: weights of pixels (average) or possible winners (maximum).
+
+Both tables are as long as the map and the bins ask for, however many samples a bin has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from ortops.kernels.element import Array
+from ortops.kernels.sampling import Axis, coordinate, is_cell, is_inside, region, run_end, sensitivity
+
+
+class Weights(NamedTuple):
+    """The matrix A of one axis, [bins, length], as one run of pixels a bin.
+
+    Bin p covers the pixels first[p], first[p] + 1, ...; their weights are weight[start[p]:start[p + 1]]. near and far are
+    the derivatives of A with respect to the RoI's two stored coordinates in the same places.
+    """
+
+    first: Array
+    start: Array
+    weight: Array
+    near: Array
+    far: Array
+
+
+class Candidates(NamedTuple):
+    """The samples of one axis that can win a maximum, in their order; those of bin p are start[p]:start[p + 1].
+
+    A product of weight and pixel, and an interpolation too, is monotonic within a cell: the first and the last sample of a
+    cell stand for all between them. One sample off the map stands for its neighbours.
+
+    low is the first of the two pixels, or -1 off the map; high the second, or -1 where the weight `fraction` of the second
+    is always 0. near and far are the derivatives of the coordinate with respect to the RoI's two stored coordinates.
+    """
+
+    start: Array
+    low: Array
+    high: Array
+    fraction: Array
+    near: Array
+    far: Array
+
+
+@njit(nogil=True)
+def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
+    """Merge all samples of each bin of `axis` into weights of pixels; with slopes, into near and far as well."""
+    # Bins follow one another: two neighbours share at most two pixels.
+    room = length + 2 * axis.bins
+    sloped = room if slopes else 0
+    table = Weights(
+        np.empty(axis.bins, np.int64),
+        np.empty(axis.bins + 1, np.int64),
+        np.zeros(room, dtype),
+        np.zeros(sloped, dtype),
+        np.zeros(sloped, dtype),
+    )
+    table.start[0] = 0
+    for p in range(axis.bins):
+        start = table.start[p]
+        table.first[p], count = _pixels(axis, p, length)
+        table.start[p + 1] = start + count
+        i = 0 if count else axis.samples
+        while i < axis.samples:
+            end = run_end(axis, p, i, length)
+            where = region(coordinate(axis, p, i), length)
+            if is_inside(where, length):
+                at = start + max(where, 0) - table.first[p]
+                share = float(end - i) / axis.samples
+                if is_cell(where, length):
+                    # Samples are evenly spaced, so the mean of the two ends is the mean of the run.
+                    f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - where
+                    table.weight[at] += share * (1.0 - f)
+                    table.weight[at + 1] += share * f
+                    if slopes:
+                        near, far = sensitivity(axis, p, i)
+                        near_end, far_end = sensitivity(axis, p, end - 1)
+                        near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
+                        table.near[at] -= near
+                        table.near[at + 1] += near
+                        table.far[at] -= far
+                        table.far[at + 1] += far
+                else:
+                    table.weight[at] += share
+            i = end
+    return table
+
+
+@njit(nogil=True)
+def _pixels(axis: Axis, p: int, length: int) -> tuple[int, int]:
+    """The first pixel and the number of pixels that the samples of bin p can touch."""
+    if axis.samples == 0:
+        return 0, 0
+    a = region(coordinate(axis, p, 0), length)
+    b = region(coordinate(axis, p, axis.samples - 1), length)
+    low, high = min(a, b), max(a, b)
+    if high < -1 or low >= length:
+        return 0, 0
+    low = max(low, 0)
+    return low, min(high + 1, length - 1) - low + 1
+
+
+@njit(nogil=True)
+def candidates_of(axis: Axis, length: int) -> Candidates:
+    """Find the candidates of each bin of `axis`."""
+    # Two for each region of the axis, and for each that a new bin cuts in two.
+    room = 2 * (length + 3 + axis.bins)
+    table = Candidates(
+        np.empty(axis.bins + 1, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.float64),
+        np.empty(room, np.float64),
+        np.empty(room, np.float64),
+    )
+    n = 0
+    table.start[0] = 0
+    for p in range(axis.bins):
+        i = 0
+        while i < axis.samples:
+            end = run_end(axis, p, i, length)
+            where = region(coordinate(axis, p, i), length)
+            inside, cell = is_inside(where, length), is_cell(where, length)
+            for at in (i, end - 1):
+                table.low[n] = max(where, 0) if inside else -1
+                table.high[n] = where + 1 if cell else -1
+                table.fraction[n] = coordinate(axis, p, at) - where if cell else 0.0
+                table.near[n], table.far[n] = sensitivity(axis, p, at) if cell else (0.0, 0.0)
+                n += 1
+                if end - i == 1 or not cell:
+                    break
+            i = end
+        table.start[p + 1] = n
+    return table

@@ -44,3 +44,15 @@ def compute(
     values = {tensor.name: array.tolist() for tensor, array in given if tensor.values}
     outputs = [allocate(i, shape) for i, shape in enumerate(output_shapes(operator, shapes, values, attributes))]
     _kernel(operator)(inputs, outputs, attributes, runner)
+
+
+WORTH_THREADS = 1 << 16
+"""Elements of the inputs from which threads of a call's own are worth the 20 us that each costs."""
+
+
+def runner_for(inputs: Sequence[Any]) -> tuple[int, int]:
+    """A runner for a call outside a session: every CPU where the work is worth it."""
+    from ortops.kernels.parallel import available_cpus, thread_runner
+
+    size = sum(array.size for array in inputs if array is not None)
+    return thread_runner(available_cpus()) if size >= WORTH_THREADS else (0, 0)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import compute
+from ortops.compute import compute, runner_for
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
 from ortops.shapes import Shape
@@ -17,10 +17,6 @@ from ortops.spec import ELEMENT_DTYPES, Operator
 Array = np.ndarray[Any, Any]
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
-
-WORTH_THREADS = 1 << 16
-"""Elements in and out from which threads of a call's own are worth their 20 us each."""
-
 
 def roi_align(
     x: ArrayLike,
@@ -133,8 +129,6 @@ def roi_align_grad(
 def _call(
     operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
 ) -> list[Array | None]:
-    from ortops.kernels.parallel import available_cpus, thread_runner
-
     checked = operator.check_attributes(attributes)
     arrays, types = _arrays(operator, inputs)
     outputs: list[Array | None] = [None] * len(wanted)
@@ -145,9 +139,7 @@ def _call(
             outputs[i] = np.empty(shape, types.get(kind) or ELEMENT_DTYPES[kind])
         return outputs[i]
 
-    size = sum(array.size for array in arrays if array is not None)
-    runner = thread_runner(available_cpus()) if size >= WORTH_THREADS else (0, 0)
-    compute(operator, arrays, checked, allocate, runner)
+    compute(operator, arrays, checked, allocate, runner_for(arrays))
     return outputs
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import njit
+from numba import cfunc, njit
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -52,3 +52,15 @@ def cached(function: Function) -> Function:
         pass
     compiled: Function = dispatcher
     return compiled
+
+
+def cached_cfunc(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a C function, whose `address` any thread may call; the cache is numba's own, so it must call no other file."""
+
+    def compile_it(function: Callable[..., Any]) -> Any:
+        try:
+            return cfunc(signature, cache=True)(function)
+        except RuntimeError:  # as above
+            return cfunc(signature)(function)
+
+    return compile_it

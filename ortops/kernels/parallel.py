@@ -15,9 +15,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, njit, types
+from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from ortops.kernels.compile import cached_cfunc
 
 Runner: TypeAlias = tuple[int, int]
 """A runner and its context."""
@@ -104,13 +106,13 @@ def _work(share):  # type: ignore[no-untyped-def]
         _call(task, data, index)
 
 
-@cfunc(types.intp(types.CPointer(types.intp)), cache=True)
+@cached_cfunc(types.intp(types.CPointer(types.intp)))
 def _worker(share):  # type: ignore[no-untyped-def]
     _work(carray(share, 5))
     return 0
 
 
-@cfunc(types.intp(types.CPointer(types.intp), types.intp, types.intp, types.intp, types.intp), cache=True)
+@cached_cfunc(types.intp(types.CPointer(types.intp), types.intp, types.intp, types.intp, types.intp))
 def _run_on_threads(context, task, count, _batches, data):  # type: ignore[no-untyped-def]
     most, worker = carray(context, 2)
     workers = min(most, count)

@@ -1,0 +1,104 @@
+"""The pyop engine: the operators as Python operators of onnxruntime-extensions, where its library exports no C entry.
+
+Its limits: float and double tensors only; every attribute, input and output must be present; a float attribute arrives
+with 6 digits; threads are not the session's. An exception that left the body would abort the process, so none does: the
+outputs are NaN, the error is logged once, and `ortops.InferenceSession` raises it after the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnxruntime_extensions import _ocos
+
+from ortops.compute import compute, runner_for
+from ortops.shapes import Shape
+from ortops.spec import ELEMENT_DTYPES, Operator
+
+_LOGGER = logging.getLogger("ortops")
+_ELEMENT_TYPES = ("float", "double")
+
+_errors = threading.local()
+_logged: set[str] = set()
+_ours: set[int] = set()
+
+
+def add_operators(operators: Iterable[Operator]) -> None:
+    """Add the operators to the library and take its calls of them."""
+    for operator in operators:
+        for element_type in _ELEMENT_TYPES:
+            _add(operator, element_type)
+    _ocos.PyCustomOpDef.install_hooker(_invoke)
+
+
+@contextlib.contextmanager
+def raising() -> Iterator[None]:
+    """Raise, after what runs inside, the first error of our operators on this thread.
+
+    Raises:
+        ValueError, TypeError, MemoryError: as the operator did.
+    """
+    _errors.first = None
+    yield
+    if _errors.first is not None:
+        raise _errors.first
+
+
+def _add(operator: Operator, element_type: str) -> None:
+    kinds = _ocos.PyCustomOpDef
+    types = {name: element_type if element_type in allowed else allowed[0] for name, allowed in operator.types.items()}
+    dtypes = [ELEMENT_DTYPES[types.get(tensor.type, tensor.type)] for tensor in operator.outputs]
+
+    def number(name: str) -> int:
+        return int(getattr(kinds, f"dt_{name}"))
+
+    def body(*arrays: np.ndarray[Any, Any], **attributes: object) -> Sequence[np.ndarray[Any, Any]]:
+        return _outputs(operator, arrays, attributes, dtypes)
+
+    definition = _ocos.Opdef.create(
+        body,
+        op_type=operator.name,
+        inputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.inputs],
+        outputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.outputs],
+        attrs={a.name: number({"INT": "int64", "FLOAT": "float", "STRING": "string"}[a.type]) for a in operator.attributes},
+    )
+    _ours.add(id(definition))
+
+
+def _invoke(handle: int, arrays: Sequence[np.ndarray[Any, Any]], attributes: Mapping[str, str]) -> tuple[Any, ...]:
+    """What the library calls for every Python operator; outputs of ours stay arrays, where its own makes lists of them."""
+    if handle not in _ours:
+        result: tuple[Any, ...] = _ocos._on_pyop_invocation(handle, arrays, attributes)  # noqa: SLF001 - the stock hook
+        return result
+    definition = _ocos.Opdef._odlist[handle]  # noqa: SLF001 - as the stock hook finds it
+    outputs = definition.body(*arrays, **definition.cast_attributes(attributes))
+    return (handle, *(part for output in outputs for part in (output.shape, output.ravel())))
+
+
+def _outputs(
+    operator: Operator, arrays: Sequence[Any], attributes: Mapping[str, object], dtypes: Sequence[np.dtype[Any]]
+) -> list[np.ndarray[Any, Any]]:
+    # Where even the shapes are not known, outputs are empty.
+    outputs = [np.empty((0,) * len(tensor.shape), dtype) for tensor, dtype in zip(operator.outputs, dtypes, strict=True)]
+
+    def allocate(i: int, shape: Shape) -> np.ndarray[Any, Any]:
+        outputs[i] = np.empty(shape, dtypes[i])
+        return outputs[i]
+
+    try:
+        inputs = [np.ascontiguousarray(array) for array in arrays]
+        compute(operator, inputs, operator.check_attributes(attributes), allocate, runner_for(inputs))
+    except BaseException as error:  # noqa: BLE001 - one that leaves would abort the process
+        if getattr(_errors, "first", None) is None:
+            _errors.first = error
+        if operator.name not in _logged:
+            _logged.add(operator.name)
+            _LOGGER.error("%s: %s; the outputs are NaN, and later errors of it are not logged", operator.name, error)
+        for output in outputs:
+            output[...] = np.nan
+    return outputs

@@ -1,0 +1,232 @@
+"""The kernels against the reference, and against ONNX Runtime's own kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import onnx_models
+import ortops
+from ortops.kernels.element import words
+from ortops.kernels.panels import LANES
+from ortops.kernels.parallel import thread_runner
+from ortops.kernels.pooling import pool, pool_gradient
+from ortops.kernels.roi_align import _axes
+from ortops.operators.roi_align import ROI_ALIGN_22
+from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
+from ortops.reference import evaluate
+from tests.problems import COORDINATES, DTYPES, MODES, Array, Problem, assert_close, make_problem, problems
+
+# The first example compiles the kernels.
+SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+
+BORDER = 1e-9
+"""Nearer to the edge of the sampled area than this, the rounding of a coordinate decides whether a sample counts."""
+
+
+def reference(problem: Problem) -> Array:
+    (y,) = evaluate(ROI_ALIGN_22, (problem.x, problem.rois, problem.batch_indices), problem.attributes)
+    assert y is not None
+    return y
+
+
+def forward(problem: Problem) -> Array:
+    return ortops.roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
+
+
+def reference_gradient(problem: Problem) -> tuple[Array, Array]:
+    x_shape = np.array(problem.x.shape)
+    inputs = (problem.dy, problem.rois, problem.batch_indices, x_shape, problem.x)
+    dx, drois = evaluate(ROI_ALIGN_GRAD, inputs, problem.gradient_attributes)
+    assert dx is not None
+    assert drois is not None
+    return dx, drois
+
+
+def gradient(problem: Problem) -> tuple[Array, Array]:
+    dx, drois = ortops.roi_align_grad(
+        problem.dy, problem.rois, problem.batch_indices, problem.x.shape, x=problem.x, **problem.gradient_attributes
+    )
+    assert dx is not None
+    assert drois is not None
+    return dx, drois
+
+
+def spread(problem: Problem) -> int:
+    """The most terms that one sum of a kernel adds up."""
+    return sum(problem.x.shape[2:]) + int(np.prod(problem.dy.shape[2:])) * max(len(problem.rois), 1)
+
+
+@given(problems())
+@SETTINGS
+def test_forward_is_the_reference_rounded(problem: Problem) -> None:
+    assume(problem.clear_of_borders(BORDER))
+    assert_close(forward(problem), reference(problem), spread(problem), 4.0)
+
+
+@given(problems())
+@SETTINGS
+def test_gradients_are_the_reference_rounded(problem: Problem) -> None:
+    assume(problem.clear_of_borders(BORDER))
+    dx, drois = gradient(problem)
+    expected_dx, expected_drois = reference_gradient(problem)
+    assert_close(dx, expected_dx, spread(problem), float(spread(problem)))
+    assert_close(drois, expected_drois, spread(problem), 4.0 * problem.dy[0].size if len(problem.rois) else 1.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("channels", [1, LANES - 1, LANES, 2 * LANES + 1])
+def test_panels_of_channels_change_no_bit(dtype: Any, channels: int) -> None:
+    attributes = {
+        "output_height": 3,
+        "output_width": 5,
+        "sampling_ratio": 0,
+        "spatial_scale": 0.3,
+        "mode": "avg",
+        "coordinate_transformation_mode": "half_pixel",
+    }
+    kinds = ("inside", "across", "mirrored", "huge", "point", "inside", "across", "flat") * 4
+    problem = make_problem(7, dtype, attributes, kinds, (2, channels, 9, 11))
+    one_by_one = [
+        forward(Problem(problem.x[:, c : c + 1], problem.rois, problem.batch_indices, attributes)) for c in range(channels)
+    ]
+    np.testing.assert_array_equal(words(forward(problem)), words(np.concatenate(one_by_one, axis=1)))
+    assert_close(forward(problem), reference(problem), spread(problem), 4.0)
+    assert_close(gradient(problem)[0], reference_gradient(problem)[0], spread(problem), float(spread(problem)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("channels", [3, 20])
+def test_results_are_bit_for_bit_the_same_for_any_number_of_threads(dtype: Any, mode: str, channels: int) -> None:
+    attributes = {
+        "output_height": 3,
+        "output_width": 2,
+        "sampling_ratio": 0,
+        "spatial_scale": 0.5,
+        "mode": mode,
+        "coordinate_transformation_mode": "half_pixel",
+    }
+    kinds = ("inside", "across", "inside", "mirrored") * 10
+    problem = make_problem(3, dtype, attributes, kinds, (3, channels, 12, 10))
+    axes = _axes(problem.rois, problem.batch_indices, problem.x.shape, problem.dy.shape, attributes)
+    results = []
+    for threads in (1, 2, 16):
+        runner = thread_runner(threads)
+        y, dx, drois = np.empty_like(problem.dy), np.empty_like(problem.x), np.empty_like(problem.rois)
+        pool(problem.x, axes, problem.batch_indices, y, mode, runner)
+        pool_gradient(problem.dy, axes, problem.batch_indices, problem.x, dx, drois, mode, runner)
+        results.append((y, dx, drois))
+    for later in results[1:]:
+        for first, other in zip(results[0], later, strict=True):
+            assert first.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("reach", [1e9, 1e30, 1e300])
+def test_a_huge_roi_takes_no_more_than_the_map(mode: str, coordinates: str, reach: float) -> None:
+    x = np.ones((1, 2, 20, 20))
+    rois = np.array([[0.0, 0.0, reach, reach], [-reach, -reach, reach, reach], [reach, -reach, -reach, reach]])
+    indices = np.zeros(3, np.int64)
+    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    y = ortops.roi_align(x, rois, indices, output_height=2, output_width=1000, **attributes)
+    assert np.all((y >= 0) & (y <= 1))
+    dx, drois = ortops.roi_align_grad(np.ones_like(y), rois, indices, x.shape, x=x, **attributes)
+    assert dx is not None
+    assert drois is not None
+    assert np.all(np.isfinite(dx))
+
+
+def test_a_huge_roi_has_the_average_of_its_samples() -> None:
+    # 1e9 samples a side, one a pixel: 20 x 20 of them see the ones, and clamping adds half a pixel at the far border.
+    y = ortops.roi_align(np.ones((1, 1, 20, 20)), [[0.0, 0.0, 1e9, 1e9]], [0], output_height=1, output_width=1)
+    assert y.item() == pytest.approx((21 / 1e9) ** 2, rel=0.05)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_huge_sampling_ratio_takes_no_more_than_the_map(mode: str) -> None:
+    rng = np.random.default_rng(0)
+    x, roi = rng.uniform(1, 2, (1, 1, 8, 8)), [[0.7, 1.3, 6.1, 9.4]]
+    many: dict[str, Any] = {"output_height": 2, "output_width": 2, "mode": mode}
+    limit = ortops.roi_align(x, roi, [0], sampling_ratio=2**62, **many)
+    np.testing.assert_allclose(limit, ortops.roi_align(x, roi, [0], sampling_ratio=3000, **many), rtol=1e-3)
+
+
+def test_bins_of_a_roi_that_starts_far_away_keep_within_their_tables() -> None:
+    # So far from 0 that one rounding of a coordinate is wider than the map.
+    x = np.ones((1, 1, 1000, 1000), np.float32)
+    for far in (1e17, 1e21, 1e25):
+        rois = np.array([[-far, -far, far, far], [-far, -far, 1000 - far, 1000]], np.float32)
+        y = ortops.roi_align(x, rois, [0, 0], output_height=3000, output_width=2)
+        assert np.all((y >= 0) & (y <= 1))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_nan_in_the_map_reaches_the_bins_that_sample_it_and_no_other(mode: Any) -> None:
+    x = np.zeros((1, 1, 6, 6), np.float32)
+    x[0, 0, 1, 1] = np.nan
+    y = ortops.roi_align(x, [[0.6, 0.6, 5.6, 5.6]], [0], output_height=2, output_width=2, mode=mode, sampling_ratio=2)
+    assert np.isnan(y[0, 0]).tolist() == [[True, False], [False, False]]
+
+
+def test_every_16_bit_word_is_read_and_written_as_numpy_does() -> None:
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        x = np.arange(65536, dtype=np.uint16).view(dtype).reshape(1, 1, 256, 256)
+        # A point on a pixel is that pixel: reading and writing are all that happens to it.
+        columns, rows = np.meshgrid(np.arange(256), np.arange(256))
+        corners = np.stack([columns, rows, columns, rows], axis=-1).reshape(-1, 4).astype(dtype)
+        y = ortops.roi_align(
+            x, corners + dtype(0.5), np.zeros(65536, int), output_height=1, output_width=1, sampling_ratio=1
+        )
+        exact = (corners.astype(float) + 0.5 == (corners + dtype(0.5)).astype(float)).all(axis=1)
+        clean = np.isfinite(x.astype(np.float32)).reshape(-1)
+        # A neighbour that is not finite spoils the sum even at weight 0.
+        near = clean.reshape(256, 256)
+        near = near & np.roll(near, -1, 0) & np.roll(near, -1, 1) & np.roll(np.roll(near, -1, 0), -1, 1)
+        checked = exact & near.reshape(-1)
+        assert checked.sum() > 60_000 if dtype is np.float16 else checked.any()
+        np.testing.assert_array_equal(y.reshape(-1)[checked], x.reshape(-1)[checked])
+
+
+def test_sums_in_16_bits_do_not_stall() -> None:
+    # In float16 a running sum of ones stops at 2048.
+    dy, rois = np.ones((4096, 1, 1, 1), np.float16), np.tile(np.array([[0.5, 0.5, 1.5, 1.5]], np.float16), (4096, 1))
+    dx, _ = ortops.roi_align_grad(dy, rois, np.zeros(4096, int), (1, 1, 3, 3), outputs=("dx",))
+    assert dx is not None
+    assert dx.astype(float).sum() == 4096
+
+
+@given(
+    problems(kinds=("inside", "across", "mirrored", "flat", "point", "outside"), dtype=np.dtype(np.float32)),
+    st.sampled_from(["avg", "max"]),
+)
+@SETTINGS
+def test_ours_is_onnxruntimes_own_within_float32_coordinates(problem: Problem, mode: str) -> None:
+    attributes = problem.attributes | {"mode": mode}
+    problem = Problem(problem.x, problem.rois, problem.batch_indices, attributes)
+    # Its coordinates are float32: samples near a border and sizes near a whole number of samples are open.
+    coordinates = max((np.abs(c).max(initial=1.0) for c, _ in problem.samples()), default=1.0)
+    rounding = 8 * np.finfo(np.float32).eps * coordinates
+    assume(len(problem.rois) > 0)
+    assume(problem.clear_of_borders(4 * rounding))
+    if attributes["sampling_ratio"] == 0:
+        scale = float(np.float32(attributes["spatial_scale"]))
+        bins = np.array([attributes["output_width"], attributes["output_height"]])
+        sizes = (problem.rois[:, 2:].astype(float) - problem.rois[:, :2]) * scale / bins
+        # Of one negative side its kernel makes an error.
+        assume(np.all(sizes >= 0) and np.all(np.abs(sizes - np.round(sizes)) > 4 * rounding))
+    session = onnxruntime.InferenceSession(
+        onnx_models.roi_align(16, standard=True, **attributes).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    feeds = dict(zip(("X", "rois", "batch_indices"), (problem.x, problem.rois, problem.batch_indices), strict=True))
+    theirs = session.run(None, feeds)[0].astype(np.float64)
+    steepest = 4.0  # values are within -2 and 2
+    ours = forward(problem).astype(np.float64)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=4 * rounding * steepest + 1e-6)

@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
 
+
 def roi_align(
     x: ArrayLike,
     rois: ArrayLike,

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 Array = np.ndarray[Any, Any]
 
+finfo: Any = ml_dtypes.finfo
+
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32), np.dtype(np.float64))
 MODES = ("avg", "max", "max_interpolated")
 COORDINATES = ("half_pixel", "output_half_pixel")
@@ -62,12 +64,15 @@ class Problem:
     def clear_of_borders(self, margin: float) -> bool:
         """Whether no sample is so near to the place where samples start to count as 0 that rounding decides on it."""
         return all(
-            not np.any((np.abs(c + 1) < margin) & (c != -1)) and not np.any((np.abs(c - length) < margin) & (c != length))
+            not np.any((np.abs(c + 1) < margin) & (c != -1))
+            and not np.any((np.abs(c - length) < margin) & (c != length))
             for c, length in self.samples()
         )
 
 
-def make_problem(seed: int, dtype: Any, attributes: dict[str, Any], kinds: tuple[str, ...], size: tuple[int, ...]) -> Problem:
+def make_problem(
+    seed: int, dtype: Any, attributes: dict[str, Any], kinds: tuple[str, ...], size: tuple[int, ...]
+) -> Problem:
     """RoIs of the given kinds, one each, on random maps [N, C, H, W]; coordinates are continuous, so ties are rare."""
     rng = np.random.default_rng(seed)
     images, _, height, width = size
@@ -92,7 +97,7 @@ def make_problem(seed: int, dtype: Any, attributes: dict[str, Any], kinds: tuple
 
 
 @st.composite
-def problems(draw: st.DrawFn, kinds: tuple[str, ...] = SHAPES_OF_ROIS, **fixed: Any) -> Problem:
+def problems(draw: st.DrawFn, /, kinds: tuple[str, ...] = SHAPES_OF_ROIS, **fixed: Any) -> Problem:
     """Any problem; `fixed` sets dtype or an attribute."""
     attributes = {
         "output_height": draw(st.integers(1, 4)),
@@ -110,7 +115,7 @@ def problems(draw: st.DrawFn, kinds: tuple[str, ...] = SHAPES_OF_ROIS, **fixed: 
 
 def epsilon(dtype: Any) -> float:
     """Half the distance between 1 and the next number of a type: the relative error of one rounding."""
-    return float(ml_dtypes.finfo(dtype).eps) / 2
+    return float(finfo(dtype).eps) / 2
 
 
 def assert_close(actual: Array, expected: Array, terms: int, magnitude: float) -> None:
@@ -119,7 +124,7 @@ def assert_close(actual: Array, expected: Array, terms: int, magnitude: float) -
     if not actual.size:
         return
     sums = epsilon(np.float64 if actual.dtype == np.float64 else np.float32)
-    tiny = float(ml_dtypes.finfo(actual.dtype).smallest_subnormal)
+    tiny = float(finfo(actual.dtype).smallest_subnormal)
     allowed = (terms + 8) * sums * magnitude + 1.01 * epsilon(actual.dtype) * np.abs(expected) + tiny
     error = np.abs(actual.astype(np.float64) - expected)
     worst = np.unravel_index(np.argmax(error - allowed), error.shape)

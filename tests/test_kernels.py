@@ -21,7 +21,7 @@ from ortops.kernels.roi_align import _axes
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
 from ortops.reference import evaluate
-from tests.problems import COORDINATES, DTYPES, MODES, Array, Problem, assert_close, make_problem, problems
+from problems import COORDINATES, DTYPES, MODES, Array, Problem, assert_close, make_problem, problems
 
 # The first example compiles the kernels.
 SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -60,7 +60,7 @@ def gradient(problem: Problem) -> tuple[Array, Array]:
 
 def spread(problem: Problem) -> int:
     """The most terms that one sum of a kernel adds up."""
-    return sum(problem.x.shape[2:]) + int(np.prod(problem.dy.shape[2:])) * max(len(problem.rois), 1)
+    return int(sum(problem.x.shape[2:])) + int(np.prod(problem.dy.shape[2:])) * max(len(problem.rois), 1)
 
 
 @given(problems())
@@ -94,7 +94,8 @@ def test_panels_of_channels_change_no_bit(dtype: Any, channels: int) -> None:
     kinds = ("inside", "across", "mirrored", "huge", "point", "inside", "across", "flat") * 4
     problem = make_problem(7, dtype, attributes, kinds, (2, channels, 9, 11))
     one_by_one = [
-        forward(Problem(problem.x[:, c : c + 1], problem.rois, problem.batch_indices, attributes)) for c in range(channels)
+        forward(Problem(problem.x[:, c : c + 1], problem.rois, problem.batch_indices, attributes))
+        for c in range(channels)
     ]
     np.testing.assert_array_equal(words(forward(problem)), words(np.concatenate(one_by_one, axis=1)))
     assert_close(forward(problem), reference(problem), spread(problem), 4.0)

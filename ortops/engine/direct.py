@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import Any
 
@@ -95,7 +95,7 @@ def _create(operator: Operator, output_types: Sequence[int], api: Api, info: int
     return run
 
 
-def _callbacks(operator: Operator, types: dict[str, str]) -> dict[str, Any]:
+def _callbacks(operator: Operator, types: Mapping[str, str]) -> dict[str, Any]:
     """The callbacks of an operator for one element type of each type variable."""
     input_types = [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in operator.inputs]
     output_types = [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in operator.outputs]
@@ -127,7 +127,7 @@ def _callbacks(operator: Operator, types: dict[str, str]) -> dict[str, Any]:
             return _status(ort_api(), error, operator.name)
         return None
 
-    return {
+    callbacks = {
         "GetName": lambda _table: name_address,
         "GetExecutionProviderType": lambda _table: None,
         "GetInputType": lambda _table, i: input_types[i],
@@ -144,10 +144,13 @@ def _callbacks(operator: Operator, types: dict[str, str]) -> dict[str, Any]:
         "GetVariadicOutputHomogeneity": lambda _table: 0,
         "CreateKernelV2": create,
         "KernelComputeV2": run,
-        "InferOutputShapeFn": infer,
         "GetStartVersion": lambda _table: 1,
         "GetEndVersion": lambda _table: _ANY_VERSION,
     }
+    # onnxruntime 1.20 crashes in this interface where a node leaves an input or an output out.
+    if not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
+        callbacks["InferOutputShapeFn"] = infer
+    return callbacks
 
 
 def add_operator(library: ctypes.CDLL, operator: Operator) -> None:
@@ -159,7 +162,7 @@ def add_operator(library: ctypes.CDLL, operator: Operator) -> None:
     add = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)(("AddExternalCustomOp", library))
     variables = [(name, kinds) for name, kinds in operator.types.items() if len(kinds) > 1]
     for kinds in itertools.product(*(kinds for _, kinds in variables)):
-        types = {name: kinds[0] for name, kinds in operator.types.items()}
+        types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items()}
         types.update(zip((name for name, _ in variables), kinds, strict=True))
         table, alive = custom_op(_callbacks(operator, types))
         _alive.extend(alive)

@@ -65,7 +65,9 @@ def _add(operator: Operator, element_type: str) -> None:
         op_type=operator.name,
         inputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.inputs],
         outputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.outputs],
-        attrs={a.name: number({"INT": "int64", "FLOAT": "float", "STRING": "string"}[a.type]) for a in operator.attributes},
+        attrs={
+            a.name: number({"INT": "int64", "FLOAT": "float", "STRING": "string"}[a.type]) for a in operator.attributes
+        },
     )
     _ours.add(id(definition))
 
@@ -84,7 +86,9 @@ def _outputs(
     operator: Operator, arrays: Sequence[Any], attributes: Mapping[str, object], dtypes: Sequence[np.dtype[Any]]
 ) -> list[np.ndarray[Any, Any]]:
     # Where even the shapes are not known, outputs are empty.
-    outputs = [np.empty((0,) * len(tensor.shape), dtype) for tensor, dtype in zip(operator.outputs, dtypes, strict=True)]
+    outputs = [
+        np.empty((0,) * len(tensor.shape), dtype) for tensor, dtype in zip(operator.outputs, dtypes, strict=True)
+    ]
 
     def allocate(i: int, shape: Shape) -> np.ndarray[Any, Any]:
         outputs[i] = np.empty(shape, dtypes[i])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import weakref
@@ -61,45 +62,40 @@ def _choose(engine: Engine) -> Engine:
         raise ValueError(f"engine = {engine!r}: must be one of 'auto', 'direct', 'pyop'")
     with _lock:
         if _chosen is None:
-            library = _library()
-            direct = library is not None and hasattr(library, "AddExternalCustomOp")
-            if engine == "direct" and not direct:
-                raise RuntimeError(
-                    "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
-                )
-            _chosen = _add_all("direct" if direct and engine != "pyop" else "pyop", library)
+            _chosen = _add_all(engine)
         if engine not in ("auto", _chosen):
-            raise RuntimeError(f"engine = {engine!r}: this process uses {_chosen!r} already, and one choice holds for all")
+            raise RuntimeError(
+                f"engine = {engine!r}: this process uses {_chosen!r} already, and one choice holds for all"
+            )
         return _chosen
 
 
-def _library() -> ctypes.CDLL | None:
-    """The onnxruntime-extensions library as ctypes sees it.
+def _add_all(engine: Engine) -> Engine:
+    """Add the operators to the library of onnxruntime-extensions; the engine that took them.
 
     Raises:
-        RuntimeError: it cannot be imported.
+        RuntimeError: the library cannot be imported, or the engine is direct and the library has no entry for it.
     """
     try:
         from onnxruntime_extensions import get_library_path
     except ImportError as error:
         raise RuntimeError(f"onnxruntime-extensions cannot be imported: must be 0.13 or later ({error})") from error
-    try:
-        return ctypes.CDLL(get_library_path())
-    except OSError:
-        return None
+    if engine != "pyop":
+        library = ctypes.CDLL(get_library_path())
+        if hasattr(library, "AddExternalCustomOp"):
+            from ortops.engine.direct import add_operator
 
+            for operator in OPERATORS:
+                add_operator(library, operator)
+            return "direct"
+        if engine == "direct":
+            raise RuntimeError(
+                "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
+            )
+    from ortops.engine.pyop import add_operators
 
-def _add_all(engine: Engine, library: ctypes.CDLL | None) -> Engine:
-    if engine == "direct":
-        from ortops.engine.direct import add_operator
-
-        for operator in OPERATORS:
-            add_operator(library, operator)
-    else:
-        from ortops.engine.pyop import add_operators
-
-        add_operators(OPERATORS)
-    return engine
+    add_operators(OPERATORS)
+    return "pyop"
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -127,11 +123,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         Raises:
             ValueError: with the pyop engine, an operator of ours refused its input.
         """
-        if _chosen != "pyop":
-            outputs: list[Any] = super().run(output_names, input_feed, run_options)
-            return outputs
-        from ortops.engine.pyop import raising
-
+        raising: Any = contextlib.nullcontext
+        if _chosen == "pyop":
+            from ortops.engine.pyop import raising
+        outputs: list[Any]
         with raising():
             outputs = super().run(output_names, input_feed, run_options)
         return outputs

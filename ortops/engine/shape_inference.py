@@ -35,11 +35,11 @@ def infer_output_shapes(operator: Operator, context: int) -> None:
     count = c_size_t()
     api.check(api.ShapeInferContext_GetInputCount(context, byref(count)))
     for i, tensor in enumerate(operator.inputs[: count.value]):
-        element_type, shape = _input(api, context, i)
+        element_type, lengths = _input(api, context, i)
         if element_type:
             types.setdefault(tensor.type, element_type)
-        if shape:
-            axes.bind_shape(tensor, shape)
+        if lengths:
+            axes.bind_shape(tensor, lengths)
     for i, tensor in enumerate(operator.outputs):
         shape = axes.shape_of(tensor)
         # The interface has no word for an unknown length: -1 would be taken for one.

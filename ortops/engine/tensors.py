@@ -121,7 +121,7 @@ def _describe_one(functions: Array, context: int, i: int, row: Array) -> bool:
 
 @cached
 def _describe(functions: Array, context: int, rows: Array) -> bool:
+    done = True
     for i in range(len(rows)):
-        if not _describe_one(functions, context, i, rows[i]):
-            return False
-    return True
+        done = done and _describe_one(functions, context, i, rows[i])
+    return done

@@ -60,9 +60,15 @@ def sum_columns(line: Array, columns: Weights, lanes: int, p: int, y: Array) -> 
     """Row p of Y = A_x line: each bin's weighted sum over the pixels of a combined line."""
     starts, firsts, weight = columns.start, columns.first, columns.weight
     for q in range(firsts.size):
+        start, left = starts[q], firsts[q]
+        if lanes == 1:  # in a register: through memory a chain of sums takes twice as long
+            total = line.dtype.type(0.0)
+            for i in range(starts[q + 1] - start):
+                total += weight[start + i] * line[np.uintp(left + i)]
+            y[p, np.uintp(q)] = total
+            continue
         for k in range(lanes):
             y[p, np.uintp(q * lanes + k)] = 0.0
-        start, left = starts[q], firsts[q]
         for i in range(starts[q + 1] - start):
             w = weight[start + i]
             for k in range(lanes):
@@ -96,7 +102,7 @@ def average(x: Array, rows: Weights, columns: Weights, lanes: int, line: Array, 
 
 @njit(nogil=True, fastmath=FAST, inline="always")
 def add_average_gradient(dy: Array, rows: Weights, columns: Weights, lanes: int, line: Array, dx: Array) -> None:
-    """dX += A_y^T dY A_x of one map: dy [PH, PW * lanes], dx [H, W * lanes], line [W * lanes] to work in."""
+    """Add A_y^T dY A_x to dX, of one map: dy [PH, PW * lanes], dx [H, W * lanes], line [W * lanes] to work in."""
     low, high = span(columns)
     for p in range(dy.shape[0]):
         spread_columns(dy, columns, columns.weight, lanes, p, low * lanes, high * lanes, line)

@@ -5,6 +5,7 @@ numba looks only at the file of the cached function, but a kernel is compiled to
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -31,25 +32,23 @@ class _OfAllSources:
         return _SOURCES
 
 
-class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
+class _Implementation(CompileResultCacheImpl):
     # $NUMBA_CACHE_DIR, then __pycache__ beside the source, then the user's cache folder: the first that can be written.
-    _locator_classes = [
+    _locator_classes = tuple(
         type(base.__name__, (_OfAllSources, base), {})
         for base in (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator)
-    ]
+    )
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     _impl_class = _Implementation
 
 
 def cached(function: Function) -> Function:
     """Compile a function that Python calls; keep the result on disk where any cache folder can be written."""
     dispatcher = njit(nogil=True)(function)
-    try:
+    with contextlib.suppress(RuntimeError):  # no folder can be written: compile again in each process
         dispatcher._cache = _Cache(function)  # noqa: SLF001 - numba offers no other way to choose the cache
-    except RuntimeError:  # no folder can be written: compile again in each process
-        pass
     compiled: Function = dispatcher
     return compiled
 

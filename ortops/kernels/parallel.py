@@ -45,7 +45,7 @@ def parallel_for(_typing: Any, runner: Any, context: Any, count: Any, kernel: An
             if isinstance(argument, types.Array):
                 array = context.make_array(argument)(context, builder, builder.extract_value(args_value, k))
                 array.meminfo = ir.Constant(array.meminfo.type, None)
-                args_value = builder.insert_value(args_value, array._getvalue(), k)
+                args_value = builder.insert_value(args_value, array._getvalue(), k)  # noqa: SLF001 - numba's only way
 
         box_type = ir.LiteralStructType([context.get_value_type(args), byte])
         box = cgutils.alloca_once(builder, box_type)

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ortops.kernels.average import add_average_box_gradient, add_average_gradient, average
+from ortops.kernels.average import add_average_box_gradient, add_average_gradient, average, span
 from ortops.kernels.compile import cached
 from ortops.kernels.element import Array, accumulator, round_sums, sums_for, words
 from ortops.kernels.maximum import add_maximum_gradient, maximum
-from ortops.kernels.panels import LANES, MOST_PIXELS, pack, unpack
+from ortops.kernels.panels import LANES, MOST_PIXELS, MOST_PIXELS_OF_ROI, pack, unpack
 from ortops.kernels.parallel import Runner, parallel_for
 from ortops.kernels.sampling import axis_of
 from ortops.kernels.tables import Candidates, Weights, candidates_of, weights_of
 
 TASKS = 64
-"""Tasks to aim for where channels must be cut further: enough for any session's threads to share them evenly."""
+"""Tasks to aim for where RoIs or images are fewer: enough for any session's threads to share them evenly."""
 
 
 def pool(x: Array, axes: Array, images: Array, y: Array, mode: str, runner: Runner) -> None:
@@ -72,14 +72,14 @@ def pool_gradient(
 
 
 def _blocks(others: int, channels: int) -> int:
-    """Into how many blocks to cut the channels, so that there are enough tasks."""
-    return max(min(channels, -(-TASKS // max(others, 1))), 1)
+    """Into how many blocks to cut the channels, so that there are enough tasks, none of less than two panels."""
+    return max(min(channels // (2 * LANES), -(-TASKS // max(others, 1))), 1)
 
 
 def _panels_pay(axes: Array, x_shape: tuple[int, ...]) -> bool:
     """Whether to pack channels into panels: measured, from 8 channels on and where the RoIs cover the maps once."""
     images, channels, height, width = x_shape
-    if channels < LANES // 2 or height * width > MOST_PIXELS:
+    if channels < LANES // 2 or height * width > MOST_PIXELS or len(axes) <= images:
         return False
     covered = np.minimum(np.abs(axes[:, :, 1]) + 2.0, [float(height), float(width)]).prod(axis=1).sum()
     return bool(covered >= images * height * width)
@@ -106,11 +106,23 @@ def _average_task(blocks: int, x: Array, axes: Array, images: Array, y: Array, d
     r, block = index // blocks, index % blocks
     image = x[images[r]]
     rows, columns = _weights(axes[r], y, x.shape[2], x.shape[3], dtype, False)
-    line, sums = np.empty(x.shape[3], dtype), np.empty((1, y.shape[2], y.shape[3]), dtype)
     low, high = _block(x.shape[1], blocks, block)
-    for c in range(low, high):
-        average(image[c], rows, columns, 1, line, sums[0])
-        unpack(sums[0], y[r, c : c + 1], 1)
+    (top, bottom), (left, right) = span(rows), span(columns)
+    if high - low >= LANES // 2 and (bottom - top) * (right - left) <= MOST_PIXELS_OF_ROI:
+        rows.first[:] -= top
+        columns.first[:] -= left
+        panel, line = np.empty((bottom - top, (right - left) * LANES), dtype), np.empty((right - left) * LANES, dtype)
+        sums = np.empty((y.shape[2], y.shape[3] * LANES), dtype)
+        for c in range(low, high, LANES):
+            end = min(c + LANES, high)
+            pack(image[c:end], top, left, panel)
+            average(panel, rows, columns, LANES, line, sums)
+            unpack(sums, y[r, c:end], LANES)
+    else:
+        line, sums = np.empty(x.shape[3], dtype), np.empty((y.shape[2], y.shape[3]), dtype)
+        for c in range(low, high):
+            average(image[c], rows, columns, 1, line, sums)
+            unpack(sums, y[r, c : c + 1], 1)
 
 
 @cached
@@ -128,7 +140,7 @@ def _average_panels_task(panels: int, x: Array, axes: Array, images: Array, y: A
     height, width = x.shape[2], x.shape[3]
     panel, line = np.empty((height, width * LANES), dtype), np.empty(width * LANES, dtype)
     sums = np.empty((y.shape[2], y.shape[3] * LANES), dtype)
-    pack(x[image, channel:end], panel)
+    pack(x[image, channel:end], 0, 0, panel)
     for r in range(len(axes)):
         if images[r] == image:
             rows, columns = _weights(axes[r], y, height, width, dtype, False)
@@ -196,7 +208,7 @@ def _average_panels_dx_task(
     for r in range(len(axes)):
         if images[r] == image:
             rows, columns = _weights(axes[r], dy, height, width, dtype, False)
-            pack(dy[r, channel:end], gradient)
+            pack(dy[r, channel:end], 0, 0, gradient)
             add_average_gradient(gradient, rows, columns, LANES, line, panel)
     unpack(panel, dx[image, channel:end], LANES)
 

@@ -1,0 +1,1 @@
+"""Our operators against ONNX Runtime's own kernel, on the shapes of real detectors: `make bench`."""

@@ -1,0 +1,76 @@
+"""Time the forward operator in sessions, ours and ONNX Runtime's own in turn, and print medians and ratios."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import click
+import onnx
+import onnxruntime
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import onnx_models
+import ortops
+from benchmarks.workloads import WORKLOADS, Workload
+from ortops.kernels.parallel import available_cpus
+
+
+@click.command()
+@click.option("--threads", default=(1, available_cpus()), multiple=True, type=click.IntRange(1), help="of a session")
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="calls of each, in turn")
+@click.option("--mode", default="avg", show_default=True, type=click.Choice(["avg", "max"]))
+def main(threads: tuple[int, ...], rounds: int, mode: str) -> None:
+    """Our RoiAlign against ONNX Runtime's own kernel: opset 16, float, the same data and threads, called in turn."""
+    table = Table(
+        title=f"RoiAlign {mode}, ms (median of {rounds}); onnxruntime {onnxruntime.__version__}, "
+        f"{available_cpus()} CPUs, {platform.machine()}"
+    )
+    for heading in ("workload", "X", "RoIs", "bins", "ratio", "threads", "onnxruntime", "ortops", "times faster"):
+        table.add_column(heading, justify="left" if heading in ("workload", "X") else "right")
+    rows = [(workload, count) for workload in WORKLOADS for count in dict.fromkeys(threads)]
+    for workload, count in track(rows, "measuring", console=Console(stderr=True), transient=True):
+        theirs, ours = _measure(workload, count, rounds, mode)
+        table.add_row(
+            workload.name,
+            "x".join(map(str, workload.shape)),
+            *map(str, (workload.rois, workload.bins, workload.sampling_ratio, count)),
+            *(f"{value * 1e3:.2f}" for value in (theirs, ours)),
+            f"{theirs / ours:.1f}",
+        )
+    Console().print(table)
+
+
+def _measure(workload: Workload, threads: int, rounds: int, mode: str) -> tuple[float, float]:
+    """The median seconds of a call, theirs and ours."""
+    attributes, inputs = workload.attributes | {"mode": mode}, workload.inputs()
+
+    def call(session: Callable[..., Any], model: onnx.ModelProto) -> Callable[[], Any]:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        made = session(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return lambda: made.run(None, inputs)
+
+    both = (
+        call(onnxruntime.InferenceSession, onnx_models.roi_align(16, standard=True, **attributes)),
+        call(ortops.InferenceSession, onnx_models.roi_align(16, **attributes)),
+    )
+    times: tuple[list[float], list[float]] = ([], [])
+    for each in both:
+        each()
+    for _ in range(rounds):
+        for run, taken in zip(both, times, strict=True):
+            start = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - start)
+    return median(times[0]), median(times[1])
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks")

@@ -1,0 +1,57 @@
+"""What is measured: maps and RoIs as detectors have them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Workload:
+    """RoIs of `sizes` pixels of the input image, spread evenly over maps of `shape` [N, C, H, W]."""
+
+    name: str
+    shape: tuple[int, int, int, int]
+    rois: int
+    bins: int
+    sampling_ratio: int
+    spatial_scale: float
+    sizes: tuple[int, int]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of RoiAlign."""
+        return {
+            "output_height": self.bins,
+            "output_width": self.bins,
+            "sampling_ratio": self.sampling_ratio,
+            "spatial_scale": self.spatial_scale,
+        }
+
+    def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """X, rois and batch_indices in float32, always the same."""
+        rng = np.random.default_rng(0)
+        images, _, height, width = self.shape
+        extent = np.array([width, height]) / self.spatial_scale
+        least, most = (float(np.log(size)) for size in self.sizes)
+        side = np.exp(rng.uniform(least, most, (self.rois, 1)) + rng.uniform(-0.5, 0.5, (self.rois, 2)))
+        centre = rng.uniform(0, extent, (self.rois, 2))
+        corners = np.stack([centre - side / 2, centre + side / 2], axis=1).clip(0, extent)
+        return {
+            "X": rng.standard_normal(self.shape, np.float32),
+            "rois": corners.reshape(-1, 4).astype(np.float32),
+            "batch_indices": rng.integers(0, images, self.rois),
+        }
+
+
+WORKLOADS = (
+    Workload("P2", (1, 256, 200, 304), 1000, 7, 2, 1 / 4, (16, 224)),
+    Workload("P2 adaptive", (1, 256, 200, 304), 1000, 7, 0, 1 / 4, (16, 224)),
+    Workload("P4", (2, 256, 50, 76), 512, 7, 2, 1 / 16, (112, 600)),
+    Workload("mask", (1, 256, 200, 304), 100, 14, 2, 1 / 4, (16, 224)),
+    Workload("C4", (1, 1024, 50, 76), 300, 14, 0, 1 / 16, (32, 800)),
+    Workload("thin", (8, 3, 512, 512), 64, 32, 0, 1.0, (32, 400)),
+    Workload("one", (1, 256, 50, 76), 1, 7, 2, 1 / 16, (112, 600)),
+)

@@ -1,0 +1,111 @@
+"""From ONNX's own operators to this project's of the same meaning, in models of any origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+
+from onnx_models.build import attribute_proto
+from ortops.operators import OPERATORS
+from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
+
+_OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
+_CONVERTIBLE = {name for name, _ in _OURS}
+_ONNX_DOMAINS = ("", "ai.onnx")
+
+
+def convert(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of `model` whose standard RoiAlign nodes are this project's, each with the meaning of its opset.
+
+    Opsets 10 to 15 give RoiAlign_10, 16 to 21 RoiAlign_16, 22 and later RoiAlign_22; a function of the model counts by
+    its own opset. Nodes inside If, Loop, Scan and functions are converted too. Attributes that a node does not have are
+    written out with their defaults, those that it has are kept as they are: a reference to an attribute of the
+    enclosing function stays one, and a value that ONNX's text does not have (such as the mode "AVG", which onnxruntime
+    takes for "avg") is refused when a session is made. Everything else of the model stays as it is, byte for byte;
+    external data is not read. A node that calls a function of the model named RoiAlign in ONNX's domain stays, too.
+
+    A converted model converts to itself, and so does one without RoiAlign.
+
+    Args:
+        model: of any opset; not modified.
+
+    Raises:
+        ValueError: RoiAlign has no meaning at the model's opset: the opset is absent or below 10, or it defines a newer
+            RoiAlign than this project has.
+
+    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22.
+    """
+    converted = onnx.ModelProto()
+    converted.CopyFrom(model)
+    functions = {(_normal(function.domain), function.name) for function in model.functions}
+    found = False
+    for scope, nodes in scopes(converted):
+        standard = [
+            node
+            for node in nodes
+            if _normal(node.domain) == "" and node.op_type in _CONVERTIBLE and ("", node.op_type) not in functions
+        ]
+        for node in standard:
+            _convert_node(node, _ours(node, scope))
+        if standard:
+            found = True
+            _import_domain(scope)
+    if found:
+        # The checker wants the domains of a function's body among the model's own.
+        _import_domain(converted)
+    return converted
+
+
+def scopes(model: onnx.ModelProto) -> Iterator[tuple[onnx.ModelProto | onnx.FunctionProto, Iterator[onnx.NodeProto]]]:
+    """The model and each of its functions, which have opset imports, with all nodes inside, those of subgraphs too."""
+    graphs = [model.graph]
+    for training in model.training_info:
+        graphs += [training.initialization, training.algorithm]
+    yield model, (node for graph in graphs for node in _nodes(graph.node))
+    for function in model.functions:
+        yield function, _nodes(function.node)
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g.node)
+            for graph in attribute.graphs:
+                yield from _nodes(graph.node)
+
+
+def _normal(domain: str) -> str:
+    return "" if domain in _ONNX_DOMAINS else domain
+
+
+def _ours(node: onnx.NodeProto, scope: onnx.ModelProto | onnx.FunctionProto) -> Operator:
+    """This project's operator with the meaning that `node` has among the opset imports of `scope`."""
+    version = next((item.version for item in scope.opset_import if _normal(item.domain) == ""), None)
+    where = f"node {node.name!r} ({node.op_type})"
+    if version is None:
+        raise ValueError(f"{where}: must have an opset import of ONNX's domain")
+    if not onnx.defs.has(node.op_type, version, ""):
+        raise ValueError(f"{where} at opset {version}: ONNX has no {node.op_type} there")
+    since = onnx.defs.get_schema(node.op_type, version, "").since_version
+    if (node.op_type, since) not in _OURS:
+        known = ", ".join(str(opset) for name, opset in _OURS if name == node.op_type)
+        raise ValueError(f"{where} at opset {version}: is version {since}, must be one of {known}")
+    return _OURS[node.op_type, since]
+
+
+def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
+    node.op_type, node.domain = operator.name, DOMAIN
+    present = {attribute.name for attribute in node.attribute}
+    node.attribute.extend(
+        attribute_proto(attribute, attribute.default)
+        for attribute in operator.attributes
+        if attribute.name not in present
+    )
+
+
+def _import_domain(scope: onnx.ModelProto | onnx.FunctionProto) -> None:
+    if all(item.domain != DOMAIN for item in scope.opset_import):
+        scope.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))

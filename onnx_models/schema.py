@@ -1,0 +1,181 @@
+"""The operators' schemas for ONNX's own tools: its checker and its shape inference then know them as they know its own.
+
+An operator's `Operator` is all that is read here.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx.defs import OpSchema
+
+from onnx_models.build import attribute_proto
+from ortops.operators import OPERATORS
+from ortops.shapes import Axes, Length
+from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Operator, Tensor
+
+if TYPE_CHECKING:
+    from onnx.shape_inference import InferenceContext
+
+
+def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
+    """Makes the operators known to this process's ``onnx``.
+
+    ``onnx.checker.check_model(model, full_check=True, check_custom_domain=True)`` and
+    ``onnx.shape_inference.infer_shapes`` then check their types, shapes and attributes. A mistake raises
+    ``onnx.shape_inference.InferenceError`` without ``strict_mode`` too: ONNX catches only the errors of schemas in C++.
+    A second call does nothing. ONNX Runtime has a list of schemas of its own, which this leaves as it is.
+
+    Raises:
+        RuntimeError: onnx is older than 1.19, which was the first with shape inference in Python; or another schema has
+            the name of one of the operators. Nothing is registered then.
+    """
+    if not hasattr(OpSchema, "set_type_and_shape_inference_function"):
+        raise RuntimeError(f"onnx is {onnx.__version__}: schemas with shape inference in Python need onnx >= 1.19")
+    wanted = [schema(operator) for operator in operators]
+    missing = [one for one in wanted if not _is_registered(one)]
+    for one in missing:
+        onnx.defs.register_schema(one)
+        # ONNX destroys its schemas after the interpreter: one that holds a Python function then hangs (onnx 1.19) or
+        # crashes (1.20, 1.21) the process.
+        atexit.register(_deregister, one.name)
+
+
+def schema(operator: Operator) -> OpSchema:
+    """The schema of `operator`, with type and shape inference, not yet registered.
+
+    Source: ONNX 1.19, ``onnx.defs.OpSchema``.
+    """
+    made = OpSchema(
+        operator.name,
+        DOMAIN,
+        DOMAIN_VERSION,
+        operator.doc,
+        inputs=[_parameter(operator, tensor) for tensor in operator.inputs],
+        outputs=[_parameter(operator, tensor) for tensor in operator.outputs],
+        type_constraints=[(name, [f"tensor({kind})" for kind in kinds], "") for name, kinds in operator.types.items()],
+        attributes=[
+            OpSchema.Attribute(attribute.name, attribute_proto(attribute, attribute.default), attribute.doc)
+            for attribute in operator.attributes
+        ],
+    )
+    made.set_type_and_shape_inference_function(partial(_infer, operator))
+    return made
+
+
+def _parameter(operator: Operator, tensor: Tensor) -> OpSchema.FormalParameter:
+    options = OpSchema.FormalParameterOption
+    return OpSchema.FormalParameter(
+        tensor.name,
+        tensor.type if tensor.type in operator.types else f"tensor({tensor.type})",
+        tensor.doc,
+        param_option=options.Optional if tensor.optional else options.Single,
+    )
+
+
+def _is_registered(wanted: OpSchema) -> bool:
+    if not onnx.defs.has(wanted.name, DOMAIN_VERSION, DOMAIN):
+        return False
+    found = onnx.defs.get_schema(wanted.name, DOMAIN_VERSION, DOMAIN)
+    if repr(found) != repr(wanted) or not found.has_type_and_shape_inference_function:
+        raise RuntimeError(
+            f"onnx has another schema of {wanted.name} in {DOMAIN}: must be this project's. "
+            f"Take it away first: onnx.defs.deregister_schema({wanted.name!r}, {found.since_version}, {DOMAIN!r})"
+        )
+    return True
+
+
+def _deregister(name: str) -> None:
+    if onnx.defs.has(name, DOMAIN_VERSION, DOMAIN):
+        onnx.defs.deregister_schema(name, DOMAIN_VERSION, DOMAIN)
+
+
+def _infer(operator: Operator, context: InferenceContext) -> None:
+    try:
+        _set_outputs(operator, context)
+    except (TypeError, ValueError) as error:
+        raise onnx.shape_inference.InferenceError(f"{context.get_display_name().strip()}: {error}") from error
+
+
+def _set_outputs(operator: Operator, context: InferenceContext) -> None:
+    present = [i for i in range(len(operator.outputs)) if i < context.get_num_outputs() and context.has_output(i)]
+    if not present:
+        names = ", ".join(tensor.name for tensor in operator.outputs)
+        raise ValueError(f"{operator.name} has no output: must have at least one of {names}")
+    axes = Axes(_attributes(operator, context))
+    # A type that has no alternative is known even where the input that would show it is not.
+    types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items() if len(kinds) == 1}
+    # An input that is missing has no type either; the checker says so of one that is required.
+    for i, tensor in enumerate(operator.inputs[: context.get_num_inputs()]):
+        given = context.get_input_type(i)
+        if given is not None and given.WhichOneof("value") is not None:
+            _bind_type(operator, tensor, given, types)
+            if given.tensor_type.HasField("shape"):
+                axes.bind_shape(tensor, [_length(dimension) for dimension in given.tensor_type.shape.dim])
+        if tensor.values:
+            axes.bind_values(tensor, _values(context, i))
+    for i in present:
+        kind = types.get(operator.outputs[i].type, operator.outputs[i].type)
+        # The type variable itself is left where no input with a known type has it.
+        if kind not in operator.types:
+            element_type = onnx.TensorProto.DataType.Value(kind.upper())
+            shape = axes.shape_of(operator.outputs[i])
+            context.set_output_type(i, onnx.helper.make_tensor_type_proto(element_type, shape))
+
+
+def _attributes(operator: Operator, context: InferenceContext) -> dict[str, AttributeValue]:
+    """The checked attributes, given or by default, as far as they are known."""
+    checked = {}
+    for attribute in operator.attributes:
+        given = context.get_attribute(attribute.name)
+        # Inside a function's body an attribute can be a reference: each call has its own value.
+        if given is None or not given.ref_attr_name:
+            checked[attribute.name] = attribute.default if given is None else _checked(attribute, given)
+    return checked
+
+
+def _checked(attribute: Attribute, given: onnx.AttributeProto) -> AttributeValue:
+    kind = onnx.AttributeProto.AttributeType.Name(given.type)
+    if kind != attribute.type:
+        raise TypeError(f"{attribute.name} is of type {kind}: {attribute.type} attribute, {attribute.rule}")
+    value = onnx.helper.get_attribute_value(given)
+    return attribute.check(value.decode(errors="replace") if isinstance(value, bytes) else value)
+
+
+def _bind_type(operator: Operator, tensor: Tensor, given: onnx.TypeProto, types: dict[str, str]) -> None:
+    if not given.HasField("tensor_type"):
+        raise TypeError(f"{tensor.name} is a {given.WhichOneof('value')}: must be a tensor")
+    if not given.tensor_type.elem_type:
+        return
+    kind = onnx.TensorProto.DataType.Name(given.tensor_type.elem_type).lower()
+    allowed = operator.element_types(tensor)
+    if kind not in allowed:
+        raise TypeError(f"{tensor.name} has element type {kind}: must be {' or '.join(allowed)}")
+    expected = types.setdefault(tensor.type, kind)
+    if kind != expected:
+        raise TypeError(f"{tensor.name} has element type {kind}: must be {expected} as other inputs ({tensor.type})")
+
+
+def _values(context: InferenceContext, i: int) -> list[Length]:
+    """The elements of the int64 input `i` where it is a constant or a propagated shape, else none."""
+    constant = context.get_input_data(i)
+    # The checker gives no folder to read external data from.
+    if constant is not None and constant.data_location != onnx.TensorProto.EXTERNAL:
+        # Not numpy_helper.to_array: before onnx 1.21 the tensor of a Constant with value_ints had no dims.
+        return np.frombuffer(constant.raw_data, "<i8").tolist() if constant.raw_data else list(constant.int64_data)
+    try:
+        symbolic = context.get_symbolic_input(i)
+    except RuntimeError:
+        # onnx 1.20 to 1.22 cannot hand a shape to Python ("std::bad_cast").
+        return []
+    return [_length(dimension) for dimension in symbolic.dim] if symbolic is not None else []
+
+
+def _length(dimension: onnx.TensorShapeProto.Dimension) -> Length:
+    kind = dimension.WhichOneof("value")
+    return getattr(dimension, kind) if kind is not None else None

@@ -1,0 +1,255 @@
+"""The operators in ONNX Runtime sessions, through the direct engine."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, given, settings
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+
+import onnx_models
+import ortops
+from conformance.backends.session import from_ort, to_ort
+from ortops.operators import OPERATORS
+from ortops.spec import DOMAIN, ELEMENT_DTYPES
+from problems import Problem, problems
+from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZES, Refusal
+
+SIZE: dict[str, Any] = {"output_height": 2, "output_width": 2}
+
+
+def quiet() -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return options
+
+
+def session(model: onnx.ModelProto, options: Any = None) -> ortops.InferenceSession:
+    return ortops.InferenceSession(model.SerializeToString(), options or quiet(), providers=["CPUExecutionProvider"])
+
+
+def run(runner: ortops.InferenceSession, inputs: dict[str, Any]) -> list[Any]:
+    """All outputs; bfloat16 goes in and out as ONNX Runtime's own values, since NumPy has none that it knows."""
+    values = {name: to_ort(array) for name, array in inputs.items()}
+    return [from_ort(value) for value in runner.run_with_ort_values(None, values)]
+
+
+def open_ranks(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without the shapes of its inputs and outputs: ONNX Runtime then passes on what it is given."""
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    return model
+
+
+def with_attributes(model: onnx.ModelProto, attributes: dict[str, Any]) -> onnx.ModelProto:
+    """The model with attributes of its node that no builder would write."""
+    (node,) = model.graph.node
+    kept = [attribute for attribute in node.attribute if attribute.name not in attributes]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in attributes.items())
+    return model
+
+
+def feeds(problem: Problem) -> dict[str, Any]:
+    return {"X": problem.x, "rois": problem.rois, "batch_indices": problem.batch_indices}
+
+
+@given(problems())
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+def test_a_session_gives_the_bits_of_the_function(problem: Problem) -> None:
+    element_type = next(name for name, dtype in ELEMENT_DTYPES.items() if dtype == problem.x.dtype)
+    model = onnx_models.joint(element_type=element_type, **problem.attributes)
+    options = quiet()
+    options.intra_op_num_threads = 2
+    y, dx, drois = run(session(model, options), feeds(problem) | {"dY": problem.dy})
+    arrays = (problem.rois, problem.batch_indices)
+    assert y.dtype == dx.dtype == drois.dtype == problem.x.dtype
+    assert y.tobytes() == ortops.roi_align(problem.x, *arrays, **problem.attributes).tobytes()
+    ours = ortops.roi_align_grad(problem.dy, *arrays, problem.x.shape, x=problem.x, **problem.gradient_attributes)
+    for actual, expected in zip((dx, drois), ours, strict=True):
+        assert expected is not None
+        assert actual.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("refusal", (ATTRIBUTES | SIZES).values(), ids=ATTRIBUTES | SIZES)
+def test_a_wrong_attribute_is_refused_when_a_session_is_made(refusal: Refusal) -> None:
+    with pytest.raises(Exception, match="RoiAlign_16: ") as caught:
+        session(with_attributes(onnx_models.roi_align(16), refusal.attributes))
+    assert refusal.says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"sampling_ratio": 2.5}, {"mode": 1}, {"spatial_scale": 2}, {"output_width": "7"}]
+)
+def test_an_attribute_of_a_wrong_type_is_refused_when_a_session_is_made(attributes: dict[str, Any]) -> None:
+    (name,) = attributes
+    with pytest.raises(Exception, match=rf"{name} = .* has type .*: must be (INT|FLOAT|STRING)"):
+        session(with_attributes(onnx_models.roi_align(16), attributes))
+
+
+@pytest.mark.parametrize("refusal", OF_FORWARD.values(), ids=OF_FORWARD)
+def test_wrong_data_is_refused_and_the_session_lives_on(refusal: Refusal) -> None:
+    runner = session(open_ranks(onnx_models.roi_align(16, **SIZE, **refusal.attributes)))
+    with pytest.raises(InvalidArgument, match="RoiAlign_16: ") as caught:
+        runner.run(None, FORWARD | refusal.inputs)
+    assert refusal.says in str(caught.value)
+    assert runner.run(None, FORWARD)[0].shape == (2, 1, 2, 2)
+
+
+@pytest.mark.parametrize("refusal", OF_GRADIENT.values(), ids=OF_GRADIENT)
+def test_wrong_data_of_the_gradient_is_refused(refusal: Refusal) -> None:
+    absent = [name for name, value in refusal.inputs.items() if value is None]
+    model = onnx_models.build.model(
+        onnx_models.build.GRADIENT, attributes=refusal.attributes, omit=absent, outputs=("dx", "drois")
+    )
+    given_inputs = {name: value for name, value in (GRADIENT | refusal.inputs).items() if value is not None}
+    with pytest.raises(InvalidArgument, match="RoiAlignGrad: ") as caught:
+        session(open_ranks(model)).run(None, given_inputs)
+    assert refusal.says in str(caught.value)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
+def test_attributes_that_a_node_leaves_out_have_their_defaults(operator: Any) -> None:
+    for element_type in operator.types["T1"]:
+        model = onnx_models.build.model(operator, element_type=element_type)
+        full = session(open_ranks(model))
+        del model.graph.node[0].attribute[:]
+        dtype = ELEMENT_DTYPES[element_type]
+        inputs = FORWARD if "X" in [tensor.name for tensor in operator.inputs[:1]] else GRADIENT
+        typed = {name: array.astype(dtype) if array.dtype == np.float32 else array for name, array in inputs.items()}
+        for explicit, default in zip(run(full, typed), run(session(model), typed), strict=True):
+            assert explicit.dtype == dtype
+            np.testing.assert_array_equal(explicit, default)
+
+
+@pytest.mark.parametrize("outputs", [("dx",), ("drois",), ("dx", "drois")])
+def test_either_output_of_the_gradient_can_be_left_out(outputs: Any) -> None:
+    runner = session(onnx_models.roi_align_grad(outputs=outputs))
+    names = [value.name for value in runner.get_inputs()]
+    results = runner.run(None, {name: GRADIENT[name] for name in names})
+    arrays = (GRADIENT[name] for name in ("dY", "rois", "batch_indices", "x_shape"))
+    expected = [
+        array for array in ortops.roi_align_grad(*arrays, x=GRADIENT["X"], outputs=outputs) if array is not None
+    ]
+    for actual, array in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(actual, array)
+    assert ("X" in names) == ("drois" in outputs)
+
+
+def test_shapes_are_inferred_where_inputs_settle_them() -> None:
+    model = open_ranks(onnx_models.roi_align(22, output_height=3, output_width=5))
+    assert session(model).get_outputs()[0].shape == []
+    for value, shape in zip(model.graph.input, (("n", 4, 20, 30), ("r", 4), ("r",)), strict=True):
+        for length in shape:
+            dimension = value.type.tensor_type.shape.dim.add()
+            setattr(dimension, "dim_value" if isinstance(length, int) else "dim_param", length)
+    assert session(model).get_outputs()[0].shape == ["r", 4, 3, 5]
+
+
+def test_empty_tensors_pass_through_a_session() -> None:
+    runner = session(onnx_models.roi_align(16, **SIZE))
+    none = {"rois": np.zeros((0, 4), np.float32), "batch_indices": np.zeros(0, np.int64)}
+    assert runner.run(None, FORWARD | none)[0].shape == (0, 1, 2, 2)
+    assert runner.run(None, FORWARD | {"X": FORWARD["X"][:, :0]})[0].shape == (2, 0, 2, 2)
+
+
+def test_opset_22_runs_where_onnxruntime_has_no_kernel() -> None:
+    standard = onnx_models.roi_align(22, standard=True, **SIZE)
+    with pytest.raises(Exception, match="NOT_IMPLEMENTED"):
+        onnxruntime.InferenceSession(standard.SerializeToString(), quiet(), providers=["CPUExecutionProvider"])
+    y = session(onnx_models.convert(standard)).run(None, FORWARD)[0]
+    np.testing.assert_array_equal(y, ortops.roi_align(*FORWARD.values(), **SIZE))
+
+
+def test_sixteen_threads_on_one_session_get_identical_bits() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 32, 40, 50), np.float32)
+    rois = np.sort(rng.uniform(0, 60, (50, 2, 2)), axis=1).reshape(50, 4).astype(np.float32)
+    indices = rng.integers(0, 2, 50)
+    dy = rng.standard_normal((50, 32, 7, 7), np.float32)
+    inputs = {"X": x, "rois": rois, "batch_indices": indices, "dY": dy}
+    options = quiet()
+    options.intra_op_num_threads = 2
+    runner = session(onnx_models.joint(output_height=7, output_width=7), options)
+    first = [array.tobytes() for array in runner.run(None, inputs)]
+    together = threading.Barrier(16)
+
+    def run(_: int) -> bool:
+        together.wait()
+        return all([array.tobytes() for array in runner.run(None, inputs)] == first for _ in range(5))
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(run, range(16)))
+
+
+def test_results_do_not_depend_on_the_threads_of_the_session() -> None:
+    rng = np.random.default_rng(1)
+    rois = np.sort(rng.uniform(0, 20, (20, 2, 2)), axis=1).reshape(20, 4).astype(np.float32)
+    inputs = {
+        "X": rng.standard_normal((1, 33, 20, 20), np.float32),
+        "rois": rois,
+        "batch_indices": np.zeros(20, np.int64),
+        "dY": rng.standard_normal((20, 33, 3, 3), np.float32),
+    }
+    bits = set()
+    for threads in (1, 2, 3, 8):
+        options = quiet()
+        options.intra_op_num_threads = threads
+        runner = session(onnx_models.joint(output_height=3, output_width=3), options)
+        bits.add(b"".join(array.tobytes() for array in runner.run(None, inputs)))
+    assert len(bits) == 1
+
+
+def test_registering_the_same_options_twice_is_harmless() -> None:
+    options = quiet()
+    ortops.register(options)
+    ortops.register(options)
+    assert session(onnx_models.roi_align(16), options).run(None, FORWARD)
+
+
+def test_the_library_path_serves_those_who_register_it_themselves() -> None:
+    options = quiet()
+    options.register_custom_ops_library(ortops.library_path())
+    model = onnx_models.roi_align(16).SerializeToString()
+    assert onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, FORWARD)
+
+
+def test_options_that_have_the_library_already_meet_onnxruntimes_error() -> None:
+    options = quiet()
+    options.register_custom_ops_library(ortops.library_path())
+    with pytest.raises(Exception, match="Conflicting with a registered kernel"):
+        session(onnx_models.roi_align(16), options)
+
+
+@pytest.mark.parametrize("engine", ["", "fast", None])
+def test_an_unknown_engine_is_refused(engine: Any) -> None:
+    with pytest.raises(ValueError, match="must be one of 'auto', 'direct', 'pyop'"):
+        ortops.register(quiet(), engine)
+
+
+def test_one_process_has_one_engine() -> None:
+    ortops.register(quiet())
+    with pytest.raises(RuntimeError, match="this process uses 'direct' already"):
+        ortops.register(quiet(), "pyop")
+
+
+def test_sessions_can_come_and_go() -> None:
+    model = onnx_models.roi_align(16, **SIZE)
+    runner = session(model)
+    for _ in range(20):
+        session(model).run(None, FORWARD)
+    gc.collect()
+    assert runner.run(None, FORWARD)[0].shape == (2, 1, 2, 2)
+
+
+def test_operators_live_in_the_domain_of_onnxruntime_extensions() -> None:
+    assert DOMAIN == "ai.onnx.contrib"
+    assert {node.domain for node in onnx_models.roi_align(16).graph.node} == {DOMAIN}

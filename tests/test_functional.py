@@ -1,0 +1,151 @@
+"""The operators on NumPy arrays."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ortops
+from ortops.operators.roi_align import ROI_ALIGN_22
+from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
+from ortops.reference import evaluate
+from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZES, Refusal
+
+FORWARD_REFUSALS = ATTRIBUTES | SIZES | OF_FORWARD
+GRADIENT_REFUSALS = ATTRIBUTES | OF_GRADIENT
+
+
+def forward(inputs: dict[str, Any], **attributes: Any) -> Any:
+    attributes = {"output_height": 2, "output_width": 2} | attributes
+    return ortops.roi_align(inputs["X"], inputs["rois"], inputs["batch_indices"], **attributes)
+
+
+def gradient(inputs: dict[str, Any], **arguments: Any) -> Any:
+    required = (inputs[name] for name in ("dY", "rois", "batch_indices", "x_shape"))
+    return ortops.roi_align_grad(*required, x=inputs["X"], **arguments)
+
+
+@pytest.mark.parametrize("refusal", FORWARD_REFUSALS.values(), ids=FORWARD_REFUSALS)
+def test_roi_align_refuses(refusal: Refusal) -> None:
+    with pytest.raises(ValueError, match=re.escape(refusal.says)):
+        forward(FORWARD | refusal.inputs, **refusal.attributes)
+
+
+@pytest.mark.parametrize("refusal", GRADIENT_REFUSALS.values(), ids=GRADIENT_REFUSALS)
+def test_roi_align_grad_refuses(refusal: Refusal) -> None:
+    with pytest.raises(ValueError, match=re.escape(refusal.says)):
+        gradient(GRADIENT | refusal.inputs, **refusal.attributes)
+
+
+@pytest.mark.parametrize("refusal", FORWARD_REFUSALS.values(), ids=FORWARD_REFUSALS)
+def test_the_reference_refuses_the_same(refusal: Refusal) -> None:
+    inputs = list((FORWARD | refusal.inputs).values())
+    with pytest.raises(ValueError, match=r"must|requires"):
+        evaluate(ROI_ALIGN_22, inputs, {"output_height": 2, "output_width": 2} | refusal.attributes)
+
+
+@pytest.mark.parametrize("refusal", GRADIENT_REFUSALS.values(), ids=GRADIENT_REFUSALS)
+def test_the_reference_refuses_the_same_of_the_gradient(refusal: Refusal) -> None:
+    with pytest.raises(ValueError, match=r"must|requires"):
+        evaluate(ROI_ALIGN_GRAD, list((GRADIENT | refusal.inputs).values()), refusal.attributes)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({"X": FORWARD["X"].astype(np.int32)}, "X has type int32: must be bfloat16 or float16 or float32 or float64"),
+        ({"X": FORWARD["X"].astype(complex)}, "X has type complex128"),
+        ({"X": FORWARD["X"].astype(object)}, "X has type object"),
+        ({"X": FORWARD["X"].astype(">f4")}, "X has type >f4"),
+        ({"rois": FORWARD["rois"].astype(np.float64)}, "rois has type float64: must be float32"),
+        ({"batch_indices": np.array([0.0, 1.0])}, "batch_indices has type float64: must be int64"),
+        ({"batch_indices": np.array(["0", "1"])}, "batch_indices has type <U1: must be int64"),
+    ],
+)
+def test_wrong_element_types_are_named(inputs: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(says)):
+        forward(FORWARD | inputs)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"sampling_ratio": 2.0}, "sampling_ratio = 2.0: INT attribute"),
+        ({"sampling_ratio": True}, "sampling_ratio = True: INT attribute"),
+        ({"spatial_scale": "1"}, "spatial_scale = '1': FLOAT attribute"),
+        ({"mode": 1}, "mode = 1: STRING attribute"),
+        ({"output_height": None}, "output_height = None: INT attribute"),
+    ],
+)
+def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(says)):
+        forward(FORWARD, **attributes)
+
+
+def test_lists_take_the_type_of_the_map_and_integers_any_width() -> None:
+    for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64):
+        for integers in (np.int8, np.uint16, np.uint64, np.int64):
+            inputs = FORWARD | {
+                "X": FORWARD["X"].astype(dtype),
+                "rois": FORWARD["rois"].tolist(),
+                "batch_indices": np.array([0, 1], integers),
+            }
+            y = forward(inputs)
+            assert y.dtype == dtype
+            np.testing.assert_array_equal(y, forward(inputs | {"rois": FORWARD["rois"].astype(dtype)}))
+
+
+def test_any_memory_layout_gives_the_same_result() -> None:
+    x = FORWARD["X"]
+    for layout in (np.asfortranarray(x), np.repeat(x, 2, axis=3)[..., ::2], x[:, :, ::-1][:, :, ::-1]):
+        np.testing.assert_array_equal(forward(FORWARD | {"X": layout}), forward(FORWARD))
+
+
+def test_inputs_are_not_changed() -> None:
+    before = {name: array.copy() for name, array in GRADIENT.items()}
+    for mode in ("avg", "max", "max_interpolated"):
+        gradient(GRADIENT, mode=mode)
+        forward(FORWARD, mode=mode)
+    for name, array in GRADIENT.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_no_rois_and_no_channels_give_empty_results() -> None:
+    none = {"rois": np.zeros((0, 4), np.float32), "batch_indices": np.zeros(0, int)}
+    assert forward(FORWARD | none).shape == (0, 1, 2, 2)
+    assert forward(FORWARD | none | {"X": FORWARD["X"][:, :, :0]}).shape == (0, 1, 2, 2)
+    assert forward(FORWARD | {"X": FORWARD["X"][:, :0]}).shape == (2, 0, 2, 2)
+    dx, drois = gradient(GRADIENT | none | {"dY": np.ones((0, 1, 2, 2), np.float32)})
+    assert not dx.any()
+    assert dx.shape == FORWARD["X"].shape
+    assert drois.shape == (0, 4)
+    without = {"dY": np.ones((2, 0, 2, 2), np.float32), "X": FORWARD["X"][:, :0], "x_shape": np.array([2, 0, 5, 6])}
+    dx, drois = gradient(GRADIENT | without)
+    assert dx.shape == (2, 0, 5, 6)
+    np.testing.assert_array_equal(drois, np.zeros((2, 4)))
+
+
+def test_outputs_that_are_not_asked_for_are_none() -> None:
+    dx, drois = gradient(GRADIENT)
+    only_dx, no_drois = gradient(GRADIENT | {"X": None}, outputs=("dx",))
+    no_dx, only_drois = gradient(GRADIENT, outputs=("drois",))
+    assert no_dx is None
+    assert no_drois is None
+    np.testing.assert_array_equal(only_dx, dx)
+    np.testing.assert_array_equal(only_drois, drois)
+
+
+@pytest.mark.parametrize("outputs", [(), ("dX",), ("dx", "dy")])
+def test_unknown_outputs_are_refused(outputs: Any) -> None:
+    with pytest.raises(ValueError, match=r"outputs = .*: must be one or both of 'dx' and 'drois'"):
+        gradient(GRADIENT, outputs=outputs)
+
+
+def test_spatial_scale_is_a_float32_as_in_an_onnx_attribute() -> None:
+    np.testing.assert_array_equal(
+        forward(FORWARD, spatial_scale=0.1), forward(FORWARD, spatial_scale=float(np.float32(0.1)))
+    )

@@ -1,0 +1,176 @@
+"""`python -m onnx_models`: what it writes, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+import onnx_models
+from onnx_models.__main__ import main
+from ortops.spec import DOMAIN
+
+FLOATS = ("float16", "float", "double")
+FILES = sorted(
+    [f"{prefix}roi_align_v{v}_{kind}.onnx" for prefix in ("", "standard_") for v in (10, 16, 22) for kind in FLOATS]
+    + [f"{prefix}roi_align_v22_bfloat16.onnx" for prefix in ("", "standard_")]
+    + [f"{name}_{kind}.onnx" for name in ("roi_align_grad", "joint_v22") for kind in ("bfloat16", *FLOATS)]
+)
+
+
+def call(*args: object) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "models"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "onnx_models", str(out)], capture_output=True, text=True, check=True
+    )
+    assert "28 models and manifest.json" in done.stdout
+    assert sorted(path.name for path in out.glob("*.onnx")) == FILES
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    assert sorted(entry["file"] for entry in manifest["models"]) == FILES
+
+
+def test_the_manifest_says_what_is_in_each_file(tmp_path: Path) -> None:
+    assert call(tmp_path).exit_code == 0
+    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    for entry in manifest["models"]:
+        content = (tmp_path / entry["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == entry["sha256"]
+        model = onnx.load_from_string(content)
+        assert [node["operator"] for node in entry["nodes"]] == [node.op_type for node in model.graph.node]
+        assert [value["name"] for value in entry["inputs"]] == [value.name for value in model.graph.input]
+        assert entry["file"].endswith(f"_{entry['element_type']}.onnx")
+    (entry,) = (entry for entry in manifest["models"] if entry["file"] == "standard_roi_align_v16_double.onnx")
+    assert entry["element_type"] == "double"
+    assert entry["nodes"] == [
+        {
+            "operator": "RoiAlign",
+            "domain": "",
+            "opset": 16,
+            "attributes": {
+                "coordinate_transformation_mode": "half_pixel",
+                "mode": "avg",
+                "output_height": 7,
+                "output_width": 7,
+                "sampling_ratio": 0,
+                "spatial_scale": 1.0,
+            },
+        }
+    ]
+    assert entry["inputs"][1:] == [
+        {"name": "rois", "type": "double", "shape": ["num_rois", 4]},
+        {"name": "batch_indices", "type": "int64", "shape": ["num_rois"]},
+    ]
+    assert entry["outputs"] == [{"name": "Y", "type": "double", "shape": ["num_rois", "C", 7, 7]}]
+
+
+def test_a_second_run_writes_the_same_and_leaves_other_files(tmp_path: Path) -> None:
+    (tmp_path / "mine.onnx").write_bytes(b"mine")
+    (tmp_path / FILES[0]).write_bytes(b"stale")
+    call(tmp_path)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    call(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+    assert first["mine.onnx"] == b"mine"
+    assert sorted(first) == sorted([*FILES, "manifest.json", "mine.onnx"])
+
+
+def test_a_directory_with_the_name_of_a_command_is_given_as_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("./convert").exit_code == 0
+    assert (tmp_path / "convert" / "manifest.json").exists()
+
+
+def test_without_an_argument_it_prints_its_help() -> None:
+    done = call()
+    assert done.exit_code == 2
+    assert "OUT_DIR | COMMAND" in done.output
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = call(tmp_path / "file")
+    assert done.exit_code == 2
+    assert "is a file" in done.output
+    done = call(tmp_path / "file" / "below")
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: OUT_DIR = ")
+
+
+def save(path: Path, model: onnx.ModelProto | None = None) -> Path:
+    onnx.save(model or onnx_models.roi_align(16, standard=True), path)
+    return path
+
+
+def test_a_file_is_converted(tmp_path: Path) -> None:
+    model = save(tmp_path / "model.onnx")
+    done = call("convert", model, "--out", tmp_path / "ours.onnx")
+    assert (done.exit_code, done.output) == (0, f"1 node converted: {tmp_path / 'ours.onnx'}\n")
+    assert [node.domain for node in onnx.load(tmp_path / "ours.onnx").graph.node] == [DOMAIN]
+    assert onnx.load(model) == onnx_models.roi_align(16, standard=True)
+    done = call("convert", tmp_path / "ours.onnx", "--out", tmp_path / "again.onnx")
+    assert done.output.startswith("0 nodes converted")
+    assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "ours.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("content", [b"", b"no model", b"\x0a\xff\xff"])
+def test_a_file_without_a_model_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.onnx").write_bytes(content)
+    done = call("convert", tmp_path / "broken.onnx", "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert f"MODEL = {tmp_path / 'broken.onnx'}: must be an ONNX model" in done.output
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_missing_file_is_a_wrong_call(tmp_path: Path) -> None:
+    done = call("convert", tmp_path / "absent.onnx", "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 2
+    assert "does not exist" in done.output
+    assert call("convert", save(tmp_path / "model.onnx")).exit_code == 2
+
+
+def test_a_model_without_a_meaning_is_refused(tmp_path: Path) -> None:
+    model = onnx_models.roi_align(10, standard=True)
+    model.opset_import[0].version = 9
+    done = call("convert", save(tmp_path / "model.onnx", model), "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert "ONNX has no RoiAlign there" in done.output
+
+
+def with_external_data(place: str) -> onnx.ModelProto:
+    """A model with a tensor outside its file: an initializer, a node's attribute, or an initializer of a subgraph."""
+    tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[3])
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    model = onnx_models.roi_align(16, standard=True)
+    if place == "initializer":
+        model.graph.initializer.append(tensor)
+    elif place == "attribute":
+        model.graph.node.append(onnx.helper.make_node("Constant", [], ["w"], value=tensor))
+    else:
+        branch = onnx.helper.make_graph([], "g", [], [], initializer=[tensor])
+        model.graph.node.append(onnx.helper.make_node("If", ["c"], ["w"], then_branch=branch, else_branch=branch))
+    return model
+
+
+@pytest.mark.parametrize("place", ["initializer", "attribute", "subgraph"])
+def test_external_data_is_neither_read_nor_left_behind(tmp_path: Path, place: str) -> None:
+    model = save(tmp_path / "model.onnx", with_external_data(place))
+    (tmp_path / "other").mkdir()
+    done = call("convert", model, "--out", tmp_path / "other" / "out.onnx")
+    assert done.exit_code == 1
+    assert "external data" in done.output
+    assert not (tmp_path / "other" / "out.onnx").exists()
+    assert call("convert", model, "--out", tmp_path / "out.onnx").exit_code == 0
+    assert b"w.bin" in (tmp_path / "out.onnx").read_bytes()

@@ -1,0 +1,57 @@
+"""Definitions of operators as data."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+import ortops
+from ortops.operators import BY_NAME
+from ortops.spec import Attribute, Operator, Tensor
+
+
+@pytest.mark.parametrize("opset", [10, 16, 22])
+def test_roi_align_has_the_attributes_defaults_and_types_of_onnx(opset: int) -> None:
+    ours, onnxs = BY_NAME[f"RoiAlign_{opset}"], onnx.defs.get_schema("RoiAlign", opset)
+    defaults = {a.name: onnx.helper.get_attribute_value(a.default_value) for a in onnxs.attributes.values()}
+    defaults = {name: value.decode() if isinstance(value, bytes) else value for name, value in defaults.items()}
+    assert {a.name: a.default for a in ours.attributes} == defaults
+    for our, their in zip((*ours.inputs, *ours.outputs), (*onnxs.inputs, *onnxs.outputs), strict=True):
+        assert our.name == their.name
+        assert {f"tensor({name})" for name in ours.element_types(our)} == set(their.types)
+    assert ours.standard == ("RoiAlign", onnxs.since_version)
+
+
+def test_opset_10_means_output_half_pixel() -> None:
+    assert BY_NAME["RoiAlign_10"].check_attributes({})["coordinate_transformation_mode"] == "output_half_pixel"
+    with pytest.raises(TypeError, match="RoiAlign_10 has no attribute coordinate_transformation_mode"):
+        BY_NAME["RoiAlign_10"].check_attributes({"coordinate_transformation_mode": "half_pixel"})
+
+
+def test_the_gradient_has_the_attributes_of_roi_align_but_the_output_sizes() -> None:
+    sizes = {"output_height", "output_width"}
+    forward = {a.name: a for a in BY_NAME["RoiAlign_16"].attributes if a.name not in sizes}
+    assert {a.name: a for a in BY_NAME["RoiAlignGrad"].attributes} == forward
+
+
+def test_operators_have_names_of_their_own() -> None:
+    assert len(BY_NAME) == len(ortops.OPERATORS)
+
+
+def test_a_default_must_keep_the_rule() -> None:
+    with pytest.raises(ValueError, match="size = 0: must be >= 1"):
+        Attribute("size", "INT", 0, minimum=1)
+
+
+def test_a_definition_with_an_unknown_axis_or_type_is_refused() -> None:
+    def operator(output: Tensor) -> Operator:
+        inputs = (Tensor("x", "T", ("N",)),)
+        return Operator("Op", "op", "op", "", (), inputs, (output,), {"T": ("float",)})
+
+    operator(Tensor("y", "T", ("N", 2)))
+    with pytest.raises(ValueError, match=r"no input or attribute gives axis \['M'\] of y"):
+        operator(Tensor("y", "T", ("M",)))
+    with pytest.raises(ValueError, match="y has type 'U'"):
+        operator(Tensor("y", "U", ("N",)))
+    with pytest.raises(ValueError, match=r"\['x', 'x'\] repeat a name"):
+        Operator("Op", "op", "op", "", (), (Tensor("x", "T", ()), Tensor("x", "T", ())), (), {"T": ("float",)})

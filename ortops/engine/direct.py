@@ -16,6 +16,7 @@ from typing import Any
 from ortops.compute import compute
 from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, OrtError, custom_op, ort_api
 from ortops.engine.shape_inference import infer_output_shapes
+from ortops.engine.shutdown import Call
 from ortops.engine.tensors import Inputs, output
 from ortops.shapes import Shape
 from ortops.spec import Attribute, AttributeValue, Operator
@@ -115,7 +116,8 @@ def _callbacks(operator: Operator, types: Mapping[str, str]) -> dict[str, Any]:
 
     def run(handle: int, context: int) -> int | None:
         try:
-            _kernels[handle](context)
+            with Call():
+                _kernels[handle](context)
         except BaseException as error:  # noqa: BLE001 - see _status
             return _status(ort_api(), error, operator.name)
         return None

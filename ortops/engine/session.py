@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import onnxruntime
 
+from ortops.engine.shutdown import Call
 from ortops.operators import OPERATORS
 
 Engine = Literal["auto", "direct", "pyop"]
@@ -127,6 +128,6 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if _chosen == "pyop":
             from ortops.engine.pyop import raising
         outputs: list[Any]
-        with raising():
+        with Call(), raising():
             outputs = super().run(output_names, input_feed, run_options)
         return outputs

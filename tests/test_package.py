@@ -1,0 +1,97 @@
+"""What importing and shutting down costs, and what the package needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import ortops
+
+
+def python(code: str) -> str:
+    """What a new interpreter prints."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("module", ["ortops", "onnx_models", "ortops.reference"])
+def test_importing_loads_neither_numba_nor_onnxruntime(module: str) -> None:
+    heavy = "('numba', 'onnxruntime', 'onnxruntime_extensions', 'torch', 'hypothesis')"
+    assert python(f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])") == "[]"
+
+
+def test_every_public_name_is_there_and_has_a_docstring() -> None:
+    for name in ortops.__all__:
+        assert getattr(ortops, name).__doc__, f"ortops.{name} has no docstring"
+    assert set(ortops.__all__) <= set(dir(ortops))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'ortops' has no attribute 'roi_pool'"):
+        _ = ortops.roi_pool
+
+
+def test_no_folder_for_compiled_code_is_needed() -> None:
+    code = """
+import numba.core.caching as caching
+def refuse(self):
+    raise OSError("read-only")
+caching._CacheLocator.ensure_cache_path = refuse
+import numpy as np, ortops
+y = ortops.roi_align(np.ones((1, 1, 300, 300), np.float32), [[0, 0, 9, 9]], [0], output_height=1, output_width=1)
+print(y.item())
+"""
+    assert python(code) == "1.0"
+
+
+def test_a_forked_child_can_run_the_session_of_its_parent() -> None:
+    code = """
+import multiprocessing, warnings
+import numpy as np, onnxruntime, onnx_models, ortops
+warnings.simplefilter("ignore")
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString(), options)
+rois = np.array([[0, 0, 3, 3]], np.float32)
+feeds = {"X": np.ones((1, 1, 4, 4), np.float32), "rois": rois, "batch_indices": np.zeros(1, np.int64)}
+def child(queue):
+    queue.put(session.run(None, feeds)[0].item())
+if __name__ == "__main__":
+    assert session.run(None, feeds)[0].item() == 1
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    print(queue.get(timeout=60))
+    process.join()
+"""
+    if sys.platform != "linux":
+        pytest.skip("fork is safe on Linux only")
+    assert python(code) == "1.0"
+
+
+@pytest.mark.parametrize("kind", ["ortops.InferenceSession", "onnxruntime.InferenceSession"])
+def test_daemon_threads_inside_a_session_do_not_abort_the_interpreters_exit(kind: str) -> None:
+    code = f"""
+import threading, time
+import numpy as np, onnxruntime, onnx_models, ortops
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+ortops.register(options)
+session = {kind}(onnx_models.roi_align(16).SerializeToString(), options)
+rois = np.tile(np.array([[0, 0, 30, 30]], np.float32), (100, 1))
+feeds = {{"X": np.ones((1, 8, 50, 50), np.float32), "rois": rois, "batch_indices": np.zeros(100, np.int64)}}
+session.run(None, feeds)
+def forever():
+    while True:
+        session.run(None, feeds)
+for _ in range(3):
+    threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.2)
+print("done")
+"""
+    assert python(code) == "done"

@@ -1,0 +1,167 @@
+"""The pyop engine, in processes of its own: one process has one engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+PRELUDE = """
+import logging, sys
+import numpy as np, onnxruntime, onnxruntime_extensions
+import onnx_models, ortops
+from refusals import FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT
+
+logging.disable()
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+ortops.register(options, "pyop")
+SIZE = {"output_height": 2, "output_width": 2}
+
+def session(model, kind=ortops.InferenceSession):
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    return kind(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+"""
+
+
+def run(code: str) -> str:
+    """What the code prints; it must not abort."""
+    program = PRELUDE + textwrap.dedent(code)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="tests", timeout=300)  # noqa: S603
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
+
+
+def test_results_are_those_of_the_function() -> None:
+    assert (
+        run("""
+        for name in ("float", "double"):
+            dtype = np.dtype(name if name == "double" else "float32")
+            def typed(inputs):
+                return {k: v.astype(dtype) if v.dtype == np.float32 else v for k, v in inputs.items()}
+            for mode in ("avg", "max", "max_interpolated"):
+                x = typed(FORWARD)
+                y = session(onnx_models.roi_align(16, element_type=name, mode=mode, spatial_scale=0.5, **SIZE)).run(None, x)
+                np.testing.assert_array_equal(y[0], ortops.roi_align(*x.values(), mode=mode, spatial_scale=0.5, **SIZE))
+                g = typed(GRADIENT)
+                actual = session(onnx_models.roi_align_grad(element_type=name, mode=mode)).run(None, g)
+                *arrays, feature = g.values()
+                for a, b in zip(actual, ortops.roi_align_grad(*arrays, x=feature, mode=mode), strict=True):
+                    assert a.dtype == dtype
+                    np.testing.assert_array_equal(a, b)
+        print("equal")
+        """)
+        == "equal"
+    )
+
+
+def test_every_refusal_is_raised_after_the_run_and_the_process_lives_on() -> None:
+    assert (
+        run("""
+        good = session(onnx_models.roi_align(16, **SIZE))
+        gradient = session(onnx_models.roi_align_grad())
+        refused = 0
+        for runner, inputs, table in ((good, FORWARD, OF_FORWARD), (gradient, GRADIENT, OF_GRADIENT)):
+            for name, refusal in table.items():
+                if any(value is None for value in refusal.inputs.values()):
+                    continue  # every input must be there
+                try:
+                    runner.run(None, inputs | refusal.inputs)
+                except ValueError as error:
+                    assert refusal.says in str(error), (name, error)
+                    refused += 1
+        assert good.run(None, FORWARD)[0].shape == (2, 1, 2, 2)
+        print(len(OF_FORWARD) + len(OF_GRADIENT) - refused)
+        """)
+        == "2"
+    )
+
+
+def test_a_failing_call_gives_nan_of_the_right_shape_to_a_plain_session() -> None:
+    assert (
+        run("""
+        plain = session(onnx_models.roi_align(16, **SIZE), onnxruntime.InferenceSession)
+        y = plain.run(None, FORWARD | {"batch_indices": np.array([0, 9])})[0]
+        print(y.shape, np.isnan(y).all())
+        """)
+        == "(2, 1, 2, 2) True"
+    )
+
+
+def test_the_error_is_logged_once() -> None:
+    assert (
+        run("""
+        import io
+        logging.disable(logging.NOTSET)
+        stream = io.StringIO()
+        logging.getLogger("ortops").addHandler(logging.StreamHandler(stream))
+        plain = session(onnx_models.roi_align(16, **SIZE), onnxruntime.InferenceSession)
+        for _ in range(3):
+            plain.run(None, FORWARD | {"batch_indices": np.array([0, 9])})
+        print(stream.getvalue().count("batch_indices[1] = 9"))
+        """)
+        == "1"
+    )
+
+
+def test_a_wrong_attribute_is_raised_by_the_run() -> None:
+    assert (
+        run("""
+        model = onnx_models.roi_align(16, **SIZE)
+        next(a for a in model.graph.node[0].attribute if a.name == "mode").s = b"MAX"
+        try:
+            session(model).run(None, FORWARD)
+        except ValueError as error:
+            print(error)
+        """)
+        == "mode = 'MAX': must be one of 'avg', 'max', 'max_interpolated'"
+    )
+
+
+def test_python_operators_of_others_still_work() -> None:
+    assert (
+        run("""
+        import onnx
+        from onnxruntime_extensions import PyCustomOpDef, onnx_op
+
+        @onnx_op(op_type="Twice", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])
+        def twice(x):
+            return 2 * x
+
+        graph = onnx.parser.parse_model('''
+            <ir_version: 10, opset_import: ["" : 17, "ai.onnx.contrib" : 1]>
+            g (float[n] x) => (float[n] y) { y = ai.onnx.contrib.Twice(x) }
+        ''')
+        options = onnxruntime.SessionOptions()
+        made = session(graph)
+        print(made.run(None, {"x": np.arange(3, dtype=np.float32)})[0].tolist())
+        """)
+        == "[0.0, 2.0, 4.0]"
+    )
+
+
+def test_direct_is_refused_once_pyop_is_in_use() -> None:
+    assert "this process uses 'pyop' already" in run("""
+        try:
+            ortops.register(onnxruntime.SessionOptions(), "direct")
+        except RuntimeError as error:
+            print(error)
+        """)
+
+
+def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> None:
+    assert run("""
+        import ctypes
+        from ortops.engine import session as engine
+
+        class Bare:
+            def __init__(self, path): pass
+
+        engine.ctypes.CDLL, engine._chosen = Bare, None
+        try:
+            engine._choose("direct")
+        except RuntimeError as error:
+            print(error)
+        """).startswith("onnxruntime-extensions does not export AddExternalCustomOp here")

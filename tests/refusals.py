@@ -85,6 +85,7 @@ OF_GRADIENT = ROIS_OF_BOTH | {
     "dY of rank 3": _data("dY has shape [2, 2, 2]: must have rank 4", dY=np.ones((2, 2, 2), np.float32)),
     "dY of other RoIs": _data("shape[0] must be 3 (num_rois of dY)", dY=np.ones((3, 1, 2, 2), np.float32)),
     "dY of other channels": _data("x_shape[1] must be 4 (C of dY)", dY=np.ones((2, 4, 2, 2), np.float32)),
+    "dY without rows": _data("dY has shape [2, 1, 0, 2]: must have", dY=np.ones((2, 1, 0, 2), np.float32)),
     "x_shape of 3 lengths": _data("x_shape has shape [3]: shape[0] must be 4", x_shape=np.array([2, 1, 5])),
     "x_shape of rank 2": _data("x_shape has shape [1, 4]: must have rank 1", x_shape=np.array([[2, 1, 5, 6]])),
     "negative length in x_shape": _data("x_shape[2] must be >= 0", x_shape=np.array([2, 1, -5, 6])),

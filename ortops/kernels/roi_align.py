@@ -43,6 +43,8 @@ def roi_align_grad(
         raise ValueError("dX and drois are both left out: at least one must be wanted")
     if x is None and (drois is not None or mode != "avg"):
         raise ValueError(f"X is missing: must be given for {'drois' if mode == 'avg' else f'mode = {mode!r}'}")
+    if 0 in dy.shape[2:]:
+        raise ValueError(f"dY has shape {list(dy.shape)}: must have an output height and width >= 1")
     axes = _axes(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
     pool_gradient(dy, axes, batch_indices, x, dx, drois, mode, runner)
 

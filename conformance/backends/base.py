@@ -1,0 +1,38 @@
+"""What the suite asks of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from conformance.case import Array, Case
+from conformance.expected_failures import ExpectedFailure
+
+
+class MissingBackendError(Exception):
+    """A backend that cannot be loaded."""
+
+
+class UnsupportedError(Exception):
+    """Raised by `Backend.run`: the case asks for something that this backend does not claim to have."""
+
+
+class OperatorMissingError(Exception):
+    """Raised by `Backend.run`: the runtime should have the operator and does not. Never taken for a refusal."""
+
+
+class Backend(Protocol):
+    """A runtime that answers cases."""
+
+    @property
+    def expected_failures(self) -> Sequence[ExpectedFailure]:
+        """What it is known to get wrong."""
+
+    def run(self, case: Case) -> dict[str, Array]:
+        """The case's outputs, by name.
+
+        Raises:
+            UnsupportedError: this backend does not claim to support the case.
+            OperatorMissingError: the runtime has no implementation of the operator.
+            Exception: any other is a refusal of the case.
+        """

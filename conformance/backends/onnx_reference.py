@@ -1,0 +1,46 @@
+"""ONNX's own reference evaluator, `onnx.reference.ReferenceEvaluator`."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx.reference import ReferenceEvaluator
+
+from conformance import expected_failures
+from conformance.backends.standard import require_standard
+from conformance.case import Array, Case
+from conformance.model import build
+
+MOST_SAMPLES = 10**6
+"""Of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory before it fails."""
+
+
+class OnnxReference:
+    """Answers with the standard node in the evaluator."""
+
+    def __init__(self) -> None:
+        _, self.expected_failures = expected_failures.load("onnx-reference")
+
+    def run(self, case: Case) -> dict[str, Array]:
+        """See `Backend`.
+
+        Raises:
+            MemoryError: the evaluator would list more than `MOST_SAMPLES` samples of a RoI; it is not tried.
+        """
+        require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
+        if _samples(case) > MOST_SAMPLES:
+            raise MemoryError(f"the evaluator would make more than {MOST_SAMPLES} objects for one RoI: not tried")
+        outputs = ReferenceEvaluator(build(case, "standard")).run(None, dict(case.inputs))
+        return dict(zip(case.outputs, map(np.asarray, outputs), strict=True))
+
+
+def _samples(case: Case) -> float:
+    """About how many samples the largest RoI has where their number depends on its size."""
+    rois = np.abs(case.inputs["rois"].astype(np.float64)) * abs(float(case.attributes.get("spatial_scale", 1.0)))
+    if case.attributes.get("sampling_ratio") or rois.size == 0:
+        return 0.0
+    return float(np.max(rois, initial=0.0, where=np.isfinite(rois))) ** 2
+
+
+def load() -> OnnxReference:
+    """The backend."""
+    return OnnxReference()

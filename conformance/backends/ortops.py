@@ -1,0 +1,70 @@
+"""An ONNX Runtime session with this project's operators."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import ortops
+from conformance.backends import session
+from conformance.backends.base import MissingBackendError, UnsupportedError
+from conformance.case import Array, Case
+from conformance.expected_failures import ExpectedFailure
+from conformance.model import build
+
+Engine = Literal["direct", "pyop"]
+
+
+class Ortops:
+    """Answers with the custom operator in an `ortops.InferenceSession`.
+
+    engine: how ONNX Runtime reaches the operators; one holds for the whole process.
+    """
+
+    expected_failures: tuple[ExpectedFailure, ...] = ()
+
+    def __init__(self, engine: Engine) -> None:
+        ortops.register(session.options(), engine)
+        self._engine = engine
+
+    def run(self, case: Case) -> dict[str, Array]:
+        """See `Backend`."""
+        if self._engine == "pyop":
+            _require_all(case)
+        model = build(case, "ortops").SerializeToString()
+        made = ortops.InferenceSession(model, session.options(), providers=["CPUExecutionProvider"])
+        return session.run(made, case)
+
+
+def load() -> Ortops:
+    """The backend with the better engine that this platform has."""
+    try:
+        return Ortops("direct")
+    except RuntimeError:
+        return load_engine("pyop")
+
+
+def load_engine(engine: Engine) -> Ortops:
+    """The backend with this engine.
+
+    Raises:
+        MissingBackendError: the platform or this process cannot have it.
+    """
+    try:
+        return Ortops(engine)
+    except RuntimeError as error:
+        raise MissingBackendError(f"engine {engine}: {error}") from error
+
+
+def _require_all(case: Case) -> None:
+    """What onnxruntime-extensions' Python operators ask of a node.
+
+    Raises:
+        UnsupportedError: the node has not all of it.
+    """
+    operator = case.definition
+    if case.element_type not in ("float", "double"):
+        raise UnsupportedError("engine pyop: float and double only")
+    if len(case.attributes) < len(operator.attributes):
+        raise UnsupportedError("engine pyop: every attribute must be written on the node")
+    if len(case.inputs) < len(operator.inputs) or len(case.outputs) < len(operator.outputs):
+        raise UnsupportedError("engine pyop: every input and output must be connected")

@@ -1,0 +1,19 @@
+"""What the error of an answer can grow from: for each function of an operator, a module that computes it.
+
+A new operator brings one function from its case to a `Growth` for each output, named in `GROWTH`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from conformance.bounds import roi_align
+from conformance.bounds.growth import Growth
+from conformance.case import Case
+
+__all__ = ["GROWTH", "Growth"]
+
+GROWTH: Mapping[str, Callable[[Case], dict[str, Growth]]] = {
+    "roi_align": roi_align.forward,
+    "roi_align_grad": roi_align.gradient,
+}

@@ -1,0 +1,42 @@
+"""The quantities that an output's error is computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from conformance.expect import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How errors grow into one output; arrays broadcast against it.
+
+    magnitude: sum of the absolute values of the terms that an element is the sum of.
+    terms: how many they are, at most.
+    drift: the most that an element changes when the coordinates are computed in `arithmetic(dtype)`.
+    gain: the most that an element changes for a change of 1 of every element of the data.
+    """
+
+    magnitude: Floats
+    terms: float
+    drift: Floats
+    gain: Floats
+
+
+def arithmetic(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The least precise type in which a conforming runtime computes for tensors of `dtype`: float32, or double."""
+    return np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+
+
+def unit(dtype: np.dtype[Any]) -> float:
+    """The largest relative error of one rounding to `dtype`, to nearest."""
+    return float(ml_dtypes.finfo(dtype).eps) / 2  # type: ignore[no-untyped-call]
+
+
+def least(dtype: np.dtype[Any]) -> float:
+    """The least positive number of `dtype`."""
+    return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]

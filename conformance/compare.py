@@ -1,0 +1,109 @@
+"""How far an answer may be from what is expected, and where it is too far.
+
+With u(T) = 2^-p the rounding of type T (p significant bits: 8 in bfloat16, 11, 24, 53) and A the type of the
+arithmetic, float32 at least (double for double tensors), an element may differ by
+
+    u(T) |expected| + half the least subnormal of T      the one rounding to the tensor's type
+    + (terms + 8) u(A) magnitude                         sums of `terms` products: each sum, product, weight, division
+    + drift                                              coordinates computed in A instead of float64
+    + half a unit of the last printed digit              where the expected value is printed
+    + input_error * gain                                 where the inputs are not those it was computed from
+
+`magnitude`, `terms`, `drift` and `gain` follow from operator, shapes and data: `bounds/`. The contract wants float64
+coordinates; `drift` is there so that a runtime with float32 coordinates, as most are, is judged by its semantics. No
+term allows for half-precision sums or coordinates.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from conformance.bounds import GROWTH, Growth
+from conformance.bounds.growth import arithmetic, least, unit
+from conformance.case import Array, Case
+from conformance.expect import Floats, expected_outputs
+from conformance.outcome import Difference
+
+
+@functools.cache
+def allowed_errors(case: Case) -> dict[str, Floats]:
+    """The largest error allowed to each element of each output of a case that expects values."""
+    growths = GROWTH[case.definition.function](case)
+    return {name: _allowed(case, expected, growths[name]) for name, expected in expected_outputs(case).items()}
+
+
+def _allowed(case: Case, expected: Floats, growth: Growth) -> Floats:
+    rounded = np.abs(np.where(np.isfinite(expected), expected, 0.0))
+    final = unit(case.dtype) * rounded + least(case.dtype) / 2
+    sums = (growth.terms + 8) * unit(arithmetic(case.dtype)) * growth.magnitude
+    printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
+    return np.asarray(final + sums + growth.drift + printed + case.input_error * growth.gain, np.float64)
+
+
+def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference | None]:
+    """Whether an answer conforms, and the element of it that uses most of what it is allowed.
+
+    Args:
+        case: one that expects values.
+        answer: the outputs by name; more than the case has do no harm.
+
+    Returns:
+        True or False, and the worst difference: None where the outputs are empty.
+    """
+    allowed = allowed_errors(case)
+    worst: Difference | None = None
+    for name, expected in expected_outputs(case).items():
+        if name not in answer:
+            return False, Difference(name, None, f"shape {list(expected.shape)}", "no such output")
+        fault = _kind_differs(name, case, expected, answer[name])
+        if fault is None:
+            fits, worst_here = _worst_element(name, expected, answer[name].astype(np.float64), allowed[name])
+            if fits:
+                worst = _worse(worst, worst_here)
+                continue
+            fault = worst_here
+        return False, fault
+    return True, worst
+
+
+def _kind_differs(name: str, case: Case, expected: Floats, got: Array) -> Difference | None:
+    if got.dtype != case.dtype:
+        return Difference(name, None, f"type {case.dtype}", f"type {got.dtype}")
+    if got.shape != expected.shape:
+        return Difference(name, None, f"shape {list(expected.shape)}", f"shape {list(got.shape)}")
+    return None
+
+
+def _worst_element(name: str, expected: Floats, got: Floats, allowed: Floats) -> tuple[bool, Difference | None]:
+    if expected.size == 0:
+        return True, None
+    same = (expected == got) | (np.isnan(expected) & np.isnan(got))
+    comparable = np.isfinite(expected) & np.isfinite(got)
+    error = np.abs(np.subtract(got, expected, where=comparable, out=np.full(expected.shape, np.inf)))
+    error[same] = 0.0
+    with np.errstate(over="ignore"):
+        used = error / np.maximum(allowed, np.finfo(np.float64).tiny)
+    at = np.unravel_index(int(np.argmax(used)), used.shape)
+    index = tuple(int(i) for i in at)
+    finite = bool(comparable[at] or same[at])
+    worst = Difference(
+        name,
+        index,
+        f"{expected[at]:.9g}",
+        f"{got[at]:.9g}",
+        float(error[at]) if finite else None,
+        float(allowed[at]) if finite else None,
+    )
+    return bool(used[at] <= 1.0), worst
+
+
+def _worse(first: Difference | None, second: Difference | None) -> Difference | None:
+    def used(difference: Difference) -> float:
+        return (difference.error or 0.0) / (difference.allowed or 1.0)
+
+    if first is None or second is None:
+        return second if first is None else first
+    return max(first, second, key=used)

@@ -1,0 +1,60 @@
+"""The five outcomes of a case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from conformance.case import Case
+
+
+class Outcome(str, Enum):
+    """What came of a case. `unsupported` and `crashed` are never counted as passed."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    UNSUPPORTED = "unsupported"
+    EXPECTED_FAILURE = "expected_failure"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the suite fails with it."""
+        return self in (Outcome.FAILED, Outcome.CRASHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One element, or one whole output where `index` is None, beside what was expected of it.
+
+    error, allowed: None where the two cannot be subtracted: shapes, types, NaN.
+    """
+
+    output: str
+    index: tuple[int, ...] | None
+    expected: str
+    got: str
+    error: float | None = None
+    allowed: float | None = None
+
+    def __str__(self) -> str:
+        where = self.output if self.index is None else f"{self.output}{list(self.index)}"
+        beyond = "" if self.error is None else f", off by {self.error:.3g} where {self.allowed:.3g} is allowed"
+        return f"{where}: expected {self.expected}, got {self.got}{beyond}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one case.
+
+    message: why it is not `passed`; empty where it is.
+    worst: of a case whose values were compared, the element that uses most of what it is allowed, or what is wrong with
+        a whole output.
+    seconds: time that the backend took.
+    """
+
+    case: Case
+    outcome: Outcome
+    message: str = ""
+    worst: Difference | None = None
+    seconds: float = 0.0

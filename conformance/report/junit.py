@@ -1,0 +1,49 @@
+"""JUnit's XML, as continuous integration reads it.
+
+It knows failures, errors and skips. A crash is an error; unsupported and expected failures are both skips to it, so the
+outcome stands in a property of each case too.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree as ET
+
+from conformance.outcome import Outcome
+from conformance.report.run import Run
+
+ELEMENTS = {
+    Outcome.FAILED: "failure",
+    Outcome.CRASHED: "error",
+    Outcome.UNSUPPORTED: "skipped",
+    Outcome.EXPECTED_FAILURE: "skipped",
+}
+
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(run: Run) -> str:
+    """A run as XML."""
+    summary = run.summary
+    suite = ET.Element(
+        "testsuite",
+        name=f"conformance of {run.backend}",
+        tests=str(len(run.results)),
+        failures=str(summary[Outcome.FAILED]),
+        errors=str(summary[Outcome.CRASHED]),
+        skipped=str(summary[Outcome.UNSUPPORTED] + summary[Outcome.EXPECTED_FAILURE]),
+        time=f"{sum(result.seconds for result in run.results):.6f}",
+    )
+    for result in run.results:
+        case = ET.SubElement(
+            suite, "testcase", classname=result.case.family, name=result.case.id, time=f"{result.seconds:.6f}"
+        )
+        properties = ET.SubElement(case, "properties")
+        ET.SubElement(properties, "property", name="outcome", value=result.outcome.value)
+        if result.outcome in ELEMENTS:
+            message = NOT_IN_XML.sub("?", result.message)
+            ET.SubElement(case, ELEMENTS[result.outcome], message=f"{result.outcome.value}: {message}")
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

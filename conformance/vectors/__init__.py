@@ -1,0 +1,26 @@
+"""The cases. A module has a function `cases`; a literal vector is a JSON file beside it, read by `literal.py`."""
+
+from __future__ import annotations
+
+import functools
+
+from conformance.case import Case
+from conformance.vectors import gradients, literal, matrix, official, refusals
+
+SOURCES = (official.cases, literal.cases, matrix.cases, gradients.cases, refusals.cases)
+
+
+@functools.cache
+def collect() -> tuple[Case, ...]:
+    """Every case, in a fixed order.
+
+    Raises:
+        ValueError: two cases have one id.
+    """
+    cases = tuple(case for source in SOURCES for case in source())
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise ValueError(f"two cases have the id {case.id}")
+        seen.add(case.id)
+    return cases

@@ -1,0 +1,99 @@
+"""From one fact to its cases: every version of the operator that can express it, in every element type."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance.bounds.growth import unit
+from conformance.case import Array, Case, Source
+from ortops.operators import OPERATORS
+from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
+
+FLOATS = ("float16", "bfloat16", "float", "double")
+
+
+def expand(
+    fact: str,
+    *,
+    function: str,
+    source: Source,
+    note: str,
+    attributes: Mapping[str, AttributeValue],
+    inputs: Mapping[str, Array],
+    outputs: Sequence[str],
+    types: Collection[str] = FLOATS,
+    variant: str = "",
+    write_defaults: bool = True,
+    published_type: str | None = None,
+    input_error: float = 0.0,
+    **rest: Any,
+) -> Iterator[Case]:
+    """The cases of a fact.
+
+    Args:
+        fact: `family/fact` of the id.
+        function: the operators' function; every operator that computes it takes part.
+        source: of the expected values.
+        note: the fact in words.
+        attributes: as the function has them; an operator that fixes one to another value does not take part.
+        inputs: by name, in float64 or integer; rounded here to the type that the operator has.
+        outputs: names of those wanted.
+        types: element types, of those that the operator has.
+        variant: further parts of the id, before the type.
+        write_defaults: whether attributes left out are written on the node with their defaults.
+        published_type: element type in which the expected values were published: in another, the inputs' own rounding
+            is part of `input_error`.
+        input_error: see `Case`.
+        rest: further fields of `Case`.
+    """
+    for operator in OPERATORS:
+        own = _own_attributes(operator, function, attributes)
+        if own is None:
+            continue
+        if write_defaults:
+            own = {a.name: own.get(a.name, a.default) for a in operator.attributes}
+        version = [f"v{operator.standard[1]}"] if operator.standard else []
+        for element_type in _types_of(operator, types):
+            dtype = ELEMENT_DTYPES[element_type]
+            yield Case(
+                id="/".join([function, fact, *version, *filter(None, [variant]), element_type]),
+                source=source,
+                operator=operator.name,
+                attributes=own,
+                inputs={name: _rounded(operator, name, array, dtype) for name, array in inputs.items()},
+                outputs=tuple(outputs),
+                note=note,
+                input_error=input_error + _rounding(inputs, element_type, published_type),
+                **rest,
+            )
+
+
+def _own_attributes(
+    operator: Operator, function: str, attributes: Mapping[str, AttributeValue]
+) -> dict[str, AttributeValue] | None:
+    """The attributes to write on a node of `operator`, or None where it cannot mean them."""
+    if operator.function != function:
+        return None
+    if any(attributes.get(name, value) != value for name, value in operator.constants.items()):
+        return None
+    return {name: value for name, value in attributes.items() if name not in operator.constants}
+
+
+def _types_of(operator: Operator, types: Collection[str]) -> list[str]:
+    """The element types among `types` of the operator's floating-point tensors."""
+    return [t for allowed in operator.types.values() for t in allowed if t in FLOATS and t in types]
+
+
+def _rounded(operator: Operator, name: str, array: Array, dtype: np.dtype[Any]) -> Array:
+    tensor = next(tensor for tensor in operator.inputs if tensor.name == name)
+    allowed = operator.element_types(tensor)
+    return array.astype(dtype if len(allowed) > 1 else ELEMENT_DTYPES[allowed[0]])
+
+
+def _rounding(inputs: Mapping[str, Array], element_type: str, published_type: str | None) -> float:
+    if published_type is None or element_type in (published_type, "double"):
+        return 0.0
+    return unit(ELEMENT_DTYPES[element_type]) * float(np.max(np.abs(inputs["X"])))

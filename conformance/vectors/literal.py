@@ -1,0 +1,54 @@
+"""Vectors whose numbers are printed: the JSON files beside this module.
+
+A file has `function`, `family`, `source`, `attributes` for all of its cases, and `arrays` that they name. A case has
+
+    fact, note      the rest of its id, and the fact in words
+    attributes      besides those of the file
+    inputs          by name: numbers, or the name of an array
+    expected        by name: numbers, or the name of an array; an output that is absent is not wanted
+    types           element types that hold its numbers exactly; all of them where absent
+    decimals        digits after the point, where `expected` is rounded
+    source          where it is not that of the file
+
+Numbers not marked by `decimals` are exact: they follow from the source by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from conformance.case import Array, Case, Source
+from conformance.vectors.expand import FLOATS, expand
+
+
+def cases() -> Iterator[Case]:
+    """The cases of every file."""
+    files = [file for file in resources.files(__package__).iterdir() if file.name.endswith(".json")]
+    for file in sorted(files, key=lambda file: file.name):
+        data = json.loads(file.read_text("utf-8"))
+        for entry in data["cases"]:
+            yield from _expanded(data, entry)
+
+
+def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Case]:
+    def array(numbers: Any) -> Array:
+        return np.array(data["arrays"][numbers] if isinstance(numbers, str) else numbers, np.float64)
+
+    expected = {name: array(numbers) for name, numbers in entry["expected"].items()}
+    yield from expand(
+        f"{data['family']}/{entry['fact']}",
+        function=data["function"],
+        source=Source(**entry.get("source", data["source"])),
+        note=entry["note"],
+        attributes={**data["attributes"], **entry.get("attributes", {})},
+        inputs={name: array(numbers) for name, numbers in entry["inputs"].items()},
+        outputs=list(expected),
+        expected=expected,
+        types=entry.get("types", FLOATS),
+        decimals=entry.get("decimals"),
+    )

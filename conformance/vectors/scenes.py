@@ -1,0 +1,214 @@
+"""Maps and RoIs that the generated cases share: each makes one property of the geometry matter.
+
+Coordinates are short binary fractions, exact in every element type, so that the type rounds values and nothing else.
+They keep away from where a coordinate's last bit decides: the borders, the pixels, pairs of samples as far from a pixel
+on either side, whole numbers of samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.case import Array
+from ortops.spec import AttributeValue
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A feature map, RoIs on it, and how they are sampled.
+
+    x_shape: [N, C, H, W].
+    rois: x1 y1 x2 y2 and the index of the image.
+    bins: output height and width.
+    """
+
+    name: str
+    note: str
+    x_shape: tuple[int, int, int, int]
+    rois: tuple[tuple[float, float, float, float, int], ...]
+    bins: tuple[int, int]
+    sampling_ratio: int
+    spatial_scale: float = 1.0
+
+    @property
+    def sampling(self) -> dict[str, AttributeValue]:
+        """The attributes that say how the RoIs are sampled."""
+        return {"sampling_ratio": self.sampling_ratio, "spatial_scale": self.spatial_scale}
+
+    @property
+    def output_size(self) -> dict[str, AttributeValue]:
+        """The attributes that say how large the output is."""
+        return {"output_height": self.bins[0], "output_width": self.bins[1]}
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """X, rois and batch_indices, in float64."""
+        return {
+            "X": scatter(self.x_shape, seed=len(self.name)),
+            "rois": np.array([roi[:4] for roi in self.rois], np.float64).reshape(-1, 4),
+            "batch_indices": np.array([roi[4] for roi in self.rois], np.int64),
+        }
+
+    @property
+    def dy(self) -> Array:
+        """A gradient with respect to the output, in float64."""
+        return scatter((len(self.rois), self.x_shape[1], *self.bins), seed=100 + len(self.name))
+
+
+def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
+    """Numbers between -2 and 3, without order, the same on every machine and with every release of NumPy."""
+    i = np.arange(1.0, 1.0 + np.prod(shape)) + 1000.0 * seed
+    values: Array = 5.0 * np.mod(i * (np.sqrt(5.0) - 1) / 2 + i * i * (np.sqrt(2.0) - 1), 1.0) - 2.0
+    return values.reshape(shape)
+
+
+SCENES = (
+    Scene(
+        "images_and_channels",
+        "RoIs out of order on three images of two channels, the second image without any",
+        (3, 2, 6, 7),
+        ((1.25, 0.75, 4.6875, 5.0625, 2), (0.4375, 1.1875, 6.3125, 3.9375, 0), (2.0, 2.1875, 5.8125, 4.5625, 2)),
+        (2, 3),
+        2,
+    ),
+    Scene(
+        "scale_0_3",
+        "a scale that is no power of two, and as float32 not even three tenths",
+        (1, 2, 7, 6),
+        ((3.25, 2.5, 15.75, 20.25, 0), (6.5, 5.25, 12.0, 9.75, 0), (0.75, 13.5, 17.25, 19.0, 0)),
+        (3, 2),
+        2,
+        0.3,
+    ),
+    Scene(
+        "scale_1_16",
+        "a scale of one sixteenth with RoIs in image coordinates",
+        (2, 1, 8, 9),
+        ((13.5, 9.5, 110.5, 97.5, 0), (41.5, 22.5, 75.5, 118.5, 1)),
+        (2, 2),
+        3,
+        0.0625,
+    ),
+    Scene(
+        "ratio_0_sides_differ",
+        "adaptive: one to three samples a bin, another number on each axis of each RoI",
+        (1, 2, 8, 9),
+        ((0.6875, 1.125, 5.4375, 2.9375, 0), (3.1875, 0.8125, 4.5625, 6.9375, 0), (1.0, 2.3125, 1.9375, 2.8125, 0)),
+        (2, 2),
+        0,
+    ),
+    Scene(
+        "ratio_0_scale_0_7",
+        "adaptive: the numbers of samples are of the scaled sizes",
+        (1, 1, 8, 9),
+        ((1.25, 0.75, 9.5, 6.25, 0), (2.5, 3.25, 5.75, 9.5, 0)),
+        (3, 2),
+        0,
+        0.7,
+    ),
+    Scene(
+        "half_outside",
+        "RoIs over each side of the map and over a corner: samples outside count and are 0",
+        (1, 2, 5, 6),
+        (
+            (-3.3125, 1.125, 2.0625, 3.8125, 0),
+            (1.4375, -3.6875, 4.3125, 2.1875, 0),
+            (3.6875, 1.0625, 9.4375, 4.1875, 0),
+            (1.125, 2.8125, 4.6875, 8.5625, 0),
+            (3.8125, 3.375, 8.6875, 8.9375, 0),
+        ),
+        (2, 2),
+        2,
+    ),
+    Scene(
+        "overlapping",
+        "five RoIs over the same pixels of one image and one of another",
+        (2, 1, 5, 5),
+        (
+            (0.8125, 0.6875, 3.9375, 3.5625, 1),
+            (1.1875, 1.0625, 4.3125, 3.8125, 1),
+            (0.8125, 0.6875, 3.9375, 3.5625, 1),
+            (1.4375, 0.5, 3.1875, 4.3125, 1),
+            (0.625, 1.5625, 4.1875, 2.9375, 1),
+            (1.0625, 1.1875, 3.6875, 3.3125, 0),
+        ),
+        (2, 2),
+        2,
+    ),
+    Scene(
+        "larger_than_the_map",
+        "adaptive: RoIs around the whole map, most of their samples outside",
+        (1, 2, 4, 3),
+        ((-5.8125, -4.6875, 7.9375, 9.0625, 0), (-2.3125, -9.1875, 12.4375, 3.3125, 0)),
+        (2, 3),
+        0,
+    ),
+    Scene(
+        "upsampled",
+        "more bins than pixels in the RoI",
+        (1, 1, 4, 4),
+        ((1.0625, 1.125, 2.4375, 2.8125, 0),),
+        (5, 6),
+        1,
+    ),
+    Scene(
+        "one_row",
+        "a map of one row: nothing to interpolate between along y",
+        (1, 2, 1, 9),
+        ((1.3125, 0.1875, 6.8125, 0.9375, 0), (3.0, -0.3125, 9.8125, 1.8125, 0)),
+        (1, 3),
+        2,
+    ),
+    Scene(
+        "one_column",
+        "a map of one column: nothing to interpolate between along x",
+        (1, 2, 9, 1),
+        ((0.1875, 1.3125, 0.9375, 6.8125, 0), (-0.3125, 3.0, 1.8125, 9.8125, 0)),
+        (3, 1),
+        2,
+    ),
+    Scene(
+        "swapped_ends",
+        "RoIs whose ends are swapped on either axis or both",
+        (1, 2, 6, 6),
+        (
+            (4.6875, 4.1875, 1.3125, 0.9375, 0),
+            (4.6875, 1.1875, 1.3125, 3.9375, 0),
+            (1.25, 4.4375, 3.6875, 1.0625, 0),
+        ),
+        (2, 2),
+        2,
+    ),
+    Scene(
+        "no_extent",
+        "RoIs that are a line or a point: samples at one place tie in every maximum, and the first wins",
+        (1, 2, 6, 6),
+        (
+            (2.1875, 1.4375, 2.1875, 4.3125, 0),
+            (1.25, 2.3125, 3.6875, 2.3125, 0),
+            (2.3125, 3.1875, 2.3125, 3.1875, 0),
+        ),
+        (2, 2),
+        2,
+    ),
+    Scene(
+        "many",
+        "seven channels and nine RoIs on two images: counts that no block of a kernel divides",
+        (2, 7, 5, 7),
+        (
+            (0.3125, 0.4375, 3.1875, 2.0625, 0),
+            (0.6875, 0.6875, 3.625, 2.375, 1),
+            (1.0625, 0.9375, 4.0625, 2.6875, 0),
+            (1.4375, 1.1875, 4.5, 3.0, 1),
+            (1.8125, 1.375, 4.9375, 3.3125, 0),
+            (2.1875, 1.6875, 5.375, 3.625, 1),
+            (2.5625, 1.9375, 5.8125, 3.9375, 0),
+            (2.9375, 2.1875, 6.25, 4.25, 1),
+            (3.25, 2.375, 6.6875, 4.5625, 0),
+        ),
+        (3, 3),
+        1,
+    ),
+)

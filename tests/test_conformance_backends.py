@@ -1,0 +1,73 @@
+"""The backends that come with the suite, on every case."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections import Counter
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from conformance import backends, expected_failures
+from conformance.outcome import Outcome
+from conformance.run import ask, run_suite
+from conformance.vectors import collect
+
+RUNTIMES = ("onnxruntime", "onnx-reference")
+
+
+def counts_of(name: str, tmp_path: Path) -> dict[str, int]:
+    """The summary of a run in a process of its own, where engines are chosen anew and crashes do no harm."""
+    file = tmp_path / "report.json"
+    command = [sys.executable, "-m", "conformance", "--backend", name, "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    summary: dict[str, int] = json.loads(file.read_text("utf-8"))["summary"]
+    return summary
+
+
+def test_reference_passes_every_case() -> None:
+    reference = backends.load("reference")
+    outcomes = Counter(r.outcome for r in run_suite(collect(), functools.partial(ask, reference), ()))
+    assert outcomes == {Outcome.PASSED: len(collect())}
+
+
+def test_ortops_passes_every_case(tmp_path: Path) -> None:
+    assert counts_of("ortops", tmp_path)["passed"] == len(collect())
+
+
+def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
+    summary = counts_of("ortops-pyop", tmp_path)
+    assert (summary["failed"], summary["crashed"], summary["expected_failure"]) == (0, 0, 0)
+    assert summary["passed"] > 700
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_fails_exactly_where_it_is_known_to(name: str, tmp_path: Path) -> None:
+    found_with, _ = expected_failures.load(name)
+    package, release = found_with.split()
+    if version(package) != release:
+        pytest.skip(f"the list is of {found_with}")
+    summary = counts_of(name, tmp_path)
+    assert summary["passed"] > 400
+    assert summary["expected_failure"] > 100
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_every_listed_failure_is_of_a_case(name: str) -> None:
+    _, known = expected_failures.load(name)
+    ids = [case.id for case in collect()]
+    assert [failure.glob for failure in known if not any(fnmatchcase(i, failure.glob) for i in ids)] == []
+
+
+@pytest.mark.parametrize("name", RUNTIMES)
+def test_a_runtime_of_standard_nodes_is_not_asked_for_what_onnx_has_not(name: str) -> None:
+    backend = backends.load(name)
+    for case in collect():
+        if case.operator == "RoiAlignGrad" or case.attributes.get("mode") == "max_interpolated":
+            assert ask(backend, case).kind == "unsupported"

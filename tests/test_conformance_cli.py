@@ -1,0 +1,230 @@
+"""The command line: selecting, reporting, outcomes and exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+import wrong_backends
+from conformance import isolate
+from conformance.__main__ import main
+from conformance.vectors import collect
+
+FEW = "roi_align/edge/half_pixel_*/v16/*"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def report(tmp_path: Path, *arguments: str) -> tuple[Result, dict[str, Any]]:
+    file = tmp_path / "report.json"
+    result = run(*arguments, "--json", str(file))
+    return result, json.loads(file.read_text("utf-8"))
+
+
+def outcomes(data: dict[str, Any]) -> dict[str, str]:
+    return {case["id"]: case["outcome"] for case in data["cases"]}
+
+
+def test_list_prints_every_id_and_runs_nothing() -> None:
+    result = run("--list", "--backend", "no_such_module")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [case.id for case in collect()]
+
+
+def test_select_takes_a_glob() -> None:
+    result = run("--list", "--select", "roi_align/edge/sample_just_past_H/v16/*")
+    assert result.output.splitlines() == [
+        "roi_align/edge/sample_just_past_H/v16/float",
+        "roi_align/edge/sample_just_past_H/v16/double",
+    ]
+
+
+def test_nothing_failed_is_status_0_and_the_last_line_counts() -> None:
+    result = run("--backend", "reference", "--select", FEW)
+    assert result.exit_code == 0
+    count = len([c for c in collect() if "/edge/half_pixel_" in c.id and "/v16/" in c.id])
+    assert result.output.splitlines()[-1] == f"{count} passed, 0 failed"
+
+
+def test_a_failure_is_status_1_and_is_reported_with_its_worst_element() -> None:
+    result = run("--backend", "wrong_backends:NoHalfPixel", "--select", "roi_align/edge/half_pixel_inside/v16/float")
+    assert result.exit_code == 1
+    assert "failed roi_align/edge/half_pixel_inside/v16/float" in result.output
+    assert re.search(r"Y\[0, 0, 0, 0\]: expected 10, got 13, off by 3 where \S+ is allowed", result.output)
+    assert result.output.splitlines()[-1] == "0 passed, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--backend", "no_such_module"], "No module named 'no_such_module'"),
+        (["--backend", "wrong_backends:NoSuchClass"], "NoSuchClass"),
+        (["--backend", "json"], "has no prepare"),
+        (["--backend", ""], "--backend"),
+        (["--select", "no/such/case"], "selects no case"),
+        (["--no-such-option"], "No such option"),
+        (["--json", "no/such/folder/report.json"], "is no folder"),
+    ],
+)
+def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_a_backend_whose_needs_are_not_installed_is_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delitem(sys.modules, "conformance.backends.onnxruntime", raising=False)
+    result = run("--backend", "onnxruntime")
+    assert result.exit_code == 2
+    assert "backend onnxruntime" in result.output
+
+
+def test_json_has_every_case_and_adds_up(tmp_path: Path) -> None:
+    result, data = report(tmp_path, "--backend", "wrong_backends:NoHalfPixel", "--select", FEW)
+    assert result.exit_code == 1
+    assert set(data) == {"backend", "summary", "cases"}
+    assert data["backend"] == "wrong_backends:NoHalfPixel"
+    assert set(data["summary"]) == {"passed", "failed", "crashed", "unsupported", "expected_failure"}
+    for outcome, count in data["summary"].items():
+        assert list(outcomes(data).values()).count(outcome) == count
+    for case in data["cases"]:
+        assert set(case) == {"id", "outcome", "max_error", "allowed", "message"}
+        assert (case["outcome"] == "passed") == (case["message"] == "")
+        assert (case["outcome"] == "passed") == (case["max_error"] <= case["allowed"])
+
+
+def test_junit_is_read_as_continuous_integration_does(tmp_path: Path) -> None:
+    file = tmp_path / "report.xml"
+    run("--backend", "wrong_backends:MaxTheOtherWay", "--select", "roi_align/edge/max*/v16/*", "--junit", str(file))
+    (suite,) = ET.parse(file).getroot()  # noqa: S314  # our own file
+    cases = suite.findall("testcase")
+    assert int(suite.get("tests", "")) == len(cases)
+    failures = [case for case in cases if case.find("failure") is not None]
+    assert int(suite.get("failures", "")) == len(failures) > 0
+    (named,) = [case for case in failures if case.get("name") == "roi_align/edge/max_between_pixels/v16/float"]
+    assert named.get("classname") == "roi_align/edge"
+    failure = named.find("failure")
+    assert failure is not None
+    assert "expected 4.75, got 16" in failure.get("message", "")
+
+
+def test_html_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    run("--backend", "wrong_backends:NoHalfPixel", "--select", FEW, "--html", str(file))
+    page = file.read_text("utf-8")
+
+    class Tags(HTMLParser):
+        seen: set[str]
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.seen.add(tag)
+            assert not {"src", "href"} & {name for name, _ in attrs}
+
+    tags = Tags()
+    tags.seen = set()
+    tags.feed(page)
+    assert {"table", "details", "title"} <= tags.seen
+    assert "script" not in tags.seen
+    assert "roi_align/edge/half_pixel_inside/v16/float" in page
+
+
+def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("<b>[red]\x00&")
+
+    monkeypatch.setattr(wrong_backends.Control, "run", refuse)
+    files = [str(tmp_path / name) for name in ("r.json", "r.xml", "r.html")]
+    options = [part for pair in zip(("--json", "--junit", "--html"), files, strict=True) for part in pair]
+    result = run("--backend", "wrong_backends:Control", "--select", "roi_align/edge/max_on_pixels/v16/float", *options)
+    assert "ValueError: <b>[red]" in result.output
+    assert json.loads(Path(files[0]).read_text("utf-8"))["cases"][0]["message"].endswith("<b>[red]\x00&")
+    ET.parse(files[1])  # noqa: S314  # our own file
+    assert "&lt;b&gt;[red]" in Path(files[2]).read_text("utf-8")
+
+
+def test_a_case_that_ends_the_process_has_crashed_and_the_others_are_run(tmp_path: Path) -> None:
+    arguments = ("--backend", "wrong_backends:Aborts", "--select", "roi_align/[er]*/m[ao]*/v16/float", "--isolate")
+    result, data = report(tmp_path, *arguments)
+    assert result.exit_code == 1
+    crashed = {"mode_unknown", "mode_upper_case", "mode_empty"}
+    for case_id, outcome in outcomes(data).items():
+        is_last_words = case_id.split("/")[2] in crashed
+        assert outcome == ("crashed" if is_last_words else "passed"), case_id
+    assert data["summary"]["crashed"] == 3
+    assert data["summary"]["passed"] > 10
+    assert result.output.splitlines()[-1] == f"{data['summary']['passed']} passed, 3 failed"
+
+
+def test_a_case_without_an_answer_has_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolate.IsolatedBackend.__init__, "__defaults__", (0.5,))
+    glob = "roi_align/edge/max*has_no_floor/v22/float"
+    result, data = report(tmp_path, "--backend", "wrong_backends:Hangs", "--select", glob, "--isolate")
+    assert result.exit_code == 1
+    assert outcomes(data) == {
+        "roi_align/edge/max_has_no_floor/v22/float": "crashed",
+        "roi_align/edge/max_interpolated_has_no_floor/v22/float": "passed",
+    }
+    assert "no answer within 0.5 s" in result.output
+
+
+def test_isolated_results_are_those_of_the_same_process(tmp_path: Path) -> None:
+    arguments = ("--backend", "wrong_backends:NoHalfPixel", "--select", "roi_align/edge/*/v22/bfloat16")
+    assert report(tmp_path, *arguments)[1] == report(tmp_path, *arguments, "--isolate")[1]
+
+
+def test_an_expected_failure_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        wrong_backends.NoHalfPixel, "EXPECTED_FAILURES", {"*_inside/*": "half a pixel off"}, raising=False
+    )
+    result, data = report(
+        tmp_path, "--backend", "wrong_backends:NoHalfPixel", "--select", "roi_align/edge/half_pixel_inside/*"
+    )
+    assert result.exit_code == 0
+    assert set(outcomes(data).values()) == {"expected_failure"}
+    assert result.output.splitlines()[-1] == "0 passed, 0 failed"
+
+
+def test_an_expected_failure_that_passes_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrong_backends.Control, "EXPECTED_FAILURES", {"*_inside/*": "half a pixel off"}, raising=False)
+    result, data = report(
+        tmp_path, "--backend", "wrong_backends:Control", "--select", "roi_align/edge/half_pixel_inside/*"
+    )
+    assert result.exit_code == 1
+    assert set(outcomes(data).values()) == {"failed"}
+    assert "passed, but is listed as an expected failure: half a pixel off" in result.output
+
+
+def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NotImplementedError("no such operator")
+
+    monkeypatch.setattr(wrong_backends.Control, "check_attributes", refuse)
+    result, data = report(tmp_path, "--backend", "wrong_backends:Control", "--select", "roi_align/*/v16/float")
+    assert result.exit_code == 0
+    assert set(outcomes(data).values()) == {"unsupported"}
+    assert f"{len(data['cases'])} unsupported: no such operator" in result.output
+
+
+def test_a_backend_may_be_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_runtime.py").write_text("from wrong_backends import Control\nprepare = Control.prepare\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert run("--backend", "a_runtime", "--select", FEW).exit_code == 0
+
+
+def test_it_is_a_module_to_run() -> None:
+    command = [sys.executable, "-m", "conformance", "--backend", "reference", "--select", FEW]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\d+ passed, 0 failed", done.stdout.splitlines()[-1])

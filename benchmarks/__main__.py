@@ -20,6 +20,9 @@ import ortops
 from benchmarks.workloads import WORKLOADS, Workload
 from ortops.kernels.parallel import available_cpus
 
+WIDTH = 110
+"""Columns of the table, in a pipe too."""
+
 
 @click.command()
 @click.option("--threads", default=(1, available_cpus()), multiple=True, type=click.IntRange(1), help="of a session")
@@ -43,7 +46,7 @@ def main(threads: tuple[int, ...], rounds: int, mode: str) -> None:
             *(f"{value * 1e3:.2f}" for value in (theirs, ours)),
             f"{theirs / ours:.1f}",
         )
-    Console().print(table)
+    Console(width=WIDTH).print(table)
 
 
 def _measure(workload: Workload, threads: int, rounds: int, mode: str) -> tuple[float, float]:
@@ -53,7 +56,8 @@ def _measure(workload: Workload, threads: int, rounds: int, mode: str) -> tuple[
     def call(session: Callable[..., Any], model: onnx.ModelProto) -> Callable[[], Any]:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.log_severity_level = 3
+        # Idle threads of one session that spin would take the other's cores.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         made = session(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return lambda: made.run(None, inputs)
 

@@ -15,6 +15,7 @@ from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
 Array = np.ndarray[Any, Any]
+_INT64 = np.iinfo(np.int64)
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
 
@@ -160,12 +161,16 @@ def _arrays(
         allowed = [ELEMENT_DTYPES[name] for name in operator.element_types(tensor)]
         array = np.asarray(value)
         if allowed == [np.dtype(np.int64)] and (array.dtype.kind in "iu" or array.size == 0):
-            array = array.astype(np.int64, copy=False)
+            array = (
+                array.clip(max=_INT64.max).astype(np.int64)
+                if array.dtype == np.uint64
+                else array.astype(np.int64, copy=False)
+            )
         elif not isinstance(value, np.ndarray | np.generic):
             array = array.astype(types.get(tensor.type, allowed[-1]), copy=False)
         expected = types.setdefault(tensor.type, array.dtype)
         if array.dtype not in allowed or array.dtype != expected:
             names = [str(dtype) for dtype in ([expected] if expected in allowed else allowed)]
             raise TypeError(f"{tensor.name} has type {array.dtype}: must be {' or '.join(names)}")
-        arrays.append(np.ascontiguousarray(array))
+        arrays.append(np.asarray(array, order="C"))
     return arrays, types

@@ -32,6 +32,7 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
 }
 """The NumPy type of each ONNX element type."""
 
+_INT64 = np.iinfo(np.int64)
 _PYTHON_TYPES: Mapping[str, type] = {"INT": numbers.Integral, "FLOAT": numbers.Real, "STRING": str}
 
 
@@ -81,7 +82,10 @@ class Attribute:
             lawful = not self.choices or value in self.choices
         else:
             # ONNX stores a FLOAT attribute as float32, so that is its value here too, in a session and outside.
-            kept = int(value) if self.type == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
+            with np.errstate(over="ignore"):
+                kept = int(value) if self.type == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
+            if self.type == "INT" and abs(kept) > _INT64.max:
+                raise ValueError(f"{self.name} = {value!r}: must fit in 64 bits")
             lawful = self.minimum is None or kept >= self.minimum
             if self.positive:
                 lawful = lawful and math.isfinite(kept) and kept > 0

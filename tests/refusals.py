@@ -67,6 +67,7 @@ ROIS_OF_BOTH = {
     "batch_indices of rank 2": _data(
         "batch_indices has shape [2, 1]: must have rank 1", batch_indices=np.zeros((2, 1), int)
     ),
+    "batch_indices of rank 0": _data("batch_indices has shape []: must have rank 1", batch_indices=np.array(0)),
     "batch_indices of another length": _data(
         "batch_indices has shape [3]: shape[0] must be 2 (num_rois", batch_indices=np.zeros(3, int)
     ),

@@ -86,6 +86,15 @@ def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: s
         forward(FORWARD, **attributes)
 
 
+def test_integers_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"sampling_ratio = \d+: must fit in 64 bits"):
+        forward(FORWARD, sampling_ratio=2**63)
+    with pytest.raises(ValueError, match=r"batch_indices\[0\] = \d+: must be >= 0 and < 2"):
+        forward(FORWARD | {"batch_indices": np.array([2**63, 0], np.uint64)})
+    with pytest.raises(ValueError, match=r"spatial_scale = 1e\+39: must be finite"):
+        forward(FORWARD, spatial_scale=1e39)
+
+
 def test_lists_take_the_type_of_the_map_and_integers_any_width() -> None:
     for dtype in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64):
         for integers in (np.int8, np.uint16, np.uint64, np.int64):

@@ -83,7 +83,9 @@ def plain_bin(ys: Sequence[float], xs: Sequence[float], image: Array, mode: str)
                         weight = (1 - abs(cy - h)) * (1 - abs(cx - w))
                         pixel = (min(h, height - 1), min(w, width - 1))
                         products.append((weight * image[pixel], {pixel: weight}))
-            value = sum(product for product, _ in products)
+            value = 0.0
+            for product, _ in products:  # as the reference: sum() rounds differently since Python 3.12
+                value += product
             merged: dict[Any, float] = {}
             for _, weights in products:
                 for pixel, weight in weights.items():

@@ -180,7 +180,11 @@ def _output(mode: Mode, bin_: Bin, channel: Channel) -> float:
 
 
 def _value(channel: Channel, corners: Sequence[Corner]) -> float:
-    return sum(corner.weight * _pixel(channel, corner) for corner in corners)
+    # Not sum(): since Python 3.12 it makes up for rounding, and equal samples would no longer tie in every version.
+    value = 0.0
+    for corner in corners:
+        value += corner.weight * _pixel(channel, corner)
+    return value
 
 
 def _pixel(channel: Channel, corner: Corner) -> float:

@@ -95,7 +95,7 @@ def _outputs(
         return outputs[i]
 
     try:
-        inputs = [np.ascontiguousarray(array) for array in arrays]
+        inputs = [np.asarray(array, order="C") for array in arrays]
         compute(operator, inputs, operator.check_attributes(attributes), allocate, runner_for(inputs))
     except BaseException as error:  # noqa: BLE001 - one that leaves would abort the process
         if getattr(_errors, "first", None) is None:

@@ -161,14 +161,6 @@ def test_empty_tensors_pass_through_a_session() -> None:
     assert runner.run(None, FORWARD | {"X": FORWARD["X"][:, :0]})[0].shape == (2, 0, 2, 2)
 
 
-def test_opset_22_runs_where_onnxruntime_has_no_kernel() -> None:
-    standard = onnx_models.roi_align(22, standard=True, **SIZE)
-    with pytest.raises(Exception, match="NOT_IMPLEMENTED"):
-        onnxruntime.InferenceSession(standard.SerializeToString(), quiet(), providers=["CPUExecutionProvider"])
-    y = session(onnx_models.convert(standard)).run(None, FORWARD)[0]
-    np.testing.assert_array_equal(y, ortops.roi_align(*FORWARD.values(), **SIZE))
-
-
 def test_sixteen_threads_on_one_session_get_identical_bits() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 32, 40, 50), np.float32)

@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import cfunc, njit
-from numba.core.caching import (
-    CompileResultCacheImpl,
-    FunctionCache,
-    InTreeCacheLocator,
-    UserProvidedCacheLocator,
-    UserWideCacheLocator,
-)
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,10 +27,10 @@ class _OfAllSources:
 
 
 class _Implementation(CompileResultCacheImpl):
-    # $NUMBA_CACHE_DIR, then __pycache__ beside the source, then the user's cache folder: the first that can be written.
+    # numba's own: $NUMBA_CACHE_DIR, __pycache__ beside the source, the user's cache folder; the first that can be written.
     _locator_classes = tuple(
         type(base.__name__, (_OfAllSources, base), {})
-        for base in (UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator)
+        for base in CompileResultCacheImpl._locator_classes  # noqa: SLF001 - their public names are newer
     )
 
 

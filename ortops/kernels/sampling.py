@@ -6,9 +6,9 @@ shared. Coordinates are float64. Source: the formulas of ONNX RoiAlign-10, -16 a
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
+import numpy as np
 from numba import njit
 
 from ortops.kernels.element import Array
@@ -54,7 +54,7 @@ def roi_axis(
     fixed = not half_pixel and size < 1.0
     if fixed:
         size = 1.0
-    wanted = float(sampling_ratio) if sampling_ratio > 0 else math.ceil(max(size / bins, 0.0))
+    wanted = float(sampling_ratio) if sampling_ratio > 0 else np.ceil(max(size / bins, 0.0))
     most = float(MOST_SAMPLES // bins)
     numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] = origin, size, min(wanted, most), scale, fixed
 

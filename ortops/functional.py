@@ -68,8 +68,8 @@ def roi_align(
         "mode": mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
     }
+    y: Array
     (y,) = _call(ROI_ALIGN_22, (x, rois, batch_indices), attributes, (True,))
-    assert y is not None  # noqa: S101 - for the type checker
     return y
 
 
@@ -130,12 +130,12 @@ def roi_align_grad(
 
 def _call(
     operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
-) -> list[Array | None]:
+) -> list[Any]:
     checked = operator.check_attributes(attributes)
     arrays, types = _arrays(operator, inputs)
-    outputs: list[Array | None] = [None] * len(wanted)
+    outputs: list[Any] = [None] * len(wanted)
 
-    def allocate(i: int, shape: Shape) -> Array | None:
+    def allocate(i: int, shape: Shape) -> Any:
         if wanted[i]:
             kind = operator.outputs[i].type
             outputs[i] = np.empty(shape, types.get(kind) or ELEMENT_DTYPES[kind])

@@ -46,12 +46,12 @@ def _float_to_half(_typing: Any, value: Any) -> Any:
 
 
 @njit(nogil=True)
-def _bfloat16_to_float(word):  # type: ignore[no-untyped-def]
+def _bfloat16_to_float(word):
     return np.uint32(np.uint32(np.uint16(word)) << np.uint32(16)).view(np.float32)
 
 
 @njit(nogil=True)
-def _float_to_bfloat16(value):  # type: ignore[no-untyped-def]
+def _float_to_bfloat16(value):
     bits = np.float32(value).view(np.uint32)
     if np.isnan(value):
         return np.int16((bits >> np.uint32(16)) | np.uint32(0x40))
@@ -80,7 +80,7 @@ def round_sums(sums: Any, array: Any) -> None:
 
 
 @overload(widen, inline="always")
-def _widen(element):  # type: ignore[no-untyped-def]
+def _widen(element):
     if element == types.uint16:
         return lambda element: _half_to_float(element)
     if element == types.int16:
@@ -89,32 +89,32 @@ def _widen(element):  # type: ignore[no-untyped-def]
 
 
 @overload(put, inline="always")
-def _put(array, index, value):  # type: ignore[no-untyped-def]
+def _put(array, index, value):
     if array.dtype == types.uint16:
 
-        def put_half(array, index, value):  # type: ignore[no-untyped-def]
+        def put_half(array, index, value):
             array[index] = _float_to_half(np.float32(value))
 
         return put_half
     if array.dtype == types.int16:
 
-        def put_bfloat16(array, index, value):  # type: ignore[no-untyped-def]
+        def put_bfloat16(array, index, value):
             array[index] = _float_to_bfloat16(np.float32(value))
 
         return put_bfloat16
 
-    def put_float(array, index, value):  # type: ignore[no-untyped-def]
+    def put_float(array, index, value):
         array[index] = value
 
     return put_float
 
 
 @overload(sums_for)
-def _sums_for(array):  # type: ignore[no-untyped-def]
+def _sums_for(array):
     if array.dtype in (types.uint16, types.int16):
         return lambda array: np.zeros(array.shape, np.float32)
 
-    def clear(array):  # type: ignore[no-untyped-def]
+    def clear(array):
         array[...] = 0.0
         return array
 
@@ -122,11 +122,11 @@ def _sums_for(array):  # type: ignore[no-untyped-def]
 
 
 @overload(round_sums)
-def _round_sums(sums, array):  # type: ignore[no-untyped-def]
+def _round_sums(sums, array):
     if array.dtype not in (types.uint16, types.int16):
         return lambda sums, array: None
 
-    def round_into(sums, array):  # type: ignore[no-untyped-def]
+    def round_into(sums, array):
         for c in range(array.shape[0]):
             for i in range(array.shape[1]):
                 line = array[c, i]

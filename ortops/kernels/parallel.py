@@ -100,20 +100,20 @@ _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, t
 
 
 @njit(nogil=True)
-def _work(share):  # type: ignore[no-untyped-def]
+def _work(share):
     task, data, first, step, count = share
     for index in range(first, count, step):
         _call(task, data, index)
 
 
 @cached_cfunc(types.intp(types.CPointer(types.intp)))
-def _worker(share):  # type: ignore[no-untyped-def]
+def _worker(share):
     _work(carray(share, 5))
     return 0
 
 
 @cached_cfunc(types.intp(types.CPointer(types.intp), types.intp, types.intp, types.intp, types.intp))
-def _run_on_threads(context, task, count, _batches, data):  # type: ignore[no-untyped-def]
+def _run_on_threads(context, task, count, _batches, data):
     most, worker = carray(context, 2)
     workers = min(most, count)
     shares = np.empty((workers, 5), np.intp)

@@ -8,4 +8,6 @@ case (`backends/`), and one of five outcomes follows, which are never counted to
 Not tested, because the contract leaves it open: NaN and infinite elements of the feature map; results beyond the range
 of their type; the sign of a zero; RoI gradients where a sample stands on the last pixel, where no interpolation cell
 begins; numbers of samples that depend on how the last bit of a RoI's size is rounded; the words of an error message.
+Of DirectML's operators besides: the nearest of two pixels as far away where coordinates are rounded on the way to it;
+an out_of_bounds_input_value that is no number.
 """

@@ -36,11 +36,13 @@ def allowed_errors(case: Case) -> dict[str, Floats]:
 
 
 def _allowed(case: Case, expected: Floats, growth: Growth) -> Floats:
-    rounded = np.abs(np.where(np.isfinite(expected), expected, 0.0))
+    is_finite = np.isfinite(expected)
+    rounded = np.abs(np.where(is_finite, expected, 0.0))
     final = unit(case.dtype) * rounded + least(case.dtype) / 2
     sums = (growth.terms + 8) * unit(arithmetic(case.dtype)) * growth.magnitude
     printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
-    return np.asarray(final + sums + growth.drift + printed + case.input_error * growth.gain, np.float64)
+    allowed = final + sums + growth.drift + printed + case.input_error * growth.gain
+    return np.asarray(np.where(is_finite, allowed, 0.0), np.float64)
 
 
 def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference | None]:

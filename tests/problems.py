@@ -118,14 +118,24 @@ def epsilon(dtype: Any) -> float:
     return float(finfo(dtype).eps) / 2
 
 
-def assert_close(actual: Array, expected: Array, terms: int, magnitude: float) -> None:
-    """`actual` is `expected` but for sums of `terms` numbers below `magnitude` in float32, and one rounding to its type."""
+def reach(rois: Array, scale: float) -> float:
+    """The largest coordinate of any RoI in pixels, by which roundings of coordinates are measured."""
+    return float(np.abs(rois.astype(np.float64)).max(initial=1.0)) * scale
+
+
+def assert_close(actual: Array, expected: Array, terms: int, magnitude: float, reach: float) -> None:
+    """`actual` is `expected` but for roundings.
+
+    Those are of sums of `terms` numbers below `magnitude` in float32, of float64 coordinates up to `reach` pixels, and one
+    to the type.
+    """
     assert actual.shape == expected.shape, f"actual.shape = {actual.shape}, expected.shape = {expected.shape}"
     if not actual.size:
         return
     sums = epsilon(np.float64 if actual.dtype == np.float64 else np.float32)
     tiny = float(finfo(actual.dtype).smallest_subnormal)
-    allowed = (terms + 8) * sums * magnitude + 1.01 * epsilon(actual.dtype) * np.abs(expected) + tiny
+    drift = 16 * epsilon(np.float64) * reach
+    allowed = ((terms + 8) * sums + drift) * magnitude + 1.01 * epsilon(actual.dtype) * np.abs(expected) + tiny
     error = np.abs(actual.astype(np.float64) - expected)
     worst = np.unravel_index(np.argmax(error - allowed), error.shape)
     assert np.all(error <= allowed), (

@@ -117,6 +117,58 @@ def test_both_nodes_of_the_joint_model_have_the_same_attributes() -> None:
     assert attributes(backward)["sampling_ratio"] == 3
 
 
+def test_a_model_of_directml_has_the_defaults_of_its_first_operator_on_the_node() -> None:
+    (node,) = onnx_models.dml_roi_align(output_width=3).graph.node
+    assert attributes(node) == {
+        "output_height": 1,
+        "output_width": 3,
+        "reduction_function": b"average",
+        "interpolation_mode": b"linear",
+        "spatial_scale_x": 1.0,
+        "spatial_scale_y": 1.0,
+        "input_pixel_offset": 0.5,
+        "output_pixel_offset": -0.5,
+        "out_of_bounds_input_value": 0.0,
+        "minimum_samples_per_output": 1,
+        "maximum_samples_per_output": 2**32 - 1,
+        "align_regions_to_corners": 0,
+    }
+    (node,) = onnx_models.dml_roi_align_grad(reduction_function="max").graph.node
+    lacks = {"output_height", "output_width", "out_of_bounds_input_value"}
+    assert set(attributes(onnx_models.dml_roi_align().graph.node[0])) - set(attributes(node)) == lacks
+
+
+def test_the_index_type_and_the_ranks_are_chosen() -> None:
+    model = onnx_models.dml_roi_align(element_type="float16", index_type="uint32", roi_rank=4, batch_indices_rank=3)
+    assert shapes([*model.graph.input, *model.graph.output]) == {
+        "InputTensor": ["N", "C", "H", "W"],
+        "ROITensor": [1, 1, "num_rois", 4],
+        "BatchIndicesTensor": [1, 1, "num_rois"],
+        "OutputTensor": ["num_rois", "C", 1, 1],
+    }
+    kinds = [v.type.tensor_type.elem_type for v in model.graph.input]
+    assert list(map(onnx.TensorProto.DataType.Name, kinds)) == ["FLOAT16", "FLOAT16", "UINT32"]
+    model = onnx_models.dml_roi_align_grad(roi_rank=3)
+    assert shapes(model.graph.output)["OutputROIGradientTensor"] == [1, "num_rois", 4]
+    assert model.graph.input[2].type.tensor_type.elem_type == onnx.TensorProto.INT64
+
+
+@pytest.mark.parametrize(
+    ("outputs", "reduction", "has_x"),
+    [
+        (("OutputGradientTensor",), "average", False),
+        (("outputgradienttensor",), "max", True),
+        (("outputroigradienttensor",), "average", True),
+    ],
+)
+def test_the_gradient_of_directml_has_its_map_where_it_needs_it(
+    outputs: tuple[str, ...], reduction: str, has_x: bool
+) -> None:
+    model = onnx_models.dml_roi_align_grad(outputs=outputs, reduction_function=reduction)
+    assert ("InputTensor" in shapes(model.graph.input)) == has_x
+    assert [v.name.lower() for v in model.graph.output] == [name.lower() for name in outputs]
+
+
 def test_the_same_call_makes_the_same_bytes_in_any_process() -> None:
     code = "import onnx_models, sys; sys.stdout.write(onnx_models.joint(mode='max').SerializeToString().hex())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
@@ -170,6 +222,27 @@ def test_importing_the_package_loads_no_runtime_and_no_command_line() -> None:
             lambda: onnx_models.model(BY_NAME["RoiAlign_16"], omit=("rois",)),
             ValueError,
             r"omit = \('rois',\): RoiAlign_16 has the optional inputs \[\]",
+        ),
+        (
+            lambda: onnx_models.dml_roi_align(index_type="int32"),
+            ValueError,
+            "index_type = 'int32': DmlRoiAlign has uint32, int64",
+        ),
+        (
+            lambda: onnx_models.model(BY_NAME["RoiAlign_16"], index_type="uint32"),
+            ValueError,
+            "index_type = 'uint32': RoiAlign_16 has int64",
+        ),
+        (lambda: onnx_models.dml_roi_align(roi_rank=1), ValueError, "rank of ROITensor = 1: must be 2 or 3 or 4"),
+        (
+            lambda: onnx_models.model(BY_NAME["DmlRoiAlign"], ranks={"rois": 3}),
+            ValueError,
+            "ranks has 'rois': must be one of InputTensor, ROITensor, BatchIndicesTensor",
+        ),
+        (
+            lambda: onnx_models.dml_roi_align(minimum_samples_per_output=3, maximum_samples_per_output=2),
+            ValueError,
+            "minimum_samples_per_output = 3: must be <= maximum_samples_per_output = 2",
         ),
         (
             lambda: onnx_models.model(BY_NAME["RoiAlignGrad"], standard=True),
@@ -250,6 +323,37 @@ def test_a_session_runs_a_gradient_with_one_output(output: str, index: int) -> N
     (found,) = session.run(None, {i.name: given[i.name] for i in session.get_inputs()})
     both = reference("RoiAlignGrad", [given[name] for name in ("dY", "rois", "batch_indices", "x_shape", "X")])
     np.testing.assert_allclose(found, both[index], rtol=1e-4, atol=1e-4)
+
+
+DML_NAMES = {"InputTensor": "X", "ROITensor": "rois", "BatchIndicesTensor": "batch_indices", "x_shape": "x_shape"}
+
+
+def dml_feeds(operator: str, index_type: str, lead: int) -> dict[str, Array]:
+    """By name, in the operator's order; regions and indices have `lead` axes of length 1 more."""
+    found = {}
+    for tensor in BY_NAME[operator].inputs:
+        array = feeds("float")[DML_NAMES.get(tensor.name, "dY")]
+        if tensor.leading:
+            array = array.reshape((1,) * lead + array.shape)
+        found[tensor.name] = array.astype(index_type) if tensor.type == "I" else array
+    return found
+
+
+@pytest.mark.parametrize(("index_type", "lead"), [("uint32", 0), ("int64", 1), ("uint32", 2)])
+def test_a_session_of_directml_models_computes_the_reference(index_type: str, lead: int) -> None:
+    given: dict[str, Any] = {"spatial_scale_y": 0.75, "output_pixel_offset": -0.25, "maximum_samples_per_output": 2}
+    ranks: dict[str, Any] = {"roi_rank": 2 + lead, "batch_indices_rank": 1 + lead}
+    sizes: dict[str, Any] = {"output_height": 2, "output_width": 3}
+    models = {
+        "DmlRoiAlign": (onnx_models.dml_roi_align(index_type=index_type, **ranks, **given, **sizes), given | sizes),
+        "DmlRoiAlignGrad": (onnx_models.dml_roi_align_grad(index_type=index_type, **ranks, **given), given),
+    }
+    for name, (model, written) in models.items():
+        inputs = dml_feeds(name, index_type, lead)
+        found = ortops.InferenceSession(model.SerializeToString()).run(None, inputs)
+        expected = reference(name, list(inputs.values()), **written)
+        for value, wanted in zip(found, expected, strict=True):
+            np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_session_opens_every_model_of_the_operators() -> None:

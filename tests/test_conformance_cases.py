@@ -19,8 +19,9 @@ from conformance.compare import compare
 from conformance.expect import expected_outputs, reference
 from conformance.model import build
 from conformance.vectors import collect, literal, scenes
-from ortops import OPERATORS
+from ortops.operators import BY_NAME, OPERATORS
 from wrong_backends import Control
+from wrong_dml_backends import DmlControl
 
 MARGIN = 1e-3
 """Pixels. Rounding of float32 coordinates moves a sample of these scenes by less than a tenth of it."""
@@ -32,10 +33,12 @@ REQUIRED = {"fact", "note", "inputs", "expected"}
 
 CASES = collect()
 GENERATED = [case for case in CASES if case.expected is None and not case.expects_error]
+ROI_ALIGN = [case for case in GENERATED if case.definition.family == "roi_align"]
+DML_ROI_ALIGN = [case for case in GENERATED if case.definition.family == "dml_roi_align"]
 LITERAL = [case for case in CASES if case.expected is not None]
 
 
-def with_prefix(prefix: str, cases: list[Case] = GENERATED) -> list[Case]:
+def with_prefix(prefix: str, cases: list[Case] = ROI_ALIGN) -> list[Case]:
     return [case for case in cases if case.id.startswith(prefix)]
 
 
@@ -53,8 +56,9 @@ def test_every_operator_meets_each_of_its_types_and_choices() -> None:
         for name, value in case.attributes.items()
     }
     for operator in OPERATORS:
-        for element_type, attribute in itertools.product(operator.types["T1"], operator.attributes):
-            values = attribute.choices or [attribute.default]
+        floats = next(kinds for kinds in operator.types.values() if "float" in kinds)
+        for element_type, attribute in itertools.product(floats, operator.attributes):
+            values = attribute.choices or ([0, 1] if attribute.maximum == 1 else [attribute.default])
             assert [v for v in values if (operator.name, element_type, attribute.name, v) not in met] == []
 
 
@@ -65,7 +69,13 @@ def test_every_rule_of_an_attribute_is_broken_by_a_case() -> None:
             with pytest.raises(ValueError, match="must be") as error:
                 case.definition.check_attributes(case.attributes)
             broken.add((case.operator, str(error.value).split(" ")[0]))
-    assert broken == {(operator.name, attribute.name) for operator in OPERATORS for attribute in operator.attributes}
+    assert broken == {
+        (operator.name, attribute.name)
+        for operator in OPERATORS
+        for attribute in operator.attributes
+        # What may be any number is the value of samples off the map.
+        if attribute.rule != "must be a number"
+    }
 
 
 def test_reference_refuses_what_is_wrong() -> None:
@@ -101,7 +111,8 @@ def test_rois_of_scenes_are_exact_in_every_type() -> None:
     for case in CASES:
         fact = case.id.split("/")[2]
         if case.id.split("/")[1] == "matrix" and fact in by_name:
-            np.testing.assert_array_equal(case.inputs["rois"].astype(np.float64), by_name[fact], err_msg=case.id)
+            rois = case.inputs["rois" if case.definition.family == "roi_align" else "ROITensor"]
+            np.testing.assert_array_equal(rois.reshape(-1, 4).astype(np.float64), by_name[fact], err_msg=case.id)
 
 
 def test_every_official_vector_is_there_at_every_opset_that_can_express_it() -> None:
@@ -157,7 +168,7 @@ def test_no_sample_is_where_rounding_could_move_it_over_the_border(prefix: str) 
 
 
 def test_no_number_of_samples_depends_on_rounding() -> None:
-    for case in GENERATED:
+    for case in ROI_ALIGN:
         if arguments(case)["sampling_ratio"] == 0 and "huge" not in case.id:
             for _, size, bins, _ in axes(case):
                 wanted = size / bins
@@ -197,9 +208,161 @@ def runners_up(case: Case) -> Iterator[tuple[float, bool]]:
                     yield values[winner] - values[other], all(map(np.array_equal, won, lost))
 
 
+@functools.cache
+def dml_arguments(case: Case) -> dict[str, Any]:
+    given = case.definition.check_attributes(case.attributes)
+    dy, shape = case.inputs.get("InputGradientTensor"), case.inputs.get("x_shape")
+    bins = (given["output_height"], given["output_width"]) if dy is None else dy.shape[2:]
+    return {**given, "bins": bins, "lengths": (case.inputs["InputTensor"].shape if shape is None else shape)[2:]}
+
+
+def dml_axes(case: Case) -> Iterator[tuple[float, float, int, int]]:
+    """Start, size, outputs and length of every region along y and x."""
+    given = dml_arguments(case)
+    scales = given["spatial_scale_y"], given["spatial_scale_x"]
+    for x1, y1, x2, y2 in case.inputs["ROITensor"].reshape(-1, 4).astype(np.float64):
+        for (r1, r2), scale, bins, length in zip(
+            ((y1, y2), (x1, x2)), scales, given["bins"], given["lengths"], strict=True
+        ):
+            yield r1 * scale, (r2 - r1) * scale, bins, length
+
+
+def dml_coordinates(case: Case) -> Iterator[tuple[npt.NDArray[Any], int]]:
+    given = dml_arguments(case)
+    for a, size, bins, length in dml_axes(case):
+        least, most = given["minimum_samples_per_output"], given["maximum_samples_per_output"]
+        count = bins * int(np.clip(np.ceil(size / bins), least, most))
+        steps = max(count - 1, 1) if given["align_regions_to_corners"] else count
+        t = (np.arange(count) - given["output_pixel_offset"]) / steps
+        if given["align_regions_to_corners"] and count == 1:
+            t = np.array([0.5])
+        yield a + size * t - given["input_pixel_offset"], length
+
+
+DML_SCENES = [case for case in DML_ROI_ALIGN if "/matrix/" in case.id and "/huge" not in case.id]
+
+
+def test_no_sample_of_directml_is_where_rounding_could_move_it_over_the_border() -> None:
+    for case in DML_SCENES:
+        for c, length in dml_coordinates(case):
+            assert np.all(np.abs(c + 1) > MARGIN), case.id
+            assert np.all(np.abs(c - length) > MARGIN), case.id
+
+
+def test_no_number_of_samples_of_directml_depends_on_rounding() -> None:
+    for case in DML_SCENES:
+        given = dml_arguments(case)
+        least, most = given["minimum_samples_per_output"], given["maximum_samples_per_output"]
+        for _, size, bins, _ in dml_axes(case):
+            wanted = size / bins
+            is_free = least < most and least - MARGIN < wanted < most + MARGIN
+            is_exact = float(wanted * 2**20).is_integer()
+            assert not is_free or is_exact or abs(wanted - round(wanted)) > MARGIN, case.id
+
+
+def test_no_nearest_pixel_depends_on_rounding() -> None:
+    met = 0
+    for case in DML_SCENES:
+        if dml_arguments(case)["interpolation_mode"] == "nearest_neighbor":
+            for c, length in dml_coordinates(case):
+                inside = c[(c > 0) & (c < length - 1)] + 0.5
+                assert np.all(np.abs(inside - np.round(inside)) > MARGIN), case.id
+                met += inside.size
+    assert met > 1000
+
+
+def test_no_gradient_of_a_region_is_taken_on_a_pixel() -> None:
+    for case in DML_SCENES:
+        if "OutputROIGradientTensor" in case.outputs and dml_arguments(case)["interpolation_mode"] == "linear":
+            for c, length in dml_coordinates(case):
+                inside = c[(c > -MARGIN) & (c < length - 1 + MARGIN)]
+                assert np.all(np.abs(inside - np.round(inside)) > MARGIN), case.id
+
+
+def test_no_maximum_of_directml_is_won_by_a_rounding() -> None:
+    for case in DML_SCENES:
+        # Samples of a region without extent are at one place in any arithmetic, so their ties are exact.
+        is_gradient = "InputGradientTensor" in case.inputs and "/no_extent/" not in case.id
+        if is_gradient and dml_arguments(case)["reduction_function"] == "max":
+            for lead, effects_agree in dml_runners_up(case):
+                assert lead > LEAD or effects_agree, case.id
+
+
+def dml_runners_up(case: Case) -> Iterator[tuple[float, bool]]:
+    """As `runners_up`."""
+    control = DmlControl(build(case, "ortops"))
+    bins, lengths = dml_arguments(case)["bins"], dml_arguments(case)["lengths"]
+    x = case.inputs["InputTensor"].astype(np.float64)
+    rois, images = control.regions(case.inputs["ROITensor"], case.inputs["BatchIndicesTensor"], x.shape)
+    for roi, n in zip(rois, images, strict=True):
+        axis_y, axis_x = control.axes(roi, bins, lengths)
+        for p, q in np.ndindex(*bins):
+            for channel, values in zip(x[n], control.candidates(x[n], axis_y, axis_x, p, q, 0.0), strict=True):
+                winner, *others = np.argsort(-values, kind="stable")[:8]
+                won = control.effect(channel, axis_y, axis_x, p, q, int(winner))
+                for other in others:
+                    lost = control.effect(channel, axis_y, axis_x, p, q, int(other))
+                    yield values[winner] - values[other], all(map(np.array_equal, won, lost))
+
+
+def test_directml_meets_each_index_type_and_rank() -> None:
+    met = {
+        (case.definition.name, case.inputs["BatchIndicesTensor"].dtype.name, name, case.inputs[name].ndim)
+        for case in DML_SCENES
+        for name in ("ROITensor", "BatchIndicesTensor")
+    }
+    for operator in ("DmlRoiAlign", "DmlRoiAlignGrad"):
+        for index_type in ("uint32", "int64"):
+            assert {(operator, index_type, "ROITensor", rank) for rank in (2, 3, 4)} <= met
+            assert {(operator, index_type, "BatchIndicesTensor", rank) for rank in (1, 2, 3, 4)} <= met
+
+
+def test_the_first_number_of_directml_is_the_one_that_onnxruntime_records() -> None:
+    # 0.4664 and the difference 0.0513830 that roialign_test.cc of onnxruntime (03b32b86) gives for DirectML.
+    (case,) = with_prefix("dml_roi_align/official/aligned_true/double", LITERAL)
+    y = reference(case.definition, case.attributes, case.inputs, case.outputs)["OutputTensor"]
+    assert y[0, 0, 0, 0] == pytest.approx(0.4664 + 0.0513830, abs=5e-7)
+
+
+def is_raised(scene: scenes.Scene) -> bool:
+    """Whether output_half_pixel makes a RoI larger than it is."""
+    return any(min(x2 - x1, y2 - y1) * scene.spatial_scale < 1 for x1, y1, x2, y2, _ in scene.rois)
+
+
+@pytest.mark.parametrize(
+    ("scene", "coordinates"),
+    [
+        pytest.param(scene, coordinates, id=f"{scene.name}-{coordinates}")
+        for scene in scenes.SCENES
+        for coordinates in ("half_pixel", "output_half_pixel")
+        if scene.sampling_ratio and (coordinates == "half_pixel" or not is_raised(scene))
+    ],
+)
+def test_directml_is_onnx_where_the_number_of_samples_is_given(scene: scenes.Scene, coordinates: str) -> None:
+    x, rois, indices = scene.inputs.values()
+    dml: dict[str, Any] = {
+        **scene.output_size,
+        "spatial_scale_x": scene.spatial_scale,
+        "spatial_scale_y": scene.spatial_scale,
+        "input_pixel_offset": 0.5 if coordinates == "half_pixel" else 0.0,
+        "minimum_samples_per_output": scene.sampling_ratio,
+        "maximum_samples_per_output": scene.sampling_ratio,
+    }
+    onnx: dict[str, Any] = {
+        **scene.output_size,
+        **scene.sampling,
+        "coordinate_transformation_mode": coordinates,
+    }
+    inputs = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": indices}
+    for reduction, mode in (("average", "avg"), ("max", "max_interpolated")):
+        found = reference(BY_NAME["DmlRoiAlign"], {**dml, "reduction_function": reduction}, inputs, ["OutputTensor"])
+        expected = reference(BY_NAME["RoiAlign_16"], {**onnx, "mode": mode}, scene.inputs, ["Y"])
+        np.testing.assert_allclose(found["OutputTensor"], expected["Y"], rtol=1e-12, atol=1e-12)
+
+
 def test_files_of_vectors_have_no_misspelt_entry() -> None:
     files = sorted(Path(literal.__file__).parent.glob("*.json"))
-    assert len(files) >= 5
+    assert len(files) >= 9
     for file in files:
         data = json.loads(file.read_text("utf-8"))
         assert set(data) == {"function", "family", "source", "attributes", "arrays", "cases"}, file

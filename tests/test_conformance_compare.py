@@ -133,6 +133,31 @@ def test_a_double_is_not_allowed_single_precision() -> None:
     assert not compare(case, {"Y": single.astype(np.float64)})[0]
 
 
+def test_a_gradient_that_has_not_the_rank_of_its_regions_fails() -> None:
+    case = case_of("edge/leading_axes/", function="dml_roi_align_grad")
+    answer = answer_to(case)
+    assert compare(case, answer)[0]
+    passed, worst = compare(case, {name: value.reshape(2, 4) for name, value in answer.items()})
+    assert not passed
+    assert str(worst) == "OutputROIGradientTensor: expected shape [1, 1, 2, 4], got shape [2, 4]"
+
+
+def test_another_pixel_than_the_nearest_fails() -> None:
+    case = BY_ID["dml_roi_align/matrix/scale_0_3/average/nearest_neighbor/inside/float"]
+    allowed = allowed_errors(case)["OutputTensor"]
+    assert np.all(allowed < 1e-5)
+    linear = replace(case, attributes={**case.attributes, "interpolation_mode": "linear"})
+    assert not compare(case, answer_to(linear))[0]
+
+
+def test_an_infinite_value_of_samples_off_the_map_is_compared() -> None:
+    case = case_of("edge/out_of_bounds_infinite/", function="dml_roi_align")
+    answer = answer_to(case)
+    assert compare(case, answer)[0]
+    answer["OutputTensor"][0] = np.nan
+    assert not compare(case, answer)[0]
+
+
 def test_tolerance_of_float_is_far_below_the_values() -> None:
     worst = {}
     for case in collect():

@@ -12,6 +12,7 @@ from conformance.case import Case
 from conformance.expect import expected_outputs, reference
 from conformance.vectors import collect
 from conformance.vectors.scenes import scatter
+from ortops.operators.dml_roi_align import DML_ROI_ALIGN
 from ortops.operators.roi_align import ROI_ALIGN_22
 
 CASES = [c for c in collect() if c.id.startswith("roi_align_grad/matrix") and c.element_type == "double"]
@@ -68,3 +69,60 @@ def test_drois_is_the_derivative(case: Case) -> None:
         step[k] = 1e-6
         difference = loss_per_roi(case, x=x, rois=rois + step) - loss_per_roi(case, x=x, rois=rois - step)
         np.testing.assert_allclose(drois[:, k], difference / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+DML_CASES = [c for c in collect() if c.id.startswith("dml_roi_align_grad/matrix") and c.element_type == "double"]
+
+
+def dml_loss_per_roi(case: Case, *, x: npt.NDArray[Any], rois: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """[R]: the sum of InputGradientTensor * OutputTensor for each region."""
+    dy = case.inputs["InputGradientTensor"]
+    attributes = {**case.attributes, "output_height": dy.shape[2], "output_width": dy.shape[3]}
+    inputs = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": case.inputs["BatchIndicesTensor"]}
+    y = reference(DML_ROI_ALIGN, attributes, inputs, ["OutputTensor"])["OutputTensor"]
+    return np.asarray((dy * y).sum(axis=(1, 2, 3)))
+
+
+def dml_x_of(case: Case) -> npt.NDArray[Any]:
+    return case.inputs.get("InputTensor", scatter(tuple(case.inputs["x_shape"]), seed=7))
+
+
+def dml_only(output: str, *reductions: str) -> list[Any]:
+    return [
+        pytest.param(case, id=case.id)
+        for case in DML_CASES
+        if output in case.outputs and case.attributes["reduction_function"] in reductions and not is_dml_kink(case)
+    ]
+
+
+def is_dml_kink(case: Case) -> bool:
+    """As `is_kink`."""
+    return "/no_extent/" in case.id and case.attributes["reduction_function"] == "max"
+
+
+@pytest.mark.parametrize("case", dml_only("OutputGradientTensor", "average"))
+def test_the_map_gradient_of_directml_is_the_adjoint_of_the_average(case: Case) -> None:
+    x = dml_x_of(case)
+    forward = float(dml_loss_per_roi(case, x=x, rois=case.inputs["ROITensor"]).sum())
+    backward = float((expected_outputs(case)["OutputGradientTensor"] * x).sum())
+    assert forward == pytest.approx(backward, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", dml_only("OutputGradientTensor", "max"))
+def test_the_map_gradient_of_directml_is_the_derivative_of_the_maximum(case: Case) -> None:
+    x, rois = dml_x_of(case), case.inputs["ROITensor"]
+    step = 1e-6 * scatter(x.shape, seed=9)
+    difference = dml_loss_per_roi(case, x=x + step, rois=rois) - dml_loss_per_roi(case, x=x - step, rois=rois)
+    predicted = float((expected_outputs(case)["OutputGradientTensor"] * step).sum())
+    assert predicted == pytest.approx(float(difference.sum()) / 2, rel=1e-6, abs=1e-14)
+
+
+@pytest.mark.parametrize("case", dml_only("OutputROIGradientTensor", "average", "max"))
+def test_the_region_gradient_of_directml_is_the_derivative(case: Case) -> None:
+    x, rois, drois = dml_x_of(case), case.inputs["ROITensor"], expected_outputs(case)["OutputROIGradientTensor"]
+    assert drois.shape == rois.shape
+    for k in range(4):
+        step = np.zeros(4)
+        step[k] = 1e-6
+        difference = dml_loss_per_roi(case, x=x, rois=rois + step) - dml_loss_per_roi(case, x=x, rois=rois - step)
+        np.testing.assert_allclose(drois.reshape(-1, 4)[:, k], difference / 2e-6, rtol=1e-6, atol=1e-8)

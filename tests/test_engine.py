@@ -118,14 +118,16 @@ def test_wrong_data_of_the_gradient_is_refused(refusal: Refusal) -> None:
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
 def test_attributes_that_a_node_leaves_out_have_their_defaults(operator: Any) -> None:
-    for element_type in operator.types["T1"]:
+    kind = operator.inputs[0].type
+    values = (FORWARD if len(operator.inputs) == len(FORWARD) else GRADIENT).values()
+    for element_type in operator.types[kind]:
         model = onnx_models.build.model(operator, element_type=element_type)
         full = session(open_ranks(model))
         del model.graph.node[0].attribute[:]
         dtype = ELEMENT_DTYPES[element_type]
-        inputs = FORWARD if "X" in [tensor.name for tensor in operator.inputs[:1]] else GRADIENT
-        typed = {name: array.astype(dtype) if array.dtype == np.float32 else array for name, array in inputs.items()}
-        for explicit, default in zip(run(full, typed), run(session(model), typed), strict=True):
+        arrays = [array.astype(dtype) if array.dtype == np.float32 else array for array in values]
+        inputs = {tensor.name: array for tensor, array in zip(operator.inputs, arrays, strict=True)}
+        for explicit, default in zip(run(full, inputs), run(session(model), inputs), strict=True):
             assert explicit.dtype == dtype
             np.testing.assert_array_equal(explicit, default)
 

@@ -21,6 +21,7 @@ FILES = sorted(
     [f"{prefix}roi_align_v{v}_{kind}.onnx" for prefix in ("", "standard_") for v in (10, 16, 22) for kind in FLOATS]
     + [f"{prefix}roi_align_v22_bfloat16.onnx" for prefix in ("", "standard_")]
     + [f"{name}_{kind}.onnx" for name in ("roi_align_grad", "joint_v22") for kind in ("bfloat16", *FLOATS)]
+    + [f"{name}_{kind}.onnx" for name in ("dml_roi_align", "dml_roi_align_grad") for kind in FLOATS]
 )
 
 
@@ -33,7 +34,7 @@ def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "onnx_models", str(out)], capture_output=True, text=True, check=True
     )
-    assert "28 models and manifest.json" in done.stdout
+    assert "34 models and manifest.json" in done.stdout
     assert sorted(path.name for path in out.glob("*.onnx")) == FILES
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert sorted(entry["file"] for entry in manifest["models"]) == FILES

@@ -57,6 +57,21 @@ def test_results_are_those_of_the_function() -> None:
     )
 
 
+def test_indices_have_every_type_of_the_operator() -> None:
+    assert (
+        run("""
+        x, rois, indices = FORWARD.values()
+        for index_type in ("uint32", "int64"):
+            runner = session(onnx_models.dml_roi_align(index_type=index_type, **SIZE))
+            typed = indices.astype(index_type)
+            y = runner.run(None, {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": typed})[0]
+            np.testing.assert_array_equal(y, ortops.dml_roi_align(x, rois, indices, **SIZE))
+        print("equal")
+        """)
+        == "equal"
+    )
+
+
 def test_every_refusal_is_raised_after_the_run_and_the_process_lives_on() -> None:
     assert (
         run("""

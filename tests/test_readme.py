@@ -31,7 +31,7 @@ def test_its_table_has_every_operator_as_defined(operator: object) -> None:
             names(definition.inputs),
             names(definition.outputs),
             ", ".join(a.name for a in definition.attributes),
-            ", ".join(definition.types["T1"]),
+            ", ".join(definition.types[definition.inputs[0].type]),
         )
     )
     assert f"| {row} |" in README

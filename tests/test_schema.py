@@ -257,6 +257,61 @@ def test_an_operator_of_any_other_form_is_inferred_from_its_definition() -> None
         inferred(wrong)
 
 
+def dml_roi_align(
+    roi: str, indices: str = "uint32[5] b", attributes: str = "", x: str = "float16[2, 3, 8, 9] x"
+) -> onnx.ModelProto:
+    return parse(f"g ({x}, {roi}, {indices}) => (y) {{ y = {DOMAIN}.DmlRoiAlign{attributes}(x, r, b) }}")
+
+
+@pytest.mark.parametrize("roi", ["float16[R, 4] r", "float16[1, R, 4] r", "float16[1, ?, R, 4] r"])
+@pytest.mark.parametrize("indices", ["uint32[5] b", "int64[1, 5] b", "uint32[1, 1, 5] b", "int64[1, 1, 1, 5] b"])
+def test_axes_of_length_one_may_lead(roi: str, indices: str) -> None:
+    assert inferred(dml_roi_align(roi, indices, "<output_width = 2>")) == {"y": ("float16", [5, 3, 1, 2])}
+
+
+@pytest.mark.parametrize(
+    ("roi", "indices", "message"),
+    [
+        ("float16[4] r", "uint32[5] b", r"ROITensor has shape \[4\]: must have rank 2 or 3 or 4, \[num_rois, 4\]"),
+        ("float16[1, 1, 1, 5, 4] r", "uint32[5] b", r"ROITensor has shape \[1, 1, 1, 5, 4\]: must have rank 2 or 3"),
+        ("float16[2, 5, 4] r", "uint32[5] b", r"ROITensor has shape \[2, 5, 4\]: shape\[0\] must be 1"),
+        ("float16[5, 4] r", "uint32[1, 6] b", r"BatchIndicesTensor has shape \[1, 6\]: shape\[1\] must be 5"),
+        ("float16[5, 4] r", "int32[5] b", "BatchIndicesTensor has element type int32: must be uint32 or int64"),
+        ("float[5, 4] r", "uint32[5] b", "ROITensor has element type float: must be float16 as other inputs"),
+    ],
+)
+def test_axes_that_may_not_lead_and_other_types_are_refused(roi: str, indices: str, message: str) -> None:
+    with pytest.raises(InferenceError, match=message):
+        onnx.shape_inference.infer_shapes(dml_roi_align(roi, indices))
+
+
+def test_an_attribute_that_exceeds_another_is_refused() -> None:
+    attributes = "<minimum_samples_per_output = 3, maximum_samples_per_output = 2>"
+    with pytest.raises(InferenceError, match="minimum_samples_per_output = 3: must be <= maximum_samples_per_output"):
+        onnx.shape_inference.infer_shapes(dml_roi_align("float16[5, 4] r", attributes=attributes))
+
+
+@pytest.mark.parametrize(
+    ("roi", "shape"),
+    [("float[R, 4] r", ["R", 4]), ("float[1, 1, R, 4] r", [1, 1, "R", 4]), ("float[1, R, 4] r", [1, "R", 4])],
+)
+def test_an_output_has_the_leading_axes_of_the_input_that_it_is_like(roi: str, shape: list[int | str]) -> None:
+    model = parse(
+        f"g (float[R, C, 2, 2] dy, {roi}, int64[R] b, int64[4] s, float[2, C, H, 9] x) => (dx, dr)"
+        f"{{ dx, dr = {DOMAIN}.DmlRoiAlignGrad(dy, r, b, s, x) }}"
+    )
+    assert inferred(model) == {"dx": ("float", [2, "C", "H", 9]), "dr": ("float", shape)}
+
+
+def test_an_output_has_no_shape_where_the_input_that_it_is_like_has_none() -> None:
+    model = parse(
+        "g (float[R, C, 2, 2] dy, float[2] u, int64[R] b, int64[4] s, float[2, C, H, 9] x) => (dx, dr)"
+        f"{{ r = f.Unknown(u) dx, dr = {DOMAIN}.DmlRoiAlignGrad(dy, r, b, s, x) }}"
+    )
+    found = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output[1].type.tensor_type
+    assert (found.elem_type, found.HasField("shape")) == (onnx.TensorProto.FLOAT, False)
+
+
 def test_registering_again_does_nothing() -> None:
     before = {operator.name: repr(onnx.defs.get_schema(operator.name, 1, DOMAIN)) for operator in OPERATORS}
     register_schemas()

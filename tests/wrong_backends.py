@@ -65,6 +65,10 @@ class Control:
         self.check_attributes()
 
     @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU") -> bool:
+        return device == "CPU" and model.graph.node[0].op_type.startswith("RoiAlign")
+
+    @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> Control:
         assert device == "CPU"
         return cls(model)

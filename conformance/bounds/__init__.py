@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from conformance.bounds import roi_align
+from conformance.bounds import dml_roi_align, roi_align
 from conformance.bounds.growth import Growth
 from conformance.case import Case
 
@@ -16,4 +16,6 @@ __all__ = ["GROWTH", "Growth"]
 GROWTH: Mapping[str, Callable[[Case], dict[str, Growth]]] = {
     "roi_align": roi_align.forward,
     "roi_align_grad": roi_align.gradient,
+    "dml_roi_align": dml_roi_align.forward,
+    "dml_roi_align_grad": dml_roi_align.gradient,
 }

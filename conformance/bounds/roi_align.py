@@ -13,32 +13,14 @@ Samples whose rounding could carry them over a border, and numbers of samples th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from conformance.bounds.growth import Growth, arithmetic, unit
+from conformance.bounds.growth import Growth
+from conformance.bounds.samples import LEAST_SIZE, Axis, around, coordinate_error, largest, per_roi, slope
 from conformance.case import Case
 from conformance.expect import Floats, reference
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import AttributeValue
-
-LEAST_SIZE = 1e-9
-"""Pixels. A RoI that is smaller has all of its samples at one place as far as counting them goes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One axis of all RoIs; arrays are [R].
-
-    delta: the largest error of a coordinate.
-    per_bin: samples of a bin inside the map, at most.
-    touching: samples of a RoI that read any one pixel, at most.
-    """
-
-    delta: Floats
-    per_bin: Floats
-    touching: Floats
 
 
 def forward(case: Case) -> dict[str, Growth]:
@@ -56,7 +38,7 @@ def forward(case: Case) -> dict[str, Growth]:
     )
     share = (inside > 0).astype(np.float64) if arguments["mode"] == "max" else inside
     steep_y, steep_x = _steepness(x, arguments)
-    drift = _per_roi(axis_y.delta * steep_y + axis_x.delta * steep_x) * share
+    drift = per_roi(axis_y.delta * steep_y + axis_x.delta * steep_x) * share
     return {"Y": Growth(magnitude, 4 * _samples(arguments, axis_y, axis_x), drift, inside)}
 
 
@@ -75,7 +57,7 @@ def gradient(case: Case) -> dict[str, Growth]:
 
 
 def _into_dx(
-    case: Case, arguments: dict[str, AttributeValue], dy: Floats, x_shape: tuple[int, ...], axes: tuple[_Axis, _Axis]
+    case: Case, arguments: dict[str, AttributeValue], dy: Floats, x_shape: tuple[int, ...], axes: tuple[Axis, Axis]
 ) -> Growth:
     """A sample that reads a pixel has all its weight within one pixel of it, so the mean drifts by what lies there.
 
@@ -85,17 +67,15 @@ def _into_dx(
     magnitude = reference(case.definition, case.attributes, {**case.inputs, "dY": np.abs(dy)}, ["dX"])["dX"]
     terms = float(np.sum(axis_y.touching * axis_x.touching))
     if arguments["mode"] == "avg":
-        near = np.pad(magnitude, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        height, width = x_shape[2:]
-        near = sum((near[:, :, i : i + height, j : j + width] for i in range(3) for j in range(3)), np.zeros(x_shape))
+        near = around(magnitude)
     else:
         near = np.zeros((*x_shape[:2], 1, 1))
         np.add.at(near, case.inputs["batch_indices"], 2 * np.abs(dy).sum(axis=(2, 3), keepdims=True))
         terms = min(terms, float(len(dy) * np.prod(dy.shape[2:])))
-    return Growth(magnitude, terms, _largest(axis_y.delta + axis_x.delta) * near, np.full(x_shape, terms))
+    return Growth(magnitude, terms, largest(axis_y.delta + axis_x.delta) * near, np.full(x_shape, terms))
 
 
-def _into_drois(case: Case, arguments: dict[str, AttributeValue], dy: Floats, axes: tuple[_Axis, _Axis]) -> Growth:
+def _into_drois(case: Case, arguments: dict[str, AttributeValue], dy: Floats, axes: tuple[Axis, Axis]) -> Growth:
     """Every term is at most dY S times the steepest slope, and moves by twice that for a pixel of coordinate error."""
     x, scale = case.inputs["X"].astype(np.float64), float(arguments["spatial_scale"])
     weight = np.abs(dy)
@@ -113,12 +93,12 @@ def _into_drois(case: Case, arguments: dict[str, AttributeValue], dy: Floats, ax
 
 def _axes(
     case: Case, arguments: dict[str, AttributeValue], bins: tuple[int, ...], lengths: tuple[int, ...]
-) -> tuple[_Axis, _Axis]:
+) -> tuple[Axis, Axis]:
     x1, y1, x2, y2 = case.inputs["rois"].astype(np.float64).T
     return _axis(case, arguments, y1, y2, bins[0], lengths[0]), _axis(case, arguments, x1, x2, bins[1], lengths[1])
 
 
-def _axis(case: Case, arguments: dict[str, AttributeValue], r1: Floats, r2: Floats, bins: int, length: int) -> _Axis:
+def _axis(case: Case, arguments: dict[str, AttributeValue], r1: Floats, r2: Floats, bins: int, length: int) -> Axis:
     scale, ratio = float(arguments["spatial_scale"]), int(arguments["sampling_ratio"])
     size = (r2 - r1) * scale
     if arguments["coordinate_transformation_mode"] == "output_half_pixel":
@@ -126,9 +106,9 @@ def _axis(case: Case, arguments: dict[str, AttributeValue], r1: Floats, r2: Floa
     per_bin = np.full(size.shape, float(ratio)) if ratio else np.ceil(np.maximum(size / bins, 0.0))
     reach = np.abs(r1) * scale + length + 1.5
     in_map = reach / np.maximum(reach, np.abs(size))
-    delta = unit(arithmetic(case.dtype)) * (10 * reach + 3 * in_map * (np.abs(r1) + np.abs(r2)) * scale)
+    delta = coordinate_error(case, (np.abs(r1) + np.abs(r2)) * scale, reach, in_map)
     density = per_bin * bins / np.maximum(np.abs(size), LEAST_SIZE)
-    return _Axis(
+    return Axis(
         delta,
         np.minimum(per_bin, (length + 1) * density + 1),
         np.minimum(per_bin * bins, 2 * density + 1),
@@ -138,18 +118,10 @@ def _axis(case: Case, arguments: dict[str, AttributeValue], r1: Floats, r2: Floa
 def _steepness(x: Floats, arguments: dict[str, AttributeValue]) -> tuple[float, float]:
     """What an error of one pixel in y, and in x, can change a sample by."""
     if arguments["mode"] == "max":
-        return _largest(np.abs(x)), _largest(np.abs(x))
-    return _largest(np.abs(np.diff(x, axis=2))), _largest(np.abs(np.diff(x, axis=3)))
+        return largest(np.abs(x)), largest(np.abs(x))
+    return slope(x)
 
 
-def _samples(arguments: dict[str, AttributeValue], axis_y: _Axis, axis_x: _Axis) -> float:
+def _samples(arguments: dict[str, AttributeValue], axis_y: Axis, axis_x: Axis) -> float:
     """Of how many samples inside the map an output is the sum, at most: a maximum is one of them."""
-    return _largest(axis_y.per_bin * axis_x.per_bin) if arguments["mode"] == "avg" else 1.0
-
-
-def _largest(values: Floats) -> float:
-    return float(np.max(values, initial=0.0))
-
-
-def _per_roi(values: Floats) -> Floats:
-    return values[:, None, None, None]
+    return largest(axis_y.per_bin * axis_x.per_bin) if arguments["mode"] == "avg" else 1.0

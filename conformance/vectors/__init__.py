@@ -5,9 +5,17 @@ from __future__ import annotations
 import functools
 
 from conformance.case import Case
-from conformance.vectors import gradients, literal, matrix, official, refusals
+from conformance.vectors import dml_matrix, dml_refusals, gradients, literal, matrix, official, refusals
 
-SOURCES = (official.cases, literal.cases, matrix.cases, gradients.cases, refusals.cases)
+SOURCES = (
+    official.cases,
+    literal.cases,
+    matrix.cases,
+    gradients.cases,
+    refusals.cases,
+    dml_matrix.cases,
+    dml_refusals.cases,
+)
 
 
 @functools.cache

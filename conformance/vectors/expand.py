@@ -39,7 +39,8 @@ def expand(
         source: of the expected values.
         note: the fact in words.
         attributes: as the function has them; an operator that fixes one to another value does not take part.
-        inputs: by name, in float64 or integer; rounded here to the type that the operator has.
+        inputs: by name, in float64 or integer; rounded here to the type that the operator has. Integers keep a type
+            that it allows.
         outputs: names of those wanted.
         types: element types, of those that the operator has.
         variant: further parts of the id, before the type.
@@ -89,8 +90,11 @@ def _types_of(operator: Operator, types: Collection[str]) -> list[str]:
 
 def _rounded(operator: Operator, name: str, array: Array, dtype: np.dtype[Any]) -> Array:
     tensor = next(tensor for tensor in operator.inputs if tensor.name == name)
-    allowed = operator.element_types(tensor)
-    return array.astype(dtype if len(allowed) > 1 else ELEMENT_DTYPES[allowed[0]])
+    allowed = [ELEMENT_DTYPES[element_type] for element_type in operator.element_types(tensor)]
+    if dtype in allowed:
+        return array.astype(dtype)
+    # An index has a type that its operator allows already, or else its first.
+    return array if array.dtype in allowed else array.astype(allowed[0])
 
 
 def _rounding(inputs: Mapping[str, Array], element_type: str, published_type: str | None) -> float:

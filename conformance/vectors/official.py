@@ -7,8 +7,8 @@ change is allowed for as the input's error (the RoIs are small integers, exact i
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -17,6 +17,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 from conformance.case import Array, Case, Source
 from conformance.vectors.expand import expand
+from ortops.spec import AttributeValue
 
 
 class _Printed(NamedTuple):
@@ -53,21 +54,58 @@ def _expanded(vector: TestCase) -> Iterator[Case]:
         return
     (operator,) = vector.model.graph.node
     (inputs, outputs) = vector.data_sets[0]
-    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in operator.attribute}
-    printed = PRINTED[vector.name]
+    given = {a.name: onnx.helper.get_attribute_value(a) for a in operator.attribute}
+    attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in given.items()}
+    arrays = [_as_printed(array) for array in inputs]
+    (y,) = [_as_printed(array) for array in outputs]
+    name, printed = vector.name.removeprefix("test_roialign_"), PRINTED[vector.name]
+    source = Source("onnx/backend/test/case/node/roialign.py", f"onnx {onnx.__version__}", vector.name)
     yield from expand(
-        f"official/{vector.name.removeprefix('test_roialign_')}",
+        f"official/{name}",
         function="roi_align",
-        source=Source("onnx/backend/test/case/node/roialign.py", f"onnx {onnx.__version__}", vector.name),
+        source=source,
         note=printed.note,
-        attributes={name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()},
-        inputs={name: _as_printed(array) for name, array in zip(operator.input, inputs, strict=True)},
+        attributes=attributes,
+        inputs=dict(zip(operator.input, arrays, strict=True)),
         outputs=list(operator.output),
-        expected={name: _as_printed(array) for name, array in zip(operator.output, outputs, strict=True)},
+        expected={operator.output[0]: y},
         published_type="float",
         decimals=printed.decimals,
         input_error=printed.input_error,
     )
+    # DirectML's maximum is another.
+    if attributes.get("mode", "avg") == "avg":
+        yield from expand(
+            f"official/{name}",
+            function="dml_roi_align",
+            source=source,
+            note=f"ONNX's vector by DirectML's operator: {printed.note}",
+            attributes=_of_directml(attributes),
+            inputs=dict(zip(("InputTensor", "ROITensor", "BatchIndicesTensor"), arrays, strict=True)),
+            outputs=["OutputTensor"],
+            expected={"OutputTensor": y},
+            types=["float", "double"],
+            decimals=printed.decimals,
+            input_error=printed.input_error,
+        )
+
+
+def _of_directml(attributes: Mapping[str, Any]) -> dict[str, AttributeValue]:
+    """What an average of RoiAlign-16 with a sampling_ratio is in DirectML, for RoIs that are larger than a pixel.
+
+    Source: ``DmlOperatorRoiAlign.cpp`` of microsoft/onnxruntime, 129fc797.
+    """
+    # RoiAlign-16 has the default half_pixel.
+    is_half = attributes.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    return {
+        "output_height": attributes["output_height"],
+        "output_width": attributes["output_width"],
+        "spatial_scale_x": attributes["spatial_scale"],
+        "spatial_scale_y": attributes["spatial_scale"],
+        "minimum_samples_per_output": attributes["sampling_ratio"],
+        "maximum_samples_per_output": attributes["sampling_ratio"],
+        "input_pixel_offset": 0.5 if is_half else 0.0,
+    }
 
 
 def _as_printed(array: Array) -> Array:

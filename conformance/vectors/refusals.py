@@ -13,7 +13,9 @@ from conformance.vectors.expand import expand
 from ortops.spec import AttributeValue
 
 
-class _Wrong(NamedTuple):
+class Wrong(NamedTuple):
+    """One wrong thing: the last part of an id, in words, and what is changed of a right case."""
+
     fact: str
     note: str
     change: Mapping[str, Any]
@@ -22,67 +24,67 @@ class _Wrong(NamedTuple):
 INFINITY, NAN = float("inf"), float("nan")
 
 ATTRIBUTES = (
-    _Wrong("mode_unknown", "mode 'median' is not one", {"mode": "median"}),
-    _Wrong("mode_upper_case", "the case of a mode matters", {"mode": "AVG"}),
-    _Wrong("mode_empty", "an empty mode is not the default", {"mode": ""}),
-    _Wrong(
+    Wrong("mode_unknown", "mode 'median' is not one", {"mode": "median"}),
+    Wrong("mode_upper_case", "the case of a mode matters", {"mode": "AVG"}),
+    Wrong("mode_empty", "an empty mode is not the default", {"mode": ""}),
+    Wrong(
         "coordinates_unknown",
         "coordinate_transformation_mode 'asymmetric' is not one",
         {"coordinate_transformation_mode": "asymmetric"},
     ),
-    _Wrong(
+    Wrong(
         "coordinates_upper_case",
         "the case of a coordinate_transformation_mode matters",
         {"coordinate_transformation_mode": "HALF_PIXEL"},
     ),
-    _Wrong("sampling_ratio_negative", "sampling_ratio must be >= 0", {"sampling_ratio": -1}),
-    _Wrong("spatial_scale_zero", "spatial_scale must be > 0", {"spatial_scale": 0.0}),
-    _Wrong("spatial_scale_negative", "spatial_scale must be > 0", {"spatial_scale": -0.5}),
-    _Wrong("spatial_scale_nan", "spatial_scale must be finite", {"spatial_scale": NAN}),
-    _Wrong("spatial_scale_infinite", "spatial_scale must be finite", {"spatial_scale": INFINITY}),
+    Wrong("sampling_ratio_negative", "sampling_ratio must be >= 0", {"sampling_ratio": -1}),
+    Wrong("spatial_scale_zero", "spatial_scale must be > 0", {"spatial_scale": 0.0}),
+    Wrong("spatial_scale_negative", "spatial_scale must be > 0", {"spatial_scale": -0.5}),
+    Wrong("spatial_scale_nan", "spatial_scale must be finite", {"spatial_scale": NAN}),
+    Wrong("spatial_scale_infinite", "spatial_scale must be finite", {"spatial_scale": INFINITY}),
 )
 
 OUTPUT_SIZES = (
-    _Wrong("output_height_zero", "output_height must be >= 1", {"output_height": 0}),
-    _Wrong("output_width_zero", "output_width must be >= 1", {"output_width": 0}),
-    _Wrong("output_width_negative", "output_width must be >= 1", {"output_width": -2}),
+    Wrong("output_height_zero", "output_height must be >= 1", {"output_height": 0}),
+    Wrong("output_width_zero", "output_width must be >= 1", {"output_width": 0}),
+    Wrong("output_width_negative", "output_width must be >= 1", {"output_width": -2}),
 )
 
 DATA = (
-    _Wrong("rois_rank_1", "rois must have rank 2", {"rois": np.ones(8)}),
-    _Wrong("rois_of_5", "a RoI has four numbers; the image is a separate input", {"rois": np.ones((2, 5))}),
-    _Wrong("batch_indices_rank_2", "batch_indices must have rank 1", {"batch_indices": np.zeros((2, 1), np.int64)}),
-    _Wrong("fewer_batch_indices", "each RoI needs a batch index", {"batch_indices": np.zeros(1, np.int64)}),
-    _Wrong("more_batch_indices", "each batch index needs a RoI", {"batch_indices": np.zeros(3, np.int64)}),
-    _Wrong("batch_index_negative", "-1 is not the last image", {"batch_indices": np.array([0, -1])}),
-    _Wrong("batch_index_N", "N is one more than the last image", {"batch_indices": np.array([0, 2])}),
-    _Wrong("batch_index_huge", "an index beyond 32 bits is not cut to them", {"batch_indices": np.array([2**32, 0])}),
-    _Wrong("roi_nan", "a RoI must be finite", {"rois": np.array([[0, 0, 1, 1], [0, NAN, 1, 1]])}),
-    _Wrong("roi_infinite", "a RoI must be finite", {"rois": np.array([[0, 0, INFINITY, 1], [0, 0, 1, 1]])}),
-    _Wrong("roi_minus_infinite", "a RoI must be finite", {"rois": np.array([[0, -INFINITY, 1, 1], [0, 0, 1, 1]])}),
+    Wrong("rois_rank_1", "rois must have rank 2", {"rois": np.ones(8)}),
+    Wrong("rois_of_5", "a RoI has four numbers; the image is a separate input", {"rois": np.ones((2, 5))}),
+    Wrong("batch_indices_rank_2", "batch_indices must have rank 1", {"batch_indices": np.zeros((2, 1), np.int64)}),
+    Wrong("fewer_batch_indices", "each RoI needs a batch index", {"batch_indices": np.zeros(1, np.int64)}),
+    Wrong("more_batch_indices", "each batch index needs a RoI", {"batch_indices": np.zeros(3, np.int64)}),
+    Wrong("batch_index_negative", "-1 is not the last image", {"batch_indices": np.array([0, -1])}),
+    Wrong("batch_index_N", "N is one more than the last image", {"batch_indices": np.array([0, 2])}),
+    Wrong("batch_index_huge", "an index beyond 32 bits is not cut to them", {"batch_indices": np.array([2**32, 0])}),
+    Wrong("roi_nan", "a RoI must be finite", {"rois": np.array([[0, 0, 1, 1], [0, NAN, 1, 1]])}),
+    Wrong("roi_infinite", "a RoI must be finite", {"rois": np.array([[0, 0, INFINITY, 1], [0, 0, 1, 1]])}),
+    Wrong("roi_minus_infinite", "a RoI must be finite", {"rois": np.array([[0, -INFINITY, 1, 1], [0, 0, 1, 1]])}),
 )
 
 MAPS = (
-    _Wrong("X_rank_3", "X must have rank 4", {"X": np.ones((2, 4, 5))}),
-    _Wrong("no_rows", "RoIs need pixels: H is 0", {"X": np.ones((2, 3, 0, 5))}),
-    _Wrong("no_columns", "RoIs need pixels: W is 0", {"X": np.ones((2, 3, 4, 0))}),
-    _Wrong("no_images", "RoIs need images: N is 0", {"X": np.ones((0, 3, 4, 5))}),
+    Wrong("X_rank_3", "X must have rank 4", {"X": np.ones((2, 4, 5))}),
+    Wrong("no_rows", "RoIs need pixels: H is 0", {"X": np.ones((2, 3, 0, 5))}),
+    Wrong("no_columns", "RoIs need pixels: W is 0", {"X": np.ones((2, 3, 4, 0))}),
+    Wrong("no_images", "RoIs need images: N is 0", {"X": np.ones((0, 3, 4, 5))}),
 )
 
 GRADIENTS = (
-    _Wrong("dY_rank_3", "dY must have rank 4", {"dY": np.ones((2, 3, 2))}),
-    _Wrong("dY_of_other_rois", "dY and rois must agree on the number of RoIs", {"dY": np.ones((3, 3, 2, 2))}),
-    _Wrong("dY_of_other_channels", "dY and x_shape must agree on the channels", {"dY": np.ones((2, 1, 2, 2))}),
-    _Wrong("dY_without_rows", "dY must have outputs: its height is 0", {"dY": np.ones((2, 3, 0, 2))}),
-    _Wrong("x_shape_of_3", "x_shape has four lengths", {"x_shape": np.array([2, 3, 4])}),
-    _Wrong("x_shape_rank_2", "x_shape must have rank 1", {"x_shape": np.array([[2, 3, 4, 5]])}),
-    _Wrong("x_shape_negative", "a length is not negative", {"x_shape": np.array([2, 3, -4, -5])}),
-    _Wrong("X_of_other_height", "X must have the shape that x_shape gives", {"X": np.ones((2, 3, 5, 5))}),
-    _Wrong("X_of_other_images", "X must have the shape that x_shape gives", {"X": np.ones((3, 3, 4, 5))}),
-    _Wrong("X_rank_3", "X must have rank 4", {"X": np.ones((3, 4, 5))}),
-    _Wrong("no_rows", "RoIs need pixels: H is 0", {"x_shape": np.array([2, 3, 0, 5]), "X": np.ones((2, 3, 0, 5))}),
-    _Wrong("no_images", "RoIs need images: N is 0", {"x_shape": np.array([0, 3, 4, 5]), "X": np.ones((0, 3, 4, 5))}),
-    _Wrong("drois_without_X", "drois needs X", {"X": None}),
+    Wrong("dY_rank_3", "dY must have rank 4", {"dY": np.ones((2, 3, 2))}),
+    Wrong("dY_of_other_rois", "dY and rois must agree on the number of RoIs", {"dY": np.ones((3, 3, 2, 2))}),
+    Wrong("dY_of_other_channels", "dY and x_shape must agree on the channels", {"dY": np.ones((2, 1, 2, 2))}),
+    Wrong("dY_without_rows", "dY must have outputs: its height is 0", {"dY": np.ones((2, 3, 0, 2))}),
+    Wrong("x_shape_of_3", "x_shape has four lengths", {"x_shape": np.array([2, 3, 4])}),
+    Wrong("x_shape_rank_2", "x_shape must have rank 1", {"x_shape": np.array([[2, 3, 4, 5]])}),
+    Wrong("x_shape_negative", "a length is not negative", {"x_shape": np.array([2, 3, -4, -5])}),
+    Wrong("X_of_other_height", "X must have the shape that x_shape gives", {"X": np.ones((2, 3, 5, 5))}),
+    Wrong("X_of_other_images", "X must have the shape that x_shape gives", {"X": np.ones((3, 3, 4, 5))}),
+    Wrong("X_rank_3", "X must have rank 4", {"X": np.ones((3, 4, 5))}),
+    Wrong("no_rows", "RoIs need pixels: H is 0", {"x_shape": np.array([2, 3, 0, 5]), "X": np.ones((2, 3, 0, 5))}),
+    Wrong("no_images", "RoIs need images: N is 0", {"x_shape": np.array([0, 3, 4, 5]), "X": np.ones((0, 3, 4, 5))}),
+    Wrong("drois_without_X", "drois needs X", {"X": None}),
 )
 
 
@@ -101,13 +103,13 @@ def cases() -> Iterator[Case]:
     for wrong in (*DATA, *GRADIENTS):
         yield from _refused("roi_align_grad", wrong, "data", backward, ["dX", "drois"])
     for mode in ("max", "max_interpolated"):
-        wrong = _Wrong(f"{mode}_without_X", f"mode {mode} needs X for dX too", {"X": None})
+        wrong = Wrong(f"{mode}_without_X", f"mode {mode} needs X for dX too", {"X": None})
         yield from _refused("roi_align_grad", wrong, "data", backward, ["dX"], {"mode": mode})
 
 
 def _refused(
     function: str,
-    wrong: _Wrong,
+    wrong: Wrong,
     what: Literal["attribute", "data"],
     inputs: Mapping[str, Array],
     outputs: list[str],

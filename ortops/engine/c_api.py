@@ -17,7 +17,7 @@ API_VERSION = 20
 FAIL, INVALID_ARGUMENT = 1, 2
 
 # ONNXTensorElementDataType and OrtOpAttrType.
-ELEMENT_TYPES = {"float": 1, "int64": 7, "float16": 10, "double": 11, "bfloat16": 16}
+ELEMENT_TYPES = {"float": 1, "int64": 7, "float16": 10, "double": 11, "uint32": 12, "bfloat16": 16}
 ATTRIBUTE_TYPES = {"INT": 1, "FLOAT": 3, "STRING": 5}
 
 # By name: the slot in OrtApi and the arguments. Each returns a status, but for those in _OTHER_RESULTS.

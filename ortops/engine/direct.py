@@ -159,8 +159,9 @@ def add_operator(library: ctypes.CDLL, operator: Operator) -> None:
     """Add an operator to a loaded onnxruntime-extensions library: one table for each element type.
 
     Raises:
-        OrtError: the library refuses it.
+        OrtError: the library refuses it, or this onnxruntime cannot be reached through its C API.
     """
+    ort_api()
     add = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)(("AddExternalCustomOp", library))
     variables = [(name, kinds) for name, kinds in operator.types.items() if len(kinds) > 1]
     for kinds in itertools.product(*(kinds for _, kinds in variables)):

@@ -8,6 +8,7 @@ outputs are NaN, the error is logged once, and `ortops.InferenceSession` raises 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
 _LOGGER = logging.getLogger("ortops")
-_ELEMENT_TYPES = ("float", "double")
+_ELEMENT_TYPES = ("float", "double", "int64", "uint32")
 
 _errors = threading.local()
 _logged: set[str] = set()
@@ -31,8 +32,9 @@ _ours: set[int] = set()
 def add_operators(operators: Iterable[Operator]) -> None:
     """Add the operators to the library and take its calls of them."""
     for operator in operators:
-        for element_type in _ELEMENT_TYPES:
-            _add(operator, element_type)
+        choices = ([kind for kind in allowed if kind in _ELEMENT_TYPES] for allowed in operator.types.values())
+        for kinds in itertools.product(*choices):
+            _add(operator, dict(zip(operator.types, kinds, strict=True)))
     _ocos.PyCustomOpDef.install_hooker(_invoke)
 
 
@@ -49,9 +51,8 @@ def raising() -> Iterator[None]:
         raise _errors.first
 
 
-def _add(operator: Operator, element_type: str) -> None:
+def _add(operator: Operator, types: Mapping[str, str]) -> None:
     kinds = _ocos.PyCustomOpDef
-    types = {name: element_type if element_type in allowed else allowed[0] for name, allowed in operator.types.items()}
     dtypes = [ELEMENT_DTYPES[types.get(tensor.type, tensor.type)] for tensor in operator.outputs]
 
     def number(name: str) -> int:

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 MOST_RANK = 8
 """Of a tensor with more axes the first are seen, which is enough to refuse it."""
 
-_TYPESTR = {1: "<f4", 7: "<i8", 10: "<f2", 11: "<f8", 16: "<i2"}
+_TYPESTR = {1: "<f4", 7: "<i8", 10: "<f2", 11: "<f8", 12: "<u4", 16: "<i2"}
 _BFLOAT16 = ELEMENT_TYPES["bfloat16"]
 _FUNCTIONS = (
     "KernelContext_GetInput",

@@ -109,6 +109,17 @@ def add_average_gradient(dy: Array, rows: Weights, columns: Weights, lanes: int,
         add_line(line, rows, p, low * lanes, high * lanes, dx)
 
 
+@njit(nogil=True)
+def add_outside(rows: Weights, columns: Weights, lanes: int, outside: float, y: Array) -> None:
+    """Add the samples off the map, each of value `outside`, to the averages y [PH, PW * lanes]."""
+    for p in range(y.shape[0]):
+        for q in range(columns.first.size):
+            share = 1.0 - rows.inside[p] * columns.inside[q]
+            if share > 0.0:
+                for k in range(lanes):
+                    y[p, q * lanes + k] += share * outside
+
+
 @njit(nogil=True, fastmath=FAST)
 def add_average_box_gradient(x: Array, dy: Array, rows: Weights, columns: Weights, work: Array, drois: Array) -> None:
     """Add one channel's derivative with respect to x1, y1, x2, y2 to drois [4]; work [6, W] to work in.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ortops.kernels.element import Array, put, widen
+from ortops.kernels.element import Array, widen
 from ortops.kernels.tables import Candidates
 
 ALL_CORNERS = 4
@@ -30,9 +30,11 @@ def _beats(value: float, best: float) -> bool:
 
 @njit(nogil=True)
 def winner(
-    x: Array, rows: Candidates, columns: Candidates, p: int, q: int, products: bool
+    x: Array, rows: Candidates, columns: Candidates, p: int, q: int, products: bool, outside: float
 ) -> tuple[float, int, int, int]:
     """Value, row sample, column sample and corner of the maximum of bin (p, q); corner -1 where it is off the map.
+
+    A sample off the map has the value `outside`.
 
     Weights and products are float64, so that ties are those of the specification and not of a rounding to float32.
     """
@@ -42,8 +44,8 @@ def winner(
         for j in range(columns.start[q], columns.start[q + 1]):
             left, right, fx = columns.low[j], columns.high[j], columns.fraction[j]
             if top < 0 or left < 0:
-                if best_i < 0 or _beats(0.0, best):
-                    best, best_i, best_j, best_corner = 0.0, i, j, -1
+                if best_i < 0 or _beats(outside, best):
+                    best, best_i, best_j, best_corner = outside, i, j, -1
                 continue
             a = (1.0 - fy) * (1.0 - fx) * _tap(x, top, left)
             b = (1.0 - fy) * fx * _tap(x, top, right)
@@ -60,13 +62,45 @@ def winner(
     return (best if best_i >= 0 else 0.0), best_i, best_j, best_corner
 
 
-@njit(nogil=True)
-def maximum(x: Array, rows: Candidates, columns: Candidates, products: bool, y: Array) -> None:
-    """The maxima of one channel: x [H, W], y [PH, PW]."""
+@njit(nogil=True, inline="always")
+def maximum(
+    x: Array, rows: Candidates, columns: Candidates, products: bool, outside: float, lanes: int, y: Array
+) -> None:
+    """The maxima of one map, in the type of y: x [H, W * lanes], y [PH, PW * lanes]; see `average.py` on lanes.
+
+    The value alone is `winner`'s, without its float64 and its record of the place: that is several times faster.
+    """
+    number = y.dtype.type
     for p in range(y.shape[0]):
-        out = y[p]
-        for q in range(y.shape[1]):
-            put(out, q, winner(x, rows, columns, p, q, products)[0])
+        for q in range(columns.start.size - 1):
+            fresh = True
+            for i in range(rows.start[p], rows.start[p + 1]):
+                top, bottom, fy = rows.low[i], rows.high[i], rows.fraction[i]
+                for j in range(columns.start[q], columns.start[q + 1]):
+                    left, right, fx = columns.low[j], columns.high[j], columns.fraction[j]
+                    on_map, has_below, has_beside = top >= 0 and left >= 0, bottom >= 0, right >= 0
+                    wa, wb = number((1.0 - fy) * (1.0 - fx)), number((1.0 - fy) * fx)
+                    wc, wd = number(fy * (1.0 - fx)), number(fy * fx)
+                    for k in range(lanes):
+                        value = number(outside)
+                        if on_map:
+                            at, beside = np.uintp(left * lanes + k), np.uintp(right * lanes + k)
+                            a = wa * widen(x[np.uintp(top), at])
+                            b = wb * widen(x[np.uintp(top), beside]) if has_beside else number(0.0)
+                            c = wc * widen(x[np.uintp(bottom), at]) if has_below else number(0.0)
+                            d = wd * widen(x[np.uintp(bottom), beside]) if has_below and has_beside else number(0.0)
+                            value = _larger(_larger(a, b), _larger(c, d)) if products else a + b + c + d
+                        place = np.uintp(q * lanes + k)
+                        y[p, place] = value if fresh else _larger(y[p, place], value)
+                    fresh = False
+            if fresh:
+                for k in range(lanes):
+                    y[p, np.uintp(q * lanes + k)] = 0.0
+
+
+@njit(nogil=True)
+def _larger(first: float, second: float) -> float:
+    return second if second > first or second != second else first
 
 
 @njit(nogil=True)
@@ -79,7 +113,7 @@ def add_maximum_gradient(
     """
     for p in range(dy.shape[0]):
         for q in range(dy.shape[1]):
-            _, i, j, winning = winner(x, rows, columns, p, q, products)
+            _, i, j, winning = winner(x, rows, columns, p, q, products, 0.0)
             if winning < 0:
                 continue
             g = np.float64(widen(dy[p, q]))

@@ -12,21 +12,28 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ortops.kernels.average import add_average_box_gradient, add_average_gradient, average, span
+from ortops.kernels.average import add_average_box_gradient, add_average_gradient, add_outside, average, span
 from ortops.kernels.compile import cached
 from ortops.kernels.element import Array, accumulator, round_sums, sums_for, words
 from ortops.kernels.maximum import add_maximum_gradient, maximum
 from ortops.kernels.panels import LANES, MOST_PIXELS, MOST_PIXELS_OF_ROI, pack, unpack
 from ortops.kernels.parallel import Runner, parallel_for
 from ortops.kernels.sampling import axis_of
-from ortops.kernels.tables import Candidates, Weights, candidates_of, weights_of
+from ortops.kernels.tables import (
+    Candidates,
+    Weights,
+    candidates_of,
+    move_candidates,
+    span_of_candidates,
+    weights_of,
+)
 
 TASKS = 64
 """Tasks to aim for where RoIs or images are fewer: enough for any session's threads to share them evenly."""
 
 
-def pool(x: Array, axes: Array, images: Array, y: Array, mode: str, runner: Runner) -> None:
-    """Fill y; mode is avg, max (of weighted corners) or max_interpolated.
+def pool(x: Array, axes: Array, images: Array, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
+    """Fill y; mode is avg, max (of weighted corners) or max_interpolated; outside is the value of samples off the map.
 
     Raises:
         MemoryError: there is none left to work in.
@@ -34,12 +41,16 @@ def pool(x: Array, axes: Array, images: Array, y: Array, mode: str, runner: Runn
     if y.size == 0:
         return
     arrays = (words(x), axes, images, words(y))
-    if mode != "avg":
-        failed = _maximum(*runner, _blocks(len(axes), y.shape[1]), *arrays, mode == "max")
-    elif _panels_pay(axes, x.shape):
-        failed = _average_panels(*runner, -(-x.shape[1] // LANES), *arrays, accumulator(x))
+    blocks, panels = _blocks(len(axes), y.shape[1]), -(-y.shape[1] // LANES)
+    in_panels, number = _panels_pay(axes, x.shape), accumulator(x)
+    if mode == "avg" and in_panels:
+        failed = _average_panels(*runner, panels, *arrays, outside, number)
+    elif mode == "avg":
+        failed = _average(*runner, blocks, *arrays, outside, number)
+    elif in_panels:
+        failed = _maximum_panels(*runner, panels, *arrays, outside, mode == "max", number)
     else:
-        failed = _average(*runner, _blocks(len(axes), y.shape[1]), *arrays, accumulator(x))
+        failed = _maximum(*runner, blocks, *arrays, outside, mode == "max", number)
     if failed:
         raise MemoryError("out of memory for the work space of a RoI")
 
@@ -102,7 +113,9 @@ def _block(channels: int, blocks: int, block: int) -> tuple[int, int]:
 
 
 @njit(nogil=True)
-def _average_task(blocks: int, x: Array, axes: Array, images: Array, y: Array, dtype: Any, index: int) -> None:
+def _average_task(
+    blocks: int, x: Array, axes: Array, images: Array, y: Array, outside: float, dtype: Any, index: int
+) -> None:
     r, block = index // blocks, index % blocks
     image = x[images[r]]
     rows, columns = _weights(axes[r], y, x.shape[2], x.shape[3], dtype, False)
@@ -117,24 +130,30 @@ def _average_task(blocks: int, x: Array, axes: Array, images: Array, y: Array, d
             end = min(c + LANES, high)
             pack(image[c:end], top, left, panel)
             average(panel, rows, columns, LANES, line, sums)
+            if outside != 0.0:
+                add_outside(rows, columns, LANES, outside, sums)
             unpack(sums, y[r, c:end], LANES)
     else:
         line, sums = np.empty(x.shape[3], dtype), np.empty((y.shape[2], y.shape[3]), dtype)
         for c in range(low, high):
             average(image[c], rows, columns, 1, line, sums)
+            if outside != 0.0:
+                add_outside(rows, columns, 1, outside, sums)
             unpack(sums, y[r, c : c + 1], 1)
 
 
 @cached
 def _average(
-    runner: int, context: int, blocks: int, x: Array, axes: Array, images: Array, y: Array, dtype: Any
+    runner: int, context: int, blocks: int, x: Array, axes: Array, images: Array, y: Array, outside: float, dtype: Any
 ) -> bool:
-    args = (blocks, x, axes, images, y, dtype)
+    args = (blocks, x, axes, images, y, outside, dtype)
     return parallel_for(runner, context, len(y) * blocks, _average_task, args)
 
 
 @njit(nogil=True)
-def _average_panels_task(panels: int, x: Array, axes: Array, images: Array, y: Array, dtype: Any, index: int) -> None:
+def _average_panels_task(
+    panels: int, x: Array, axes: Array, images: Array, y: Array, outside: float, dtype: Any, index: int
+) -> None:
     image, channel = index // panels, index % panels * LANES
     end = min(channel + LANES, x.shape[1])
     height, width = x.shape[2], x.shape[3]
@@ -145,33 +164,92 @@ def _average_panels_task(panels: int, x: Array, axes: Array, images: Array, y: A
         if images[r] == image:
             rows, columns = _weights(axes[r], y, height, width, dtype, False)
             average(panel, rows, columns, LANES, line, sums)
+            if outside != 0.0:
+                add_outside(rows, columns, LANES, outside, sums)
             unpack(sums, y[r, channel:end], LANES)
 
 
 @cached
 def _average_panels(
-    runner: int, context: int, panels: int, x: Array, axes: Array, images: Array, y: Array, dtype: Any
+    runner: int, context: int, panels: int, x: Array, axes: Array, images: Array, y: Array, outside: float, dtype: Any
 ) -> bool:
-    args = (panels, x, axes, images, y, dtype)
+    args = (panels, x, axes, images, y, outside, dtype)
     return parallel_for(runner, context, len(x) * panels, _average_panels_task, args)
 
 
 @njit(nogil=True)
-def _maximum_task(blocks: int, x: Array, axes: Array, images: Array, y: Array, products: bool, index: int) -> None:
+def _maximum_task(
+    blocks: int, x: Array, axes: Array, images: Array, y: Array, outside: float, products: bool, dtype: Any, index: int
+) -> None:
     r, block = index // blocks, index % blocks
     image = x[images[r]]
     rows, columns = _candidates(axes[r], y, x.shape[2], x.shape[3])
     low, high = _block(x.shape[1], blocks, block)
-    for c in range(low, high):
-        maximum(image[c], rows, columns, products, y[r, c])
+    (top, height), (left, width) = span_of_candidates(rows), span_of_candidates(columns)
+    if high - low >= LANES // 2 and height * width <= MOST_PIXELS_OF_ROI:
+        move_candidates(rows, top)
+        move_candidates(columns, left)
+        panel, best = np.empty((height, width * LANES), dtype), np.empty((y.shape[2], y.shape[3] * LANES), dtype)
+        for c in range(low, high, LANES):
+            end = min(c + LANES, high)
+            pack(image[c:end], top, left, panel)
+            maximum(panel, rows, columns, products, outside, LANES, best)
+            unpack(best, y[r, c:end], LANES)
+    else:
+        best = np.empty((y.shape[2], y.shape[3]), dtype)
+        for c in range(low, high):
+            maximum(image[c], rows, columns, products, outside, 1, best)
+            unpack(best, y[r, c : c + 1], 1)
 
 
 @cached
 def _maximum(
-    runner: int, context: int, blocks: int, x: Array, axes: Array, images: Array, y: Array, products: bool
+    runner: int,
+    context: int,
+    blocks: int,
+    x: Array,
+    axes: Array,
+    images: Array,
+    y: Array,
+    outside: float,
+    products: bool,
+    dtype: Any,
 ) -> bool:
-    args = (blocks, x, axes, images, y, products)
+    args = (blocks, x, axes, images, y, outside, products, dtype)
     return parallel_for(runner, context, len(y) * blocks, _maximum_task, args)
+
+
+@njit(nogil=True)
+def _maximum_panels_task(
+    panels: int, x: Array, axes: Array, images: Array, y: Array, outside: float, products: bool, dtype: Any, index: int
+) -> None:
+    image, channel = index // panels, index % panels * LANES
+    end = min(channel + LANES, x.shape[1])
+    height, width = x.shape[2], x.shape[3]
+    panel, best = np.empty((height, width * LANES), dtype), np.empty((y.shape[2], y.shape[3] * LANES), dtype)
+    pack(x[image, channel:end], 0, 0, panel)
+    for r in range(len(axes)):
+        if images[r] == image:
+            rows, columns = _candidates(axes[r], y, height, width)
+            maximum(panel, rows, columns, products, outside, LANES, best)
+            unpack(best, y[r, channel:end], LANES)
+
+
+@cached
+def _maximum_panels(
+    runner: int,
+    context: int,
+    panels: int,
+    x: Array,
+    axes: Array,
+    images: Array,
+    y: Array,
+    outside: float,
+    products: bool,
+    dtype: Any,
+) -> bool:
+    args = (panels, x, axes, images, y, outside, products, dtype)
+    return parallel_for(runner, context, len(x) * panels, _maximum_panels_task, args)
 
 
 @njit(nogil=True)

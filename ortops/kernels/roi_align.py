@@ -11,7 +11,8 @@ from ortops.kernels.compile import cached
 from ortops.kernels.element import Array, widen, words
 from ortops.kernels.parallel import Runner
 from ortops.kernels.pooling import pool, pool_gradient
-from ortops.kernels.sampling import NUMBERS, roi_axis
+from ortops.kernels.regions import check_gradient, check_regions
+from ortops.kernels.sampling import NUMBERS, onnx_axis
 
 
 def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner) -> None:
@@ -39,12 +40,8 @@ def roi_align_grad(
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
     mode = attributes["mode"]
-    if dx is None and drois is None:
-        raise ValueError("dX and drois are both left out: at least one must be wanted")
-    if x is None and (drois is not None or mode != "avg"):
-        raise ValueError(f"X is missing: must be given for {'drois' if mode == 'avg' else f'mode = {mode!r}'}")
-    if 0 in dy.shape[2:]:
-        raise ValueError(f"dY has shape {list(dy.shape)}: must have an output height and width >= 1")
+    names = ("dY", "X", "dX", "drois")
+    check_gradient(names, dy, x, dx, drois, None if mode == "avg" else f"mode = {mode!r}")
     axes = _axes(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
     pool_gradient(dy, axes, batch_indices, x, dx, drois, mode, runner)
 
@@ -57,15 +54,11 @@ def _axes(
     Raises:
         ValueError: a RoI or its batch index is refused.
     """
-    images, _, height, width = x_shape
-    if len(rois) and (height == 0 or width == 0):
-        raise ValueError(f"X is {height} x {width} pixels: must not be empty where there are RoIs")
+    check_regions(("X", "rois", "batch_indices"), rois, batch_indices, x_shape)
     half_pixel = attributes["coordinate_transformation_mode"] == "half_pixel"
     axes = np.empty((len(rois), 2, NUMBERS))
-    r = _place(
+    _place(
         words(rois),
-        batch_indices,
-        images,
         y_shape[2],
         y_shape[3],
         attributes["spatial_scale"],
@@ -73,34 +66,15 @@ def _axes(
         attributes["sampling_ratio"],
         axes,
     )
-    if r < 0:
-        return axes
-    if not 0 <= batch_indices[r] < images:
-        raise ValueError(f"batch_indices[{r}] = {batch_indices[r]}: must be >= 0 and < {images}, the number of images")
-    raise ValueError(f"rois[{r}] = {rois[r].tolist()}: must be finite")
+    return axes
 
 
 @cached
 def _place(
-    rois: Array,
-    batch_indices: Array,
-    images: int,
-    bins_y: int,
-    bins_x: int,
-    scale: float,
-    half_pixel: bool,
-    sampling_ratio: int,
-    axes: Array,
-) -> int:
-    """Fill axes; the first RoI that is not finite or whose batch index is not an image's, or -1."""
+    rois: Array, bins_y: int, bins_x: int, scale: float, half_pixel: bool, sampling_ratio: int, axes: Array
+) -> None:
     for r in range(len(rois)):
-        if batch_indices[r] < 0 or batch_indices[r] >= images:
-            return r
-        for k in range(4):
-            if not np.isfinite(widen(rois[r, k])):
-                return r
         x1, y1 = np.float64(widen(rois[r, 0])), np.float64(widen(rois[r, 1]))
         x2, y2 = np.float64(widen(rois[r, 2])), np.float64(widen(rois[r, 3]))
-        roi_axis(y1, y2, scale, half_pixel, bins_y, sampling_ratio, axes[r, 0])
-        roi_axis(x1, x2, scale, half_pixel, bins_x, sampling_ratio, axes[r, 1])
-    return -1
+        onnx_axis(y1, y2, scale, half_pixel, bins_y, sampling_ratio, axes[r, 0])
+        onnx_axis(x1, x2, scale, half_pixel, bins_x, sampling_ratio, axes[r, 1])

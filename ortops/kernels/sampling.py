@@ -13,39 +13,47 @@ from numba import njit
 
 from ortops.kernels.element import Array
 
-BEFORE = -2
-"""The region of samples that lie off the map before its first pixel; past the last one it is the map's length."""
-
 MOST_SAMPLES = 2**62
 """Samples of an axis are numbered in int64. More than these are one sample each 1e-18 of the RoI."""
 
+NEXT, CEIL, NEAREST = 0, 1, 2
+"""Which pixels a sample at c reads: floor(c) and the next, floor(c) and ceil(c), or the nearest, ties upwards."""
+
+BEFORE = -2
+"""The region of samples that lie off the map before its first pixel; past the last one it is twice the map's length."""
+
 
 class Axis(NamedTuple):
-    """The samples of one RoI on one axis: sample i of bin p is at origin + (p*samples + i + 0.5)*size/(bins*samples).
+    """The samples of one RoI on one axis: sample i of bin p is at origin + (p*samples + i + shift)*size/steps.
 
-    scale is d(coordinate)/d(stored coordinate); fixed is True where the size does not follow the RoI.
+    scale is d(coordinate)/d(stored coordinate); fixed is True where the size does not follow the RoI; rule is NEXT, CEIL
+    or NEAREST.
     """
 
     origin: float
     size: float
     bins: int
     samples: int
+    shift: float
+    steps: float
     scale: float
     fixed: bool
+    rule: int
 
 
-NUMBERS = 5
+NUMBERS = 8
 """Of an Axis, when many are kept in an array: all but its bins."""
 
 
 @njit(nogil=True)
 def axis_of(numbers: Array, bins: int) -> Axis:
     """The axis that a convention has written down."""
-    return Axis(numbers[0], numbers[1], bins, int(numbers[2]), numbers[3], numbers[4] != 0.0)
+    origin, size, samples, shift, steps, scale, fixed, rule = numbers
+    return Axis(origin, size, bins, int(samples), shift, steps, scale, fixed != 0.0, int(rule))
 
 
 @njit(nogil=True)
-def roi_axis(
+def onnx_axis(
     r1: float, r2: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int, numbers: Array
 ) -> None:
     """ONNX's convention: write down the axis of a RoI that is stored as r1 to r2."""
@@ -55,8 +63,34 @@ def roi_axis(
     if fixed:
         size = 1.0
     wanted = float(sampling_ratio) if sampling_ratio > 0 else np.ceil(max(size / bins, 0.0))
-    most = float(MOST_SAMPLES // bins)
-    numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] = origin, size, min(wanted, most), scale, fixed
+    samples = min(wanted, float(MOST_SAMPLES // bins))
+    numbers[:] = (origin, size, samples, 0.5, bins * samples, scale, 1.0 if fixed else 0.0, float(NEXT))
+
+
+@njit(nogil=True)
+def dml_axis(
+    r1: float,
+    r2: float,
+    scale: float,
+    input_offset: float,
+    output_offset: float,
+    bins: int,
+    least: int,
+    most: int,
+    to_corners: bool,
+    rule: int,
+    numbers: Array,
+) -> None:
+    """DirectML's convention: write down the axis of a region that is stored as r1 to r2."""
+    start, size = r1 * scale, r2 * scale - r1 * scale
+    # Not min and max: a size that overflowed to NaN must become a number.
+    wanted = np.ceil(size / bins)
+    samples = float(least) if not wanted > least else min(wanted, float(most))
+    samples = min(samples, float(MOST_SAMPLES // bins))
+    steps, shift = bins * samples, -output_offset
+    if to_corners:
+        steps, shift = (steps - 1.0, shift) if steps > 1.0 else (1.0, 0.5)
+    numbers[:] = (start - input_offset, size, samples, shift, steps, scale, 0.0, float(rule))
 
 
 @njit(nogil=True)
@@ -66,7 +100,7 @@ def coordinate(axis: Axis, p: int, i: int) -> float:
     As one fraction it stays monotonic over the whole axis when rounded, on which the lengths of all tables rely: as the
     sum of p*size/bins and the rest, the bins of a RoI that starts at -1e30 would overlap.
     """
-    return axis.origin + (p * axis.samples + i + 0.5) * axis.size / (axis.bins * axis.samples)
+    return axis.origin + (p * axis.samples + i + axis.shift) * axis.size / axis.steps
 
 
 @njit(nogil=True)
@@ -74,32 +108,40 @@ def sensitivity(axis: Axis, p: int, i: int) -> tuple[float, float]:
     """The derivatives of `coordinate` with respect to the RoI's two stored coordinates."""
     if axis.fixed:
         return axis.scale, 0.0
-    t = (p * axis.samples + i + 0.5) / (axis.bins * axis.samples)
+    t = (p * axis.samples + i + axis.shift) / axis.steps
     return axis.scale * (1.0 - t), axis.scale * t
 
 
 @njit(nogil=True)
-def region(c: float, length: int) -> int:
-    """Which rule holds at c: BEFORE, -1 (clamped to pixel 0), the cell floor(c), length - 1 (clamped), length (past)."""
+def region(c: float, length: int, rule: int) -> int:
+    """Which value holds at c: 2*k that of pixel k, 2*k + 1 between pixels k and k + 1; BEFORE or 2*length off the map.
+
+    Regions ascend with c, and within one the value is linear in c.
+    """
     if not c >= -1.0:  # a coordinate that overflowed to NaN is off the map, too
         return BEFORE
+    if c > length:
+        return 2 * length
+    if rule == NEAREST:
+        return 2 * min(max(int(np.floor(c + 0.5)), 0), length - 1)
     if c < 0.0:
-        return -1
-    if c < length - 1:
-        return int(c)
-    return length - 1 if c <= length else length
+        return 0
+    if c >= length - 1:
+        return 2 * (length - 1)
+    k = int(c)
+    return 2 * k if rule == CEIL and c == k else 2 * k + 1
 
 
 @njit(nogil=True)
 def is_inside(where: int, length: int) -> bool:
-    """Whether samples of a region count as more than 0."""
-    return -1 <= where < length
+    """Whether samples of a region read the map."""
+    return 0 <= where < 2 * length
 
 
 @njit(nogil=True)
-def is_cell(where: int, length: int) -> bool:
-    """Whether a region interpolates between two pixels; elsewhere the value is constant and its slope 0."""
-    return 0 <= where < length - 1
+def is_between(where: int) -> bool:
+    """Whether a region on the map lies between two pixels; elsewhere its value is constant and its slope 0."""
+    return where % 2 == 1
 
 
 @njit(nogil=True)
@@ -108,14 +150,14 @@ def run_end(axis: Axis, p: int, i: int, length: int) -> int:
 
     Doubling steps, then bisection: the work is bounded by the map and not by the number of samples.
     """
-    here = region(coordinate(axis, p, i), length)
+    here = region(coordinate(axis, p, i), length, axis.rule)
     low, step = i, 1
-    while low + step < axis.samples and region(coordinate(axis, p, low + step), length) == here:
+    while low + step < axis.samples and region(coordinate(axis, p, low + step), length, axis.rule) == here:
         low, step = low + step, 2 * step
     high = min(low + step, axis.samples)
     while low + 1 < high:
         middle = low + (high - low) // 2
-        if region(coordinate(axis, p, middle), length) == here:
+        if region(coordinate(axis, p, middle), length, axis.rule) == here:
             low = middle
         else:
             high = middle

@@ -11,14 +11,15 @@ import numpy as np
 from numba import njit
 
 from ortops.kernels.element import Array
-from ortops.kernels.sampling import Axis, coordinate, is_cell, is_inside, region, run_end, sensitivity
+from ortops.kernels.sampling import Axis, coordinate, is_between, is_inside, region, run_end, sensitivity
 
 
 class Weights(NamedTuple):
     """The matrix A of one axis, [bins, length], as one run of pixels a bin.
 
     Bin p covers the pixels first[p], first[p] + 1, ...; their weights are weight[start[p]:start[p + 1]]. near and far are
-    the derivatives of A with respect to the RoI's two stored coordinates in the same places.
+    the derivatives of A with respect to the RoI's two stored coordinates in the same places. inside is the share of a
+    bin's samples that lie on the map.
     """
 
     first: Array
@@ -26,6 +27,7 @@ class Weights(NamedTuple):
     weight: Array
     near: Array
     far: Array
+    inside: Array
 
 
 class Candidates(NamedTuple):
@@ -58,6 +60,7 @@ def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
         np.zeros(room, dtype),
         np.zeros(sloped, dtype),
         np.zeros(sloped, dtype),
+        np.zeros(axis.bins, np.float64),
     )
     table.start[0] = 0
     for p in range(axis.bins):
@@ -67,13 +70,15 @@ def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
         i = 0 if count else axis.samples
         while i < axis.samples:
             end = run_end(axis, p, i, length)
-            where = region(coordinate(axis, p, i), length)
+            where = region(coordinate(axis, p, i), length, axis.rule)
             if is_inside(where, length):
-                at = start + max(where, 0) - table.first[p]
+                pixel = where // 2
+                at = start + pixel - table.first[p]
                 share = float(end - i) / axis.samples
-                if is_cell(where, length):
+                table.inside[p] += end - i
+                if is_between(where):
                     # Samples are evenly spaced, so the mean of the two ends is the mean of the run.
-                    f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - where
+                    f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
                     table.weight[at] += share * (1.0 - f)
                     table.weight[at + 1] += share * f
                     if slopes:
@@ -87,6 +92,7 @@ def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
                 else:
                     table.weight[at] += share
             i = end
+        table.inside[p] /= max(axis.samples, 1)
     return table
 
 
@@ -95,20 +101,19 @@ def _pixels(axis: Axis, p: int, length: int) -> tuple[int, int]:
     """The first pixel and the number of pixels that the samples of bin p can touch."""
     if axis.samples == 0:
         return 0, 0
-    a = region(coordinate(axis, p, 0), length)
-    b = region(coordinate(axis, p, axis.samples - 1), length)
-    low, high = min(a, b), max(a, b)
-    if high < -1 or low >= length:
+    a = region(coordinate(axis, p, 0), length, axis.rule)
+    b = region(coordinate(axis, p, axis.samples - 1), length, axis.rule)
+    low, high = max(min(a, b), 0), min(max(a, b), 2 * (length - 1))
+    if low > high:
         return 0, 0
-    low = max(low, 0)
-    return low, min(high + 1, length - 1) - low + 1
+    return low // 2, (high + 1) // 2 - low // 2 + 1
 
 
 @njit(nogil=True)
 def candidates_of(axis: Axis, length: int) -> Candidates:
     """Find the candidates of each bin of `axis`."""
-    # Two for each region of the axis, and for each that a new bin cuts in two.
-    room = 2 * (length + 3 + axis.bins)
+    # One for each pixel and each side, two between pixels, and two more for each region that a new bin cuts in two.
+    room = 3 * length + 2 + 2 * axis.bins
     table = Candidates(
         np.empty(axis.bins + 1, np.int64),
         np.empty(room, np.int64),
@@ -123,16 +128,39 @@ def candidates_of(axis: Axis, length: int) -> Candidates:
         i = 0
         while i < axis.samples:
             end = run_end(axis, p, i, length)
-            where = region(coordinate(axis, p, i), length)
-            inside, cell = is_inside(where, length), is_cell(where, length)
+            where = region(coordinate(axis, p, i), length, axis.rule)
+            inside = is_inside(where, length)
+            between = inside and is_between(where)
+            pixel = where // 2
             for at in (i, end - 1):
-                table.low[n] = max(where, 0) if inside else -1
-                table.high[n] = where + 1 if cell else -1
-                table.fraction[n] = coordinate(axis, p, at) - where if cell else 0.0
-                table.near[n], table.far[n] = sensitivity(axis, p, at) if cell else (0.0, 0.0)
+                table.low[n] = pixel if inside else -1
+                table.high[n] = pixel + 1 if between else -1
+                table.fraction[n] = coordinate(axis, p, at) - pixel if between else 0.0
+                table.near[n], table.far[n] = sensitivity(axis, p, at) if between else (0.0, 0.0)
                 n += 1
-                if end - i == 1 or not cell:
+                if end - i == 1 or not between:
                     break
             i = end
         table.start[p + 1] = n
     return table
+
+
+@njit(nogil=True)
+def span_of_candidates(table: Candidates) -> tuple[int, int]:
+    """The first pixel that a candidate reads, and how many pixels they span."""
+    low, high = 0, 0
+    for n in range(table.start[-1]):
+        if table.low[n] >= 0:
+            end = max(table.low[n], table.high[n]) + 1
+            low, high = (min(low, table.low[n]), max(high, end)) if high > 0 else (table.low[n], end)
+    return low, high - low
+
+
+@njit(nogil=True)
+def move_candidates(table: Candidates, first: int) -> None:
+    """Number the pixels from `first` on."""
+    for n in range(table.start[-1]):
+        if table.low[n] >= 0:
+            table.low[n] -= first
+        if table.high[n] >= 0:
+            table.high[n] -= first

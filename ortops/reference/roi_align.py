@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ortops.reference.sampling import Axis, Bin, Corner, Sample, axes_of_roi, bins_of, roi_slopes
+from ortops.reference.sampling import Bin, Corner, Sample, SampledAxis, axes_of_roi, bins_of, roi_slopes
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
 Channel = list[list[float]]
+AxesOfRoi = Callable[[Sequence[float]], tuple[SampledAxis, SampledAxis]]
+"""From x1 y1 x2 y2 to the samples along y and along x."""
 
 # Python numbers where numpy's would do: infinite and NaN data then pass through without a warning.
 
@@ -57,11 +59,10 @@ def roi_align(
     Source:
         ONNX RoiAlign-10, -16 and -22; where their text is silent, `onnx.reference.ops.op_roi_align`.
     """
-    _check_data(rois, batch_indices, x.shape, "X")
-    y = np.zeros((len(rois), x.shape[1], output_height, output_width))
-    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
-        channels: list[Channel] = x[n].tolist()
-        axes = axes_of_roi(
+    check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
+
+    def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
+        return axes_of_roi(
             roi,
             (output_height, output_width),
             x.shape[2:],
@@ -69,10 +70,8 @@ def roi_align(
             spatial_scale=spatial_scale,
             coordinate_transformation_mode=coordinate_transformation_mode,
         )
-        for bin_ in bins_of(*axes):
-            for c, channel in enumerate(channels):
-                y[r, c, bin_.p, bin_.q] = _output(mode, bin_, channel)
-    return y
+
+    return pool(x, rois, batch_indices, (output_height, output_width), axes, mode)
 
 
 def roi_align_grad(
@@ -119,13 +118,14 @@ def roi_align_grad(
         The derivative of ONNX RoiAlign-22, which has no gradient in any ONNX operator set.
     """
     shape = tuple(int(length) for length in x_shape)
-    _check_data(rois, batch_indices, shape, "x_shape")
-    _check_gradient(dy.shape, outputs, mode, has_x=x is not None)
-    dx = np.zeros(shape).tolist()
-    drois = np.zeros((len(rois), 4)).tolist()
-    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
-        channels: list[Channel] = [[]] * shape[1] if x is None else x[n].tolist()
-        axes = axes_of_roi(
+    check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
+    reader = f"mode {mode!r}" if mode != "avg" else "drois" if "drois" in outputs else None
+    check_gradient(
+        dy.shape, outputs, known=("dx", "drois"), names=("dY", "X"), reader=None if x is not None else reader
+    )
+
+    def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
+        return axes_of_roi(
             roi,
             dy.shape[2:],
             shape[2:],
@@ -133,49 +133,114 @@ def roi_align_grad(
             spatial_scale=spatial_scale,
             coordinate_transformation_mode=coordinate_transformation_mode,
         )
+
+    wanted = ("dx" in outputs, "drois" in outputs)
+    return pool_grad(dy, rois, batch_indices, shape, x, axes, mode, wanted)
+
+
+def check_data(
+    rois: npt.NDArray[np.float64],
+    batch_indices: npt.NDArray[np.integer],
+    x_shape: Sequence[int],
+    *,
+    names: tuple[str, str, str],
+) -> None:
+    """Refuse an image that does not exist, a RoI that is not finite, and RoIs on a map without pixels.
+
+    Args:
+        names: what errors call the RoIs, the batch indices and the source of `x_shape`.
+    """
+    images, _, height, width = x_shape
+    for r, index in enumerate(batch_indices.tolist()):
+        if not 0 <= index < images:
+            raise ValueError(f"{names[1]}[{r}] is {index}: must be >= 0 and < {images} (N of {names[2]})")
+    for r, roi in enumerate(rois.tolist()):
+        if not all(map(math.isfinite, roi)):
+            raise ValueError(f"{names[0]}[{r}] is {roi}: must be finite")
+    if len(rois) > 0 and 0 in (height, width):
+        raise ValueError(f"{names[2]} has H = {height}, W = {width}: both must be >= 1 where there are RoIs")
+
+
+def check_gradient(
+    dy_shape: Sequence[int],
+    outputs: Sequence[str],
+    *,
+    known: tuple[str, str],
+    names: tuple[str, str],
+    reader: str | None,
+) -> None:
+    """Refuse outputs that do not exist, none at all, bins that do not exist, and a missing feature map.
+
+    Args:
+        known: the outputs that exist.
+        names: what errors call the gradient by the output and the feature map.
+        reader: what needs the feature map although it is missing; None where all is well.
+    """
+    if not outputs or not set(outputs) <= set(known):
+        raise ValueError(f"outputs = {tuple(outputs)!r}: must be one or both of {', '.join(map(repr, known))}")
+    if 0 in dy_shape[2:]:
+        raise ValueError(f"{names[0]} has shape {list(dy_shape)}: output height and width must be >= 1")
+    if reader is not None:
+        raise ValueError(f"{names[1]} is missing: {reader} requires it")
+
+
+def pool(
+    x: npt.NDArray[np.float64],
+    rois: npt.NDArray[np.float64],
+    batch_indices: npt.NDArray[np.integer],
+    output_size: tuple[int, int],
+    axes_of: AxesOfRoi,
+    mode: Mode,
+    outside_value: float = 0.0,
+) -> npt.NDArray[np.float64]:
+    """The output for RoIs whose samples lie where `axes_of` says; those outside the map are `outside_value`."""
+    y = np.zeros((len(rois), x.shape[1], *output_size))
+    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
+        channels: list[Channel] = x[n].tolist()
+        for bin_ in bins_of(*axes_of(roi)):
+            for c, channel in enumerate(channels):
+                y[r, c, bin_.p, bin_.q] = _output(mode, bin_, channel, outside_value)
+    return y
+
+
+def pool_grad(
+    dy: npt.NDArray[np.float64],
+    rois: npt.NDArray[np.float64],
+    batch_indices: npt.NDArray[np.integer],
+    x_shape: tuple[int, ...],
+    x: npt.NDArray[np.float64] | None,
+    axes_of: AxesOfRoi,
+    mode: Mode,
+    wanted: tuple[bool, bool],
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+    """The gradients of `sum(dy * pool(x, rois, ...))` by `x` and by `rois`, samples outside the map being 0."""
+    dx = np.zeros(x_shape).tolist()
+    drois = np.zeros((len(rois), 4)).tolist()
+    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
+        channels: list[Channel] = [[]] * x_shape[1] if x is None else x[n].tolist()
+        axes = axes_of(roi)
         for bin_ in bins_of(*axes):
             for c, channel in enumerate(channels):
                 for part in _parts(mode, bin_, channel):
                     share = float(dy[r, c, bin_.p, bin_.q]) / part.divisor
-                    if "dx" in outputs:
+                    if wanted[0]:
                         _add_to_dx(dx[n][c], share, part)
-                    if "drois" in outputs:
+                    if wanted[1]:
                         _add_to_droi(drois[r], share, part, channel, bin_, *axes)
     return (
-        np.array(dx, np.float64).reshape(shape) if "dx" in outputs else None,
-        np.array(drois, np.float64).reshape(-1, 4) if "drois" in outputs else None,
+        np.array(dx, np.float64).reshape(x_shape) if wanted[0] else None,
+        np.array(drois, np.float64).reshape(-1, 4) if wanted[1] else None,
     )
 
 
-def _check_data(
-    rois: npt.NDArray[np.float64], batch_indices: npt.NDArray[np.int64], x_shape: Sequence[int], source: str
-) -> None:
-    images, _, height, width = x_shape
-    for r, index in enumerate(batch_indices.tolist()):
-        if not 0 <= index < images:
-            raise ValueError(f"batch_indices[{r}] is {index}: must be >= 0 and < {images} (N of {source})")
-    for r, roi in enumerate(rois.tolist()):
-        if not all(map(math.isfinite, roi)):
-            raise ValueError(f"rois[{r}] is {roi}: must be finite")
-    if len(rois) > 0 and 0 in (height, width):
-        raise ValueError(f"{source} has H = {height}, W = {width}: both must be >= 1 where there are RoIs")
-
-
-def _check_gradient(dy_shape: Sequence[int], outputs: Sequence[str], mode: Mode, *, has_x: bool) -> None:
-    if not outputs or not set(outputs) <= {"dx", "drois"}:
-        raise ValueError(f"outputs = {tuple(outputs)!r}: must be one or both of 'dx', 'drois'")
-    if 0 in dy_shape[2:]:
-        raise ValueError(f"dY has shape {list(dy_shape)}: output height and width must be >= 1")
-    if not has_x and mode != "avg":
-        raise ValueError(f"X is missing: mode {mode!r} requires it")
-    if not has_x and "drois" in outputs:
-        raise ValueError("X is missing: drois requires it")
-
-
-def _output(mode: Mode, bin_: Bin, channel: Channel) -> float:
+def _output(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> float:
     if mode == "avg":
-        return sum(sample.repeats * _value(channel, sample.corners) for sample in bin_.inside) / max(bin_.total, 1)
-    winner = _winner(mode, bin_, channel)
+        total = sum(sample.repeats * _value(channel, sample.corners) for sample in bin_.inside)
+        outside = bin_.total - sum(sample.repeats for sample in bin_.inside)
+        if outside > 0:
+            total += outside * outside_value
+        return total / max(bin_.total, 1)
+    winner = _winner(mode, bin_, channel, outside_value)
     return 0.0 if winner is None else winner.value
 
 
@@ -200,27 +265,27 @@ class _Candidate(NamedTuple):
     corners: tuple[Corner, ...]
 
 
-def _winner(mode: Mode, bin_: Bin, channel: Channel) -> _Candidate | None:
+def _winner(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> _Candidate | None:
     """The first of the largest candidates; None where there are no samples."""
 
     def rank(candidate: _Candidate) -> tuple[bool, float]:
         return (True, 0.0) if math.isnan(candidate.value) else (False, candidate.value)
 
-    return max(_candidates(mode, bin_, channel), key=rank, default=None)
+    return max(_candidates(mode, bin_, channel, outside_value), key=rank, default=None)
 
 
-def _candidates(mode: Mode, bin_: Bin, channel: Channel) -> Iterator[_Candidate]:
+def _candidates(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> Iterator[_Candidate]:
     """By ascending (iy, ix, corner). The first sample outside the map stands for all of them: they tie with it."""
     outside = bin_.outside
     for sample in bin_.inside:
         if outside is not None and outside < sample.first:
-            yield _Candidate(0.0, None, ())
+            yield _Candidate(outside_value, None, ())
             outside = None
         choices = [sample.corners] if mode == "max_interpolated" else [(corner,) for corner in sample.corners]
         for corners in choices:
             yield _Candidate(_value(channel, corners), sample, corners)
     if outside is not None:
-        yield _Candidate(0.0, None, ())
+        yield _Candidate(outside_value, None, ())
 
 
 class _Part(NamedTuple):
@@ -236,7 +301,7 @@ def _parts(mode: Mode, bin_: Bin, channel: Channel) -> list[_Part]:
     """The parts of which the output is the sum, those outside the map left out."""
     if mode == "avg":
         return [_Part(bin_.total, sample.corners, sample.y.indices, sample.x.indices) for sample in bin_.inside]
-    winner = _winner(mode, bin_, channel)
+    winner = _winner(mode, bin_, channel, 0.0)
     if winner is None or winner.sample is None:
         return []
     iy, ix = winner.sample.first
@@ -251,7 +316,7 @@ def _add_to_dx(dx: Channel, share: float, part: _Part) -> None:
 
 
 def _add_to_droi(
-    droi: list[Any], share: float, part: _Part, channel: Channel, bin_: Bin, axis_y: Axis, axis_x: Axis
+    droi: list[Any], share: float, part: _Part, channel: Channel, bin_: Bin, axis_y: SampledAxis, axis_x: SampledAxis
 ) -> None:
     slope_y = share * sum(corner.slope_y * _pixel(channel, corner) for corner in part.corners)
     slope_x = share * sum(corner.slope_x * _pixel(channel, corner) for corner in part.corners)

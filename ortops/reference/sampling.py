@@ -1,9 +1,10 @@
 """Where the samples of a RoI lie and which pixels they read: the reference's one place for coordinates and borders.
 
-Height and width are treated alike, so a RoI is two `Axis`. A sample of an output bin is a pair of indices, one an axis.
+Height and width are treated alike, so a RoI is two `SampledAxis`. A sample of an output bin is a pair of indices, one an
+axis. `Axis` is ONNX's rule for where samples lie; what comes after it here holds for every such rule.
 
-Source: ONNX RoiAlign-16 and -22 with `onnx.reference.ops.op_roi_align` for what their text leaves open: the order of
-scale and shift, the smallest size, the border, the clamping. The derivatives follow from these formulas.
+Source of `Axis`: ONNX RoiAlign-16 and -22 with `onnx.reference.ops.op_roi_align` for what their text leaves open: the
+order of scale and shift, the smallest size, the border, the clamping. The derivatives follow from these formulas.
 """
 
 from __future__ import annotations
@@ -12,15 +13,50 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 MOST_SAMPLES = 2**62
 """More samples than this along one bin are not told apart from this many."""
 
 
+class SampledAxis(Protocol):
+    """One RoI along one axis of the map: where its samples lie, what they read and how they move with the RoI."""
+
+    @property
+    def bins(self) -> int:
+        """Output bins."""
+        ...
+
+    @property
+    def per_bin(self) -> int:
+        """Samples in each bin; 0 where there are none."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """Extent of the map in pixels."""
+        ...
+
+    def coordinate(self, p: int, i: int) -> float:
+        """Where sample `i` of bin `p` lies, in pixels; infinite or NaN where float64 cannot hold it."""
+        ...
+
+    def progression(self, p: int) -> tuple[float, float, float]:
+        """Samples of bin `p` lie near `start + i*step`: start, step, the largest number met on the way."""
+        ...
+
+    def taps(self, c: float) -> Sequence[Tap]:
+        """The pixels that a sample at `c` reads, `c` being inside the map."""
+        ...
+
+    def slopes(self, p: int, i: int) -> tuple[float, float]:
+        """The derivatives of `coordinate` by the RoI's stored coordinates, the first and the second."""
+        ...
+
+
 @dataclass(frozen=True)
 class Axis:
-    """One RoI along one axis of the map.
+    """One RoI along one axis of the map, sampled as ONNX has it.
 
     start, size: of the RoI on the map, in pixels.
     scale: map pixels to a unit of the RoI's stored coordinates.
@@ -37,6 +73,25 @@ class Axis:
     bins: int
     per_bin: int
     length: int
+
+    def coordinate(self, p: int, i: int) -> float:
+        """As `SampledAxis` has it."""
+        return coordinate(self, p, i)
+
+    def progression(self, p: int) -> tuple[float, float, float]:
+        """As `SampledAxis` has it."""
+        start = _bin_start(self, p)
+        return start, self.size / (self.bins * self.per_bin), abs(start)
+
+    def taps(self, c: float) -> Sequence[Tap]:
+        """As `SampledAxis` has it: linear, `c` up to a pixel beyond the map's."""
+        return taps(c, self.length)
+
+    def slopes(self, p: int, i: int) -> tuple[float, float]:
+        """As `SampledAxis` has it."""
+        # Where the size is fixed every sample moves with the start alone, as the one at t = 0 does.
+        t = (p * self.per_bin + i + 0.5) / (self.bins * self.per_bin) if self.size_varies else 0.0
+        return self.scale * (1.0 - t), self.scale * t
 
 
 class Point(NamedTuple):
@@ -58,7 +113,7 @@ class Tap(NamedTuple):
 
 
 class Corner(NamedTuple):
-    """One of the four pixels around a sample; `slope_y` and `slope_x` are the derivatives of its weight."""
+    """One of the pixels that a sample reads, at most four; `slope_y` and `slope_x` are the derivatives of its weight."""
 
     pixel: tuple[int, int] | None
     weight: float
@@ -144,17 +199,6 @@ def _bin_start(axis: Axis, p: int) -> float:
     return axis.start + p * axis.size / axis.bins
 
 
-def roi_slopes(axis: Axis, p: int, indices: Sequence[int]) -> tuple[float, float]:
-    """The derivatives by `r1` and by `r2` of `coordinate`, summed over samples of bin `p`."""
-    by_r1 = by_r2 = 0.0
-    for i in indices:
-        # Where the size is fixed every sample moves with the start alone, as the one at t = 0 does.
-        t = (p * axis.per_bin + i + 0.5) / (axis.bins * axis.per_bin) if axis.size_varies else 0.0
-        by_r1 += axis.scale * (1.0 - t)
-        by_r2 += axis.scale * t
-    return by_r1, by_r2
-
-
 def is_inside(c: float, length: int) -> bool:
     """Whether a sample at `c` reads a map of `length` pixels: up to one pixel around the pixels' centres, NaN never."""
     return -1.0 <= c <= length
@@ -175,19 +219,33 @@ def taps(c: float, length: int) -> tuple[Tap, Tap]:
     return Tap(low, 1.0 - f, -slope), Tap(low + 1, f, slope)
 
 
-def bins_of(axis_y: Axis, axis_x: Axis) -> Iterator[Bin]:
+def roi_slopes(axis: SampledAxis, p: int, indices: Sequence[int]) -> tuple[float, float]:
+    """The derivatives by `r1` and by `r2` of the coordinate, summed over samples of bin `p`."""
+    by_r1 = by_r2 = 0.0
+    for i in indices:
+        slopes = axis.slopes(p, i)
+        by_r1 += slopes[0]
+        by_r2 += slopes[1]
+    return by_r1, by_r2
+
+
+def bins_of(axis_y: SampledAxis, axis_x: SampledAxis) -> Iterator[Bin]:
     """All output bins of a RoI, row by row."""
     columns = [points_inside(axis_x, q) for q in range(axis_x.bins)]
     for p in range(axis_y.bins):
         row = points_inside(axis_y, p)
         for q, column in enumerate(columns):
             total = axis_y.per_bin * axis_x.per_bin
-            inside = [Sample(y, x, _corners(y, x, axis_y.length, axis_x.length)) for y in row for x in column]
+            inside = [
+                Sample(y, x, _corners(axis_y.taps(y.coordinate), axis_x.taps(x.coordinate)))
+                for y in row
+                for x in column
+            ]
             outside = _first_pair_outside(_first_outside(axis_y, row), _first_outside(axis_x, column))
             yield Bin(p, q, total, inside, outside if total else None)
 
 
-def _corners(y: Point, x: Point, height: int, width: int) -> tuple[Corner, ...]:
+def _corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
     return tuple(
         Corner(
             None if tap_y.pixel is None or tap_x.pixel is None else (tap_y.pixel, tap_x.pixel),
@@ -195,36 +253,35 @@ def _corners(y: Point, x: Point, height: int, width: int) -> tuple[Corner, ...]:
             tap_y.slope * tap_x.weight,
             tap_y.weight * tap_x.slope,
         )
-        for tap_y in taps(y.coordinate, height)
-        for tap_x in taps(x.coordinate, width)
+        for tap_y in taps_y
+        for tap_x in taps_x
     )
 
 
-def points_inside(axis: Axis, p: int) -> list[Point]:
+def points_inside(axis: SampledAxis, p: int) -> list[Point]:
     """The samples of bin `p` inside the map; those at one coordinate are one point, since they all read the same."""
-    located = ((coordinate(axis, p, i), i) for i in _possibly_inside(axis, p))
+    located = ((axis.coordinate(p, i), i) for i in _possibly_inside(axis, p))
     inside = [(c, i) for c, i in located if is_inside(c, axis.length)]
     return [Point(c, [i for _, i in group]) for c, group in itertools.groupby(inside, key=lambda pair: pair[0])]
 
 
-def _possibly_inside(axis: Axis, p: int) -> range:
+def _possibly_inside(axis: SampledAxis, p: int) -> range:
     """Indices that include every sample of bin `p` inside the map, and few others however large the RoI is."""
     if axis.per_bin == 0:
         return range(0)
-    start = _bin_start(axis, p)
-    step = axis.size / (axis.bins * axis.per_bin)
+    start, step, largest = axis.progression(p)
     if not math.isfinite(start) or not math.isfinite(step):
         return range(0)
     if step == 0.0:
         return range(axis.per_bin)
     # A pixel more than the map needs at both ends, and more than the dozen roundings on the way here can add up to.
-    slack = 2.0 + 16 * math.ulp(1.0) * (abs(start) + axis.length)
+    slack = 2.0 + 64 * math.ulp(1.0) * (largest + axis.length)
     low, high = sorted((edge - start) / step for edge in (-slack, axis.length + slack))
     first, last = (int(min(max(i, 0.0), float(axis.per_bin))) for i in (low - 2.0, high + 2.0))
     return range(first, min(last, axis.per_bin))
 
 
-def _first_outside(axis: Axis, points: Sequence[Point]) -> int | None:
+def _first_outside(axis: SampledAxis, points: Sequence[Point]) -> int | None:
     """The least index of a sample that is not among `points`."""
     inside = [i for point in points for i in point.indices]
     gap = next((k for k, i in enumerate(inside) if i != k), len(inside))

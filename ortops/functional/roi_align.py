@@ -1,21 +1,16 @@
-"""The operators on NumPy arrays, without a session: the same checks and the same kernels."""
+"""RoiAlign and its gradient on NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import compute, runner_for
+from ortops.functional.call import Array, call, gradients
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
-from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES, Operator
 
-Array = np.ndarray[Any, Any]
-_INT64 = np.iinfo(np.int64)
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
 
@@ -69,7 +64,7 @@ def roi_align(
         "coordinate_transformation_mode": coordinate_transformation_mode,
     }
     y: Array
-    (y,) = _call(ROI_ALIGN_22, (x, rois, batch_indices), attributes, (True,))
+    (y,) = call(ROI_ALIGN_22, (x, rois, batch_indices), attributes, (True,))
     return y
 
 
@@ -114,63 +109,11 @@ def roi_align_grad(
 
     Source: the derivative of ONNX RoiAlign-22; no ONNX operator has it.
     """
-    unknown = set(outputs) - {"dx", "drois"}
-    if unknown or not outputs:
-        raise ValueError(f"outputs = {outputs!r}: must be one or both of 'dx' and 'drois'")
     attributes = {
         "sampling_ratio": sampling_ratio,
         "spatial_scale": spatial_scale,
         "mode": mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
     }
-    wanted = ("dx" in outputs, "drois" in outputs)
-    dx, drois = _call(ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, wanted)
+    dx, drois = call(ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, gradients(outputs))
     return dx, drois
-
-
-def _call(
-    operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
-) -> list[Any]:
-    checked = operator.check_attributes(attributes)
-    arrays, types = _arrays(operator, inputs)
-    outputs: list[Any] = [None] * len(wanted)
-
-    def allocate(i: int, shape: Shape) -> Any:
-        if wanted[i]:
-            kind = operator.outputs[i].type
-            outputs[i] = np.empty(shape, types.get(kind) or ELEMENT_DTYPES[kind])
-        return outputs[i]
-
-    compute(operator, arrays, checked, allocate, runner_for(arrays))
-    return outputs
-
-
-def _arrays(
-    operator: Operator, inputs: Sequence[ArrayLike | None]
-) -> tuple[list[Array | None], dict[str, np.dtype[Any]]]:
-    """The inputs as C-contiguous arrays, and the type that each type variable has.
-
-    Integers of any width become int64; other arrays must have the operator's types, but lists take that of the first array.
-    """
-    arrays: list[Array | None] = []
-    types: dict[str, np.dtype[Any]] = {}
-    for tensor, value in zip(operator.inputs, inputs, strict=True):
-        if value is None:
-            arrays.append(None)
-            continue
-        allowed = [ELEMENT_DTYPES[name] for name in operator.element_types(tensor)]
-        array = np.asarray(value)
-        if allowed == [np.dtype(np.int64)] and (array.dtype.kind in "iu" or array.size == 0):
-            array = (
-                array.clip(max=_INT64.max).astype(np.int64)
-                if array.dtype == np.uint64
-                else array.astype(np.int64, copy=False)
-            )
-        elif not isinstance(value, np.ndarray | np.generic):
-            array = array.astype(types.get(tensor.type, allowed[-1]), copy=False)
-        expected = types.setdefault(tensor.type, array.dtype)
-        if array.dtype not in allowed or array.dtype != expected:
-            names = [str(dtype) for dtype in ([expected] if expected in allowed else allowed)]
-            raise TypeError(f"{tensor.name} has type {array.dtype}: must be {' or '.join(names)}")
-        arrays.append(np.asarray(array, order="C"))
-    return arrays, types

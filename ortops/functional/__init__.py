@@ -1,0 +1,6 @@
+"""The operators on NumPy arrays, without a session: the same checks and the same kernels."""
+
+from ortops.functional.dml_roi_align import dml_roi_align, dml_roi_align_grad
+from ortops.functional.roi_align import roi_align, roi_align_grad
+
+__all__ = ["dml_roi_align", "dml_roi_align_grad", "roi_align", "roi_align_grad"]

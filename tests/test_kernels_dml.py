@@ -1,0 +1,256 @@
+"""DirectML's RoiAlign: the kernels against the reference, as functions and in sessions, and beside ONNX's RoiAlign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import onnx_models
+import ortops
+from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
+from ortops.reference import evaluate
+from problems import Array, assert_close, make_problem, reach
+
+SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
+MARGIN = 1e-9
+SIZES = ("output_height", "output_width")
+FORWARD_ONLY = (*SIZES, "out_of_bounds_input_value")
+
+
+def coordinates(problem: dict[str, Any]) -> list[tuple[Array, int]]:
+    """For each region and axis the coordinates of its first 10,000 samples, and the map's length."""
+    a, found = problem["attributes"], []
+    for roi in problem["rois"].reshape(-1, 4).astype(np.float64):
+        for name, bins, low, length in (
+            ("spatial_scale_y", a["output_height"], 1, problem["x"].shape[2]),
+            ("spatial_scale_x", a["output_width"], 0, problem["x"].shape[3]),
+        ):
+            scale = float(np.float32(a[name]))
+            start, size = roi[low] * scale, (roi[low + 2] - roi[low]) * scale
+            least, most = a["minimum_samples_per_output"], a["maximum_samples_per_output"]
+            n = bins * min(max(int(np.ceil(size / bins)), least), most)
+            s = np.arange(min(n, 10_000)) - float(np.float32(a["output_pixel_offset"]))
+            t = s / n
+            if a["align_regions_to_corners"]:
+                t = s / (n - 1) if n > 1 else np.full(1, 0.5)
+            found.append((start + size * t - float(np.float32(a["input_pixel_offset"])), length))
+    return found
+
+
+def is_clear(problem: dict[str, Any]) -> bool:
+    """Whether no sample is where the rounding of its coordinate decides: on the border or a pixel, or between two."""
+    nearest = problem["attributes"]["interpolation_mode"] == "nearest_neighbor"
+    for c, length in coordinates(problem):
+        if np.any(np.abs(c + 1) < MARGIN) or np.any(np.abs(c - length) < MARGIN):
+            return False
+        inside = c[(c > -1) & (c < length)] + (0.5 if nearest else 0.0)
+        if np.any(np.abs(inside - np.round(inside)) < MARGIN):
+            return False
+    return True
+
+
+@st.composite
+def dml_problems(draw: st.DrawFn, /) -> dict[str, Any]:
+    """Any call of DmlRoiAlign."""
+    least = draw(st.integers(1, 3))
+    attributes = {
+        "output_height": draw(st.integers(1, 4)),
+        "output_width": draw(st.integers(1, 4)),
+        "reduction_function": draw(st.sampled_from(["average", "max"])),
+        "interpolation_mode": draw(st.sampled_from(["linear", "nearest_neighbor"])),
+        "spatial_scale_x": draw(st.sampled_from([1.0, 0.3, 1.7])),
+        "spatial_scale_y": draw(st.sampled_from([1.0, 0.3, 1.7])),
+        "input_pixel_offset": draw(st.sampled_from([0.0, 0.5, -0.3])),
+        "output_pixel_offset": draw(st.sampled_from([0.0, -0.5, 0.2])),
+        "out_of_bounds_input_value": draw(st.sampled_from([0.0, 3.0, -2.5])),
+        "minimum_samples_per_output": least,
+        "maximum_samples_per_output": draw(st.sampled_from([least, least + 2, UINT32_MAX])),
+        "align_regions_to_corners": draw(st.integers(0, 1)),
+    }
+    size = tuple(draw(st.integers(1, most)) for most in (3, 3, 9, 9))
+    kinds = tuple(draw(st.lists(st.sampled_from(KINDS), max_size=4)))
+    dtype = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    base = make_problem(draw(st.integers(0, 2**32 - 1)), np.dtype(dtype), {"spatial_scale": 1.0}, kinds, size)
+    rois = base.rois.reshape((1,) * draw(st.integers(0, 2)) + base.rois.shape)
+    indices = base.batch_indices.astype(draw(st.sampled_from([np.uint32, np.int64])))
+    indices = indices.reshape((1,) * draw(st.integers(0, 3)) + indices.shape)
+    return {"x": base.x, "rois": rois, "indices": indices, "attributes": attributes}
+
+
+def gradient_of(problem: dict[str, Any]) -> tuple[Array, dict[str, Any]]:
+    attributes = problem["attributes"]
+    shape = (problem["rois"].size // 4, problem["x"].shape[1], *(attributes[name] for name in SIZES))
+    dy = np.random.default_rng(5).uniform(-1, 1, shape).astype(problem["x"].dtype)
+    return dy, {name: value for name, value in attributes.items() if name not in FORWARD_ONLY}
+
+
+def far(problem: dict[str, Any]) -> float:
+    return reach(problem["rois"], 2.0)
+
+
+def terms(problem: dict[str, Any], dy: Array) -> int:
+    return int(sum(problem["x"].shape[2:])) + int(np.prod(dy.shape[2:])) * max(len(dy), 1)
+
+
+@given(dml_problems())
+@SETTINGS
+def test_forward_is_the_reference_rounded(problem: dict[str, Any]) -> None:
+    assume(is_clear(problem))
+    arrays = (problem["x"], problem["rois"], problem["indices"])
+    (expected,) = evaluate(DML_ROI_ALIGN, arrays, problem["attributes"])
+    assert expected is not None
+    actual = ortops.dml_roi_align(*arrays, **problem["attributes"])
+    assert_close(actual, expected, terms(problem, gradient_of(problem)[0]), 8.0, far(problem))
+
+
+@given(dml_problems())
+@SETTINGS
+def test_gradients_are_the_reference_rounded(problem: dict[str, Any]) -> None:
+    assume(is_clear(problem))
+    dy, attributes = gradient_of(problem)
+    arrays = (dy, problem["rois"], problem["indices"], np.array(problem["x"].shape))
+    expected_dx, expected_drois = evaluate(DML_ROI_ALIGN_GRAD, (*arrays, problem["x"]), attributes)
+    assert expected_dx is not None
+    assert expected_drois is not None
+    dx, drois = ortops.dml_roi_align_grad(*arrays, x=problem["x"], **attributes)
+    assert dx is not None
+    assert drois is not None
+    count = terms(problem, dy)
+    assert_close(dx, expected_dx, count, float(count), far(problem))
+    # Offsets beyond a step make t as large as the offset is in samples of an axis.
+    assert_close(drois, expected_drois, count, 40.0 * dy[0].size if len(dy) else 1.0, far(problem))
+
+
+@given(dml_problems())
+@settings(SETTINGS, max_examples=40)
+def test_a_session_gives_the_bits_of_the_function(problem: dict[str, Any]) -> None:
+    element_type = {"float16": "float16", "float32": "float", "float64": "double"}[str(problem["x"].dtype)]
+    index_type = str(problem["indices"].dtype)
+    dy, attributes = gradient_of(problem)
+    x, rois, indices = problem["x"], problem["rois"], problem["indices"]
+
+    def run(model: Any, feeds: dict[str, Array]) -> list[Array]:
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.ClearField("shape")
+        session = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        outputs: list[Array] = session.run(None, feeds)
+        return outputs
+
+    regions = {"ROITensor": rois, "BatchIndicesTensor": indices}
+    model = onnx_models.dml_roi_align(element_type=element_type, index_type=index_type, **problem["attributes"])
+    (y,) = run(model, {"InputTensor": x} | regions)
+    np.testing.assert_array_equal(y, ortops.dml_roi_align(x, rois, indices, **problem["attributes"]))
+    model = onnx_models.dml_roi_align_grad(element_type=element_type, index_type=index_type, **attributes)
+    shape = np.array(x.shape)
+    actual = run(model, {"InputGradientTensor": dy, "x_shape": shape, "InputTensor": x} | regions)
+    for one, other in zip(actual, ortops.dml_roi_align_grad(dy, rois, indices, shape, x=x, **attributes), strict=True):
+        assert other is not None
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("ratio", [0, 1, 3])
+def test_it_is_onnx_roi_align_but_for_maxima_and_empty_or_inverted_regions(ratio: int) -> None:
+    rng = np.random.default_rng(ratio)
+    x = rng.standard_normal((2, 3, 9, 12))
+    rois = np.sort(rng.uniform(-5, 25, (30, 2, 2)), axis=1).reshape(30, 4)
+    indices = rng.integers(0, 2, 30)
+    sizes: dict[str, Any] = {"output_height": 3, "output_width": 2}
+    limits: dict[str, Any] = {}
+    if ratio:
+        limits = {"minimum_samples_per_output": ratio, "maximum_samples_per_output": ratio}
+    for half_pixel, offset in (("half_pixel", 0.5), ("output_half_pixel", 0.0)):
+        for onnxs, directmls in (("avg", "average"), ("max_interpolated", "max")):
+            theirs = ortops.roi_align(
+                x,
+                rois,
+                indices,
+                sampling_ratio=ratio,
+                spatial_scale=0.5,
+                mode=onnxs,  # type: ignore[arg-type]
+                coordinate_transformation_mode=half_pixel,  # type: ignore[arg-type]
+                **sizes,
+            )
+            ours = ortops.dml_roi_align(
+                x,
+                rois,
+                indices,
+                reduction_function=directmls,  # type: ignore[arg-type]
+                spatial_scale_x=0.5,
+                spatial_scale_y=0.5,
+                input_pixel_offset=offset,
+                **limits,
+                **sizes,
+            )
+            # output_half_pixel makes regions at least 1 x 1, DirectML does not.
+            large = ((rois[:, 2:] - rois[:, :2]) * 0.5 >= 1).all(axis=1) | (offset == 0.5)
+            np.testing.assert_allclose(ours[large], theirs[large], rtol=0, atol=1e-12)
+
+
+def test_empty_and_inverted_regions_separate_it_from_onnx() -> None:
+    x = np.arange(25.0).reshape(1, 1, 5, 5)
+    empty, inverted = [[2.0, 2.0, 2.0, 2.0]], [[4.0, 4.0, 1.0, 1.0]]
+    for rois, point in ((empty, 9.0), (inverted, 12.0)):
+        assert ortops.roi_align(x, rois, [0], output_height=1, output_width=1).item() == 0
+        assert ortops.dml_roi_align(x, rois, [0], output_height=1, output_width=1).item() == point
+
+
+def test_samples_off_the_map_have_their_value_and_no_rounding_reaches_the_others() -> None:
+    x = np.ones((1, 1, 4, 4), np.float32)
+    sizes: dict[str, Any] = {"output_height": 1, "output_width": 3}
+    for value in (1e30, np.inf, np.nan):
+        y = ortops.dml_roi_align(x, [[0.3, 0.3, 12.3, 3.1]], [0], out_of_bounds_input_value=value, **sizes)
+        assert y[0, 0, 0, 0] == pytest.approx(1, abs=1e-6)
+        np.testing.assert_array_equal(y[0, 0, 0, 2], np.float32(value))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        (
+            {"minimum_samples_per_output": 3, "maximum_samples_per_output": 2},
+            "minimum_samples_per_output = 3: must be <=",
+        ),
+        ({"minimum_samples_per_output": 0}, "minimum_samples_per_output = 0: must be >= 1"),
+        ({"maximum_samples_per_output": 2**32}, "maximum_samples_per_output = 4294967296: must be >= 1 and <="),
+        ({"reduction_function": "avg"}, "reduction_function = 'avg': must be one of 'average', 'max'"),
+        ({"interpolation_mode": "cubic"}, "interpolation_mode = 'cubic': must be one of 'linear'"),
+        ({"input_pixel_offset": np.inf}, "input_pixel_offset = inf: must be finite"),
+        ({"spatial_scale_y": 0.0}, "spatial_scale_y = 0.0: must be finite and > 0"),
+        ({"align_regions_to_corners": 2}, "align_regions_to_corners = 2: must be >= 0 and <= 1"),
+    ],
+)
+def test_wrong_attributes_are_refused(attributes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ortops.dml_roi_align(np.ones((1, 1, 2, 2)), [[0, 0, 1, 1]], [0], output_height=1, output_width=1, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("rois", "indices", "says"),
+    [
+        (np.ones((2, 1, 4)), [0, 0], r"ROITensor has shape \[2, 1, 4\]: shape\[0\] must be 1"),
+        (np.ones((1, 1, 1, 1, 4)), [0], r"ROITensor has shape .*: must have rank 2 or 3 or 4"),
+        ([[0, 0, np.nan, 1]], [0], r"ROITensor\[0\] = \[0.0, 0.0, nan, 1.0\]: must be finite"),
+        ([[0, 0, 1, 1]], [[[[[0]]]]], r"BatchIndicesTensor has shape .*: must have rank 1 or 2 or 3 or 4"),
+        ([[0, 0, 1, 1]], [1], r"BatchIndicesTensor\[0\] = 1: must be >= 0 and < 1"),
+    ],
+)
+def test_wrong_regions_are_refused(rois: Any, indices: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ortops.dml_roi_align(np.ones((1, 1, 2, 2)), rois, indices, output_height=1, output_width=1)
+
+
+def test_a_gradient_without_what_it_needs_is_refused() -> None:
+    arrays = (np.ones((1, 1, 1, 1)), [[0, 0, 1, 1]], [0], (1, 1, 2, 2))
+    with pytest.raises(ValueError, match="InputTensor is missing: must be given for OutputROIGradientTensor"):
+        ortops.dml_roi_align_grad(*arrays)
+    with pytest.raises(ValueError, match="InputTensor is missing: must be given for reduction_function = 'max'"):
+        ortops.dml_roi_align_grad(*arrays, outputs=("dx",), reduction_function="max")
+    dx, drois = ortops.dml_roi_align_grad(*arrays, outputs=("dx",))
+    assert drois is None
+    assert dx is not None
+    assert dx.sum() == 1

@@ -145,12 +145,11 @@ def is_between(where: int) -> bool:
 
 
 @njit(nogil=True)
-def run_end(axis: Axis, p: int, i: int, length: int) -> int:
-    """One past the last sample, from i on, that is in the region of sample i of bin p.
+def run_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
+    """One past the last sample, from i on, that is in the region `here` of sample i of bin p.
 
     Doubling steps, then bisection: the work is bounded by the map and not by the number of samples.
     """
-    here = region(coordinate(axis, p, i), length, axis.rule)
     low, step = i, 1
     while low + step < axis.samples and region(coordinate(axis, p, low + step), length, axis.rule) == here:
         low, step = low + step, 2 * step

@@ -69,8 +69,9 @@ def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
         table.start[p + 1] = start + count
         i = 0 if count else axis.samples
         while i < axis.samples:
-            end = run_end(axis, p, i, length)
-            where = region(coordinate(axis, p, i), length, axis.rule)
+            c = coordinate(axis, p, i)
+            where = region(c, length, axis.rule)
+            end = run_end(axis, p, i, where, length)
             if is_inside(where, length):
                 pixel = where // 2
                 at = start + pixel - table.first[p]
@@ -78,7 +79,8 @@ def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
                 table.inside[p] += end - i
                 if is_between(where):
                     # Samples are evenly spaced, so the mean of the two ends is the mean of the run.
-                    f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
+                    last = c if end == i + 1 else coordinate(axis, p, end - 1)
+                    f = 0.5 * (c + last) - pixel
                     table.weight[at] += share * (1.0 - f)
                     table.weight[at + 1] += share * f
                     if slopes:
@@ -127,8 +129,8 @@ def candidates_of(axis: Axis, length: int) -> Candidates:
     for p in range(axis.bins):
         i = 0
         while i < axis.samples:
-            end = run_end(axis, p, i, length)
             where = region(coordinate(axis, p, i), length, axis.rule)
+            end = run_end(axis, p, i, where, length)
             inside = is_inside(where, length)
             between = inside and is_between(where)
             pixel = where // 2

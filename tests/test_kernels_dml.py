@@ -254,3 +254,28 @@ def test_a_gradient_without_what_it_needs_is_refused() -> None:
     assert drois is None
     assert dx is not None
     assert dx.sum() == 1
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"input_pixel_offset": 1e38},
+        {"output_pixel_offset": -3e38},
+        {"spatial_scale_x": 3e38},
+        {"minimum_samples_per_output": UINT32_MAX},
+        {"minimum_samples_per_output": UINT32_MAX, "reduction_function": "max"},
+        {
+            "minimum_samples_per_output": UINT32_MAX,
+            "align_regions_to_corners": True,
+            "interpolation_mode": "nearest_neighbor",
+        },
+    ],
+)
+def test_huge_regions_offsets_scales_and_counts_take_no_more_than_the_map(attributes: dict[str, Any]) -> None:
+    x = np.ones((1, 2, 20, 20))
+    for roi in ([0, 0, 1e308, 1e308], [-1e308, -1e308, 1e308, 1e308], [5, 5, 5, 5], [1e308, 0, -1e308, 3]):
+        y = ortops.dml_roi_align(x, [roi], [0], output_height=7, output_width=300, **attributes)
+        assert np.all((y >= 0) & (y <= 1 + 1e-9))
+        dx, _ = ortops.dml_roi_align_grad(np.ones_like(y), [roi], [0], x.shape, x=x, **attributes)
+        assert dx is not None
+        assert np.all(np.isfinite(dx))

@@ -11,22 +11,10 @@ import numpy as np
 from numba import njit
 
 from ortops.kernels.element import Array, widen
-from ortops.kernels.tables import Weights
+from ortops.kernels.tables import Weights, span_of_weights
 
 # No sum is reordered: the vectors run over pixels or lanes, and a short sum is faster as it stands.
 FAST = {"contract"}
-
-
-@njit(nogil=True)
-def span(table: Weights) -> tuple[int, int]:
-    """The pixels [low, high) that the bins of the table cover."""
-    low, high = 0, 0
-    for p in range(table.first.size):
-        count = table.start[p + 1] - table.start[p]
-        if count > 0:
-            end = table.first[p] + count
-            low, high = (min(low, table.first[p]), max(high, end)) if high > 0 else (table.first[p], end)
-    return low, high
 
 
 @njit(nogil=True, fastmath=FAST)
@@ -61,7 +49,7 @@ def sum_columns(line: Array, columns: Weights, lanes: int, p: int, y: Array) -> 
     starts, firsts, weight = columns.start, columns.first, columns.weight
     for q in range(firsts.size):
         start, left = starts[q], firsts[q]
-        if lanes == 1:  # in a register: through memory a chain of sums takes twice as long
+        if lanes == 1:  # in a register: measured, 6 % of a call with one RoI
             total = line.dtype.type(0.0)
             for i in range(starts[q + 1] - start):
                 total += weight[start + i] * line[np.uintp(left + i)]
@@ -91,27 +79,9 @@ def spread_columns(
                 line[np.uintp((left + i) * lanes + k)] += w * widen(dy[p, np.uintp(q * lanes + k)])
 
 
-@njit(nogil=True, fastmath=FAST, inline="always")
-def average(x: Array, rows: Weights, columns: Weights, lanes: int, line: Array, y: Array) -> None:
-    """Y = A_y X A_x^T of one map: x [H, W * lanes], y [PH, PW * lanes], line [W * lanes] to work in."""
-    low, high = span(columns)
-    for p in range(y.shape[0]):
-        combine_lines(x, rows, rows.weight, p, low * lanes, high * lanes, line)
-        sum_columns(line, columns, lanes, p, y)
-
-
-@njit(nogil=True, fastmath=FAST, inline="always")
-def add_average_gradient(dy: Array, rows: Weights, columns: Weights, lanes: int, line: Array, dx: Array) -> None:
-    """Add A_y^T dY A_x to dX, of one map: dy [PH, PW * lanes], dx [H, W * lanes], line [W * lanes] to work in."""
-    low, high = span(columns)
-    for p in range(dy.shape[0]):
-        spread_columns(dy, columns, columns.weight, lanes, p, low * lanes, high * lanes, line)
-        add_line(line, rows, p, low * lanes, high * lanes, dx)
-
-
 @njit(nogil=True)
-def add_outside(rows: Weights, columns: Weights, lanes: int, outside: float, y: Array) -> None:
-    """Add the samples off the map, each of value `outside`, to the averages y [PH, PW * lanes]."""
+def _add_outside(rows: Weights, columns: Weights, outside: float, lanes: int, y: Array) -> None:
+    """Add the samples off the map to the averages y [PH, PW * lanes]."""
     for p in range(y.shape[0]):
         for q in range(columns.first.size):
             share = 1.0 - rows.inside[p] * columns.inside[q]
@@ -120,13 +90,36 @@ def add_outside(rows: Weights, columns: Weights, lanes: int, outside: float, y: 
                     y[p, q * lanes + k] += share * outside
 
 
+@njit(nogil=True, fastmath=FAST, inline="always")
+def average(x: Array, rows: Weights, columns: Weights, outside: float, lanes: int, line: Array, y: Array) -> None:
+    """Y = A_y X A_x^T of one map: x [H, W * lanes], y [PH, PW * lanes], line [W * lanes] to work in.
+
+    A sample off the map has the value `outside`.
+    """
+    low, high = span_of_weights(columns)
+    for p in range(y.shape[0]):
+        combine_lines(x, rows, rows.weight, p, low * lanes, high * lanes, line)
+        sum_columns(line, columns, lanes, p, y)
+    if outside != 0.0:
+        _add_outside(rows, columns, outside, lanes, y)
+
+
+@njit(nogil=True, fastmath=FAST, inline="always")
+def add_average_gradient(dy: Array, rows: Weights, columns: Weights, lanes: int, line: Array, dx: Array) -> None:
+    """Add A_y^T dY A_x to dX, of one map: dy [PH, PW * lanes], dx [H, W * lanes], line [W * lanes] to work in."""
+    low, high = span_of_weights(columns)
+    for p in range(dy.shape[0]):
+        spread_columns(dy, columns, columns.weight, lanes, p, low * lanes, high * lanes, line)
+        add_line(line, rows, p, low * lanes, high * lanes, dx)
+
+
 @njit(nogil=True, fastmath=FAST)
 def add_average_box_gradient(x: Array, dy: Array, rows: Weights, columns: Weights, work: Array, drois: Array) -> None:
     """Add one channel's derivative with respect to x1, y1, x2, y2 to drois [4]; work [6, W] to work in.
 
     It is the sum of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself.
     """
-    low, high = span(columns)
+    low, high = span_of_weights(columns)
     line, line_near, line_far, spread, spread_near, spread_far = work
     for p in range(dy.shape[0]):
         combine_lines(x, rows, rows.weight, p, low, high, line)

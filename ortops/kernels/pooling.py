@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ortops.kernels.average import add_average_box_gradient, add_average_gradient, add_outside, average, span
+from ortops.kernels.average import add_average_box_gradient, add_average_gradient, average
 from ortops.kernels.compile import cached
 from ortops.kernels.element import Array, accumulator, round_sums, sums_for, words
 from ortops.kernels.maximum import add_maximum_gradient, maximum
@@ -24,7 +24,9 @@ from ortops.kernels.tables import (
     Weights,
     candidates_of,
     move_candidates,
+    move_weights,
     span_of_candidates,
+    span_of_weights,
     weights_of,
 )
 
@@ -88,7 +90,11 @@ def _blocks(others: int, channels: int) -> int:
 
 
 def _panels_pay(axes: Array, x_shape: tuple[int, ...]) -> bool:
-    """Whether to pack channels into panels: measured, from 8 channels on and where the RoIs cover the maps once."""
+    """Whether to pack channels of whole maps into panels.
+
+    Measured: they win with 256 channels and RoIs that cover the maps, lose with 3 channels and with one RoI. The borders
+    between are a choice: half a panel of channels, and RoIs that cover the maps once.
+    """
     images, channels, height, width = x_shape
     if channels < LANES // 2 or height * width > MOST_PIXELS or len(axes) <= images:
         return False
@@ -120,25 +126,22 @@ def _average_task(
     image = x[images[r]]
     rows, columns = _weights(axes[r], y, x.shape[2], x.shape[3], dtype, False)
     low, high = _block(x.shape[1], blocks, block)
-    (top, bottom), (left, right) = span(rows), span(columns)
-    if high - low >= LANES // 2 and (bottom - top) * (right - left) <= MOST_PIXELS_OF_ROI:
-        rows.first[:] -= top
-        columns.first[:] -= left
-        panel, line = np.empty((bottom - top, (right - left) * LANES), dtype), np.empty((right - left) * LANES, dtype)
+    (top, bottom), (left, right) = span_of_weights(rows), span_of_weights(columns)
+    height, width = bottom - top, right - left
+    if high - low >= LANES // 2 and height * width <= MOST_PIXELS_OF_ROI:
+        move_weights(rows, top)
+        move_weights(columns, left)
+        panel, line = np.empty((height, width * LANES), dtype), np.empty(width * LANES, dtype)
         sums = np.empty((y.shape[2], y.shape[3] * LANES), dtype)
         for c in range(low, high, LANES):
             end = min(c + LANES, high)
             pack(image[c:end], top, left, panel)
-            average(panel, rows, columns, LANES, line, sums)
-            if outside != 0.0:
-                add_outside(rows, columns, LANES, outside, sums)
+            average(panel, rows, columns, outside, LANES, line, sums)
             unpack(sums, y[r, c:end], LANES)
     else:
         line, sums = np.empty(x.shape[3], dtype), np.empty((y.shape[2], y.shape[3]), dtype)
         for c in range(low, high):
-            average(image[c], rows, columns, 1, line, sums)
-            if outside != 0.0:
-                add_outside(rows, columns, 1, outside, sums)
+            average(image[c], rows, columns, outside, 1, line, sums)
             unpack(sums, y[r, c : c + 1], 1)
 
 
@@ -163,9 +166,7 @@ def _average_panels_task(
     for r in range(len(axes)):
         if images[r] == image:
             rows, columns = _weights(axes[r], y, height, width, dtype, False)
-            average(panel, rows, columns, LANES, line, sums)
-            if outside != 0.0:
-                add_outside(rows, columns, LANES, outside, sums)
+            average(panel, rows, columns, outside, LANES, line, sums)
             unpack(sums, y[r, channel:end], LANES)
 
 
@@ -185,7 +186,8 @@ def _maximum_task(
     image = x[images[r]]
     rows, columns = _candidates(axes[r], y, x.shape[2], x.shape[3])
     low, high = _block(x.shape[1], blocks, block)
-    (top, height), (left, width) = span_of_candidates(rows), span_of_candidates(columns)
+    (top, bottom), (left, right) = span_of_candidates(rows), span_of_candidates(columns)
+    height, width = bottom - top, right - left
     if high - low >= LANES // 2 and height * width <= MOST_PIXELS_OF_ROI:
         move_candidates(rows, top)
         move_candidates(columns, left)

@@ -148,14 +148,36 @@ def candidates_of(axis: Axis, length: int) -> Candidates:
 
 
 @njit(nogil=True)
+def span_of_weights(table: Weights) -> tuple[int, int]:
+    """The pixels [low, high) that the bins of the table cover."""
+    low, high = 0, 0
+    for p in range(table.first.size):
+        count = table.start[p + 1] - table.start[p]
+        if count > 0:
+            low, high = _joined(low, high, table.first[p], table.first[p] + count)
+    return low, high
+
+
+@njit(nogil=True)
 def span_of_candidates(table: Candidates) -> tuple[int, int]:
-    """The first pixel that a candidate reads, and how many pixels they span."""
+    """The pixels [low, high) between the first and the last that a candidate reads."""
     low, high = 0, 0
     for n in range(table.start[-1]):
         if table.low[n] >= 0:
-            end = max(table.low[n], table.high[n]) + 1
-            low, high = (min(low, table.low[n]), max(high, end)) if high > 0 else (table.low[n], end)
-    return low, high - low
+            low, high = _joined(low, high, table.low[n], max(table.low[n], table.high[n]) + 1)
+    return low, high
+
+
+@njit(nogil=True)
+def _joined(low: int, high: int, first: int, end: int) -> tuple[int, int]:
+    """The span of [low, high), empty where high is 0, and [first, end)."""
+    return (min(low, first), max(high, end)) if high > 0 else (first, end)
+
+
+@njit(nogil=True)
+def move_weights(table: Weights, first: int) -> None:
+    """Number the pixels from `first` on."""
+    table.first[:] -= first
 
 
 @njit(nogil=True)

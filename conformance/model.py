@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from conformance.case import Array, Case, element_type_of
-from ortops.spec import DOMAIN, DOMAIN_VERSION
+from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
 
 Dialect = Literal["standard", "ortops"]
 
@@ -19,6 +19,8 @@ IR_VERSION = 10
 
 def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     """The model of a case: its node, the present inputs and the wanted outputs, no attribute that the case leaves out.
+
+    An empty list is left out, too: it says what no list says, and not every runtime reads one.
 
     Where an error is due the inputs have no shapes, so that the operator has to refuse them and not the graph's checks.
 
@@ -39,7 +41,8 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     )
     kinds = {attribute.name: attribute.type for attribute in operator.attributes}
     for name, value in case.attributes.items():
-        node.attribute.append(_attribute(name, kinds[name], value))
+        if not isinstance(value, tuple) or value:
+            node.attribute.append(_attribute(name, kinds[name], value))
     graph = helper.make_graph(
         [node],
         "case",
@@ -56,10 +59,10 @@ _ANY_OPSET = 21
 """The opset of a model that has no node of ONNX's own."""
 
 
-def _attribute(name: str, kind: str, value: float | str) -> onnx.AttributeProto:
-    if kind == "FLOAT":
-        return helper.make_attribute(name, float(value), attr_type=onnx.AttributeProto.FLOAT)
-    return helper.make_attribute(name, value)
+def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributeProto:
+    # A number that JSON has without a point is an int; what is wrong with a value is left in it.
+    value = float(value) if kind == "FLOAT" else tuple(map(float, value)) if kind == "FLOATS" else value
+    return helper.make_attribute(name, value, attr_type=onnx.AttributeProto.AttributeType.Value(kind))
 
 
 def _value_info(name: str, array: Array, *, has_shape: bool) -> onnx.ValueInfoProto:

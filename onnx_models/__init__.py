@@ -1,7 +1,13 @@
 """ONNX models of this project's operators, and from other models' operators to these."""
 
-from onnx_models.build import dml_roi_align, dml_roi_align_grad, joint, model, node, roi_align, roi_align_grad
+from onnx_models import directml
+from onnx_models.build import model, node
 from onnx_models.convert import convert
+from onnx_models.dml_resample import dml_resample, dml_resample_grad
+from onnx_models.dml_roi_align import dml_roi_align, dml_roi_align_grad
+from onnx_models.resize import resample_attributes
+from onnx_models.resize_grad import resize_grad
+from onnx_models.roi_align import joint, roi_align, roi_align_grad
 from onnx_models.schema import register_schemas
 
 # Grouped by what they are for.
@@ -10,9 +16,15 @@ __all__ = [  # noqa: RUF022
     "joint",
     "roi_align",
     "roi_align_grad",
-    # Models of DirectML's.
+    # Models of DirectML's, and the attributes of its older operators.
     "dml_roi_align",
     "dml_roi_align_grad",
+    "dml_resample",
+    "dml_resample_grad",
+    "directml",
+    # ONNX's Resize as DirectML's resampling, and its gradient.
+    "resample_attributes",
+    "resize_grad",
     # Models and nodes of any operator.
     "model",
     "node",

@@ -1,24 +1,30 @@
-"""Models of one operator, and of an operator with its gradient, made from the operators' definitions."""
+"""Models and nodes of any one operator, made from its definition."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
-from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import DOMAIN, DOMAIN_VERSION, ELEMENT_DTYPES, Attribute, AttributeValue, Operator, Tensor
+from ortops.operators import BY_NAME
+from ortops.spec import (
+    DOMAIN,
+    DOMAIN_VERSION,
+    ELEMENT_DTYPES,
+    MOST_RANK,
+    OPEN,
+    RANK,
+    Attribute,
+    AttributeValue,
+    Operator,
+    Tensor,
+)
 
 IR_VERSION = 10
 OPSET = 21
 """The newest IR version and opset that onnxruntime 1.20 reads, the oldest that this project supports."""
 
-ROI_ALIGN = {
-    operator.standard[1]: operator for operator in OPERATORS if operator.family == "roi_align" and operator.standard
-}
 GRADIENT = BY_NAME["RoiAlignGrad"]
-DML_ROI_ALIGN = BY_NAME["DmlRoiAlign"]
-DML_ROI_ALIGN_GRAD = BY_NAME["DmlRoiAlignGrad"]
 
 _OURS_ALONE = {"mode": ("max_interpolated",)}
 """Attribute values that this project has added to those of ONNX."""
@@ -27,204 +33,6 @@ INDEX_TYPE = "int64"
 """Of indices, where an operator leaves a choice: the type that ONNX gives them."""
 
 Lengths = Mapping[str, int | str]
-
-
-def roi_align(
-    opset: int,
-    *,
-    standard: bool = False,
-    element_type: str = "float",
-    axes: Lengths | None = None,
-    **attributes: AttributeValue,
-) -> onnx.ModelProto:
-    """A model of one RoiAlign node: Y from X, rois and batch_indices.
-
-    Args:
-        opset: 10, 16 or 22: the ONNX opset whose RoiAlign it is.
-        standard: True for ONNX's own RoiAlign at that opset, False for this project's operator of the same meaning.
-        element_type: of X, rois and Y: ``float16``, ``float`` or ``double``, at opset 22 ``bfloat16`` too.
-        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
-        attributes: output_height and output_width (1), mode (avg), sampling_ratio (0), spatial_scale (1.0) and, from
-            opset 16 on, coordinate_transformation_mode (half_pixel). All are written on the node.
-
-    Returns:
-        A model with inputs X [N, C, H, W], rois [num_rois, 4] and batch_indices [num_rois] (int64), and output
-        Y [num_rois, C, output_height, output_width]. Its bytes depend on the arguments alone.
-
-    Raises:
-        ValueError: opset, element_type, an axis or the value of an attribute is not an allowed one.
-        TypeError: an attribute is unknown at this opset, or an attribute or an axis has a value of a wrong type.
-
-    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22.
-    """
-    if opset not in ROI_ALIGN:
-        raise ValueError(f"opset = {opset!r}: must be one of {', '.join(map(str, ROI_ALIGN))}, which define RoiAlign")
-    return model(ROI_ALIGN[opset], standard=standard, element_type=element_type, axes=axes, attributes=attributes)
-
-
-def roi_align_grad(
-    *,
-    element_type: str = "float",
-    outputs: Collection[str] = ("dx", "drois"),
-    axes: Lengths | None = None,
-    **attributes: AttributeValue,
-) -> onnx.ModelProto:
-    """A model of one RoiAlignGrad node: dX and drois from dY.
-
-    X is an input of the model where the node needs it: for drois and for the max modes.
-
-    Args:
-        element_type: of dY, rois, X, dX and drois: ``float16``, ``bfloat16``, ``float`` or ``double``.
-        outputs: ``dx``, ``drois`` or both.
-        axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
-        attributes: mode (avg), coordinate_transformation_mode (half_pixel), sampling_ratio (0), spatial_scale (1.0).
-
-    Returns:
-        A model with inputs dY [num_rois, C, output_height, output_width], rois [num_rois, 4], batch_indices [num_rois]
-        (int64), x_shape [4] (int64) and X [N, C, H, W], and outputs dX [N, C, H, W] and drois [num_rois, 4].
-
-    Raises:
-        ValueError: element_type, an output, an axis or the value of an attribute is not an allowed one.
-        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
-    """
-    needs_x = "drois" in outputs or attributes.get("mode", "avg") != "avg"
-    return model(
-        GRADIENT,
-        element_type=element_type,
-        axes=axes,
-        attributes=attributes,
-        omit=() if needs_x else ("X",),
-        outputs=outputs,
-    )
-
-
-def joint(*, element_type: str = "float", axes: Lengths | None = None, **attributes: AttributeValue) -> onnx.ModelProto:
-    """A model of RoiAlign as of opset 22 and of its gradient: Y, dX and drois from X, rois, batch_indices and dY.
-
-    Args:
-        element_type: of all tensors but batch_indices: ``float16``, ``bfloat16``, ``float`` or ``double``.
-        axes: lengths or other names for the axes N, C, H, W and num_rois.
-        attributes: those of `roi_align` at opset 22; the gradient has them too.
-
-    Returns:
-        A model with inputs X [N, C, H, W], rois [num_rois, 4], batch_indices [num_rois] (int64) and
-        dY [num_rois, C, output_height, output_width], and outputs Y (as dY), dX [N, C, H, W] and drois [num_rois, 4].
-
-    Raises:
-        ValueError: element_type, an axis or the value of an attribute is not an allowed one.
-        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
-    """
-    forward = ROI_ALIGN[22]
-    types = _types(forward, element_type, INDEX_TYPE)
-    checked = _attributes(forward, attributes)
-    lengths = _lengths((forward, GRADIENT), checked, axes or {})
-    shared = {a.name: checked[a.name] for a in GRADIENT.attributes}
-    tensors = {t.name: t for t in (*forward.inputs, *forward.outputs, *GRADIENT.inputs, *GRADIENT.outputs)}
-    x, rois, batch_indices = (tensor.name for tensor in forward.inputs)
-    nodes = [
-        node(forward, (x, rois, batch_indices), ("Y",), checked),
-        onnx.helper.make_node("Shape", (x,), ("x_shape",), name="Shape"),
-        node(GRADIENT, ("dY", rois, batch_indices, "x_shape", x), ("dX", "drois"), shared),
-    ]
-    return _model(
-        "RoiAlign with its gradient",
-        nodes,
-        [_value(tensors[name], types, lengths) for name in (x, rois, batch_indices, "dY")],
-        [_value(tensors[name], types, lengths) for name in ("Y", "dX", "drois")],
-        {"": OPSET, DOMAIN: DOMAIN_VERSION},
-    )
-
-
-def dml_roi_align(
-    *,
-    element_type: str = "float",
-    index_type: str = INDEX_TYPE,
-    roi_rank: int = 2,
-    batch_indices_rank: int = 1,
-    axes: Lengths | None = None,
-    **attributes: AttributeValue,
-) -> onnx.ModelProto:
-    """A model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
-
-    The attributes are the fields of DirectML's ROI_ALIGN1. By default they have the values that make it ROI_ALIGN.
-
-    Args:
-        element_type: of InputTensor, ROITensor and OutputTensor: ``float16``, ``float`` or ``double``.
-        index_type: of BatchIndicesTensor: ``int64``, or ``uint32`` as in DirectML.
-        roi_rank: 2 to 4; beyond 2, of ROITensor [1, num_rois, 4] or [1, 1, num_rois, 4].
-        batch_indices_rank: 1 to 4; beyond 1, the leading axes of BatchIndicesTensor have length 1.
-        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
-        attributes: output_height and output_width (1), reduction_function (average), interpolation_mode (linear),
-            spatial_scale_x and spatial_scale_y (1.0), input_pixel_offset (0.5), output_pixel_offset (-0.5),
-            out_of_bounds_input_value (0.0), minimum_samples_per_output (1), maximum_samples_per_output (2**32 - 1) and
-            align_regions_to_corners (0). All are written on the node.
-
-    Returns:
-        A model with inputs InputTensor [N, C, H, W], ROITensor [num_rois, 4] and BatchIndicesTensor [num_rois], and
-        output OutputTensor [num_rois, C, output_height, output_width].
-
-    Raises:
-        ValueError: a type, a rank, an axis or the value of an attribute is not an allowed one.
-        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
-
-    Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC.
-    """
-    return model(
-        DML_ROI_ALIGN,
-        element_type=element_type,
-        index_type=index_type,
-        ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
-        axes=axes,
-        attributes=attributes,
-    )
-
-
-def dml_roi_align_grad(
-    *,
-    element_type: str = "float",
-    index_type: str = INDEX_TYPE,
-    roi_rank: int = 2,
-    batch_indices_rank: int = 1,
-    outputs: Collection[str] = ("OutputGradientTensor", "OutputROIGradientTensor"),
-    axes: Lengths | None = None,
-    **attributes: AttributeValue,
-) -> onnx.ModelProto:
-    """A model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` by InputTensor and by ROITensor.
-
-    InputTensor is an input of the model where the node needs it: for OutputROIGradientTensor and for the maximum.
-
-    Args:
-        element_type: of all tensors but BatchIndicesTensor and x_shape: ``float16``, ``float`` or ``double``.
-        index_type: as in `dml_roi_align`.
-        roi_rank: of ROITensor and of OutputROIGradientTensor, as in `dml_roi_align`.
-        batch_indices_rank: as in `dml_roi_align`.
-        outputs: ``OutputGradientTensor``, ``OutputROIGradientTensor`` or both, in any case.
-        axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
-        attributes: those of `dml_roi_align` but for output_height, output_width and out_of_bounds_input_value.
-
-    Returns:
-        A model with inputs InputGradientTensor [num_rois, C, output_height, output_width], ROITensor [num_rois, 4],
-        BatchIndicesTensor [num_rois], x_shape [4] (int64) and InputTensor [N, C, H, W], and outputs
-        OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [num_rois, 4].
-
-    Raises:
-        ValueError: a type, a rank, an output, an axis or the value of an attribute is not an allowed one.
-        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
-
-    Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
-    """
-    needs_x = "outputroigradienttensor" in map(str.lower, outputs)
-    needs_x = needs_x or attributes.get("reduction_function", "average") != "average"
-    return model(
-        DML_ROI_ALIGN_GRAD,
-        element_type=element_type,
-        index_type=index_type,
-        ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
-        axes=axes,
-        attributes=attributes,
-        omit=() if needs_x else ("InputTensor",),
-        outputs=outputs,
-    )
 
 
 def model(
@@ -244,10 +52,11 @@ def model(
     Args:
         element_type: what every type variable of floating-point types that leaves a choice stands for.
         index_type: what every type variable of integers stands for.
-        ranks: of inputs that shall have axes of length 1 before their named ones. An output that is like such an input
-            has them as well.
+        ranks: of inputs whose rank is open, or that shall have axes of length 1 before their named ones; an output that
+            is like one of the latter has them as well. Open ranks are equal: that of `ranks`, or the number of values
+            of a list among the attributes, or else 4.
         attributes: those that shall differ from their defaults.
-        axes: lengths or other names for named axes.
+        axes: lengths or other names for named axes. Those of an open rank are numbered: N0, N1 and so on.
         omit: names of optional inputs that the node goes without.
         outputs: names of the wanted outputs, in any case (``dx`` is dX); all where it is None. The node names all
             outputs, the unwanted ones "", so that a function of the same name can stand in for the operator.
@@ -257,10 +66,10 @@ def model(
         ValueError: an argument has a value that the operator does not have or allow.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
-    types = _types(operator, element_type, index_type)
-    leading = _leading(operator, ranks or {})
-    checked = _attributes(operator, attributes or {})
-    lengths = _lengths((operator,), checked, axes or {})
+    types = type_values(operator, element_type, index_type)
+    checked = attribute_values(operator, attributes or {})
+    rank_of = tensor_ranks(operator, ranks or {}, checked)
+    lengths = axis_lengths((operator,), rank_of, checked, axes or {})
     optional = {tensor.name for tensor in operator.inputs if tensor.optional}
     if not optional.issuperset(omit):
         raise ValueError(f"omit = {tuple(omit)!r}: {operator.name} has the optional inputs {sorted(optional)}")
@@ -270,11 +79,11 @@ def model(
         inputs.pop()
     wanted = _wanted(operator, outputs)
     op_type, domain, version = _identity(operator, standard)
-    return _model(
+    return make_model(
         op_type,
         [node(operator, inputs, wanted, checked, standard=standard)],
-        [_value(tensor, types, lengths, leading) for tensor in operator.inputs if tensor.name in inputs],
-        [_value(tensor, types, lengths, leading) for tensor in operator.outputs if tensor.name in wanted],
+        [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
+        [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
         {"": OPSET} | {domain: version},
     )
 
@@ -288,7 +97,7 @@ def node(
     standard: bool = False,
     name: str | None = None,
 ) -> onnx.NodeProto:
-    """A node of any operator with every attribute written on it.
+    """A node of any operator with every attribute written on it but empty lists.
 
     Args:
         inputs: names of values in the operator's order, "" for an optional one that is left out.
@@ -302,7 +111,7 @@ def node(
         TypeError: an attribute is unknown or its value has a wrong type.
     """
     op_type, domain, _ = _identity(operator, standard)
-    checked = _attributes(operator, attributes or {})
+    checked = attribute_values(operator, attributes or {})
     if standard:
         for attribute, values in _OURS_ALONE.items():
             if checked.get(attribute) in values:
@@ -310,8 +119,15 @@ def node(
     made = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )
-    made.attribute.extend(attribute_proto(attribute, checked[attribute.name]) for attribute in operator.attributes)
+    made.attribute.extend(attribute_protos(operator.attributes, checked))
     return made
+
+
+def attribute_protos(
+    attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
+) -> list[onnx.AttributeProto]:
+    """All of `attributes` with their values, but for empty lists: a list that is not there says that there is none."""
+    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
 
 
 def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
@@ -330,14 +146,18 @@ def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
     return op_type, "", opset
 
 
-def _attributes(operator: Operator, given: Mapping[str, object]) -> dict[str, AttributeValue]:
+def attribute_values(operator: Operator, given: Mapping[str, object]) -> dict[str, AttributeValue]:
     """The checked attributes alone, without the constants that `Operator.check_attributes` adds."""
     checked = operator.check_attributes(given)
     return {attribute.name: checked[attribute.name] for attribute in operator.attributes}
 
 
-def _types(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
-    """The element type of each type variable."""
+def type_values(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
+    """The element type of each type variable.
+
+    Raises:
+        ValueError: a type is not an allowed one.
+    """
     types = {}
     for variable, allowed in operator.types.items():
         is_index = all(ELEMENT_DTYPES[kind].kind in "iu" for kind in allowed)
@@ -350,41 +170,75 @@ def _types(operator: Operator, element_type: str, index_type: str) -> dict[str, 
     return types
 
 
-def _leading(operator: Operator, ranks: Mapping[str, int]) -> dict[str, int]:
-    """How many axes of length 1 each tensor has before its named ones."""
+def tensor_ranks(
+    operator: Operator, given: Mapping[str, int], attributes: Mapping[str, AttributeValue]
+) -> dict[str, int]:
+    """The rank of each input and output.
+
+    Args:
+        operator: the definition.
+        given: by input name, ranks that shall differ from what attributes or the definition say.
+        attributes: the checked ones; a list gives the open ranks.
+
+    Raises:
+        ValueError: a name or a rank is not one that the operator has, or two open ranks disagree.
+    """
     inputs = {tensor.name: tensor for tensor in operator.inputs}
-    leading = {}
-    for name, rank in ranks.items():
+    lists = [(name, len(value)) for name, value in attributes.items() if isinstance(value, tuple) and value]
+    known = [(f"that of {name}", count) for name, count in lists]
+    for name, rank in given.items():
         if name not in inputs:
             raise ValueError(f"ranks has {name!r}: must be one of {', '.join(inputs)}")
-        least = len(inputs[name].shape)
-        if rank not in range(least, least + inputs[name].leading + 1):
-            allowed = " or ".join(str(least + more) for more in range(inputs[name].leading + 1))
-            raise ValueError(f"rank of {name} = {rank!r}: must be {allowed}")
-        leading[name] = rank - least
-    return leading | {tensor.name: leading[tensor.like] for tensor in operator.outputs if tensor.like in leading}
+        if rank not in inputs[name].ranks:
+            raise ValueError(f"rank of {name} = {rank!r}: must be {' or '.join(map(str, inputs[name].ranks))}")
+        if inputs[name].is_open:
+            for source, other in known[:1]:
+                if rank != other:
+                    raise ValueError(f"rank of {name} = {rank}: must be {other}, {source}")
+            known.append((f"that of {name}", rank))
+    opened = known[0][1] if known else MOST_RANK
+    found: dict[str, int] = {}
+    for tensor in (*operator.inputs, *operator.outputs):
+        like = inputs.get(tensor.like, tensor)
+        leading = given.get(like.name, len(like.shape)) - len(like.shape)
+        found[tensor.name] = opened if tensor.is_open else len(tensor.shape) + leading
+    return found
 
 
-def _lengths(
-    operators: Sequence[Operator], attributes: Mapping[str, AttributeValue], axes: Lengths
+def axis_lengths(
+    operators: Sequence[Operator],
+    ranks: Mapping[str, int],
+    attributes: dict[str, AttributeValue],
+    axes: Lengths,
 ) -> dict[str, int | str]:
-    """What each named axis of `operators` is declared as: the value of the attribute, the one of `axes`, its name."""
-    names = dict.fromkeys(
-        axis
-        for operator in operators
-        for tensor in (*operator.inputs, *operator.outputs)
-        for axis in tensor.shape
-        if isinstance(axis, str)
-    )
-    fixed = {name: value for name, value in attributes.items() if name in names and isinstance(value, int)}
-    free = [name for name in names if name not in fixed]
+    """What each named axis of `operators` is declared as.
+
+    That is the value of the attribute, the length that follows from another axis, the one of `axes`, or its name.
+
+    Raises:
+        TypeError, ValueError: `axes` has a name or a length that cannot be, or no length follows from the attributes.
+    """
     for name, length in axes.items():
-        if name not in free:
-            raise ValueError(f"axes has {name!r}: must be one of {', '.join(free)}")
         if isinstance(length, bool) or not isinstance(length, (int, str)):
             raise TypeError(f"axes[{name!r}] = {length!r}: must be a length or a name")
         if isinstance(length, int) and length < 0:
             raise ValueError(f"axes[{name!r}] = {length}: must be >= 0")
+    tensors = [tensor for operator in operators for tensor in (*operator.inputs, *operator.outputs)]
+    names = dict.fromkeys(a for tensor in tensors for a in tensor.axes(ranks[tensor.name]) if isinstance(a, str))
+    opened = next((ranks[tensor.name] for tensor in tensors if tensor.is_open), 0)
+    given = attributes | {RANK: opened} if opened else attributes
+    fixed: dict[str, int] = {name: value for name, value in given.items() if name in names and isinstance(value, int)}
+    derived = [
+        (f"{target.removesuffix(OPEN)}{i}", derive(axes.get(f"{source}{i}"), i, attributes))
+        for operator in operators
+        for target, (source, derive) in operator.derived.items()
+        for i in range(opened)
+    ]
+    fixed |= {name: length for name, length in derived if isinstance(length, int)}
+    free = [name for name in names if name not in fixed]
+    for name in axes:
+        if name not in free:
+            raise ValueError(f"axes has {name!r}: must be one of {', '.join(free)}")
     return {name: name for name in free} | dict(axes) | fixed
 
 
@@ -402,22 +256,23 @@ def _wanted(operator: Operator, outputs: Collection[str] | None) -> list[str]:
     return [name if name.lower() in given else "" for name in names]
 
 
-def _value(
-    tensor: Tensor, types: Mapping[str, str], lengths: Lengths, leading: Mapping[str, int] | None = None
+def value_info(
+    tensor: Tensor, rank: int, types: Mapping[str, str], lengths: Lengths, name: str = ""
 ) -> onnx.ValueInfoProto:
+    """The declaration of an input or an output, under its own name or another."""
     kind = onnx.TensorProto.DataType.Value(types.get(tensor.type, tensor.type).upper())
-    shape: list[int | str] = [1] * (leading or {}).get(tensor.name, 0)
-    shape += [axis if isinstance(axis, int) else lengths[axis] for axis in tensor.shape]
-    return onnx.helper.make_tensor_value_info(tensor.name, kind, shape)
+    shape = [axis if isinstance(axis, int) else lengths[axis] for axis in tensor.axes(rank)]
+    return onnx.helper.make_tensor_value_info(name or tensor.name, kind, shape)
 
 
-def _model(
+def make_model(
     name: str,
     nodes: Sequence[onnx.NodeProto],
     inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[onnx.ValueInfoProto],
     opsets: Mapping[str, int],
 ) -> onnx.ModelProto:
+    """A model whose bytes depend on the arguments alone."""
     return onnx.helper.make_model(
         onnx.helper.make_graph(nodes, name, inputs, outputs),
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()],

@@ -7,20 +7,16 @@ from collections.abc import Iterator
 
 import onnx
 
-from onnx_models.build import (
-    DML_ROI_ALIGN,
-    DML_ROI_ALIGN_GRAD,
-    GRADIENT,
-    ROI_ALIGN,
-    dml_roi_align,
-    dml_roi_align_grad,
-    joint,
-    roi_align,
-    roi_align_grad,
-)
+from onnx_models.build import GRADIENT
+from onnx_models.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD, dml_resample, dml_resample_grad
+from onnx_models.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, dml_roi_align, dml_roi_align_grad
+from onnx_models.roi_align import ROI_ALIGN, joint, roi_align, roi_align_grad
 
 # The output size of the box heads that RoiAlign is mostly used in. All other attributes have their defaults.
 SIDE = 7
+
+# Images made twice as high and wide, as decoders do.
+SCALES = (1.0, 1.0, 2.0, 2.0)
 
 FLOATS, DML_FLOATS = "T1", "T"
 """The type variable of the feature map, the RoIs and the result: in ONNX's operators, and in DirectML's."""
@@ -44,6 +40,10 @@ def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
         yield "dml_roi_align", kind, dml_roi_align(element_type=kind, output_height=SIDE, output_width=SIDE)
     for kind in DML_ROI_ALIGN_GRAD.types[DML_FLOATS]:
         yield "dml_roi_align_grad", kind, dml_roi_align_grad(element_type=kind)
+    for kind in DML_RESAMPLE.types[DML_FLOATS]:
+        yield "dml_resample", kind, dml_resample(element_type=kind, scales=SCALES)
+    for kind in DML_RESAMPLE_GRAD.types[DML_FLOATS]:
+        yield "dml_resample_grad", kind, dml_resample_grad(element_type=kind, scales=SCALES)
 
 
 def describe(model: onnx.ModelProto) -> dict[str, object]:

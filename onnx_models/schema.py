@@ -16,8 +16,8 @@ from onnx.defs import OpSchema
 
 from onnx_models.build import attribute_proto
 from ortops.operators import OPERATORS
-from ortops.shapes import Axes, Length
-from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Operator, Tensor
+from ortops.shapes import Axes
+from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor
 
 if TYPE_CHECKING:
     from onnx.shape_inference import InferenceContext
@@ -59,13 +59,18 @@ def schema(operator: Operator) -> OpSchema:
         inputs=[_parameter(operator, tensor) for tensor in operator.inputs],
         outputs=[_parameter(operator, tensor) for tensor in operator.outputs],
         type_constraints=[(name, [f"tensor({kind})" for kind in kinds], "") for name, kinds in operator.types.items()],
-        attributes=[
-            OpSchema.Attribute(attribute.name, attribute_proto(attribute, attribute.default), attribute.doc)
-            for attribute in operator.attributes
-        ],
+        attributes=[_attribute(attribute) for attribute in operator.attributes],
     )
     made.set_type_and_shape_inference_function(partial(_infer, operator))
     return made
+
+
+def _attribute(attribute: Attribute) -> OpSchema.Attribute:
+    """The attribute with its default; without, where that is an empty list, which no node has."""
+    if attribute.is_list and not attribute.default:
+        kind = getattr(OpSchema.AttrType, attribute.type)
+        return OpSchema.Attribute(attribute.name, kind, attribute.doc, required=False)
+    return OpSchema.Attribute(attribute.name, attribute_proto(attribute, attribute.default), attribute.doc)
 
 
 def _parameter(operator: Operator, tensor: Tensor) -> OpSchema.FormalParameter:
@@ -107,7 +112,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
     if not present:
         names = ", ".join(tensor.name for tensor in operator.outputs)
         raise ValueError(f"{operator.name} has no output: must have at least one of {names}")
-    axes = Axes(_attributes(operator, context))
+    axes = Axes(operator, _attributes(operator, context))
     # A type that has no alternative is known even where the input that would show it is not.
     types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items() if len(kinds) == 1}
     have_shape = set()
@@ -141,7 +146,7 @@ def _attributes(operator: Operator, context: InferenceContext) -> dict[str, Attr
         if given is None or not given.ref_attr_name:
             checked[attribute.name] = attribute.default if given is None else _checked(attribute, given)
     if len(checked) == len(operator.attributes):
-        # Besides what each must keep by itself: which must not exceed which.
+        # Besides what each must keep by itself: which must not exceed which, and which lists are as long as which.
         operator.check_attributes(checked)
     return checked
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ortops.functional import dml_roi_align, dml_roi_align_grad, roi_align, roi_align_grad
+from ortops.functional import (
+    dml_resample,
+    dml_resample_grad,
+    dml_roi_align,
+    dml_roi_align_grad,
+    roi_align,
+    roi_align_grad,
+)
 from ortops.operators import OPERATORS
 
 if TYPE_CHECKING:
@@ -20,6 +27,8 @@ __all__ = [  # noqa: RUF022  # in groups
     "library_path",
     "register",
     # on NumPy arrays
+    "dml_resample",
+    "dml_resample_grad",
     "dml_roi_align",
     "dml_roi_align_grad",
     "roi_align",

@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ortops.spec import Operator, Tensor
+from ortops.spec import OPEN, RANK, AttributeValue, Length, Operator, Tensor
 
 Shape = tuple[int, ...]
-Length = int | str | None
-"""A length, the name of a length that is not known yet (``dim_param``), or neither."""
 
 
 class Axes:
     """The lengths of an operator's named axes, as far as they are known.
 
     Args:
-        attributes: the checked attributes; those that are integers give lengths.
+        operator: the definition.
+        attributes: the checked attributes, as far as known; those that are integers give lengths, a list the open rank.
     """
 
-    def __init__(self, attributes: Mapping[str, object]) -> None:
+    def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue]) -> None:
+        self._derived = {name.removesuffix(OPEN): rule for name, rule in operator.derived.items()}
+        self._attributes = attributes
         self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
         self._source = dict.fromkeys(self._known, "the attribute")
         self._leading: dict[str, int] = {}
+        for name, value in attributes.items():
+            if isinstance(value, tuple) and value:
+                self._known[RANK], self._source[RANK] = len(value), name
 
     def bind_shape(self, tensor: Tensor, shape: Sequence[Length]) -> None:
         """Learn the axes of an input from its shape.
@@ -32,13 +36,15 @@ class Axes:
         Raises:
             ValueError: the rank is wrong, or a length disagrees with one already known.
         """
-        extra = len(shape) - len(tensor.shape)
-        if not 0 <= extra <= tensor.leading:
-            ranks = " or ".join(str(len(tensor.shape) + more) for more in range(tensor.leading + 1))
+        rank = len(shape)
+        if rank not in tensor.ranks:
             axes = ", ".join(map(str, tensor.shape))
+            ranks = " or ".join(map(str, tensor.ranks))
             raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {ranks}, [{axes}]")
-        self._leading[tensor.name] = extra
-        for i, axis in enumerate((1,) * extra + tensor.shape):
+        if tensor.is_open and not self._agree(RANK, rank, tensor):
+            raise ValueError(f"{tensor.name} has shape {list(shape)}: rank {self._rule(RANK)}")
+        self._leading[tensor.name] = rank - len(tensor.shape)
+        for i, axis in enumerate(tensor.axes(rank)):
             if not self._agree(axis, shape[i], tensor):
                 raise ValueError(f"{tensor.name} has shape {list(shape)}: shape[{i}] {self._rule(axis)}")
 
@@ -48,16 +54,31 @@ class Axes:
         Raises:
             ValueError: a length is negative or disagrees with one already known.
         """
-        for i, (axis, length) in enumerate(zip(tensor.values, values, strict=False)):
+        for i, (axis, length) in enumerate(zip(tensor.valued_axes(len(values)), values, strict=False)):
             if isinstance(length, int) and length < 0:
                 raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] must be >= 0")
             if not self._agree(axis, length, tensor):
                 raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] {self._rule(axis)}")
 
-    def shape_of(self, tensor: Tensor) -> tuple[Length, ...]:
-        """The shape of an output, unknown lengths as None."""
-        leading = (1,) * self._leading.get(tensor.like, 0)
-        return leading + tuple(axis if isinstance(axis, int) else self._known.get(axis) for axis in tensor.shape)
+    def shape_of(self, tensor: Tensor) -> tuple[Length, ...] | None:
+        """The shape of an output, unknown lengths as None; None for an unknown rank.
+
+        Raises:
+            ValueError: a length that follows from others breaks a rule.
+        """
+        if not tensor.is_open:
+            return tuple(map(self._length, tensor.axes(len(tensor.shape) + self._leading.get(tensor.like, 0))))
+        rank = self._known.get(RANK)
+        if not isinstance(rank, int):
+            return None
+        name = str(tensor.shape[0]).removesuffix(OPEN)
+        if name not in self._derived:
+            return tuple(map(self._length, tensor.axes(rank)))
+        source, derive = self._derived[name]
+        return tuple(derive(self._known.get(f"{source}{i}"), i, self._attributes) for i in range(rank))
+
+    def _length(self, axis: int | str) -> Length:
+        return axis if isinstance(axis, int) else self._known.get(axis)
 
     def _agree(self, axis: int | str, length: Length, tensor: Tensor) -> bool:
         if isinstance(axis, int):
@@ -80,7 +101,7 @@ def output_shapes(
     operator: Operator,
     shapes: Mapping[str, Shape],
     values: Mapping[str, Sequence[int]],
-    attributes: Mapping[str, object],
+    attributes: Mapping[str, AttributeValue],
 ) -> list[Shape]:
     """The shapes of all outputs.
 
@@ -92,7 +113,7 @@ def output_shapes(
     Raises:
         ValueError: a required input is missing, a rank is wrong, two inputs disagree on an axis, a length is negative.
     """
-    axes = Axes(attributes)
+    axes = Axes(operator, attributes)
     for tensor in operator.inputs:
         if tensor.name in shapes:
             axes.bind_shape(tensor, shapes[tensor.name])
@@ -102,5 +123,5 @@ def output_shapes(
     return [_known(axes.shape_of(tensor)) for tensor in operator.outputs]
 
 
-def _known(shape: tuple[Length, ...]) -> Shape:
-    return tuple(length for length in shape if isinstance(length, int))
+def _known(shape: tuple[Length, ...] | None) -> Shape:
+    return tuple(length for length in shape or () if isinstance(length, int))

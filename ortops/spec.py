@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import ml_dtypes
 import numpy as np
@@ -19,8 +19,13 @@ DOMAIN = "ai.onnx.contrib"
 
 DOMAIN_VERSION = 1
 
-AttributeType = Literal["INT", "FLOAT", "STRING"]
-AttributeValue = int | float | str
+MOST_RANK = 4
+"""Axes of a tensor whose rank is open, and values of a list that has one for each of them."""
+
+AttributeType = Literal["INT", "FLOAT", "STRING", "INTS", "FLOATS"]
+AttributeValue: TypeAlias = Any
+"""An int, a float or a str, or a tuple of ints or of floats: the attribute's type says which."""
+
 ElementType = Literal["float16", "bfloat16", "float", "double", "int64", "uint32"]
 
 ELEMENT_DTYPES: Mapping[str, np.dtype] = {
@@ -35,11 +40,14 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
 
 _INT64 = np.iinfo(np.int64)
 _PYTHON_TYPES: Mapping[str, type] = {"INT": numbers.Integral, "FLOAT": numbers.Real, "STRING": str}
+_WORDS = {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of an operator: its type, its default and the rule its value must keep.
+    """One attribute of an operator: its type, its default and the rule its value must keep, or each value of a list.
+
+    A list (INTS, FLOATS) has one value for each axis of the operator's tensors of open rank, or none.
 
     choices: the allowed strings, case as written; empty where any string will do.
     minimum, maximum: the least and the largest allowed number, or None.
@@ -75,32 +83,64 @@ class Attribute:
             return f"must be >= {self.minimum} and <= {self.maximum}"
         if self.minimum is not None:
             return f"must be >= {self.minimum}"
-        return {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}[self.type]
+        return _WORDS[self._kind]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has a value for each axis."""
+        return self.type.endswith("S")
+
+    @property
+    def _kind(self) -> str:
+        """The type of one value."""
+        return self.type.removesuffix("S")
 
     def check(self, value: object) -> AttributeValue:
-        """The value as int, float (rounded to float32) or str.
+        """The value as int, float (rounded to float32) or str, or as a tuple of them.
 
         Raises:
             TypeError: it has another type. ValueError: it breaks the rule. Both name attribute, value and rule.
         """
-        if isinstance(value, bool) or not isinstance(value, _PYTHON_TYPES[self.type]):
-            raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, {self.rule}")
+        if not self.is_list:
+            return self._check_one(self.name, value)
+        if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+            raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, must be a list")
+        if len(value) > MOST_RANK:
+            raise ValueError(f"{self.name} has {len(value)} values: must have one for each of up to {MOST_RANK} axes")
+        return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
+
+    def _check_one(self, name: str, value: object) -> int | float | str:
+        if isinstance(value, bool) or not isinstance(value, _PYTHON_TYPES[self._kind]):
+            raise TypeError(f"{name} = {value!r}: {self.type} attribute, {self.rule}")
         if isinstance(value, str):
-            kept: AttributeValue = value
+            kept: int | float | str = value
             lawful = not self.choices or value in self.choices
         else:
             # ONNX stores a FLOAT attribute as float32, so that is its value here too, in a session and outside.
             with np.errstate(over="ignore"):
-                kept = int(value) if self.type == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
-            if self.type == "INT" and abs(kept) > _INT64.max:
-                raise ValueError(f"{self.name} = {value!r}: must fit in 64 bits")
+                kept = int(value) if self._kind == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
+            if self._kind == "INT" and abs(kept) > _INT64.max:
+                raise ValueError(f"{name} = {value!r}: must fit in 64 bits")
             lawful = self.minimum is None or kept >= self.minimum
             lawful = lawful and (self.maximum is None or kept <= self.maximum)
             if self.positive or self.finite:
                 lawful = lawful and math.isfinite(kept) and (kept > 0 or not self.positive)
         if not lawful:
-            raise ValueError(f"{self.name} = {value!r}: {self.rule}")
+            raise ValueError(f"{name} = {value!r}: {self.rule}")
         return kept
+
+
+OPEN = "..."
+"""How the name of axes ends whose number is open: ``N...`` stands for N0, N1 and so on."""
+
+RANK = "rank"
+"""The axis whose length is the number of those axes."""
+
+Length = int | str | None
+"""A length, the name of a length that is not known yet (``dim_param``), or neither."""
+
+Derivation = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
+"""From the length of an axis, its number and the attributes to another length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +149,8 @@ class Tensor:
 
     type: a type variable of the operator (``T1``) or an element type (``int64``).
     shape: one entry an axis: a length, or the name of an axis. Equal names have equal lengths throughout the operator;
-        the name of an attribute stands for its value.
+        the name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4 axes, as
+        many for every such name; `RANK` is their number.
     values: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis each one gives.
     optional: True where a node may leave it out.
     leading: how many axes of length 1 it may have before these.
@@ -125,6 +166,32 @@ class Tensor:
     like: str = ""
     doc: str = ""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its rank is open."""
+        return _is_open(self.shape)
+
+    @property
+    def ranks(self) -> range:
+        """The ranks that it may have."""
+        return range(1, MOST_RANK + 1) if self.is_open else range(len(self.shape), len(self.shape) + self.leading + 1)
+
+    def axes(self, rank: int) -> tuple[int | str, ...]:
+        """What `shape` says of each axis, where it has `rank` of them."""
+        return _numbered(self.shape, rank) if self.is_open else (1,) * (rank - len(self.shape)) + self.shape
+
+    def valued_axes(self, rank: int) -> tuple[int | str, ...]:
+        """What `values` says of each element, where open ranks are `rank`."""
+        return _numbered(self.values, rank) if _is_open(self.values) else self.values
+
+
+def _is_open(axes: tuple[int | str, ...]) -> bool:
+    return len(axes) == 1 and str(axes[0]).endswith(OPEN)
+
+
+def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
+    return tuple(f"{str(axes[0]).removesuffix(OPEN)}{i}" for i in range(rank))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
@@ -135,6 +202,8 @@ class Operator:
     function: the function of those modules that does, taking the inputs by position and the attributes by name.
     constants: arguments of that function which this operator fixes instead of having them as attributes.
     ordered: pairs of attributes of which the first must not exceed the second.
+    either: lists of which at least one must have values.
+    derived: for open axes that no input has: those that they are made from, and how.
     standard: name and opset of the ONNX operator it computes, or None.
     """
 
@@ -148,6 +217,8 @@ class Operator:
     types: Mapping[str, tuple[ElementType, ...]]
     constants: Mapping[str, AttributeValue] = field(default_factory=dict)
     ordered: tuple[tuple[str, str], ...] = ()
+    either: tuple[str, ...] = ()
+    derived: Mapping[str, tuple[str, Derivation]] = field(default_factory=dict)
     standard: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -157,7 +228,7 @@ class Operator:
                 raise ValueError(f"{self.name}: {kind} {names} repeat a name")
         known = set(self.types) | set(get_args(ElementType))
         axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.values)}
-        axes |= {attribute.name for attribute in self.attributes}
+        axes |= {attribute.name for attribute in self.attributes} | set(self.derived)
         for tensor in (*self.inputs, *self.outputs):
             if tensor.type not in known:
                 raise ValueError(
@@ -183,6 +254,12 @@ class Operator:
             raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
         checked = {a.name: a.check(given.get(a.name, a.default)) for a in self.attributes}
         for low, high in self.ordered:
-            if checked[low] > checked[high]:  # type: ignore[operator]
+            if checked[low] > checked[high]:
                 raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
+        if self.either and not any(checked[name] for name in self.either):
+            raise ValueError(f"{' and '.join(self.either)} are empty: at least one must have values")
+        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.is_list and checked[a.name]}
+        if len(set(lists.values())) > 1:
+            counts = ", ".join(f"{name} has {count}" for name, count in lists.items())
+            raise ValueError(f"{counts} values: must have as many each, one for each axis")
         return checked | dict(self.constants)

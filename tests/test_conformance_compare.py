@@ -158,6 +158,27 @@ def test_an_infinite_value_of_samples_off_the_map_is_compared() -> None:
     assert not compare(case, answer)[0]
 
 
+def test_another_pixel_of_resample_than_the_nearest_fails() -> None:
+    case = BY_ID["dml_resample/matrix/three_tenths/nearest_neighbor/half_up/float"]
+    assert np.all(allowed_errors(case)["OutputTensor"] < 1e-5)
+    for change in ({"interpolation_mode": "linear"}, {"rounding_direction": "decreasing"}):
+        assert not compare(case, answer_to(replace(case, attributes={**case.attributes, **change})))[0]
+
+
+def test_a_clamped_coordinate_of_resample_has_no_error() -> None:
+    continued = case_of("edge/edges_are_continued/", function="dml_resample")
+    between = allowed_errors(replace(continued, expected=None))["OutputTensor"]
+    assert np.all(between[[0, 1, -2, -1]] < between[[3, 4, 4, 4]])
+
+
+def test_a_resample_gradient_in_half_precision_fails() -> None:
+    case = case_of("edge/edge_gradient_of_8192_outputs/", "float16", "dml_resample_grad")
+    answer = answer_to(case)
+    assert compare(case, answer)[0]
+    answer["OutputGradientTensor"][-1] = 2048
+    assert not compare(case, answer)[0]
+
+
 def test_tolerance_of_float_is_far_below_the_values() -> None:
     worst = {}
     for case in collect():

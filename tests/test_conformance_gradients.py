@@ -12,6 +12,7 @@ from conformance.case import Case
 from conformance.expect import expected_outputs, reference
 from conformance.vectors import collect
 from conformance.vectors.scenes import scatter
+from ortops.operators.dml_resample import DML_RESAMPLE
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN
 from ortops.operators.roi_align import ROI_ALIGN_22
 
@@ -126,3 +127,15 @@ def test_the_region_gradient_of_directml_is_the_derivative(case: Case) -> None:
         step[k] = 1e-6
         difference = dml_loss_per_roi(case, x=x, rois=rois + step) - dml_loss_per_roi(case, x=x, rois=rois - step)
         np.testing.assert_allclose(drois.reshape(-1, 4)[:, k], difference / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+RESAMPLE_CASES = [c for c in collect() if c.id.startswith("dml_resample_grad/matrix") and c.element_type == "double"]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in RESAMPLE_CASES])
+def test_the_gradient_of_resample_is_the_adjoint(case: Case) -> None:
+    dy, x = case.inputs["InputGradientTensor"], scatter(tuple(case.inputs["x_shape"]), seed=7)
+    attributes = {**case.attributes, "output_sizes": dy.shape}
+    y = reference(DML_RESAMPLE, attributes, {"InputTensor": x}, ["OutputTensor"])["OutputTensor"]
+    backward = float((expected_outputs(case)["OutputGradientTensor"] * x).sum())
+    assert float((dy * y).sum()) == pytest.approx(backward, rel=1e-12, abs=1e-12)

@@ -9,6 +9,7 @@ import pytest
 
 import wrong_backends
 import wrong_dml_backends
+import wrong_resample_backends
 from conformance.backends.external import External
 from conformance.outcome import Outcome, Result
 from conformance.run import ask, run_suite
@@ -16,13 +17,16 @@ from conformance.vectors import collect
 
 CASES = {
     family: [case for case in collect() if case.definition.family == family]
-    for family in ("roi_align", "dml_roi_align")
+    for family in ("roi_align", "dml_roi_align", "dml_resample")
 }
 FAULTS = [
     *[pytest.param(backend, "roi_align", id=backend.__name__) for backend in wrong_backends.WRONG],
     *[pytest.param(backend, "dml_roi_align", id=backend.__name__) for backend in wrong_dml_backends.WRONG],
+    *[pytest.param(backend, "dml_resample", id=backend.__name__) for backend in wrong_resample_backends.WRONG],
 ]
-Backend = type[wrong_backends.Control] | type[wrong_dml_backends.DmlControl]
+Backend = (
+    type[wrong_backends.Control] | type[wrong_dml_backends.DmlControl] | type[wrong_resample_backends.ResampleControl]
+)
 
 
 def results(backend: Backend, family: str) -> Iterator[Result]:
@@ -31,7 +35,11 @@ def results(backend: Backend, family: str) -> Iterator[Result]:
 
 @pytest.mark.parametrize(
     ("backend", "family"),
-    [(wrong_backends.Control, "roi_align"), (wrong_dml_backends.DmlControl, "dml_roi_align")],
+    [
+        (wrong_backends.Control, "roi_align"),
+        (wrong_dml_backends.DmlControl, "dml_roi_align"),
+        (wrong_resample_backends.ResampleControl, "dml_resample"),
+    ],
 )
 def test_a_second_implementation_passes_every_case(backend: Backend, family: str) -> None:
     found = [f"{r.case.id}: {r.message}" for r in results(backend, family) if r.outcome != Outcome.PASSED]
@@ -47,6 +55,9 @@ def test_every_case_is_of_a_family_that_has_a_second_implementation() -> None:
     assert sum(map(len, CASES.values())) == len(collect())
 
 
-@pytest.mark.parametrize("module", [wrong_backends.WRONG, wrong_dml_backends.WRONG])
-def test_there_are_twelve_faults_of_a_family_and_each_is_another(module: tuple[Backend, ...]) -> None:
-    assert len({backend.fault for backend in module}) == 12
+@pytest.mark.parametrize(
+    ("wrong", "count"),
+    [(wrong_backends.WRONG, 12), (wrong_dml_backends.WRONG, 12), (wrong_resample_backends.WRONG, 16)],
+)
+def test_each_fault_of_a_family_is_another(wrong: tuple[Backend, ...], count: int) -> None:
+    assert len({backend.fault for backend in wrong}) == count

@@ -21,7 +21,8 @@ FILES = sorted(
     [f"{prefix}roi_align_v{v}_{kind}.onnx" for prefix in ("", "standard_") for v in (10, 16, 22) for kind in FLOATS]
     + [f"{prefix}roi_align_v22_bfloat16.onnx" for prefix in ("", "standard_")]
     + [f"{name}_{kind}.onnx" for name in ("roi_align_grad", "joint_v22") for kind in ("bfloat16", *FLOATS)]
-    + [f"{name}_{kind}.onnx" for name in ("dml_roi_align", "dml_roi_align_grad") for kind in FLOATS]
+    + [f"dml_{name}_{kind}.onnx" for name in ("roi_align", "resample") for kind in FLOATS]
+    + [f"dml_{name}_grad_{kind}.onnx" for name in ("roi_align", "resample") for kind in FLOATS]
 )
 
 
@@ -34,7 +35,7 @@ def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "onnx_models", str(out)], capture_output=True, text=True, check=True
     )
-    assert "34 models and manifest.json" in done.stdout
+    assert "40 models and manifest.json" in done.stdout
     assert sorted(path.name for path in out.glob("*.onnx")) == FILES
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert sorted(entry["file"] for entry in manifest["models"]) == FILES
@@ -72,6 +73,18 @@ def test_the_manifest_says_what_is_in_each_file(tmp_path: Path) -> None:
         {"name": "batch_indices", "type": "int64", "shape": ["num_rois"]},
     ]
     assert entry["outputs"] == [{"name": "Y", "type": "double", "shape": ["num_rois", "C", 7, 7]}]
+
+
+def test_the_manifest_has_lists(tmp_path: Path) -> None:
+    call(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
+    (entry,) = (entry for entry in manifest["models"] if entry["file"] == "dml_resample_grad_double.onnx")
+    assert entry["nodes"][0]["attributes"] == {
+        "interpolation_mode": "linear",
+        "scales": [1.0, 1.0, 2.0, 2.0],
+        "rounding_direction": "half_up",
+    }
+    assert entry["inputs"][1] == {"name": "x_shape", "type": "int64", "shape": [4]}
 
 
 def test_a_second_run_writes_the_same_and_leaves_other_files(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 PRELUDE = """
 import logging, sys
@@ -180,3 +181,39 @@ def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> 
         except RuntimeError as error:
             print(error)
         """).startswith("onnxruntime-extensions does not export AddExternalCustomOp here")
+
+
+def test_lists_and_absent_attributes_are_mended_by_our_session() -> None:
+    assert (
+        run("""
+        x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+        model = onnx_models.dml_resample(rank=2, scales=[2.0, 1.7], input_pixel_offsets=[0.1, 0.3])
+        del model.graph.node[0].attribute[0]
+        y = session(model).run(None, {"InputTensor": x})[0]
+        expected = ortops.dml_resample(x, scales=[2.0, 1.7], input_pixel_offsets=[0.1, 0.3])
+        np.testing.assert_array_equal(y, expected)
+        model = onnx_models.roi_align(16, **SIZE)
+        del model.graph.node[0].attribute[:]
+        assert session(model).run(None, FORWARD)[0].shape == (2, 1, 1, 1)
+        print("equal")
+        """)
+        == "equal"
+    )
+
+
+def test_a_mended_model_of_a_file_finds_its_external_data(tmp_path: Path) -> None:
+    assert (
+        run(f"""
+        import onnx
+        weights = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
+        model = onnx_models.dml_resample(rank=2, scales=[2.0, 3.0])
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "InputTensor"))
+        del model.graph.input[:]
+        path = {str(tmp_path)!r} + "/model.onnx"
+        onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+        y = ortops.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, {{}})[0]
+        np.testing.assert_array_equal(y, ortops.dml_resample(weights, scales=[2.0, 3.0]))
+        print("equal")
+        """)
+        == "equal"
+    )

@@ -79,8 +79,15 @@ def test_a_schema_says_what_the_operator_says() -> None:
             name: len(kinds) for name, kinds in operator.types.items()
         }
         defaults = {a.name: onnx.helper.get_attribute_value(a.default_value) for a in made.attributes.values()}
+        # No node has an empty list, so it is no default either: the attribute may be left out.
+        for a in operator.attributes:
+            if a.is_list:
+                assert (defaults.pop(a.name), made.attributes[a.name].required, a.default) == (None, False, ())
+                assert made.attributes[a.name].type == getattr(onnx.defs.OpSchema.AttrType, a.type)
         assert defaults == {
-            a.name: a.default.encode() if isinstance(a.default, str) else a.default for a in operator.attributes
+            a.name: a.default.encode() if isinstance(a.default, str) else a.default
+            for a in operator.attributes
+            if not a.is_list
         }
 
 
@@ -310,6 +317,118 @@ def test_an_output_has_no_shape_where_the_input_that_it_is_like_has_none() -> No
     )
     found = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output[1].type.tensor_type
     assert (found.elem_type, found.HasField("shape")) == (onnx.TensorProto.FLOAT, False)
+
+
+def resample(x: str = "float[2, C, 5, ?] x", attributes: str = "<scales = [1.0, 1.0, 1.5, 2.0]>") -> onnx.ModelProto:
+    return parse(f"g ({x}) => (y) {{ y = {DOMAIN}.DmlResample{attributes}(x) }}")
+
+
+@pytest.mark.parametrize(
+    ("x", "attributes", "shape"),
+    [
+        ("float[2, C, 5, ?] x", "<scales = [1.0, 1.0, 1.5, 2.0]>", [2, None, 7, None]),
+        ("float[2, C] x", "<output_sizes = [3, 4]>", [3, 4]),
+        ("float[A] x", "<output_sizes = [3], scales = [9.0]>", [3]),
+        ("float[3, 5, 1] x", "<scales = [0.25, 0.75, 4.0]>", [0, 3, 4]),
+    ],
+)
+def test_lengths_follow_from_lists(x: str, attributes: str, shape: list[int | str | None]) -> None:
+    assert inferred(resample(x, attributes)) == {"y": ("float", shape)}
+
+
+def test_the_rank_follows_from_a_list_alone() -> None:
+    for attributes, shape in (("<scales = [2.0, 2.0]>", [None, None]), ("<output_sizes = [4, 5, 6]>", [4, 5, 6])):
+        model = parse(
+            f"g (float[2] u) => (y) {{ a = f.Unknown(u) x = Cast<to = 1>(a) y = {DOMAIN}.DmlResample{attributes}(x) }}"
+        )
+        (found,) = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output
+        dims = found.type.tensor_type.shape.dim
+        assert [d.dim_value or None for d in dims] == shape, attributes
+
+
+def test_without_lists_and_shapes_the_rank_stays_unknown() -> None:
+    model = parse(
+        f"g (float[2] u, int64[r] s) => (y) {{ a = f.Unknown(u) x = Cast<to = 1>(a) y = {DOMAIN}.DmlResampleGrad(x, s) }}"
+    )
+    found = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output[0].type.tensor_type
+    assert (found.elem_type, found.HasField("shape")) == (onnx.TensorProto.FLOAT, False)
+
+
+@pytest.mark.parametrize(
+    ("x", "attributes", "message"),
+    [
+        ("float[2] x", "", "scales and output_sizes are empty: at least one must have values"),
+        ("float[2] x", "<scales = [-1.0]>", r"scales\[0\] = -1.0: must be finite and > 0"),
+        ("float[2] x", "<output_sizes = [-1]>", r"output_sizes\[0\] = -1: must be >= 0"),
+        ("float[2] x", "<scales = [2]>", "scales is of type INTS: FLOATS attribute, must be finite and > 0"),
+        ("float[2] x", "<scales = 2.0>", "scales is of type FLOAT: FLOATS attribute, must be finite and > 0"),
+        ("float[2] x", "<scales = [2.0], output_sizes = [4, 4]>", "scales has 1, output_sizes has 2 values: must have"),
+        ("float[2] x", "<scales = [2.0, 2.0]>", r"InputTensor has shape \[2\]: rank must be 2 \(rank of scales\)"),
+        ("float[1,1,1,1,2] x", "<output_sizes = [2]>", r"InputTensor has shape .*: must have rank 1 or 2 or 3 or 4"),
+        ("float[2] x", '<output_sizes = [2], rounding_direction = "up">', "rounding_direction = 'up': must be one of"),
+        ("bfloat16[2] x", "<output_sizes = [2]>", "InputTensor has element type bfloat16: must be float16 or float or"),
+    ],
+)
+def test_a_list_that_breaks_its_rule_is_refused(x: str, attributes: str, message: str) -> None:
+    with pytest.raises(InferenceError, match=message):
+        onnx.shape_inference.infer_shapes(resample(x, attributes))
+
+
+def test_a_reference_to_a_list_of_the_function_counts_with_the_value_of_the_call() -> None:
+    function = f"""
+        <domain: "f", opset_import: ["": 21, "{DOMAIN}": 1]>
+        Up<scales, offsets>(x) => (y)
+        {{ y = {DOMAIN}.DmlResample<scales: floats = @scales, input_pixel_offsets: floats = @offsets>(x) }}
+    """
+
+    def model(attributes: str) -> onnx.ModelProto:
+        return parse(f"g (float[2, 5] x) => (y) {{ y = f.Up<{attributes}>(x) }}", function=function)
+
+    good = model("scales = [2.0, 0.5], offsets = [0.0, 0.0]")
+    assert inferred(good, check_custom_domain=False) == {"y": ("float", [4, 2])}
+    with pytest.raises(InferenceError, match="scales has 1, input_pixel_offsets has 2 values: must have as many each"):
+        onnx.shape_inference.infer_shapes(model("scales = [2.0], offsets = [0.0, 0.0]"))
+
+
+def resample_grad(
+    body: str, inputs: str = "float[A, B, 6] dy, int64[3] s", attributes: str = ""
+) -> dict[str, tuple[str, list[int | str | None] | None]]:
+    return inferred(parse(f"g ({inputs}) => (dx) {{ {body} dx = {DOMAIN}.DmlResampleGrad{attributes}(dy, s) }}"))
+
+
+def test_the_shape_of_the_gradient_is_what_x_shape_says_or_has_the_rank_of_dy() -> None:
+    assert resample_grad("") == {"dx": ("float", [None, None, None])}
+    constant = "s = Constant<value_ints = [2, 3, 8]>()"
+    assert resample_grad(constant, "float[A, B, 6] dy") == {"dx": ("float", [2, 3, 8])}
+    assert resample_grad("", "float16[A] dy, int64[r] s") == {"dx": ("float16", [None])}
+
+
+@pytest.mark.skipif((1, 20) <= VERSION < (1, 23), reason="this onnx cannot hand a shape to Python")
+def test_the_shape_of_the_gradient_is_the_propagated_one() -> None:
+    assert resample_grad("s = Shape(x)", "float[A, 6] dy, float[A, 3] x") == {"dx": ("float", ["A", 3])}
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "attributes", "message"),
+    [
+        (
+            "",
+            "float[A, 6] dy, int64[3] s",
+            "",
+            r"x_shape has shape \[3\]: shape\[0\] must be 2 \(rank of InputGradientTe",
+        ),
+        ("", "float[A, 6] dy, int64[2] s", "<scales = [2.0]>", r"rank must be 1 \(rank of scales\)"),
+        (
+            "s = Constant<value_ints = [2, -3]>()",
+            "float[A, 6] dy",
+            "",
+            r"x_shape is \[2, -3\]: x_shape\[1\] must be >= 0",
+        ),
+    ],
+)
+def test_a_gradient_that_cannot_be_is_refused(body: str, inputs: str, attributes: str, message: str) -> None:
+    with pytest.raises(InferenceError, match=message):
+        resample_grad(body, inputs, attributes)
 
 
 def test_registering_again_does_nothing() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from conformance.bounds import dml_roi_align, roi_align
+from conformance.bounds import dml_resample, dml_roi_align, roi_align
 from conformance.bounds.growth import Growth
 from conformance.case import Case
 
@@ -18,4 +18,6 @@ GROWTH: Mapping[str, Callable[[Case], dict[str, Growth]]] = {
     "roi_align_grad": roi_align.gradient,
     "dml_roi_align": dml_roi_align.forward,
     "dml_roi_align_grad": dml_roi_align.gradient,
+    "dml_resample": dml_resample.forward,
+    "dml_resample_grad": dml_resample.gradient,
 }

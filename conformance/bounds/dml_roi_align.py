@@ -151,7 +151,7 @@ def _steepness(x: Floats, arguments: Arguments) -> tuple[float, float]:
 
 
 def _is_nearest(arguments: Arguments) -> bool:
-    return arguments["interpolation_mode"] == "nearest_neighbor"
+    return bool(arguments["interpolation_mode"] == "nearest_neighbor")
 
 
 def _summed(arguments: Arguments, axis_y: _Region, axis_x: _Region) -> float:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import functools
 
 from conformance.case import Case
-from conformance.vectors import dml_matrix, dml_refusals, gradients, literal, matrix, official, refusals
+from conformance.vectors import (
+    dml_matrix,
+    dml_refusals,
+    gradients,
+    literal,
+    matrix,
+    official,
+    refusals,
+    resample_matrix,
+    resample_refusals,
+)
 
 SOURCES = (
     official.cases,
@@ -15,6 +25,8 @@ SOURCES = (
     refusals.cases,
     dml_matrix.cases,
     dml_refusals.cases,
+    resample_matrix.cases,
+    resample_refusals.cases,
 )
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from conformance.case import Array, Case, Source
 from conformance.vectors.expand import FLOATS, expand
+from ortops.spec import AttributeValue
 
 
 def cases() -> Iterator[Case]:
@@ -40,15 +41,20 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
         return np.array(data["arrays"][numbers] if isinstance(numbers, str) else numbers, np.float64)
 
     expected = {name: array(numbers) for name, numbers in entry["expected"].items()}
+    attributes = {**data["attributes"], **entry.get("attributes", {})}
     yield from expand(
         f"{data['family']}/{entry['fact']}",
         function=data["function"],
         source=Source(**entry.get("source", data["source"])),
         note=entry["note"],
-        attributes={**data["attributes"], **entry.get("attributes", {})},
+        attributes={name: _attribute(value) for name, value in attributes.items()},
         inputs={name: array(numbers) for name, numbers in entry["inputs"].items()},
         outputs=list(expected),
         expected=expected,
         types=entry.get("types", FLOATS),
         decimals=entry.get("decimals"),
     )
+
+
+def _attribute(value: Any) -> AttributeValue:
+    return tuple(value) if isinstance(value, list) else value

@@ -18,7 +18,7 @@ FAIL, INVALID_ARGUMENT = 1, 2
 
 # ONNXTensorElementDataType and OrtOpAttrType.
 ELEMENT_TYPES = {"float": 1, "int64": 7, "float16": 10, "double": 11, "uint32": 12, "bfloat16": 16}
-ATTRIBUTE_TYPES = {"INT": 1, "FLOAT": 3, "STRING": 5}
+ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5}
 
 # By name: the slot in OrtApi and the arguments. Each returns a status, but for those in _OTHER_RESULTS.
 _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
@@ -40,6 +40,8 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "KernelContext_GetOutput": (91, (c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
     "ReleaseStatus": (93, (c_void_p,)),
     "ReleaseTensorTypeAndShapeInfo": (99, (c_void_p,)),
+    "KernelInfoGetAttributeArray_float": (162, (c_void_p, c_char_p, c_void_p, c_void_p)),
+    "KernelInfoGetAttributeArray_int64": (163, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "KernelInfo_GetInputCount": (230, (c_void_p, c_void_p)),
     "KernelInfo_GetOutputCount": (231, (c_void_p, c_void_p)),
     "ShapeInferContext_GetInputCount": (267, (c_void_p, c_void_p)),

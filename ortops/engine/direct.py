@@ -30,12 +30,13 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
     Raises:
         TypeError: the node has it with another type. ValueError: it breaks the attribute's rule.
     """
-    values = {kind: read(api, info, attribute.name.encode()) for kind, read in _READERS.items()}
-    if values[attribute.type] is not None:
-        return attribute.check(values[attribute.type])
-    for kind, value in values.items():
-        if value is not None:
-            raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
+    found = {kind: read(api, info, attribute.name.encode()) for kind, read in _READERS.items()}
+    # A list of another type, or none, is read as an empty one.
+    given = {kind: value for kind, value in found.items() if value is not None and value != []}
+    if attribute.type in given:
+        return attribute.check(given[attribute.type])
+    for kind, value in given.items():
+        raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
     return attribute.default
 
 
@@ -58,7 +59,23 @@ def _read_string(api: Api, info: int, name: bytes) -> str | None:
     return text.value.decode(errors="replace")
 
 
-_READERS: dict[str, Callable[[Api, int, bytes], Any]] = {"FLOAT": _read_float, "INT": _read_int, "STRING": _read_string}
+def _read_list(kind: str, cell: type[Any], api: Api, info: int, name: bytes) -> list[Any] | None:
+    read = getattr(api, f"KernelInfoGetAttributeArray_{kind}")
+    size = c_size_t()
+    if not api.succeeds(read(info, name, None, byref(size))):
+        return None
+    values = (cell * size.value)()
+    api.check(read(info, name, values, byref(size)))
+    return list(values)
+
+
+_READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
+    "FLOAT": _read_float,
+    "INT": _read_int,
+    "STRING": _read_string,
+    "FLOATS": functools.partial(_read_list, "float", c_float),
+    "INTS": functools.partial(_read_list, "int64", c_int64),
+}
 
 _api_at = functools.lru_cache(Api)
 _kernels: dict[int, Callable[[int], None]] = {}

@@ -1,8 +1,9 @@
 """The pyop engine: the operators as Python operators of onnxruntime-extensions, where its library exports no C entry.
 
-Its limits: float and double tensors only; every attribute, input and output must be present; a float attribute arrives
-with 6 digits; threads are not the session's. An exception that left the body would abort the process, so none does: the
-outputs are NaN, the error is logged once, and `ortops.InferenceSession` raises it after the run.
+Its limits: float and double tensors only; every input and output must be present; a float attribute arrives with 6 digits;
+threads are not the session's; in a plain session every attribute must be present and lists cannot be read at all, which
+`ortops.InferenceSession` mends (`pyop_attributes`). An exception that left the body would abort the process, so none
+does: the outputs are NaN, the error is logged once, and `ortops.InferenceSession` raises it after the run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from onnxruntime_extensions import _ocos
 
 from ortops.compute import compute, runner_for
+from ortops.engine.pyop_attributes import from_text
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
@@ -66,9 +68,7 @@ def _add(operator: Operator, types: Mapping[str, str]) -> None:
         op_type=operator.name,
         inputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.inputs],
         outputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.outputs],
-        attrs={
-            a.name: number({"INT": "int64", "FLOAT": "float", "STRING": "string"}[a.type]) for a in operator.attributes
-        },
+        attrs={a.name: number({"INT": "int64", "FLOAT": "float"}.get(a.type, "string")) for a in operator.attributes},
     )
     _ours.add(id(definition))
 
@@ -97,7 +97,8 @@ def _outputs(
 
     try:
         inputs = [np.asarray(array, order="C") for array in arrays]
-        compute(operator, inputs, operator.check_attributes(attributes), allocate, runner_for(inputs))
+        lists = {a.name: from_text(a, str(attributes[a.name])) for a in operator.attributes if a.is_list}
+        compute(operator, inputs, operator.check_attributes({**attributes, **lists}), allocate, runner_for(inputs))
     except BaseException as error:  # noqa: BLE001 - one that leaves would abort the process
         if getattr(_errors, "first", None) is None:
             _errors.first = error

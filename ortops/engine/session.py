@@ -7,12 +7,16 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import onnxruntime
 
 from ortops.engine.shutdown import Call
 from ortops.operators import OPERATORS
+
+_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
+"""The entry of session options that says where a model given as bytes has its external data."""
 
 Engine = Literal["auto", "direct", "pyop"]
 
@@ -102,8 +106,8 @@ def _add_all(engine: Engine) -> Engine:
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """onnxruntime.InferenceSession with the operators registered; same arguments.
 
-    Options that are given are registered too, as by `register`. With the pyop engine, `run` raises the errors of our
-    operators, which ONNX Runtime itself does not see there.
+    Options that are given are registered too, as by `register`. With the pyop engine, nodes may leave attributes out and
+    have lists, and `run` raises the errors of our operators, which ONNX Runtime itself does not see there.
     """
 
     def __init__(
@@ -116,6 +120,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     ) -> None:
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         register(options)
+        if _chosen == "pyop":
+            from ortops.engine.pyop_attributes import with_plain_attributes
+
+            mended = with_plain_attributes(path_or_bytes)
+            if mended is not path_or_bytes and not isinstance(path_or_bytes, bytes):
+                options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
+            path_or_bytes = mended
         super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:

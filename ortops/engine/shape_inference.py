@@ -8,8 +8,8 @@ from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 from typing import Any
 
 from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, ort_api
-from ortops.shapes import Axes, Length
-from ortops.spec import Attribute, AttributeValue, Operator
+from ortops.shapes import Axes
+from ortops.spec import MOST_RANK, Attribute, AttributeValue, Length, Operator
 
 _MOST_TEXT = 256
 """A longer string is no lawful value of any attribute."""
@@ -30,7 +30,8 @@ def infer_output_shapes(operator: Operator, context: int) -> None:
     """
     api = ort_api()
     given = {attribute.name: _attribute(api, context, attribute) for attribute in operator.attributes}
-    axes = Axes(operator.check_attributes({name: value for name, value in given.items() if value is not None}))
+    known = {name: value for name, value in given.items() if value is not None}
+    axes = Axes(operator, operator.check_attributes(known))
     types = dict(ELEMENT_TYPES)
     count = c_size_t()
     api.check(api.ShapeInferContext_GetInputCount(context, byref(count)))
@@ -43,7 +44,7 @@ def infer_output_shapes(operator: Operator, context: int) -> None:
     for i, tensor in enumerate(operator.outputs):
         shape = axes.shape_of(tensor)
         # The interface has no word for an unknown length: -1 would be taken for one.
-        if tensor.type in types and None not in shape:
+        if tensor.type in types and shape is not None and None not in shape:
             _set_output(api, context, i, types[tensor.type], shape)
 
 
@@ -55,13 +56,16 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
         "INT": c_int64,
         "FLOAT": c_float,
         "STRING": lambda: ctypes.create_string_buffer(_MOST_TEXT),
+        "INTS": c_int64 * MOST_RANK,
+        "FLOATS": c_float * MOST_RANK,
     }
     cell = cells[attribute.type]()
     status = api.ReadOpAttr(handle, ATTRIBUTE_TYPES[attribute.type], byref(cell), ctypes.sizeof(cell), byref(size))
     if not api.succeeds(status):
         return None  # of another type, or too long: the kernel refuses it and has the words
-    value: AttributeValue = cell.value.decode(errors="replace") if attribute.type == "STRING" else cell.value
-    return value
+    if attribute.is_list:
+        return list(cell[: size.value // ctypes.sizeof(cell._type_)])
+    return cell.value.decode(errors="replace") if attribute.type == "STRING" else cell.value
 
 
 def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:

@@ -1,6 +1,7 @@
 """The operators on NumPy arrays, without a session: the same checks and the same kernels."""
 
+from ortops.functional.dml_resample import dml_resample, dml_resample_grad
 from ortops.functional.dml_roi_align import dml_roi_align, dml_roi_align_grad
 from ortops.functional.roi_align import roi_align, roi_align_grad
 
-__all__ = ["dml_roi_align", "dml_roi_align_grad", "roi_align", "roi_align_grad"]
+__all__ = ["dml_resample", "dml_resample_grad", "dml_roi_align", "dml_roi_align_grad", "roi_align", "roi_align_grad"]

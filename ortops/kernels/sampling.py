@@ -16,8 +16,9 @@ from ortops.kernels.element import Array
 MOST_SAMPLES = 2**62
 """Samples of an axis are numbered in int64. More than these are one sample each 1e-18 of the RoI."""
 
-NEXT, CEIL, NEAREST = 0, 1, 2
-"""Which pixels a sample at c reads: floor(c) and the next, floor(c) and ceil(c), or the nearest, ties upwards."""
+NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
+"""Which pixels a sample at c reads: floor(c) and the next; floor(c) and ceil(c); the nearest, ties upwards; the one at or
+above c; the one at or below c."""
 
 BEFORE = -2
 """The region of samples that lie off the map before its first pixel; past the last one it is twice the map's length."""
@@ -26,8 +27,8 @@ BEFORE = -2
 class Axis(NamedTuple):
     """The samples of one RoI on one axis: sample i of bin p is at origin + (p*samples + i + shift)*size/steps.
 
-    scale is d(coordinate)/d(stored coordinate); fixed is True where the size does not follow the RoI; rule is NEXT, CEIL
-    or NEAREST.
+    scale is d(coordinate)/d(stored coordinate); fixed is True where the size does not follow the RoI; rule is NEXT or one
+    of those beside it; margin is how far before the first and past the last pixel a sample still reads that pixel.
     """
 
     origin: float
@@ -39,17 +40,18 @@ class Axis(NamedTuple):
     scale: float
     fixed: bool
     rule: int
+    margin: float
 
 
-NUMBERS = 8
+NUMBERS = 9
 """Of an Axis, when many are kept in an array: all but its bins."""
 
 
 @njit(nogil=True)
 def axis_of(numbers: Array, bins: int) -> Axis:
     """The axis that a convention has written down."""
-    origin, size, samples, shift, steps, scale, fixed, rule = numbers
-    return Axis(origin, size, bins, int(samples), shift, steps, scale, fixed != 0.0, int(rule))
+    origin, size, samples, shift, steps, scale, fixed, rule, margin = numbers
+    return Axis(origin, size, bins, int(samples), shift, steps, scale, fixed != 0.0, int(rule), margin)
 
 
 @njit(nogil=True)
@@ -64,7 +66,7 @@ def onnx_axis(
         size = 1.0
     wanted = float(sampling_ratio) if sampling_ratio > 0 else np.ceil(max(size / bins, 0.0))
     samples = min(wanted, float(MOST_SAMPLES // bins))
-    numbers[:] = (origin, size, samples, 0.5, bins * samples, scale, 1.0 if fixed else 0.0, float(NEXT))
+    numbers[:] = (origin, size, samples, 0.5, bins * samples, scale, 1.0 if fixed else 0.0, float(NEXT), 1.0)
 
 
 @njit(nogil=True)
@@ -90,7 +92,15 @@ def dml_axis(
     steps, shift = bins * samples, -output_offset
     if to_corners:
         steps, shift = (steps - 1.0, shift) if steps > 1.0 else (1.0, 0.5)
-    numbers[:] = (start - input_offset, size, samples, shift, steps, scale, 0.0, float(rule))
+    numbers[:] = (start - input_offset, size, samples, shift, steps, scale, 0.0, float(rule), 1.0)
+
+
+@njit(nogil=True)
+def resample_axis(scale: float, length: int, bins: int, input_offset: float, output_offset: float, rule: int) -> Axis:
+    """DirectML's RESAMPLE: the one sample of each output of an axis; scale 0 stands for the ratio of the lengths."""
+    # The ratio as one fraction: where the quotient is a whole number, no rounding may make it miss a pixel.
+    size, steps = (1.0, scale) if scale > 0.0 else (float(length), float(bins))
+    return Axis(-input_offset, size, bins, 1, -output_offset, steps, 0.0, True, rule, np.inf)
 
 
 @njit(nogil=True)
@@ -113,23 +123,25 @@ def sensitivity(axis: Axis, p: int, i: int) -> tuple[float, float]:
 
 
 @njit(nogil=True)
-def region(c: float, length: int, rule: int) -> int:
+def region(axis: Axis, c: float, length: int) -> int:
     """Which value holds at c: 2*k that of pixel k, 2*k + 1 between pixels k and k + 1; BEFORE or 2*length off the map.
 
     Regions ascend with c, and within one the value is linear in c.
     """
-    if not c >= -1.0:  # a coordinate that overflowed to NaN is off the map, too
+    if not c >= -axis.margin:  # a coordinate that overflowed to NaN is off the map, too
         return BEFORE
-    if c > length:
+    if c > length - 1 + axis.margin:
         return 2 * length
-    if rule == NEAREST:
-        return 2 * min(max(int(np.floor(c + 0.5)), 0), length - 1)
     if c < 0.0:
         return 0
     if c >= length - 1:
         return 2 * (length - 1)
+    if axis.rule == NEAREST:
+        return 2 * int(c + 0.5)
     k = int(c)
-    return 2 * k if rule == CEIL and c == k else 2 * k + 1
+    if axis.rule == BELOW or (axis.rule != NEXT and c == k):
+        return 2 * k
+    return 2 * k + (2 if axis.rule == ABOVE else 1)
 
 
 @njit(nogil=True)
@@ -151,12 +163,12 @@ def run_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
     Doubling steps, then bisection: the work is bounded by the map and not by the number of samples.
     """
     low, step = i, 1
-    while low + step < axis.samples and region(coordinate(axis, p, low + step), length, axis.rule) == here:
+    while low + step < axis.samples and region(axis, coordinate(axis, p, low + step), length) == here:
         low, step = low + step, 2 * step
     high = min(low + step, axis.samples)
     while low + 1 < high:
         middle = low + (high - low) // 2
-        if region(coordinate(axis, p, middle), length, axis.rule) == here:
+        if region(axis, coordinate(axis, p, middle), length) == here:
             low = middle
         else:
             high = middle

@@ -70,7 +70,7 @@ def weights_of(axis: Axis, length: int, dtype: Any, slopes: bool) -> Weights:
         i = 0 if count else axis.samples
         while i < axis.samples:
             c = coordinate(axis, p, i)
-            where = region(c, length, axis.rule)
+            where = region(axis, c, length)
             end = run_end(axis, p, i, where, length)
             if is_inside(where, length):
                 pixel = where // 2
@@ -103,8 +103,8 @@ def _pixels(axis: Axis, p: int, length: int) -> tuple[int, int]:
     """The first pixel and the number of pixels that the samples of bin p can touch."""
     if axis.samples == 0:
         return 0, 0
-    a = region(coordinate(axis, p, 0), length, axis.rule)
-    b = region(coordinate(axis, p, axis.samples - 1), length, axis.rule)
+    a = region(axis, coordinate(axis, p, 0), length)
+    b = region(axis, coordinate(axis, p, axis.samples - 1), length)
     low, high = max(min(a, b), 0), min(max(a, b), 2 * (length - 1))
     if low > high:
         return 0, 0
@@ -129,7 +129,7 @@ def candidates_of(axis: Axis, length: int) -> Candidates:
     for p in range(axis.bins):
         i = 0
         while i < axis.samples:
-            where = region(coordinate(axis, p, i), length, axis.rule)
+            where = region(axis, coordinate(axis, p, i), length)
             end = run_end(axis, p, i, where, length)
             inside = is_inside(where, length)
             between = inside and is_between(where)
@@ -188,3 +188,30 @@ def move_candidates(table: Candidates, first: int) -> None:
             table.low[n] -= first
         if table.high[n] >= 0:
             table.high[n] -= first
+
+
+@njit(nogil=True)
+def transposed(table: Weights, length: int) -> Weights:
+    """The matrix A^T [length, bins] of a table without slopes whose bins read ascending pixels, each bin one sample."""
+    bins = table.first.size
+    first, start = np.zeros(length, np.int64), np.zeros(length + 1, np.int64)
+    for p in range(bins - 1, -1, -1):
+        for i in range(table.start[p + 1] - table.start[p]):
+            first[table.first[p] + i] = p
+            start[table.first[p] + i + 1] += 1
+    for k in range(length):
+        start[k + 1] += start[k]
+    weight = np.empty(start[length], table.weight.dtype)
+    for p in range(bins):
+        for i in range(table.start[p + 1] - table.start[p]):
+            pixel = table.first[p] + i
+            weight[start[pixel] + p - first[pixel]] = table.weight[table.start[p] + i]
+    return Weights(first, start, weight, table.near, table.far, np.ones(length, np.float64))
+
+
+@njit(nogil=True)
+def is_identity(table: Weights, length: int) -> bool:
+    """Whether each bin is the pixel of its own number, of as many."""
+    if table.first.size != length or table.start[-1] != length:
+        return False
+    return bool(np.all(table.first == np.arange(length)) and np.all(table.weight[:length] == 1.0))

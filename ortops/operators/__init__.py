@@ -1,5 +1,6 @@
 """The definitions, one file per operator. A new operator is a new file here and a new name in `OPERATORS`."""
 
+from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_10, ROI_ALIGN_16, ROI_ALIGN_22
 from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
@@ -12,6 +13,8 @@ OPERATORS: tuple[Operator, ...] = (
     ROI_ALIGN_GRAD,
     DML_ROI_ALIGN,
     DML_ROI_ALIGN_GRAD,
+    DML_RESAMPLE,
+    DML_RESAMPLE_GRAD,
 )
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}

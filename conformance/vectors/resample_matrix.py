@@ -1,0 +1,260 @@
+"""DmlResample and its gradient over tensors of every rank, interpolation and rounding; expected values by the reference.
+
+Pixel offsets take turns from case to case. An axis takes the first pair, from its turn on, that keeps its samples away
+from where a last bit decides: the middle between two pixels, or the pixels where the rounding goes one way. An axis whose
+scale is a power of two may have any: its coordinates are exact. Interpolated values are continuous, so linear cases may
+have any, too. An axis of scale 1 is copied: it keeps the default offsets.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import ortops
+from conformance.case import Array, Case, Source
+from conformance.vectors.dml_matrix import MARGIN, OFFSETS
+from conformance.vectors.expand import expand
+from conformance.vectors.scenes import scatter
+from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+from ortops.shapes import output_shapes
+from ortops.spec import AttributeValue
+
+BY_REFERENCE = Source("ortops/reference/dml_resample.py", f"ortops {ortops.__version__}", "dml_resample")
+BY_REFERENCE_OF_THE_GRADIENT = replace(BY_REFERENCE, section="dml_resample_grad")
+DOCUMENTATION = Source(
+    "Microsoft's documentation of DML_RESAMPLE1_OPERATOR_DESC", "MicrosoftDocs/sdk-api 2db4b020", "tensors and edges"
+)
+
+DIRECTIONS = next(a.choices for a in DML_RESAMPLE.attributes if a.name == "rounding_direction")
+
+Attributes = Mapping[str, AttributeValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A tensor's shape, and how it is scaled: by scales, to sizes, or by scales and cut or continued to sizes."""
+
+    name: str
+    note: str
+    x_shape: tuple[int, ...]
+    scales: tuple[float, ...] = ()
+    output_sizes: tuple[int, ...] = ()
+
+    @property
+    def scaling(self) -> dict[str, AttributeValue]:
+        """The attributes that say how it is scaled, where the output's sizes are not an input's."""
+        return {"scales": self.scales, "output_sizes": self.output_sizes}
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """The shape of the output."""
+        attributes = DML_RESAMPLE.check_attributes(self.scaling)
+        return output_shapes(DML_RESAMPLE, {"InputTensor": self.x_shape}, {}, attributes)[0]
+
+
+SCENES = (
+    Scene("row_up", "one axis, 1.75 outputs for each pixel; the last part of an output is none", (7,), (1.75,)),
+    Scene("row_down", "one axis, three outputs for eight pixels", (11,), (0.375,)),
+    Scene("rows_up_columns_down", "two axes, one enlarged and one reduced", (5, 6), (1.375, 0.625)),
+    Scene("three_tenths", "scales that are no power of two, and as float32 no tenths", (3, 9, 4), (1.3, 0.3, 2.7)),
+    Scene(
+        "images_and_channels_alone", "four axes, of which only the last two are scaled", (2, 3, 4, 5), (1, 1, 1.75, 0.7)
+    ),
+    Scene(
+        "every_axis_of_four",
+        "four axes, images and channels among them, each by another scale",
+        (3, 2, 3, 4),
+        (0.7, 1.6, 1.3, 0.8),
+    ),
+    Scene("cut", "outputs shorter than the scaled tensor: what lies beyond is not read", (5, 6), (2.3, 1.7), (6, 5)),
+    Scene("continued", "outputs longer than the scaled tensor: the edges go on", (2, 4, 3), (0.8, 0.6, 1.3), (4, 7, 9)),
+    Scene("sizes_alone", "no scales: the ratio of the lengths, up and down", (5, 7, 1), (), (8, 3, 2)),
+    Scene("blocks_do_not_fit", "lengths that no block of a kernel divides", (2, 7, 9, 19), (1, 1, 1.3, 1.9)),
+)
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for turn, (scene, (interpolation, direction)) in enumerate(itertools.product(SCENES, _ways())):
+        chosen: dict[str, AttributeValue] = {"interpolation_mode": interpolation, "rounding_direction": direction}
+        chosen |= _offsets(scene, turn, direction if interpolation == "nearest_neighbor" else None)
+        yield from _both(f"matrix/{scene.name}", f"{interpolation}/{direction}", scene, chosen)
+    yield from _defaults()
+    yield from _fine_coordinates()
+    yield from _empty()
+    yield from _many_at_one_place()
+
+
+def _ways() -> list[tuple[str, str]]:
+    """Interpolations with a direction each; linear, which has none, with one that must do nothing."""
+    return [("linear", DIRECTIONS[-1]), *(("nearest_neighbor", direction) for direction in DIRECTIONS)]
+
+
+def _both(fact: str, variant: str, scene: Scene, attributes: Attributes) -> Iterator[Case]:
+    """The operator and its gradient."""
+    seed = len(scene.name)
+    yield from expand(
+        fact,
+        variant=variant,
+        function="dml_resample",
+        source=BY_REFERENCE,
+        note=scene.note,
+        attributes={**attributes, **scene.scaling},
+        inputs={"InputTensor": scatter(scene.x_shape, seed=seed)},
+        outputs=["OutputTensor"],
+    )
+    yield from expand(
+        fact,
+        variant=variant,
+        function="dml_resample_grad",
+        source=BY_REFERENCE_OF_THE_GRADIENT,
+        note=scene.note,
+        attributes={**attributes, "scales": scene.scales},
+        inputs={"InputGradientTensor": scatter(scene.y_shape, seed=100 + seed), "x_shape": np.array(scene.x_shape)},
+        outputs=["OutputGradientTensor"],
+    )
+
+
+def _offsets(scene: Scene, turn: int, direction: str | None) -> dict[str, AttributeValue]:
+    """The offsets of each axis; direction is None where interpolation is linear."""
+    pairs = [_pair(scene, axis, turn + 3 * axis, direction) for axis in range(len(scene.x_shape))]
+    before, after = zip(*pairs, strict=True)
+    return {"input_pixel_offsets": before, "output_pixel_offsets": after}
+
+
+def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[float, float]:
+    length, outputs = scene.x_shape[axis], scene.y_shape[axis]
+    scale = float(np.float32(scene.scales[axis])) if scene.scales else outputs / length
+    if scale == 1:
+        return INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+    for i in range(turn, turn + len(OFFSETS)):
+        before, after = OFFSETS[i % len(OFFSETS)]
+        if direction is None or math.frexp(scale)[0] == 0.5:
+            return before, after
+        x = (np.arange(outputs) - after) / scale - before
+        switches = x[(x > -1) & (x < length)] + (0.5 if direction == "half_up" else 0.0)
+        if np.min(np.abs(switches - np.round(switches)), initial=1.0) > MARGIN:
+            return before, after
+    raise ValueError(f"{scene.name}: no offsets of {OFFSETS} keep axis {axis} away from where a last bit decides")
+
+
+def _defaults() -> Iterator[Case]:
+    """Attributes left out."""
+    note = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5"
+    attributes: tuple[tuple[str, Attributes], ...] = (
+        ("none_but_scales", {"scales": (1.3, 0.7)}),
+        ("none_but_sizes", {"output_sizes": (7, 4)}),
+    )
+    for name, given in attributes:
+        yield from expand(
+            f"defaults/{name}",
+            function="dml_resample",
+            source=BY_REFERENCE,
+            note=note,
+            attributes=given,
+            inputs={"InputTensor": scatter((5, 6), seed=1)},
+            outputs=["OutputTensor"],
+            write_defaults=False,
+        )
+    yield from expand(
+        "defaults/none_given",
+        function="dml_resample_grad",
+        source=BY_REFERENCE_OF_THE_GRADIENT,
+        note=note,
+        attributes={},
+        inputs={"InputGradientTensor": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
+        outputs=["OutputGradientTensor"],
+        write_defaults=False,
+    )
+
+
+def _fine_coordinates() -> Iterator[Case]:
+    """Coordinates that half precision cannot hold, and a tensor whose neighbours differ."""
+    scene = Scene(
+        "fine_coordinates",
+        "coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
+        (640,),
+        (0.15,),
+    )
+    yield from _both(f"matrix/{scene.name}", "linear", scene, {"interpolation_mode": "linear"})
+    nearest = {"interpolation_mode": "nearest_neighbor", **_offsets(scene, 0, "half_up")}
+    yield from _both(f"matrix/{scene.name}", "nearest_neighbor", scene, nearest)
+
+
+def _empty() -> Iterator[Case]:
+    """Nothing to compute is no error."""
+    facts: tuple[tuple[str, str, Scene], ...] = (
+        (
+            "no_outputs",
+            "an output without elements reads nothing; its gradient is 0",
+            Scene("", "", (3, 4), (), (0, 5)),
+        ),
+        ("nothing_scaled", "an axis without pixels has no outputs", Scene("", "", (0, 4), (2.0, 0.5))),
+        ("nothing_to_nothing", "without scales an axis without pixels has no ratio", Scene("", "", (0, 4), (), (0, 2))),
+        ("rounded_to_none", "an axis that is scaled below one output", Scene("", "", (2, 4), (0.25, 1.0))),
+        (
+            "no_pixels_no_outputs",
+            "an axis without pixels may be one with outputs where another has none",
+            Scene("", "", (0, 4), (), (3, 0)),
+        ),
+    )
+    for fact, note, scene in facts:
+        yield from expand(
+            f"empty/{fact}",
+            function="dml_resample",
+            source=DOCUMENTATION,
+            note=note,
+            attributes=scene.scaling,
+            inputs={"InputTensor": np.ones(scene.x_shape)},
+            outputs=["OutputTensor"],
+            expected={"OutputTensor": np.zeros(scene.y_shape)},
+        )
+        yield from _gradient_of_ones(f"empty/{fact}", note, scene, {}, np.zeros(scene.x_shape))
+
+
+def _many_at_one_place() -> Iterator[Case]:
+    """A sum in float16 stops at 2048."""
+    row, corner = np.array([0.0, 0.0, 8192.0]), np.array([[0.0, 0.0], [12288.0, 0.0]])
+    facts: tuple[tuple[str, str, Scene, Attributes, Array], ...] = (
+        (
+            "edge_gradient_of_8192_outputs",
+            "the gradients of many outputs beyond the last pixel are not summed in half precision",
+            Scene("", "", row.shape, (1.0,), (8192,)),
+            {"interpolation_mode": "nearest_neighbor", "input_pixel_offsets": (-8192.0,)},
+            row,
+        ),
+        (
+            "corner_gradient_of_12288_outputs",
+            "the gradients of many outputs beyond a corner are not summed in half precision, nor those of a row of them",
+            Scene("", "", corner.shape, (1.0, 1.0), (3, 4096)),
+            {"input_pixel_offsets": (-8192.0, 8192.0)},
+            corner,
+        ),
+        (
+            "pixel_gradient_of_4096_outputs",
+            "the gradients of many outputs of one pixel are not summed in half precision",
+            Scene("", "", (2,), (4096.0,), (8192,)),
+            {"interpolation_mode": "nearest_neighbor"},
+            np.array([4096.0, 4096.0]),
+        ),
+    )
+    for fact, note, scene, attributes, expected in facts:
+        yield from _gradient_of_ones(f"edge/{fact}", note, scene, attributes, expected)
+
+
+def _gradient_of_ones(fact: str, note: str, scene: Scene, attributes: Attributes, expected: Array) -> Iterator[Case]:
+    yield from expand(
+        fact,
+        function="dml_resample_grad",
+        source=DOCUMENTATION,
+        note=note,
+        attributes={**attributes, "scales": scene.scales},
+        inputs={"InputGradientTensor": np.ones(scene.y_shape), "x_shape": np.array(scene.x_shape)},
+        outputs=["OutputGradientTensor"],
+        expected={"OutputGradientTensor": expected},
+    )

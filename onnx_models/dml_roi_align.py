@@ -1,0 +1,106 @@
+"""Models of DirectML's RoiAlign and of its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import onnx
+
+from onnx_models.build import INDEX_TYPE, Lengths, model
+from ortops.operators import BY_NAME
+from ortops.spec import AttributeValue
+
+DML_ROI_ALIGN = BY_NAME["DmlRoiAlign"]
+DML_ROI_ALIGN_GRAD = BY_NAME["DmlRoiAlignGrad"]
+
+
+def dml_roi_align(
+    *,
+    element_type: str = "float",
+    index_type: str = INDEX_TYPE,
+    roi_rank: int = 2,
+    batch_indices_rank: int = 1,
+    axes: Lengths | None = None,
+    **attributes: AttributeValue,
+) -> onnx.ModelProto:
+    """A model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
+
+    The attributes are the fields of DirectML's ROI_ALIGN1. By default they have the values that make it ROI_ALIGN.
+
+    Args:
+        element_type: of InputTensor, ROITensor and OutputTensor: ``float16``, ``float`` or ``double``.
+        index_type: of BatchIndicesTensor: ``int64``, or ``uint32`` as in DirectML.
+        roi_rank: 2 to 4; beyond 2, of ROITensor [1, num_rois, 4] or [1, 1, num_rois, 4].
+        batch_indices_rank: 1 to 4; beyond 1, the leading axes of BatchIndicesTensor have length 1.
+        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
+        attributes: output_height and output_width (1), reduction_function (average), interpolation_mode (linear),
+            spatial_scale_x and spatial_scale_y (1.0), input_pixel_offset (0.5), output_pixel_offset (-0.5),
+            out_of_bounds_input_value (0.0), minimum_samples_per_output (1), maximum_samples_per_output (2**32 - 1) and
+            align_regions_to_corners (0). All are written on the node.
+
+    Returns:
+        A model with inputs InputTensor [N, C, H, W], ROITensor [num_rois, 4] and BatchIndicesTensor [num_rois], and
+        output OutputTensor [num_rois, C, output_height, output_width].
+
+    Raises:
+        ValueError: a type, a rank, an axis or the value of an attribute is not an allowed one.
+        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
+
+    Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC.
+    """
+    return model(
+        DML_ROI_ALIGN,
+        element_type=element_type,
+        index_type=index_type,
+        ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
+        axes=axes,
+        attributes=attributes,
+    )
+
+
+def dml_roi_align_grad(
+    *,
+    element_type: str = "float",
+    index_type: str = INDEX_TYPE,
+    roi_rank: int = 2,
+    batch_indices_rank: int = 1,
+    outputs: Collection[str] = ("OutputGradientTensor", "OutputROIGradientTensor"),
+    axes: Lengths | None = None,
+    **attributes: AttributeValue,
+) -> onnx.ModelProto:
+    """A model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` by InputTensor and by ROITensor.
+
+    InputTensor is an input of the model where the node needs it: for OutputROIGradientTensor and for the maximum.
+
+    Args:
+        element_type: of all tensors but BatchIndicesTensor and x_shape: ``float16``, ``float`` or ``double``.
+        index_type: as in `dml_roi_align`.
+        roi_rank: of ROITensor and of OutputROIGradientTensor, as in `dml_roi_align`.
+        batch_indices_rank: as in `dml_roi_align`.
+        outputs: ``OutputGradientTensor``, ``OutputROIGradientTensor`` or both, in any case.
+        axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
+        attributes: those of `dml_roi_align` but for output_height, output_width and out_of_bounds_input_value.
+
+    Returns:
+        A model with inputs InputGradientTensor [num_rois, C, output_height, output_width], ROITensor [num_rois, 4],
+        BatchIndicesTensor [num_rois], x_shape [4] (int64) and InputTensor [N, C, H, W], and outputs
+        OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [num_rois, 4].
+
+    Raises:
+        ValueError: a type, a rank, an output, an axis or the value of an attribute is not an allowed one.
+        TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
+
+    Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
+    """
+    needs_x = "outputroigradienttensor" in map(str.lower, outputs)
+    needs_x = needs_x or attributes.get("reduction_function", "average") != "average"
+    return model(
+        DML_ROI_ALIGN_GRAD,
+        element_type=element_type,
+        index_type=index_type,
+        ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
+        axes=axes,
+        attributes=attributes,
+        omit=() if needs_x else ("InputTensor",),
+        outputs=outputs,
+    )

@@ -1,0 +1,69 @@
+"""Attributes as Python operators of onnxruntime-extensions can have them: none absent, and lists as text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import onnx
+
+from ortops.operators import BY_NAME
+from ortops.spec import DOMAIN, Attribute, AttributeValue
+
+Model = str | bytes | os.PathLike[str]
+
+
+def to_text(values: Iterable[float]) -> str:
+    """A list as text."""
+    return ",".join(map(repr, values))
+
+
+def from_text(attribute: Attribute, text: str) -> Sequence[float]:
+    """The list of which `to_text` made the text.
+
+    Raises:
+        TypeError: the text is none.
+    """
+    number = int if attribute.type == "INTS" else float
+    try:
+        return [number(part) for part in text.split(",")] if text else []
+    except ValueError as error:
+        raise TypeError(f"{attribute.name} = {text!r}: must be numbers with commas between ({error})") from error
+
+
+def with_plain_attributes(model: Model) -> Model:
+    """The model itself where nodes of our operators have every attribute and no list, else its bytes with both mended."""
+    try:
+        is_bytes = isinstance(model, bytes)
+        loaded = onnx.load_from_string(model) if is_bytes else onnx.load(model, load_external_data=False)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, ONNX Runtime says it better
+        return model
+    is_mended = [_mend(node) for node in _nodes(loaded.graph.node)]
+    is_mended += [_mend(node) for function in loaded.functions for node in _nodes(function.node)]
+    return loaded.SerializeToString() if any(is_mended) else model
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nodes(graph.node)
+
+
+def _mend(node: onnx.NodeProto) -> bool:
+    """Write a node's absent attributes and lists as they can be read; whether there were any."""
+    operator = BY_NAME.get(node.op_type) if node.domain == DOMAIN else None
+    written = {attribute.name: attribute for attribute in node.attribute}
+    missing = [a for a in operator.attributes if a.name not in written] if operator else []
+    lists = [written[a.name] for a in operator.attributes if a.is_list and a.name in written] if operator else []
+    for proto in lists:
+        values = onnx.helper.get_attribute_value(proto)
+        proto.CopyFrom(onnx.helper.make_attribute(proto.name, to_text(values)))
+    node.attribute.extend(onnx.helper.make_attribute(a.name, _plain(a.default)) for a in missing)
+    return bool(missing or lists)
+
+
+def _plain(value: AttributeValue) -> Any:
+    return to_text(value) if isinstance(value, tuple) else value

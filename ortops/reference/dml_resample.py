@@ -1,0 +1,237 @@
+"""DirectML's RESAMPLE family and its gradients, axis by axis: every axis reads, or gives back to, at most two pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+
+InterpolationMode = Literal["linear", "nearest_neighbor"]
+RoundingDirection = Literal["half_up", "increasing", "decreasing"]
+
+_ROUNDED: Mapping[RoundingDirection, Callable[[float], int]] = {
+    "half_up": lambda c: math.floor(c + 0.5),
+    "increasing": math.ceil,
+    "decreasing": math.floor,
+}
+
+
+def dml_resample(
+    x: npt.NDArray[np.float64],
+    *,
+    interpolation_mode: InterpolationMode,
+    scales: Sequence[float],
+    input_pixel_offsets: Sequence[float],
+    output_pixel_offsets: Sequence[float],
+    rounding_direction: RoundingDirection,
+    output_sizes: Sequence[int],
+) -> npt.NDArray[np.float64]:
+    """The tensor `x` scaled along each of its axes, which are all treated alike.
+
+    Along one axis, with S the scale, I and O the input's and the output's pixel offset, output o is read at
+    `(o - O)/S - I`. What lies before the first or after the last pixel reads that pixel.
+
+    Args:
+        x: [N0, ...] of rank 1 to 4.
+        interpolation_mode: linear between the pixels at floor and ceil of a coordinate, which is one pixel where the
+            coordinate lies on it; nearest_neighbor for the pixel that `rounding_direction` says.
+        scales: S of each axis, output pixels to an input pixel, finite and above 0. Empty for the ratio of the two
+            lengths: the coordinate is then `(o - O)*N/M - I` in this order, exact wherever its terms are.
+        input_pixel_offsets: I of each axis, in input pixels, finite; empty for 0.5.
+        output_pixel_offsets: O of each axis, in output pixels, finite; empty for -0.5.
+        rounding_direction: half_up for the nearest pixel, the later one of two as near; increasing for the next one,
+            decreasing for the one before. Without effect on linear.
+        output_sizes: M of each axis, at least 0; empty for N*S rounded down. One of this and `scales` is not empty.
+
+    Returns:
+        [M0, ...] of the rank of `x`.
+
+    Raises:
+        ValueError: `x` has no elements where the output has some.
+
+    Source:
+        DML_RESAMPLE1_OPERATOR_DESC for the coordinates, the edges and the offsets by default,
+        DML_RESAMPLE2_OPERATOR_DESC for increasing and decreasing. Where they are silent: onnxruntime's DirectML
+        provider for half_up.
+    """
+    sizes = _sizes(x.shape, scales, output_sizes)
+    if 0 in sizes:
+        return np.zeros(sizes)
+    if x.size == 0:
+        raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
+    axes = _axes(
+        x.shape,
+        sizes,
+        interpolation_mode=interpolation_mode,
+        scales=scales,
+        input_pixel_offsets=input_pixel_offsets,
+        output_pixel_offsets=output_pixel_offsets,
+        rounding_direction=rounding_direction,
+    )
+    return _along_each(axes, _read, x)
+
+
+def dml_resample_grad(
+    dy: npt.NDArray[np.float64],
+    x_shape: Sequence[int] | npt.NDArray[np.int64],
+    *,
+    interpolation_mode: InterpolationMode,
+    scales: Sequence[float],
+    input_pixel_offsets: Sequence[float],
+    output_pixel_offsets: Sequence[float],
+    rounding_direction: RoundingDirection,
+) -> npt.NDArray[np.float64]:
+    """The gradient of `sum(dy * dml_resample(x, ...))` by `x`: what each pixel gave, times the gradient it went to.
+
+    It takes the forward operator's parameters as they are and is its exact transpose. What the forward operator reads
+    beyond an edge comes back to the pixel at that edge.
+
+    Shipping DirectML's RESAMPLE_GRAD names the two offset arrays after its own tensors, so its InputPixelOffsets are
+    these output_pixel_offsets, and its OutputPixelOffsets are these input_pixel_offsets.
+
+    Args:
+        dy: [M0, ...] of rank 1 to 4, the gradient by the forward operator's output.
+        x_shape: N0 and so on, one length for each axis of `dy`.
+        interpolation_mode: as in the forward operator.
+        scales: as in the forward operator; empty for the ratio of the length of `dy` to that of `x`.
+        input_pixel_offsets: as in the forward operator.
+        output_pixel_offsets: as in the forward operator.
+        rounding_direction: as in the forward operator.
+
+    Returns:
+        [N0, ...]; 0 for a pixel that no output reads.
+
+    Raises:
+        ValueError: `x_shape` has a 0 where `dy` has elements.
+
+    Source:
+        The transpose of RESAMPLE2, which DML_RESAMPLE_GRAD1_OPERATOR_DESC describes by example. That its fields are
+        the forward operator's is what DML_RESAMPLE_GRAD_OPERATOR_DESC says.
+    """
+    shape = tuple(int(length) for length in x_shape)
+    if dy.size == 0:
+        return np.zeros(shape)
+    if 0 in shape:
+        raise ValueError(f"x_shape is {list(shape)}: must not have a 0 where InputGradientTensor has elements")
+    axes = _axes(
+        shape,
+        dy.shape,
+        interpolation_mode=interpolation_mode,
+        scales=scales,
+        input_pixel_offsets=input_pixel_offsets,
+        output_pixel_offsets=output_pixel_offsets,
+        rounding_direction=rounding_direction,
+    )
+    return _along_each(axes, _give_back, dy)
+
+
+class _Tap(NamedTuple):
+    """A pixel that an output reads, and its weight, above 0."""
+
+    pixel: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """How one axis is resampled.
+
+    length, size: of the input and of the output, at least 1.
+    scale: output pixels to an input pixel; None for size/length.
+    input_pixel_offset, output_pixel_offset: in input and in output pixels.
+    rounded: from a coordinate to its pixel; None for linear interpolation.
+    """
+
+    length: int
+    size: int
+    scale: float | None
+    input_pixel_offset: float
+    output_pixel_offset: float
+    rounded: Callable[[float], int] | None
+
+    def coordinate(self, o: int) -> float:
+        """Where output `o` is read, in pixels; it may be far beyond the edges."""
+        moved = o - self.output_pixel_offset
+        scaled = moved * self.length / self.size if self.scale is None else moved / self.scale
+        return scaled - self.input_pixel_offset
+
+    def taps(self, o: int) -> Sequence[_Tap]:
+        """What output `o` reads."""
+        # Before rounding is as good as after it: the edges are whole numbers, which every rounding keeps.
+        clamped = min(max(self.coordinate(o), 0.0), self.length - 1.0)
+        if self.rounded is not None:
+            return (_Tap(self.rounded(clamped), 1.0),)
+        low, high = math.floor(clamped), math.ceil(clamped)
+        if low == high:
+            return (_Tap(low, 1.0),)
+        f = clamped - low
+        return _Tap(low, 1.0 - f), _Tap(high, f)
+
+
+def _sizes(lengths: Sequence[int], scales: Sequence[float], output_sizes: Sequence[int]) -> tuple[int, ...]:
+    """The output's lengths."""
+    if output_sizes:
+        return tuple(output_sizes)
+    return tuple(math.floor(length * scale) for length, scale in zip(lengths, scales, strict=True))
+
+
+def _axes(
+    lengths: Sequence[int],
+    sizes: Sequence[int],
+    *,
+    interpolation_mode: InterpolationMode,
+    scales: Sequence[float],
+    input_pixel_offsets: Sequence[float],
+    output_pixel_offsets: Sequence[float],
+    rounding_direction: RoundingDirection,
+) -> list[_Axis]:
+    """Every axis, from the lengths of the forward operator's input and output and from its attributes."""
+    rank = len(lengths)
+    rounded = _ROUNDED[rounding_direction] if interpolation_mode == "nearest_neighbor" else None
+    ratios: Sequence[float | None] = scales or [None] * rank
+    each = zip(
+        lengths,
+        sizes,
+        ratios,
+        input_pixel_offsets or [INPUT_PIXEL_OFFSET] * rank,
+        output_pixel_offsets or [OUTPUT_PIXEL_OFFSET] * rank,
+        strict=True,
+    )
+    return [_Axis(*one, rounded) for one in each]
+
+
+def _along_each(
+    axes: Sequence[_Axis],
+    step: Callable[[_Axis, npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+    array: npt.NDArray[np.float64],
+) -> npt.NDArray[np.float64]:
+    """The array after `step`, which takes its first axis, has been done along each of its axes."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for axis in axes:
+            # The axis that is done goes to the end, so the next one is first, and after all of them each is in place.
+            array = np.moveaxis(step(axis, array), 0, -1)
+    return array
+
+
+def _read(axis: _Axis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """From [length, ...] to [size, ...]; pixels without a tap are not touched, so their infinities and NaN stay away."""
+    y = np.zeros((axis.size, *x.shape[1:]))
+    for o in range(axis.size):
+        for tap in axis.taps(o):
+            y[o] += tap.weight * x[tap.pixel]
+    return y
+
+
+def _give_back(axis: _Axis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """From [size, ...] to [length, ...], the transpose of `_read`."""
+    dx = np.zeros((axis.length, *dy.shape[1:]))
+    for o in range(axis.size):
+        for tap in axis.taps(o):
+            dx[tap.pixel] += tap.weight * dy[o]
+    return dx

@@ -1,0 +1,314 @@
+"""DirectML's Resample: the kernels against the reference and against a dense matrix, as functions and in sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import onnx_models
+import ortops
+from ortops.kernels.parallel import thread_runner
+from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
+from ortops.reference import evaluate
+from problems import Array, assert_close
+
+SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+MARGIN = 1e-9
+SCALES = (1.0, 2.0, 0.5, 3.0, 1.7, 0.3)
+OFFSETS = (0.5, 0.0, -0.5, 0.3, -1.75, 4.0)
+ELEMENT_TYPES = {"float16": "float16", "float32": "float", "float64": "double"}
+
+
+@st.composite
+def calls(draw: st.DrawFn, /) -> dict[str, Any]:
+    """Any call of DmlResample: x and the attributes, with output sizes that fit the scales or not."""
+    rank = draw(st.integers(1, 4))
+
+    def one_an_axis(values: st.SearchStrategy[Any]) -> Any:
+        return draw(st.lists(values, min_size=rank, max_size=rank))
+
+    shape = one_an_axis(st.integers(1, 6))
+    attributes: dict[str, Any] = {
+        "interpolation_mode": draw(st.sampled_from(["linear", "nearest_neighbor"])),
+        "rounding_direction": draw(st.sampled_from(["half_up", "increasing", "decreasing"])),
+    }
+    for name, values in (
+        ("scales", st.sampled_from(SCALES)),
+        ("input_pixel_offsets", st.sampled_from(OFFSETS)),
+        ("output_pixel_offsets", st.sampled_from(OFFSETS)),
+    ):
+        if draw(st.booleans()):
+            attributes[name] = one_an_axis(values)
+    if "scales" not in attributes or draw(st.booleans()):
+        attributes["output_sizes"] = one_an_axis(st.integers(0, 9))
+    dtype = draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return {"x": rng.uniform(-1, 1, shape).astype(dtype), "attributes": attributes}
+
+
+def is_clear(shape: tuple[int, ...], sizes: tuple[int, ...], attributes: dict[str, Any]) -> bool:
+    """Whether no coordinate is so near to a pixel, or to the middle between two, that its rounding decides."""
+    for i, (length, size) in enumerate(zip(shape, sizes, strict=True)):
+        scale = float(np.float32(attributes["scales"][i])) if "scales" in attributes else size / length
+        first, second = (
+            float(np.float32(attributes[name][i])) if name in attributes else default
+            for name, default in (("input_pixel_offsets", 0.5), ("output_pixel_offsets", -0.5))
+        )
+        c = 2 * ((np.arange(size) - second) / scale - first)
+        # Exactly there is clear too where every number on the way is exact.
+        exact = size == 0 or (
+            float(np.log2(scale)).is_integer() and (2**20 * np.array([first, second])).sum().is_integer()
+        )
+        near = np.abs(c - np.round(c)) < MARGIN
+        if np.any(near) and not exact:
+            return False
+    return True
+
+
+def forward(call: dict[str, Any], dtype: Any = None) -> Array:
+    return ortops.dml_resample(call["x"].astype(dtype or call["x"].dtype), **call["attributes"])
+
+
+def backward(call: dict[str, Any]) -> tuple[Array, dict[str, Any]]:
+    """A gradient by the output and the attributes of DmlResampleGrad."""
+    (y,) = evaluate(DML_RESAMPLE, [call["x"]], call["attributes"])
+    assert y is not None
+    dy = np.random.default_rng(3).uniform(-1, 1, y.shape).astype(call["x"].dtype)
+    return dy, {name: value for name, value in call["attributes"].items() if name != "output_sizes"}
+
+
+@given(calls())
+@SETTINGS
+def test_forward_is_the_reference_rounded(call: dict[str, Any]) -> None:
+    (expected,) = evaluate(DML_RESAMPLE, [call["x"]], call["attributes"])
+    assert expected is not None
+    assume(is_clear(call["x"].shape, expected.shape, call["attributes"]))
+    actual = forward(call)
+    assert actual.dtype == call["x"].dtype
+    assert_close(actual, expected, 2**expected.ndim, 1.0, 10.0)
+
+
+@given(calls())
+@SETTINGS
+def test_gradient_is_the_reference_rounded(call: dict[str, Any]) -> None:
+    dy, attributes = backward(call)
+    assume(is_clear(call["x"].shape, dy.shape, attributes))
+    (expected,) = evaluate(DML_RESAMPLE_GRAD, [dy, np.array(call["x"].shape)], attributes)
+    assert expected is not None
+    actual = ortops.dml_resample_grad(dy, call["x"].shape, **attributes)
+    assert actual.dtype == dy.dtype
+    assert_close(actual, expected, dy.size + 1, 1.0, 10.0)
+
+
+@given(calls())
+@SETTINGS
+def test_gradient_is_the_transpose_of_the_matrix_that_the_reference_is(call: dict[str, Any]) -> None:
+    dy, attributes = backward(call)
+    assume(is_clear(call["x"].shape, dy.shape, attributes))
+    assume(call["x"].size <= 60)
+    columns = []
+    for unit in np.eye(call["x"].size):
+        (column,) = evaluate(DML_RESAMPLE, [unit.reshape(call["x"].shape)], call["attributes"])
+        assert column is not None
+        columns.append(column.ravel())
+    dx = ortops.dml_resample_grad(dy.astype(np.float64), call["x"].shape, **attributes)
+    np.testing.assert_allclose(dx.ravel(), np.array(columns) @ dy.ravel().astype(np.float64), rtol=0, atol=1e-12)
+
+
+@given(calls())
+@settings(SETTINGS, max_examples=50)
+def test_a_session_gives_the_bits_of_the_function(call: dict[str, Any]) -> None:
+    x, (dy, attributes) = call["x"], backward(call)
+    common: dict[str, Any] = {"element_type": ELEMENT_TYPES[str(x.dtype)], "rank": x.ndim}
+
+    def run(model: Any, feeds: dict[str, Array]) -> Array:
+        session = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        (output,) = session.run(None, feeds)
+        return np.asarray(output)
+
+    y = run(onnx_models.dml_resample(**common, **call["attributes"]), {"InputTensor": x})
+    np.testing.assert_array_equal(y, forward(call))
+    model = onnx_models.dml_resample_grad(**common, **attributes)
+    dx = run(model, {"InputGradientTensor": dy, "x_shape": np.array(x.shape)})
+    np.testing.assert_array_equal(dx, ortops.dml_resample_grad(dy, x.shape, **attributes))
+
+
+def test_attributes_that_a_node_leaves_out_have_their_defaults() -> None:
+    model = onnx_models.dml_resample_grad(rank=2)
+    del model.graph.node[0].attribute[:]
+    dy = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    session = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (dx,) = session.run(None, {"InputGradientTensor": dy, "x_shape": np.array([3, 4])})
+    np.testing.assert_array_equal(dx, ortops.dml_resample_grad(dy, [3, 4]))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"scales": 2.0}, "scales = 2.0 has type FLOAT: must be FLOATS"),
+        ({"scales": [2, 2]}, r"scales = \[2, 2\] has type INTS: must be FLOATS"),
+        ({"scales": [1.0, -1.0]}, r"scales\[1\] = -1.0: must be finite and > 0"),
+        ({"scales": [1.0] * 5}, "scales has 5 values: must have one for each of up to 4 axes"),
+        ({"scales": [1.0, 1.0], "output_sizes": [3]}, "values: must have as many each"),
+        ({}, "scales and output_sizes are empty: at least one must have values"),
+    ],
+)
+def test_wrong_lists_are_refused_when_a_session_is_made(attributes: dict[str, Any], says: str) -> None:
+    model = onnx_models.dml_resample(rank=2, scales=[1.0, 1.0])
+    (node,) = model.graph.node
+    del node.attribute[:]
+    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in attributes.items())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    with pytest.raises(Exception, match=says):
+        ortops.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["linear", "nearest_neighbor"])
+def test_bits_are_the_same_for_any_number_of_threads(dtype: Any, mode: str, monkeypatch: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 7, 33, 41)).astype(dtype)
+    results = []
+    for threads in (1, 2, 3, 16):
+        monkeypatch.setattr("ortops.functional.call.runner_for", lambda _inputs, n=threads: thread_runner(n))
+        y = ortops.dml_resample(x, scales=[1, 1, 1.7, 2.3], interpolation_mode=mode)  # type: ignore[arg-type]
+        dx = ortops.dml_resample_grad(y, x.shape, scales=[1, 1, 1.7, 2.3], interpolation_mode=mode)  # type: ignore[arg-type]
+        results.append(y.tobytes() + dx.tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("kept", [(0, 1), (0, 1, 3), (0, 1, 2), (0, 3), (0, 1, 2, 3)])
+def test_it_equals_onnx_runtimes_resize_whichever_axes_are_scaled(kept: tuple[int, ...]) -> None:
+    """Also where the last axis is kept, as in maps whose channels come last."""
+    scales = np.array([1.0 if axis in kept else 1.5 for axis in range(4)], np.float32)
+    x = np.random.default_rng(1).standard_normal((2, 6, 8, 10)).astype(np.float32)
+    resize = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 19]>
+        g (float[a,b,c,d] x, float[4] scales) => (float[e,f,g,h] y) { y = Resize<mode = "linear">(x, , scales) }
+    """)
+    session = onnxruntime.InferenceSession(resize.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {"x": x, "scales": scales})
+    # Its coordinates are float32.
+    np.testing.assert_allclose(ortops.dml_resample(x, scales=scales.tolist()), expected, rtol=0, atol=4e-6)
+
+
+def test_nearest_repeats_and_its_gradient_adds() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    repeat: dict[str, Any] = {
+        "interpolation_mode": "nearest_neighbor",
+        "rounding_direction": "decreasing",
+        "input_pixel_offsets": [0, 0],
+        "output_pixel_offsets": [0, 0],
+        "scales": [2, 3],
+    }
+    y = ortops.dml_resample(x, **repeat)
+    np.testing.assert_array_equal(y, x.repeat(2, 0).repeat(3, 1))
+    np.testing.assert_array_equal(ortops.dml_resample_grad(y, x.shape, **repeat), 6 * x)
+
+
+def test_what_is_not_read_does_not_count() -> None:
+    x = np.array([1.0, np.nan, 2.0, np.inf])
+    np.testing.assert_array_equal(
+        ortops.dml_resample(x, scales=[0.5], input_pixel_offsets=[0], output_pixel_offsets=[0]), [1, 2]
+    )
+    np.testing.assert_array_equal(
+        ortops.dml_resample(x, output_sizes=[4]), x, err_msg="at a pixel the neighbours have no weight"
+    )
+
+
+def test_sums_of_half_precision_are_not_half_precision() -> None:
+    dy = np.ones(4097, np.float16)
+    assert ortops.dml_resample_grad(dy, [1]).item() == 4096  # 4097 rounded once, to even
+    y = ortops.dml_resample_grad(np.full(3, 0.1, np.float16), [1])
+    assert y.item() == np.float16(3 * np.float64(np.float16(0.1)))
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3, 4), (1, 2, 0, 5)])
+def test_nothing_to_compute_is_no_error(shape: tuple[int, ...]) -> None:
+    y = ortops.dml_resample(np.ones(shape, np.float32), scales=[2.0] * len(shape))
+    assert y.shape == tuple(2 * length for length in shape)
+    assert ortops.dml_resample_grad(y, shape).shape == shape
+    gradient = ortops.dml_resample_grad(y, [3] * len(shape))
+    np.testing.assert_array_equal(gradient, np.zeros([3] * len(shape), np.float32))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"scales": [1e-45]},
+        {"scales": [3e38]},
+        {"input_pixel_offsets": [3e38]},
+        {"output_pixel_offsets": [-3e38], "scales": [1e-45]},
+        {"output_pixel_offsets": [3e38], "input_pixel_offsets": [-3e38]},
+    ],
+)
+@pytest.mark.parametrize("mode", ["linear", "nearest_neighbor"])
+@pytest.mark.parametrize("direction", ["half_up", "increasing", "decreasing"])
+def test_huge_scales_and_offsets_read_the_edges(attributes: dict[str, Any], mode: Any, direction: Any) -> None:
+    settings_of_both = {"interpolation_mode": mode, "rounding_direction": direction, **attributes}
+    y = ortops.dml_resample(np.array([1.0, 2.0, 3.0]), output_sizes=[5], **settings_of_both)
+    assert set(y) <= {1.0, 2.0, 3.0} or mode == "linear"
+    assert np.all((y >= 1) & (y <= 3))
+    assert ortops.dml_resample_grad(np.ones(5), [3], **settings_of_both).sum() == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({}, "scales and output_sizes are empty: at least one must have values"),
+        ({"scales": [1.0]}, r"x has shape|InputTensor has shape \[2, 3\]: rank must be 1 \(rank of scales\)"),
+        ({"scales": [1.0, 0.0]}, r"scales\[1\] = 0.0: must be finite and > 0"),
+        ({"scales": [1.0, -2.0]}, r"scales\[1\] = -2.0: must be finite and > 0"),
+        ({"scales": [np.inf, 1.0]}, r"scales\[0\] = inf: must be finite and > 0"),
+        ({"scales": [np.nan, 1.0]}, r"scales\[0\] = nan: must be finite and > 0"),
+        ({"scales": [1.0, 1.0], "output_sizes": [1]}, "scales has 2, output_sizes has 1 values: must have as many"),
+        ({"scales": [1.0] * 5}, "scales has 5 values: must have one for each of up to 4 axes"),
+        ({"output_sizes": [1, -1]}, r"output_sizes\[1\] = -1: must be >= 0"),
+        ({"scales": [3e38, 1.0]}, r"scales\[0\] = .*: must not make an axis longer"),
+        ({"scales": [1.0, 1.0], "input_pixel_offsets": [np.nan, 0]}, r"input_pixel_offsets\[0\] = nan: must be finite"),
+        ({"scales": [1.0, 1.0], "rounding_direction": "up"}, "rounding_direction = 'up': must be one of 'half_up'"),
+        ({"scales": [1.0, 1.0], "interpolation_mode": "cubic"}, "interpolation_mode = 'cubic': must be one of"),
+    ],
+)
+def test_wrong_attributes_are_refused(attributes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ortops.dml_resample(np.ones((2, 3)), **attributes)
+
+
+@pytest.mark.parametrize("scales", [2.0, "2", [True, 1.0], ["1", 2.0], None, {1.0: 2.0}])
+def test_what_is_no_list_of_numbers_is_refused(scales: Any) -> None:
+    with pytest.raises(TypeError, match=r"scales.* = .*: FLOATS attribute, must be"):
+        ortops.dml_resample(np.ones((2, 3)), scales=scales)
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.ones(()), r"InputTensor has shape \[\]: must have rank 1 or 2 or 3 or 4, \[N...\]"),
+        (np.ones((1,) * 5), r"InputTensor has shape .*: must have rank 1 or 2 or 3 or 4"),
+        (np.ones((0, 2)), r"InputTensor has shape \[0, 2\]: must have elements where OutputTensor has some"),
+    ],
+)
+def test_wrong_tensors_are_refused(x: Array, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ortops.dml_resample(x, output_sizes=[1] * min(max(x.ndim, 1), 4))
+
+
+@pytest.mark.parametrize(
+    ("x_shape", "says"),
+    [
+        ([2, 2, 2], r"x_shape has shape \[3\]: shape\[0\] must be 2 \(rank of InputGradientTensor\)"),
+        ([2, -1], r"x_shape is \[2, -1\]: x_shape\[1\] must be >= 0"),
+        ([2, 0], r"x_shape is \[2, 0\]: must not have a 0 where InputGradientTensor has elements"),
+        ([[2, 2]], r"x_shape has shape \[1, 2\]: must have rank 1"),
+    ],
+)
+def test_wrong_shapes_of_the_gradient_are_refused(x_shape: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ortops.dml_resample_grad(np.ones((2, 3)), x_shape)

@@ -32,8 +32,8 @@ def dml_resample(
     Args:
         x: of rank 1 to 4; float16, float32 or float64.
         scales: output pixels for each input pixel, > 0; without, the ratio of output_sizes to the lengths of x.
-        output_sizes: the lengths of the result, >= 0; without, those of x times scales, rounded down. What the scaled
-            input has more is cut off, what it has less is its edge.
+        output_sizes: the lengths of the result, >= 0; without, those of x times scales as float32, rounded down (10 times
+            0.7 is 6: that float32 is less). What the scaled input has more is cut off, what it has less is its edge.
         interpolation_mode: "linear", or "nearest_neighbor".
         input_pixel_offsets: from the input's origin to the centre of its first pixel; without, 0.5 on every axis.
         output_pixel_offsets: the same of the output, negated; without, -0.5 on every axis.

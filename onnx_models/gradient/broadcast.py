@@ -1,0 +1,47 @@
+"""Broadcasting backwards: the one place that knows which axes of a gradient are to be summed."""
+
+from __future__ import annotations
+
+from onnx_models.gradient.graph import Graph, Length
+
+
+def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
+    """The gradient by `source`, which was broadcast to the shape of `output`, from one that has that shape.
+
+    Args:
+        gradient: name of a tensor of the shape of `output`.
+        source: name of the tensor that was broadcast.
+        output: name of a tensor of the shape that it was broadcast to.
+    """
+    axes = _axes(graph.lengths(source), graph.lengths(output))
+    if axes is None:
+        axes_tensor = _axes_at_run_time(graph, gradient, source)
+    elif not axes:
+        return gradient
+    else:
+        axes_tensor = graph.ints(axes)
+    summed = graph.op("ReduceSum", gradient, axes_tensor, keepdims=1, noop_with_empty_axes=1)
+    return graph.reshaped(summed, source)
+
+
+def _axes(source: list[Length] | None, output: list[Length] | None) -> list[int] | None:
+    """The axes to sum, none where the shapes agree, or None where only the run time can tell."""
+    if source is None or output is None or len(output) < len(source):
+        return None
+    missing = len(output) - len(source)
+    axes = list(range(missing))
+    for axis, (before, after) in enumerate(zip(source, output[missing:], strict=True), missing):
+        if before is not None and before == after:
+            continue
+        if before != 1:
+            return None
+        axes.append(axis)
+    return axes
+
+
+def _axes_at_run_time(graph: Graph, gradient: str, source: str) -> str:
+    shape, one = graph.shape(source), graph.ints([1])
+    missing = graph.op("Sub", graph.op("Size", graph.op("Shape", gradient)), graph.op("Size", shape))
+    ones = graph.op("Expand", one, graph.op("Reshape", missing, graph.ints([1])))
+    padded = graph.op("Concat", ones, shape, axis=0)
+    return graph.op("Reshape", graph.op("NonZero", graph.op("Equal", padded, one)), graph.ints([-1]))

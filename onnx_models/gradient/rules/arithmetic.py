@@ -1,0 +1,116 @@
+"""Rules of the operators of arithmetic, all but Neg with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, rule
+
+
+def _summed(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
+    """Each part, of the shape of the output, summed to the shape of its input."""
+    output = node.outputs[0]
+    return [None if part is None else sum_to(graph, part, node.input(i), output) for i, part in enumerate(parts)]
+
+
+@rule("Add")
+def add(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The sum a + b."""
+    return _summed(graph, node, [dy if node.wants(i) else None for i in (0, 1)])
+
+
+@rule("Sum")
+def sum_all(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The sum of any number of tensors."""
+    return _summed(graph, node, [dy if node.wants(i) else None for i in range(len(node.inputs))])
+
+
+@rule("Sub")
+def sub(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The difference a - b."""
+    return _summed(graph, node, [dy if node.wants(0) else None, graph.op("Neg", dy) if node.wants(1) else None])
+
+
+@rule("Mul")
+def mul(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The product a * b."""
+    a, b = node.inputs
+    by_a = graph.op("Mul", dy, b) if node.wants(0) else None
+    return _summed(graph, node, [by_a, graph.op("Mul", dy, a) if node.wants(1) else None])
+
+
+@rule("Div")
+def div(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The quotient y = a / b: dy/b by a, and -dy*y/b by b."""
+    b, y = node.inputs[1], node.outputs[0]
+    share = graph.op("Div", dy, b)
+    by_b = graph.op("Neg", graph.op("Mul", share, y)) if node.wants(1) else None
+    return _summed(graph, node, [share if node.wants(0) else None, by_b])
+
+
+@rule("Neg")
+def neg(graph: Graph, _node: Node, dy: str) -> Gradients:
+    """The negative -a."""
+    return [graph.op("Neg", dy)]
+
+
+@rule("Mean")
+def mean(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The mean of any number of tensors."""
+    share = graph.op("Div", dy, graph.number(len(node.inputs), node.inputs[0]))
+    return _summed(graph, node, [share if node.wants(i) else None for i in range(len(node.inputs))])
+
+
+@rule("Pow")
+def power(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The power y = a^b, whose exponent may be of another type: dy*b*a^(b-1) by a, dy*y*log(a) by b.
+
+    As in PyTorch, by a it is 0 for b = 0, and by b it is 0 where a = 0 with b >= 0 (y is 0 or 1 there, the logarithm
+    infinite).
+    """
+    a, exponent = node.inputs
+    zero = graph.number(0.0, a)
+    same = graph.element_type(a) is not None and graph.element_type(a) == graph.element_type(exponent)
+    b = exponent if same else graph.op("CastLike", exponent, a)
+    by_a = by_b = None
+    if node.wants(0):
+        lower = graph.op("Pow", a, graph.op("Sub", b, graph.number(1.0, a)))
+        product = graph.op("Mul", graph.op("Mul", dy, b), lower)
+        by_a = graph.op("Where", graph.op("Equal", b, zero), zero, product)
+    if node.wants(1):
+        product = graph.op("Mul", graph.op("Mul", dy, node.outputs[0]), graph.op("Log", a))
+        flat = graph.op("And", graph.op("Equal", a, zero), graph.op("GreaterOrEqual", b, zero))
+        by_b = graph.op("Where", flat, zero, product)
+        by_b = by_b if same else graph.op("CastLike", by_b, exponent)
+    return _summed(graph, node, [by_a, by_b])
+
+
+@rule("Max", "Min")
+def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The largest or smallest of any number of tensors; among equal ones the first has all of the gradient."""
+    y, rest = node.outputs[0], dy
+    parts: list[str | None] = []
+    for i, x in enumerate(node.inputs):
+        chosen = graph.op("Equal", x, y)
+        parts.append(graph.masked(chosen, rest, x) if node.wants(i) else None)
+        if any(node.wanted[i + 1 :]):
+            rest = graph.masked(graph.op("Not", chosen), rest, x)
+    return _summed(graph, node, parts)
+
+
+@rule("Clip")
+def clip(graph: Graph, node: Node, dy: str) -> Gradients:
+    """min(max(x, low), high); where x equals a bound, x has the gradient, not the bound."""
+    x, low, high = (node.input(i) for i in range(3))
+    lifted = graph.op("Max", x, low) if low else x
+    parts: list[str | None] = [dy, None, None]
+    if high:
+        above = graph.op("Greater", lifted, high)
+        parts = [graph.masked(graph.op("Not", above), dy, x), None, graph.masked(above, dy, x)]
+    if low:
+        below = graph.op("Less", x, low)
+        parts[:2] = [graph.masked(graph.op("Not", below), str(parts[0]), x), graph.masked(below, str(parts[0]), x)]
+    wanted = [part if node.wants(i) else None for i, part in enumerate(parts)]
+    return _summed(graph, node, wanted)

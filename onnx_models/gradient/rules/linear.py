@@ -1,0 +1,78 @@
+"""Rules of matrix products."""
+
+from __future__ import annotations
+
+from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, rule
+
+
+@rule("MatMul")
+def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The product of NumPy's matmul: a vector is a matrix of one row or column, other axes broadcast."""
+    ranks = [graph.rank(name, node) for name in node.inputs]
+    if ranks[1] <= 2:
+        return _matmul_by_matrix(graph, node, dy, ranks)
+    return _matmul_of_many(graph, node, dy, ranks[0] == 1)
+
+
+def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gradients:
+    """All rows of the first factor times one matrix: two plain products."""
+    a, b = node.inputs
+    by_a = by_b = None
+    is_vector = ranks[1] == 1
+    column = graph.ints([-1, 1])
+    rows = graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=ranks[0] - 1)
+    if node.wants(0):
+        matrix = graph.op("Reshape", b, column) if is_vector else b
+        by_a = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
+    if node.wants(1):
+        by_b = graph.reshaped(graph.op("Gemm", graph.op("Flatten", a, axis=ranks[0] - 1), rows, transA=1), b)
+    return [by_a, by_b]
+
+
+def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:
+    """A product of many matrices, the first of which may be one vector for all."""
+    a, b = node.inputs
+    rank_a, rank_b = (graph.rank(name, node) for name in node.inputs)
+    rows, many = dy, a
+    if is_vector:
+        rows, many, rank_a = graph.op("Unsqueeze", dy, graph.ints([-2])), graph.op("Unsqueeze", a, graph.ints([0])), 2
+    by_a = by_b = None
+    if node.wants(0):
+        by_a = _summed(graph, node, graph.op("MatMul", rows, _turned(graph, b, rank_b)), a)
+    if node.wants(1):
+        by_b = _summed(graph, node, graph.op("MatMul", _turned(graph, many, rank_a), rows), b)
+    return [by_a, by_b]
+
+
+def _turned(graph: Graph, name: str, rank: int) -> str:
+    """Matrices, transposed."""
+    return graph.op("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+
+def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
+    """The gradient by a factor: summed over the axes along which it was broadcast, all but the last two of the output."""
+    before, after = graph.lengths(source), graph.lengths(node.outputs[0])
+    if before and after and None not in before[:-2] and len(before) > 1 and before[:-2] == after[:-2]:
+        return gradient
+    return sum_to(graph, gradient, source, gradient)
+
+
+@rule("Gemm")
+def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The sum alpha * A' B' + beta * C, where A' and B' may be A and B transposed."""
+    a, b, c = (node.input(i) for i in range(3))
+    alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
+    turned_a, turned_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
+    by_a = by_b = by_c = None
+    if node.wants(0):
+        factors, turned = ((b, dy), (turned_b, 1)) if turned_a else ((dy, b), (0, 1 - turned_b))
+        by_a = graph.op("Gemm", *factors, alpha=alpha, transA=turned[0], transB=turned[1])
+    if node.wants(1):
+        factors, turned = ((dy, a), (1, turned_a)) if turned_b else ((a, dy), (1 - turned_a, 0))
+        by_b = graph.op("Gemm", *factors, alpha=alpha, transA=turned[0], transB=turned[1])
+    if node.wants(2):
+        by_c = sum_to(graph, dy, c, node.outputs[0])
+        by_c = by_c if beta == 1 else graph.op("Mul", by_c, graph.number(beta, c))
+    return [by_a, by_b, by_c]

@@ -1,0 +1,176 @@
+"""Rules of normalizations. Those of half precision are computed in float, as ONNX's stash_type has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, rule
+
+_HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+
+@dataclass(frozen=True)
+class _Normalized:
+    """A tensor minus its mean, times `inverse`: one over its standard deviation, both taken along `axes`."""
+
+    values: str
+    inverse: str
+    axes: str
+
+
+def _normalized(graph: Graph, x: str, axes: Sequence[int], epsilon: float) -> _Normalized:
+    """A tensor normalized along some of its axes; epsilon is added to the variance."""
+    along = graph.ints(axes)
+    centred = graph.op("Sub", x, graph.op("ReduceMean", x, along))
+    variance = graph.op("ReduceMean", graph.op("Mul", centred, centred), along)
+    inverse = _inverse_root(graph, variance, epsilon, x)
+    return _Normalized(graph.op("Mul", centred, inverse), inverse, along)
+
+
+def _inverse_root(graph: Graph, variance: str, epsilon: float, like: str) -> str:
+    return graph.op("Reciprocal", graph.op("Sqrt", graph.op("Add", variance, graph.number(epsilon, like))))
+
+
+def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
+    """From the gradient by the normalized values to that by the tensor itself.
+
+    Mean and variance take away the part of it that is constant, and the part along the values.
+    """
+    values, axes = normalized.values, normalized.axes
+    constant = graph.op("ReduceMean", gradient, axes)
+    along = graph.op("Mul", values, graph.op("ReduceMean", graph.op("Mul", gradient, values), axes))
+    rest = graph.op("Sub", graph.op("Sub", gradient, constant), along)
+    return graph.op("Mul", rest, normalized.inverse)
+
+
+def _computed_in(graph: Graph, x: str) -> int | None:
+    """The type to compute in, None where it is that of x, which is unknown."""
+    kind = graph.element_type(x)
+    return onnx.TensorProto.FLOAT if kind in _HALF else kind
+
+
+def _widened(graph: Graph, name: str, x: str) -> str:
+    """A tensor, of its own type or of that of x, in the type to compute in."""
+    wanted = _computed_in(graph, x)
+    if wanted is None or wanted == (graph.element_type(name) or graph.element_type(x)):
+        return name
+    return graph.op("Cast", name, to=wanted)
+
+
+def _narrowed(graph: Graph, gradient: str, source: str, x: str) -> str:
+    """The gradient by an input, in the type of that input."""
+    if graph.element_type(source) == _computed_in(graph, x):
+        return gradient
+    return graph.op("CastLike", gradient, source)
+
+
+def _of_inputs(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
+    """The wanted ones of the gradients by the inputs, the first of which is x, in the types of these."""
+    return [
+        _narrowed(graph, part, source, node.input(0)) if part is not None and node.wants(i) else None
+        for i, (part, source) in enumerate(zip(parts, node.inputs, strict=False))
+    ]
+
+
+@rule("LayerNormalization")
+def layer_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Normalized along the last axes, times Scale, plus B."""
+    x, y = node.input(0), node.outputs[0]
+    axis = node.attribute("axis", -1)
+    first = axis if axis < 0 else axis - graph.rank(x, node)
+    wide, scale, wide_dy = (_widened(graph, name, x) for name in (x, node.input(1), dy))
+    normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5))
+    parts = [
+        _by_normalized(graph, normalized, graph.op("Mul", wide_dy, scale)),
+        graph.op("Mul", wide_dy, normalized.values),
+        wide_dy,
+    ]
+    summed = [sum_to(graph, part, source, y) for part, source in zip(parts, node.inputs, strict=False)]
+    return _of_inputs(graph, node, summed)
+
+
+@rule("InstanceNormalization")
+def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Each channel normalized by itself, times scale, plus B."""
+    x = node.input(0)
+    count = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
+    return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=2), count, axis=0))
+
+
+@rule("GroupNormalization")
+def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Groups of channels normalized, times the scale of each channel, plus its bias."""
+    if node.version < 21:
+        raise ValueError(f"{node} of opset {node.version}, where it is deprecated: must be of 21 or later")
+    x, groups = node.input(0), graph.ints([node.attribute("num_groups")])
+    count = graph.op("Div", graph.op("ReduceProd", graph.op("Shape", x, start=1), keepdims=1), groups)
+    return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=1), groups, count, axis=0))
+
+
+def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
+    """The gradients of x normalized along the last axis of a shape, times a scale of each channel, plus another number.
+
+    Args:
+        graph: where the nodes are added.
+        node: with these inputs, and with an epsilon.
+        dy: name of the gradient by the output.
+        shape: name of a shape [samples, groups, pixels] that x is seen in.
+    """
+    x = node.input(0)
+    wide, scale, wide_dy = (_widened(graph, name, x) for name in (x, node.input(1), dy))
+    grouped = graph.op("Reshape", wide, shape, allowzero=1)
+    normalized = _normalized(graph, grouped, [2], node.attribute("epsilon", 1e-5))
+    parts: list[str | None] = [None, None, _channel_sums(graph, node, wide_dy)]
+    if node.wants(0):
+        scaled = graph.op("Mul", wide_dy, _by_channel(graph, node, scale))
+        by_values = graph.op("Reshape", scaled, shape, allowzero=1)
+        parts[0] = graph.reshaped(_by_normalized(graph, normalized, by_values), x)
+    if node.wants(1):
+        terms = graph.op("Mul", wide_dy, graph.reshaped(normalized.values, x))
+        parts[1] = _channel_sums(graph, node, terms)
+    return _of_inputs(graph, node, parts)
+
+
+def _by_channel(graph: Graph, node: Node, name: str) -> str:
+    """One value for each channel, to be broadcast to the shape of x."""
+    rank = graph.rank(node.input(0), node)
+    return graph.op("Unsqueeze", name, graph.ints(range(1, rank - 1))) if rank > 2 else name
+
+
+def _channel_sums(graph: Graph, node: Node, name: str) -> str:
+    """Of a tensor of the shape of x."""
+    rank = graph.rank(node.input(0), node)
+    return graph.op("ReduceSum", name, graph.ints([0, *range(2, rank)]), keepdims=0)
+
+
+@rule("BatchNormalization")
+def batch_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
+    """X minus a given mean, over the root of a given variance, times scale, plus B."""
+    if node.attribute("training_mode", 0):
+        raise ValueError(f"{node}: training_mode = 1: must be 0 for its gradient")
+    x = node.input(0)
+    wide, scale, _, mean, variance = (_widened(graph, name, x) for name in node.inputs)
+    wide_dy = _widened(graph, dy, x)
+    inverse = _inverse_root(graph, variance, node.attribute("epsilon", 1e-5), wide)
+    factor = graph.op("Mul", scale, inverse)
+    parts: list[str | None] = [None] * 5
+    if node.wants(0):
+        parts[0] = graph.op("Mul", wide_dy, _by_channel(graph, node, factor))
+    if node.wants(2) or node.wants(3):
+        sums = _channel_sums(graph, node, wide_dy)
+        parts[2:4] = sums, graph.op("Neg", graph.op("Mul", sums, factor))
+    if node.wants(1) or node.wants(4):
+        centred = graph.op("Sub", wide, _by_channel(graph, node, mean))
+        by_scale = graph.op("Mul", _channel_sums(graph, node, graph.op("Mul", wide_dy, centred)), inverse)
+        parts[1], parts[4] = by_scale, graph.op("Mul", _by_variance(graph, factor, inverse, wide), by_scale)
+    return _of_inputs(graph, node, parts)
+
+
+def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:
+    """-factor * inverse / 2: what is left of the derivative of scale / sqrt(variance) beside one inverse."""
+    return graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, like))

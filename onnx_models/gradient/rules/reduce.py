@@ -1,0 +1,129 @@
+"""Rules of reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, rule
+
+
+def kept(graph: Graph, node: Node, *reduced: str) -> list[str]:
+    """Tensors of the shape of the output, in the shape that the output has with keepdims = 1."""
+    axes = node.input(1)
+    no_op = not axes and node.attribute("noop_with_empty_axes", 0)
+    if node.attribute("keepdims", 1) or no_op:
+        return list(reduced)
+    shape = _shape_kept(graph, node, graph.shape(node.input(0)), axes)
+    return [graph.op("Reshape", name, shape, allowzero=1) for name in reduced]
+
+
+def _shape_kept(graph: Graph, node: Node, shape: str, axes: str) -> str:
+    rank = graph.op("Shape", shape)
+    if not axes:
+        return graph.op("Expand", graph.ints([1]), rank)
+    axes = _or_all(graph, axes, rank) if not node.attribute("noop_with_empty_axes", 0) else axes
+    positive = graph.op("Mod", graph.op("Add", axes, rank), rank)
+    ones = graph.op("Expand", graph.ints([1]), graph.op("Shape", positive))
+    return graph.op("ScatterElements", shape, positive, ones)
+
+
+def _or_all(graph: Graph, axes: str, rank: str) -> str:
+    """The axes, or all if there are none."""
+    lengths = graph.lengths(axes)
+    if lengths is not None and len(lengths) == 1 and isinstance(lengths[0], int) and lengths[0] > 0:
+        return axes
+    zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
+    every = graph.op("Range", zero, graph.op("Squeeze", rank), one)
+    none = graph.op("Equal", graph.shape(axes), graph.ints([0]))
+    end = graph.op("Where", none, rank, graph.ints([0]))
+    return graph.op("Concat", axes, graph.op("Slice", every, graph.ints([0]), end), axis=0)
+
+
+def _again(graph: Graph, node: Node, operator: str, name: str) -> str:
+    """Another reduction over the axes of a node, with keepdims = 1."""
+    noop = node.attribute("noop_with_empty_axes", 0)
+    return graph.op(operator, name, node.input(1), keepdims=1, noop_with_empty_axes=noop)
+
+
+def _spread(graph: Graph, node: Node, share: str) -> Sequence[str]:
+    """A share for every term, from one for each sum."""
+    return [graph.op("Expand", *kept(graph, node, share), graph.shape(node.input(0)))]
+
+
+def _scaled(graph: Graph, node: Node, share: str, factors: str) -> Sequence[str]:
+    """A share times a factor for every term, from one share for each sum."""
+    return [graph.op("Mul", *kept(graph, node, share), factors)]
+
+
+@rule("ReduceSum")
+def reduce_sum(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The sum: dy for every term."""
+    return _spread(graph, node, dy)
+
+
+@rule("ReduceMean")
+def reduce_mean(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The mean: dy over the number of terms."""
+    x, y = node.input(0), node.outputs[0]
+    one = graph.op("Constant", value_int=1)
+    terms = graph.op("Div", graph.op("Size", x), graph.op("Max", graph.op("Size", y), one))
+    return _spread(graph, node, graph.op("Div", dy, graph.op("CastLike", terms, x)))
+
+
+@rule("ReduceL1")
+def reduce_l1(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The sum of absolute values; at 0 their derivative is 0."""
+    return _scaled(graph, node, dy, graph.op("Sign", node.input(0)))
+
+
+@rule("ReduceL2")
+def reduce_l2(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The square root of the sum of squares; where it is 0 the gradient is, as in PyTorch."""
+    x, y = node.input(0), node.outputs[0]
+    zero = graph.number(0.0, x)
+    share = graph.op("Where", graph.op("Equal", y, zero), zero, graph.op("Div", dy, y))
+    return _scaled(graph, node, share, x)
+
+
+@rule("ReduceSumSquare")
+def reduce_sum_square(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The sum of squares."""
+    x = node.input(0)
+    return _scaled(graph, node, graph.op("Mul", dy, graph.number(2.0, x)), x)
+
+
+@rule("ReduceLogSum")
+def reduce_log_sum(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The logarithm y of the sum, which is exp(y)."""
+    return _spread(graph, node, graph.op("Div", dy, graph.op("Exp", node.outputs[0])))
+
+
+@rule("ReduceLogSumExp")
+def reduce_log_sum_exp(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The logarithm y of the sum of exponential functions: exp(x - y) of dy for each."""
+    kept_dy, y = kept(graph, node, dy, node.outputs[0])
+    return [graph.op("Mul", kept_dy, graph.op("Exp", graph.op("Sub", node.input(0), y)))]
+
+
+@rule("ReduceMax", "ReduceMin")
+def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The largest or smallest: equal ones have equal shares, as with PyTorch's amax."""
+    x = node.input(0)
+    kept_dy, y = kept(graph, node, dy, node.outputs[0])
+    chosen = graph.op("Equal", x, y)
+    number = _again(graph, node, "ReduceSum", graph.op("CastLike", chosen, x))
+    return [graph.masked(chosen, graph.op("Div", kept_dy, number), x)]
+
+
+@rule("ReduceProd")
+def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The product: for each factor the product of the others, which is 0 if there is a 0 among those."""
+    x = node.input(0)
+    zero, one = graph.number(0.0, x), graph.number(1.0, x)
+    is_zero = graph.op("Equal", x, zero)
+    factors = graph.op("Where", is_zero, one, x)
+    others = graph.op("Div", _again(graph, node, "ReduceProd", factors), factors)
+    count = graph.op("CastLike", is_zero, x)
+    alone = graph.op("Equal", _again(graph, node, "ReduceSum", count), count)
+    return _scaled(graph, node, dy, graph.masked(alone, others, x))

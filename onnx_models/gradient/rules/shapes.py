@@ -1,0 +1,92 @@
+"""Rules of operators that keep every element, in another shape, order or type, or repeat them all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, rule
+
+
+@rule("Identity")
+def identity(_graph: Graph, _node: Node, dy: str) -> Gradients:
+    """A copy."""
+    return [dy]
+
+
+@rule("Cast", "CastLike")
+def cast(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Conversion between types of floating-point numbers."""
+    x = node.inputs[0]
+    kind = graph.element_type(x)
+    return [graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)]
+
+
+@rule("Dropout")
+def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
+    """A copy, unless in training.
+
+    Raises:
+        ValueError: training_mode is true, or not a constant.
+    """
+    training = node.input(2)
+    value = graph.constant(training) if training else np.array(False)
+    if value is None or value.any():
+        raise ValueError(f"{node}: training_mode = {training!r} must be absent or the constant false")
+    return [dy]
+
+
+@rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+def reshape(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The same elements in the same order."""
+    return [graph.reshaped(dy, node.inputs[0])]
+
+
+@rule("Transpose")
+def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Axis i of the output is axis perm[i] of the input; without perm the axes are reversed."""
+    perm = node.attribute("perm")
+    if not perm:
+        return [graph.op("Transpose", dy)]
+    return [graph.op("Transpose", dy, perm=[int(axis) for axis in np.argsort(perm)])]
+
+
+@rule("Expand")
+def expand(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Broadcasting."""
+    return [sum_to(graph, dy, node.inputs[0], node.outputs[0])]
+
+
+@rule("Tile")
+def tile(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Copies side by side: an axis of the gradient is split into one over the copies and one over the elements."""
+    x, repeats = node.inputs
+    column = graph.ints([1])
+    pairs = graph.op("Concat", *(graph.op("Unsqueeze", n, column) for n in (repeats, graph.shape(x))), axis=1)
+    lengths = graph.op("Reshape", pairs, graph.ints([-1]))
+    blocks = graph.op("Reshape", dy, lengths, allowzero=1)
+    zero, two = (graph.op("Constant", value_int=number) for number in (0, 2))
+    copies = graph.op("Range", zero, graph.op("Size", lengths), two)
+    return [graph.op("ReduceSum", blocks, copies, keepdims=0, noop_with_empty_axes=1)]
+
+
+@rule("DepthToSpace")
+def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Channels to blocks of blocksize x blocksize, for mode CRD with those of a block side by side."""
+    x, size = node.inputs[0], node.attribute("blocksize")
+    deep = graph.op("SpaceToDepth", dy, blocksize=size)
+    if node.attribute("mode", "DCR") == "DCR":
+        return [deep]
+    block, shape = graph.ints([size * size]), graph.shape(x)
+    batch, channels = (graph.op("Gather", shape, graph.ints([axis])) for axis in (0, 1))
+    plane = graph.op("Gather", shape, graph.ints([2, 3]))
+    grouped = graph.op("Concat", batch, block, graph.op("Div", channels, block), plane, axis=0)
+    columns = graph.op("Reshape", deep, grouped, allowzero=1)
+    return [graph.reshaped(graph.op("Transpose", columns, perm=[0, 2, 1, 3, 4]), x)]
+
+
+@rule("SpaceToDepth")
+def space_to_depth(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Blocks to channels, for mode CRD (opset 28) with those of a block side by side."""
+    return [graph.op("DepthToSpace", dy, blocksize=node.attribute("blocksize"), mode=node.attribute("mode", "DCR"))]

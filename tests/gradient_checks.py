@@ -1,0 +1,117 @@
+"""Checking a gradient graph: along a random direction, weighted by a random cotangent, against central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import ortops
+from onnx_models.gradient import gradient
+
+Array = np.ndarray[Any, Any]
+
+
+def parsed(text: str) -> onnx.ModelProto:
+    """The model of a text, in which ``(double y)`` says nothing of the shape of an output."""
+    made = onnx.parser.parse_model(text)
+    for value in made.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    return made
+
+
+def declared(tensor: str, lengths: Sequence[int], shapes: str) -> str:
+    """The shape in a text of an input: ``lengths`` as they are, a name for each (``names``), or of ``any`` rank."""
+    if shapes == "any":
+        return "[]"
+    inside = ",".join(str(n) if shapes == "lengths" else f"{tensor}{i}" for i, n in enumerate(lengths))
+    return f"[{inside}]" if inside else ""  # brackets around nothing stand for any rank
+
+
+def of_sum(model: onnx.ModelProto | str, feeds: Mapping[str, Array], wrt: Sequence[str]) -> dict[str, Array]:
+    """The gradients of the sum of all elements of the output ``y``."""
+    made = parsed(model) if isinstance(model, str) else model
+    ones = {"y": np.ones_like(run(made, feeds)["y"])}
+    found = run(gradient(with_loss(made, ones), "loss", wrt), feeds)
+    return {name: found[f"{name}_grad"] for name in wrt}
+
+
+def with_loss(model: onnx.ModelProto, cotangents: Mapping[str, Array]) -> onnx.ModelProto:
+    """The model with an output ``loss``: the sum of the named outputs, each weighted by its cotangent."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph, sums = made.graph, []
+    for name, cotangent in cotangents.items():
+        graph.initializer.append(onnx.numpy_helper.from_array(cotangent, f"{name}_cotangent"))
+        graph.node.append(onnx.helper.make_node("Mul", [name, f"{name}_cotangent"], [f"{name}_weighted"]))
+        graph.node.append(onnx.helper.make_node("ReduceSum", [f"{name}_weighted"], [f"{name}_sum"], keepdims=0))
+        sums.append(f"{name}_sum")
+    graph.node.append(onnx.helper.make_node("Sum", sums, ["loss"]))
+    kind = onnx.helper.np_dtype_to_tensor_dtype(next(iter(cotangents.values())).dtype)
+    graph.output.append(onnx.helper.make_tensor_value_info("loss", kind, []))
+    return made
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """All outputs by name, in a session with this project's operators."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = ortops.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def check(
+    model: onnx.ModelProto | str,
+    feeds: Mapping[str, Array],
+    wrt: Sequence[str],
+    *,
+    outputs: Sequence[str] | None = None,
+    step: float = 1e-5,
+    tolerance: float = 1e-7,
+) -> dict[str, Array]:
+    """Assert that the gradients by the inputs `wrt` are the derivative of the model; return them.
+
+    Args:
+        model: or its text, as `parsed` takes it; its inputs have one floating-point type.
+        feeds: all inputs.
+        wrt: names among them.
+        outputs: those whose weighted sum is differentiated; all of them by default.
+        step: of the central difference, along a direction whose elements are uniform between -1 and 1.
+        tolerance: relative to the sum of the absolute values of what the derivative is the sum of.
+    """
+    made = parsed(model) if isinstance(model, str) else model
+    rng = np.random.default_rng(0)
+    values = run(made, feeds)
+    cotangents = {n: np.asarray(rng.uniform(-1, 1, values[n].shape), values[n].dtype) for n in outputs or values}
+    weighted = with_loss(made, cotangents)
+    differentiated = gradient(weighted, "loss", wrt)
+    ends = [*differentiated.graph.input, *differentiated.graph.output]
+    if all(value.type.tensor_type.HasField("shape") for value in ends):  # the checker demands ranks
+        onnx.checker.check_model(differentiated, full_check=True)
+    found = run(differentiated, feeds)
+    for name in values:
+        np.testing.assert_array_equal(found[name], values[name], err_msg="an output of the model itself has changed")
+    by_name = {name: found[f"{name}_grad"] for name in wrt}
+    for name, by_it in by_name.items():
+        assert by_it.shape == feeds[name].shape, f"{name}: gradient {by_it.shape}, tensor {feeds[name].shape}"
+        assert by_it.dtype == feeds[name].dtype
+        direction = np.asarray(rng.uniform(-1, 1, feeds[name].shape), feeds[name].dtype)
+        ends = [np.asarray(feeds[name] + sign * feeds[name].dtype.type(step) * direction) for sign in (1, -1)]
+        sums = [_weighted_sum(run(made, {**feeds, name: end}), cotangents) for end in ends]
+        # The step as it was taken, after rounding.
+        moved = (ends[0].astype(np.float64) - ends[1].astype(np.float64)) / (2 * step)
+        terms = by_it.astype(np.float64) * moved
+        size = np.abs(terms).sum() + 1e-3
+        difference = (sums[0] - sums[1]) / (2 * step)
+        assert abs(terms.sum() - difference) <= tolerance * size, (
+            f"{name}: gradient gives {terms.sum()}, differences {difference}, of terms of {size} in all"
+        )
+    return by_name
+
+
+def _weighted_sum(values: Mapping[str, Array], cotangents: Mapping[str, Array]) -> float:
+    return float(sum((values[n].astype(np.float64) * c.astype(np.float64)).sum() for n, c in cotangents.items()))

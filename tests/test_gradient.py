@@ -1,0 +1,273 @@
+"""Gradients of whole models: arguments, names, types, paths, functions, opsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from gradient_checks import check, parsed, run
+from onnx_models.gradient import gradient
+from onnx_models.gradient.rules import RULES, STOPS
+
+HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
+CHAIN = f"""{HEADER} chain (double[N,3] x, int64[2] k) => (double loss)
+    <double[3] w = {{1.0, -2.0, 3.0}}> {{
+        h = Mul(x, w)
+        rounded = Floor(h)
+        y = Mul(h, h)
+        loss = ReduceSum<keepdims=0>(y)
+    }}"""
+X = np.array([[0.5, 1.5, -2.5], [3.5, 0.25, 0.75]])
+W = np.array([1.0, -2.0, 3.0])
+FEEDS = {"x": X, "k": np.array([1, 2])}
+
+
+@pytest.mark.parametrize(
+    ("loss", "wrt", "stop_at", "message"),
+    [
+        ("nothing", ["x"], [], "loss has 'nothing': must be the name of a tensor"),
+        ("loss", ["nothing"], [], "wrt has 'nothing': must be the name of a tensor"),
+        ("loss", ["x"], ["nothing"], "stop_at has 'nothing': must be the name of a tensor"),
+        ("loss", [], [], "must be one or more names"),
+        ("loss", ["x", "x"], [], "none twice"),
+        ("loss", ["k"], [], "wrt has 'k' of type int64: must be floats"),
+        ("k", ["x"], [], "loss has 'k' of type int64: must be floats"),
+        ("y", ["x"], [], r"loss = 'y' has shape \['N', 3\]: must have one element"),
+        ("loss", [""], [], "wrt has '': must be the name of a tensor"),
+    ],
+)
+def test_wrong_arguments(loss: str, wrt: Sequence[str], stop_at: Collection[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gradient(onnx.parser.parse_model(CHAIN), loss, wrt, stop_at=stop_at)
+
+
+def test_a_name_that_is_taken() -> None:
+    with pytest.raises(ValueError, match="has a tensor 'x_grad' already"):
+        gradient(onnx.parser.parse_model(CHAIN.replace("rounded", "x_grad")), "loss", ["x"])
+
+
+def test_names_of_the_model_that_look_like_those_added() -> None:
+    text = CHAIN.replace("rounded", "Mul_grad_0").replace("h = ", "Expand_grad_0 = ").replace("(h", "(Expand_grad_0")
+    found = run(gradient(onnx.parser.parse_model(text.replace(", h)", ", Expand_grad_0)")), "loss", ["x"]), FEEDS)
+    np.testing.assert_allclose(found["x_grad"], 2 * X * W**2)
+
+
+@pytest.mark.parametrize("opset", [17, 13])
+def test_an_opset_that_is_too_old(opset: int) -> None:
+    with pytest.raises(ValueError, match=f"opset {opset}: must be 18 or later"):
+        gradient(onnx.parser.parse_model(CHAIN.replace('"" : 18', f'"" : {opset}')), "loss", ["x"])
+
+
+@pytest.mark.parametrize("opset", [18, 19, 20, 21, 22])
+@pytest.mark.parametrize("domain", ["", "ai.onnx"])
+def test_opsets(opset: int, domain: str) -> None:
+    check(
+        f"""<ir_version: 10, opset_import: ["{domain}" : {opset}]>
+        g (double[N,M] x, double[M] b) => (double y) <int64[2] shape = {{-1, 2}}, int64[1] one = {{1}}> {{
+            sum = Add(x, b)
+            flat = Reshape(sum, shape)
+            soft = Softmax(flat)
+            largest = ReduceMax<keepdims=0>(soft, one)
+            wide = Unsqueeze(largest, one)
+            end = Shape<start=1>(x)
+            part = Slice(soft, one, end, one)
+            y = Concat<axis=-1>(wide, part)
+        }}""",
+        {"x": np.random.default_rng(1).uniform(-1, 1, (2, 4)), "b": np.array([0.5, 1.0, -1.0, 0.0])},
+        ["x", "b"],
+    )
+
+
+def test_an_input_an_initializer_and_a_tensor_between() -> None:
+    made = gradient(onnx.parser.parse_model(CHAIN), "loss", ["x", "w", "h", "y"])
+    found = run(made, FEEDS)
+    np.testing.assert_allclose(found["x_grad"], 2 * X * W**2)
+    np.testing.assert_allclose(found["w_grad"], (2 * X**2 * W).sum(axis=0))
+    np.testing.assert_allclose(found["h_grad"], 2 * X * W)
+    np.testing.assert_array_equal(found["y_grad"], np.ones_like(X))
+
+
+def test_types_and_shapes_of_the_outputs() -> None:
+    made = gradient(onnx.parser.parse_model(CHAIN), "loss", ["x", "w", "loss"])
+    onnx.checker.check_model(made, full_check=True)
+    types = {value.name: value.type.tensor_type for value in made.graph.output}
+    assert {kind.elem_type for kind in types.values()} == {onnx.TensorProto.DOUBLE}
+    lengths = {name: [dim.dim_param or dim.dim_value for dim in kind.shape.dim] for name, kind in types.items()}
+    assert lengths == {"loss": [], "x_grad": ["N", 3], "w_grad": [3], "loss_grad": []}
+    assert all(kind.HasField("shape") for kind in types.values())
+
+
+def test_the_model_is_not_modified_and_its_outputs_stay() -> None:
+    model = onnx.parser.parse_model(CHAIN)
+    before = model.SerializeToString()
+    made = gradient(model, "loss", ["x"])
+    assert model.SerializeToString() == before
+    assert [value.name for value in made.graph.output] == ["loss", "x_grad"]
+    assert list(made.graph.node)[: len(model.graph.node)] == list(model.graph.node)
+    np.testing.assert_array_equal(run(made, FEEDS)["loss"], run(model, FEEDS)["loss"])
+
+
+def test_only_what_the_outputs_need_is_added() -> None:
+    made = gradient(onnx.parser.parse_model(CHAIN), "loss", ["y"])
+    used = {name for node in made.graph.node for name in node.input} | {value.name for value in made.graph.output}
+    assert all(used.intersection(node.output) for node in made.graph.node if "rounded" not in node.output)
+
+
+def test_the_loss_by_itself() -> None:
+    for loss, shape in (("ReduceSum<keepdims=1>(x)", (1, 1)), ("ReduceSum<keepdims=0>(x)", ())):
+        text = f"{HEADER} g (double[N,3] x) => (double loss) {{ loss = {loss} }}"
+        found = run(gradient(parsed(text), "loss", ["loss"]), {"x": X})["loss_grad"]
+        assert (found.shape, found.sum()) == (shape, 1)
+    text = f"{HEADER} g (double x) => (double y) {{ y = Neg(x) }}"
+    assert run(gradient(parsed(text), "x", ["x"]), {"x": np.array(2.0)})["x_grad"] == 1
+
+
+def test_zeros_where_the_loss_does_not_depend() -> None:
+    text = f"""{HEADER} g (double[N] x, double[M] free, double[N] late) => (double loss) {{
+        rounded = Round(x)
+        same = Identity(x)
+        product = Mul(rounded, late)
+        unused = Mul(product, free)
+        loss = ReduceSum<keepdims=0>(product)
+    }}"""
+    feeds = {"x": np.array([1.25, 2.75]), "free": np.ones(1), "late": np.ones(2)}
+    found = run(gradient(parsed(text), "loss", ["x", "free", "same", "late", "unused", "rounded"]), feeds)
+    for name, shape in (("x", 2), ("free", 1), ("same", 2), ("unused", 2)):
+        np.testing.assert_array_equal(found[f"{name}_grad"], np.zeros(shape))
+    np.testing.assert_array_equal(found["late_grad"], [1, 3])
+    np.testing.assert_array_equal(found["rounded_grad"], [1, 1])
+
+
+def test_a_tensor_used_several_times() -> None:
+    check(
+        f"""{HEADER} g (double[N] x) => (double y) {{
+            square = Mul(x, x)
+            double = Add(square, square)
+            both = Mul(double, x)
+            y = Sum(both, square, x, x)
+        }}""",
+        {"x": np.array([0.5, -1.5, 2.0])},
+        ["x"],
+    )
+
+
+def test_stop_at() -> None:
+    text = f"""{HEADER} g (double[N] x) => (double loss) {{
+        square = Mul(x, x)
+        cube = Mul(square, x)
+        loss = ReduceSum<keepdims=0>(cube)
+    }}"""
+    x = np.array([0.5, -1.5])
+    found = run(gradient(parsed(text), "loss", ["x"], stop_at=["square"]), {"x": x})
+    np.testing.assert_allclose(found["x_grad"], x**2)
+    found = run(gradient(parsed(text), "loss", ["x", "square"], stop_at=["square"]), {"x": x})
+    np.testing.assert_allclose(found["x_grad"], x**2)
+    np.testing.assert_allclose(found["square_grad"], x)
+
+
+WITHOUT_RULE = f"""{HEADER} g (float[N,N] x) => (float loss) {{
+    shifted = Neg(x)
+    [the_node] determinant = Det(shifted)
+    scaled = Exp(determinant)
+    loss = Identity(scaled)
+}}"""
+
+
+def test_an_operator_without_a_rule() -> None:
+    with pytest.raises(ValueError, match=r"node 'the_node' \(Det\) has no gradient rule") as caught:
+        gradient(onnx.parser.parse_model(WITHOUT_RULE), "loss", ["x"])
+    assert "x -> Neg -> shifted -> Det" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrt", "stop_at"), [(["determinant"], []), (["x"], ["determinant"]), (["x", "determinant"], ["shifted"])]
+)
+def test_an_operator_without_a_rule_off_the_path(wrt: list[str], stop_at: list[str]) -> None:
+    x = X[:, :2].astype(np.float32)
+    found = run(gradient(onnx.parser.parse_model(WITHOUT_RULE), "loss", wrt, stop_at=stop_at), {"x": x})
+    if "determinant" in wrt:
+        np.testing.assert_allclose(found["determinant_grad"], found["loss"])
+    if "x" in wrt:
+        assert not found["x_grad"].any()
+
+
+def _with_if(condition: str, inside: str) -> str:
+    return f"""{HEADER} g (double[N] x, bool c) => (double loss) {{
+        chosen = If (c) <
+            then_branch = one () => (double[N] a) {{ a = Exp({inside}) }},
+            else_branch = two () => (double[N] b) {{ b = Neg({inside}) }}
+        >
+        product = Mul({condition}, x)
+        loss = ReduceSum<keepdims=0>(product)
+    }}"""
+
+
+def test_a_subgraph_off_the_path() -> None:
+    feeds = {"x": np.array([1.0, 2.0]), "c": np.array(True)}
+    made = gradient(parsed(_with_if("x", "x")), "loss", ["x"])
+    np.testing.assert_array_equal(run(made, feeds)["x_grad"], [2, 4])
+    made = gradient(parsed(_with_if("chosen", "x")), "loss", ["x"], stop_at=["chosen"])
+    np.testing.assert_allclose(run(made, feeds)["x_grad"], np.exp([1.0, 2.0]))
+
+
+def test_a_subgraph_on_the_path() -> None:
+    with pytest.raises(ValueError, match=r"\(If\) has no gradient rule: .* x -> If"):
+        gradient(parsed(_with_if("chosen", "x")), "loss", ["x"])
+
+
+def test_a_name_in_a_subgraph_is_taken() -> None:
+    with pytest.raises(ValueError, match="'x_grad' already"):
+        gradient(parsed(_with_if("x", "x").replace("a", "x_grad")), "loss", ["x"])
+
+
+def test_functions_are_inlined() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        g (double[N] x) => (double[N] y) { h = own.Cubed(x)
+            y = own.Twice(h) }
+        <domain: "own", opset_import: ["" : 18]> Squared (a) => (b) { b = Mul(a, a) }
+        <domain: "own", opset_import: ["" : 18, "own" : 1]> Cubed (a) => (b) { s = own.Squared(a)
+            b = Mul(s, a) }
+        <domain: "own", opset_import: ["" : 18]> Twice (a) => (b) { b = Add(a, a) }"""
+    found = check(parsed(text), {"x": np.array([0.5, -1.5, 2.0])}, ["x"])
+    assert found["x"].shape == (3,)
+
+
+def test_external_data_stays_outside(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(CHAIN)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(W, "w"))
+    place = str(tmp_path / "model.onnx")
+    onnx.save(model, place, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    loaded = onnx.load(place, load_external_data=False)
+    made = gradient(loaded, "loss", ["w"])
+    assert made.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    onnx.save(made, str(tmp_path / "gradient.onnx"))
+    with_data = onnx.load(str(tmp_path / "gradient.onnx"))
+    np.testing.assert_allclose(run(with_data, FEEDS)["w_grad"], (2 * X**2 * W).sum(axis=0))
+
+
+def test_types_that_shape_inference_does_not_find() -> None:
+    # An operator that nothing is known of: the tensors after it have no type.
+    text = """<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        g (double[N] x) => (double loss) { unknown = own.Unknown(x)
+            shifted = Add(unknown, x)
+            root = Sqrt(shifted)
+            loss = ReduceSum<keepdims=0>(root) }"""
+    made = gradient(parsed(text), "loss", ["x"], stop_at=["unknown"])
+    assert "CastLike" in {node.op_type for node in made.graph.node}
+    with pytest.raises(ValueError, match="'unknown': its type must be known"):
+        gradient(parsed(text), "loss", ["unknown"])
+    with pytest.raises(ValueError, match=r"\(Unknown\) has no gradient rule"):
+        gradient(parsed(text), "loss", ["x"])
+
+
+def test_no_operator_both_has_a_rule_and_stops() -> None:
+    assert not STOPS.intersection(RULES)
+
+
+def test_the_table_has_operators_of_onnx() -> None:
+    known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+    assert {name for domain, name in [*RULES, *STOPS] if domain == ""} <= known

@@ -1,0 +1,290 @@
+"""Gradient rules of RoiAlign, of DirectML's operators and of Resize."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gradient_checks import Array, check, run, with_loss
+from gradient_nodes import IS_OLD, node_model, uniform
+from onnx_models.gradient import gradient
+from ortops.spec import DOMAIN
+
+SIZES = {"output_height": 3, "output_width": 2}
+
+
+def _regions(names: Sequence[str]) -> dict[str, Array]:
+    """A feature map, regions of which some reach beyond it, and the images that they are of.
+
+    No sample lies on a pixel's coordinate, where the gradient by a region jumps.
+    """
+    rois = np.array(
+        [[0.3131, 1.2717, 5.1391, 6.7193], [-1.4371, 2.1577, 3.3119, 9.8617], [2.6231, 0.7639, 2.9417, 1.1853]]
+    )
+    values = uniform({"x": (2, 3, 8, 9)})["x"], rois, np.array([0, 1, 1])
+    return dict(zip(names, values, strict=True))
+
+
+def _gradient_node(model: onnx.ModelProto, wrt: Sequence[str], operator: str) -> onnx.NodeProto:
+    made = gradient(with_loss(model, {"y": np.ones(1)}), "loss", wrt)
+    nodes: list[onnx.NodeProto] = [node for node in made.graph.node if node.op_type == operator]
+    assert len(nodes) == 1
+    return nodes[0]
+
+
+@pytest.mark.parametrize("wrt", [["x"], ["rois"], ["x", "rois"]])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"mode": "max", "sampling_ratio": 2},
+        {"coordinate_transformation_mode": "output_half_pixel", "spatial_scale": 0.5},
+        {"coordinate_transformation_mode": "half_pixel", "sampling_ratio": 3, "spatial_scale": 1.5, "mode": "avg"},
+        {"coordinate_transformation_mode": "output_half_pixel", "mode": "max"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("operator", ["RoiAlign", "RoiAlign_16", "RoiAlign_22"])
+def test_roi_align(wrt: list[str], attributes: dict[str, Any], opened: bool, operator: str) -> None:
+    feeds = _regions(["x", "rois", "batch_indices"])
+    domain = "" if operator == "RoiAlign" else DOMAIN
+    check(node_model(operator, feeds, SIZES | attributes, opened=opened, domain=domain), feeds, wrt)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"mode": "max_interpolated"}], ids=str)
+def test_our_other_roi_aligns(attributes: dict[str, Any]) -> None:
+    feeds = _regions(["x", "rois", "batch_indices"])
+    for operator in ("RoiAlign_10", "RoiAlign_22"):
+        made = node_model(operator, feeds, SIZES | attributes, opened=True, domain=DOMAIN)
+        check(made, feeds, ["x", "rois"])
+
+
+def test_the_gradient_of_roi_align_has_the_attributes_of_its_opset_and_all_outputs() -> None:
+    feeds = _regions(["x", "rois", "batch_indices"])
+    for opset in (18, 22):
+        for mode in ("avg", "max"):
+            made = node_model("RoiAlign", feeds, {"mode": mode, "spatial_scale": 0.25}, opened=True, opset=opset)
+            node = _gradient_node(made, ["rois"], "RoiAlignGrad")
+            assert node.output[0] == ""
+            assert node.output[1]
+            assert len(node.input) == 5
+            node = _gradient_node(made, ["x"], "RoiAlignGrad")
+            assert node.output[0]
+            assert node.output[1] == ""
+            assert len(node.input) == (4 if mode == "avg" else 5)
+            assert {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute} == {
+                "coordinate_transformation_mode": b"half_pixel",
+                "mode": mode.encode(),
+                "sampling_ratio": 0,
+                "spatial_scale": 0.25,
+            }
+
+
+def test_roi_align_10_has_the_coordinates_of_opset_10() -> None:
+    made = node_model("RoiAlign_10", _regions(["x", "rois", "i"]), opened=True, domain=DOMAIN)
+    node = _gradient_node(made, ["x"], "RoiAlignGrad")
+    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    assert attributes["coordinate_transformation_mode"] == b"output_half_pixel"
+
+
+def test_the_gradient_by_the_regions_has_the_type_of_the_feature_map() -> None:
+    feeds = {
+        name: v.astype(np.float32) if v.dtype.kind == "f" else v for name, v in _regions(["x", "rois", "i"]).items()
+    }
+    check(node_model("RoiAlign", feeds, SIZES, opened=True), feeds, ["x"], step=1, tolerance=1e-5)
+    check(node_model("RoiAlign", feeds, SIZES, opened=True), feeds, ["rois"], step=1e-3, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("wrt", [["x"], ["rois"], ["x", "rois"]])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"reduction_function": "max", "minimum_samples_per_output": 2},
+        {"interpolation_mode": "nearest_neighbor", "spatial_scale_x": 0.5, "spatial_scale_y": 1.5},
+        {"out_of_bounds_input_value": 3.0, "align_regions_to_corners": 1, "maximum_samples_per_output": 2},
+        {"input_pixel_offset": 0.0, "output_pixel_offset": 0.25},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_dml_roi_align(wrt: list[str], attributes: dict[str, Any], opened: bool) -> None:
+    feeds = _regions(["x", "rois", "batch_indices"])
+    check(node_model("DmlRoiAlign", feeds, SIZES | attributes, opened=opened, domain=DOMAIN), feeds, wrt)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"scales": [1.0, 1.0, 2.0, 0.6]},
+        {"output_sizes": [2, 3, 5, 11]},
+        {"output_sizes": [2, 3, 5, 11], "scales": [1.0, 1.0, 2.0, 0.6], "input_pixel_offsets": [0.0, 0.0, 0.25, 0.5]},
+        {"scales": [1.0, 1.0, 1.7, 0.6], "interpolation_mode": "nearest_neighbor", "rounding_direction": "decreasing"},
+        {"scales": [1.0, 1.0, 1.7, 0.6], "output_pixel_offsets": [-0.5, -0.5, 0.0, 0.125]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_dml_resample(attributes: dict[str, Any], opened: bool) -> None:
+    feeds = uniform({"x": (2, 3, 6, 7)})
+    check(node_model("DmlResample", feeds, attributes, opened=opened, domain=DOMAIN), feeds, ["x"])
+
+
+MODES = [
+    {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
+    for coordinates in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+    for mode, more in (
+        ("linear", {}),
+        ("nearest", {}),
+        ("nearest", {"nearest_mode": "floor"}),
+        ("nearest", {"nearest_mode": "ceil"}),
+        ("nearest", {"nearest_mode": "round_prefer_ceil"}),
+    )
+]
+NEED_LENGTHS = ("half_pixel_symmetric", "align_corners")
+
+
+def _resize(
+    x: Array, attributes: Mapping[str, Any], constants: Mapping[str, Sequence[float]], *, opened: bool, opset: int = 19
+) -> onnx.ModelProto:
+    """A Resize whose scales, sizes and roi are constants."""
+    kinds = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
+    arrays: dict[str, Array] = {name: np.array(value, kinds[name]) for name, value in constants.items()}
+    last = list(kinds).index("sizes" if "sizes" in constants else "scales")
+    names = ["x", *(name if name in constants else "" for name in list(kinds)[: last + 1])]
+    return node_model("Resize", {"x": x}, attributes, opened=opened, opset=opset, constants=arrays, inputs=names)
+
+
+def _check_resize(model: onnx.ModelProto, x: Array, **feeds: Array) -> None:
+    """Resize has no double kernel in ONNX Runtime's CPU provider; it is linear, so that a large step does no harm."""
+    check(model, {"x": x, **feeds}, ["x"], step=1, tolerance=1e-5)
+
+
+def _x(*shape: int) -> Array:
+    return uniform({"x": shape}, np.float32)["x"]
+
+
+@pytest.mark.parametrize("attributes", MODES, ids=str)
+@pytest.mark.parametrize(
+    "given", [{"scales": [1, 1, 2, 0.5]}, {"sizes": [2, 3, 8, 3]}, {"scales": [1, 1, 1.5, 3]}], ids=str
+)
+@pytest.mark.parametrize("opset", [18, 19])
+def test_resize(attributes: dict[str, Any], given: dict[str, list[float]], opset: int) -> None:
+    x = _x(2, 3, 4, 6)
+    is_new = attributes["coordinate_transformation_mode"] == "half_pixel_symmetric"
+    opset = 19 if is_new else opset
+    _check_resize(_resize(x, attributes, given, opened=False, opset=opset), x)
+
+
+@pytest.mark.parametrize(
+    "attributes", [m for m in MODES if m["coordinate_transformation_mode"] not in NEED_LENGTHS], ids=str
+)
+@pytest.mark.parametrize(
+    "given",
+    [{"scales": [1, 1, 2, 0.55]}, {"sizes": [2, 3, 8, 3]}, {"sizes": [2, 3, 1, 7]}, {"scales": [1, 1, 0.3, 3]}],
+    ids=str,
+)
+def test_resize_of_open_lengths(attributes: dict[str, Any], given: dict[str, list[float]]) -> None:
+    x = _x(2, 3, 4, 6)
+    _check_resize(_resize(x, attributes, given, opened=True), x)
+
+
+@pytest.mark.parametrize(
+    "attributes", [m for m in MODES if m["coordinate_transformation_mode"] not in NEED_LENGTHS], ids=str
+)
+@pytest.mark.parametrize("sizes", [[2, 3, 8, 3], [2, 3, 1, 7], [2, 3, 1, 1]])
+@pytest.mark.parametrize("opened", [False, True])
+def test_resize_to_sizes_that_are_known_at_run_time(attributes: dict[str, Any], sizes: list[int], opened: bool) -> None:
+    feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "sizes": np.array(sizes)}
+    made = node_model("Resize", feeds, attributes, opened=opened, opset=19, inputs=["x", "", "", "sizes"])
+    made.graph.input[1].type.tensor_type.shape.dim[0].dim_value = 4
+    _check_resize(made, **feeds)
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "pytorch_half_pixel"])
+@pytest.mark.parametrize("given", [{"scales": [2, 0.5]}, {"sizes": [3, 7]}], ids=str)
+def test_an_axis_that_is_not_resized_may_be_open(coordinates: str, given: dict[str, list[float]]) -> None:
+    x = _x(2, 3, 4, 6)
+    # ONNX Runtime 1.20 does not count axes from the back.
+    attributes = {"mode": "linear", "coordinate_transformation_mode": coordinates, "axes": [2, 3 if IS_OLD else -1]}
+    made = _resize(x, attributes, given, opened=False)
+    for i in (0, 1):
+        made.graph.input[0].type.tensor_type.shape.dim[i].dim_param = f"N{i}"
+    _check_resize(made, x)
+    every = {name: [*(x.shape[:2] if name == "sizes" else (1, 1)), *value] for name, value in given.items()}
+    if "scales" in every:
+        del attributes["axes"]
+        made = _resize(x, attributes, every, opened=False)
+        made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+        _check_resize(made, x)
+
+
+def test_an_axis_whose_size_is_its_length_may_be_open() -> None:
+    x = _x(2, 3, 4, 6)
+    made = """<ir_version: 10, opset_import: ["" : 18]>
+    g (float[N, 3, 4, 6] x) => (float[N, 3, 7, 5] y) <int64[3] rest = {3, 7, 5}> {
+        samples = Shape <end = 1> (x)
+        sizes = Concat <axis = 0> (samples, rest)
+        y = Resize <mode = "linear", coordinate_transformation_mode = "align_corners"> (x, , , sizes)
+    }"""
+    _check_resize(onnx.parser.parse_model(made), x)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_resize_that_keeps_the_ratio(policy: str) -> None:
+    x = _x(2, 3, 4, 6)
+    attributes = {"mode": "linear", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
+    _check_resize(_resize(x, attributes, {"sizes": [7, 8]}, opened=False), x)
+
+
+def test_resize_of_a_part() -> None:
+    x = _x(2, 3, 6, 8)
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    roi = [0, 0, 0.25, 0.125, 1, 1, 0.75, 0.875]
+    made = _resize(x, attributes, {"roi": roi, "sizes": [2, 3, 5, 5]}, opened=False)
+    _check_resize(made, x)
+    made = _resize(x, attributes, {"roi": roi, "scales": [1, 1, 0.5, 2]}, opened=False)
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    _check_resize(made, x)
+
+
+def _refusal(model: onnx.ModelProto, wrt: Sequence[str] = ("x",)) -> str:
+    with pytest.raises(ValueError, match=r"node 'it' \(Resize\)") as caught:
+        gradient(with_loss(model, {"y": np.ones(1, np.float32)}), "loss", wrt)
+    return str(caught.value)
+
+
+def test_what_resize_cannot_be_differentiated_for_is_named() -> None:
+    x = _x(2, 3, 4, 6)
+    assert "mode = 'cubic'" in _refusal(_resize(x, {"mode": "cubic"}, {"scales": [1, 1, 2, 2]}, opened=False))
+    assert "antialias = 1" in _refusal(
+        _resize(x, {"mode": "linear", "antialias": 1}, {"scales": [1, 1, 2, 2]}, opened=False)
+    )
+    corners = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    assert "x_shape[2] = None: must be known" in _refusal(_resize(x, corners, {"scales": [1, 1, 2, 2]}, opened=True))
+    part = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
+    cropped = _resize(x, part, {"roi": [0.25, 0, 0, 0, 1, 1, 1, 1], "scales": [1, 1, 2, 2]}, opened=False)
+    cropped.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    assert "x_shape[0] = None: must be known" in _refusal(cropped)
+    feeds: dict[str, Array] = {"x": x, "scales": np.array([1, 1, 2, 2], np.float32)}
+    made = node_model("Resize", feeds, {"mode": "linear"}, opened=False, inputs=["x", "", "scales"])
+    assert "scales = 'scales' must be a constant" in _refusal(made)
+    assert "no gradient rule for its input 'scales'" in _refusal(made, ["scales"])
+    feeds = {"x": x, "sizes": np.array([5, 5])}
+    kept = {"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}
+    made = node_model("Resize", feeds, kept, opened=False, inputs=["x", "", "", "sizes"])
+    assert "sizes = 'sizes' must be a constant" in _refusal(made)
+
+
+def test_no_regions_give_no_gradient() -> None:
+    feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "rois": np.zeros((0, 4), np.float32), "i": np.zeros(0, np.int64)}
+    made = node_model("RoiAlign", feeds, SIZES, opened=True)
+    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0))
+    found = run(gradient(made, "loss", ["x", "rois"]), feeds)
+    assert not found["x_grad"].any()
+    assert found["rois_grad"].shape == (0, 4)

@@ -1,0 +1,120 @@
+"""Gradient rules of normalizations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import pytest
+
+from gradient_checks import Array, check, run, with_loss
+from gradient_nodes import node_model, not_of_old, uniform
+from onnx_models.gradient import gradient
+
+
+def tensors(shapes: Mapping[str, Sequence[int]], dtype: type = np.float64) -> dict[str, Array]:
+    return uniform(shapes, dtype, 0.5, 2)
+
+
+def _batch(x: Sequence[int]) -> dict[str, Array]:
+    return tensors({"x": x, "scale": (3,), "b": (3,), "mean": (3,), "var": (3,)})
+
+
+@pytest.mark.parametrize(
+    "x", [(5, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 2), pytest.param((0, 3, 4, 5), marks=not_of_old)]
+)
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("attributes", [{}, {"epsilon": 0.25, "momentum": 0.5}])
+def test_batch_normalization(x: tuple[int, ...], opened: bool, attributes: dict[str, float]) -> None:
+    feeds = _batch(x)
+    check(node_model("BatchNormalization", feeds, attributes, opened=opened), feeds, list(feeds))
+
+
+@pytest.mark.parametrize("name", ["x", "scale", "b", "mean", "var"])
+def test_batch_normalization_by_each_input_alone(name: str) -> None:
+    feeds = _batch((2, 3, 4, 5))
+    check(node_model("BatchNormalization", feeds, opened=True), feeds, [name])
+
+
+def test_batch_normalization_in_training_is_refused() -> None:
+    feeds = _batch((2, 3, 4, 5))
+    made = node_model("BatchNormalization", feeds, {"training_mode": 1}, opened=True)
+    made.graph.node[0].output.extend(["running_mean", "running_var"])
+    with pytest.raises(ValueError, match=r"node 'it' \(BatchNormalization\): training_mode = 1: must be 0"):
+        gradient(with_loss(made, {"y": np.ones(1)}), "loss", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("axis", "scale"),
+    [
+        (None, (5,)),
+        (-1, (5,)),
+        (3, (5,)),
+        (2, (4, 5)),
+        (-3, (3, 4, 5)),
+        pytest.param(-2, (1, 5), marks=not_of_old),
+        pytest.param(1, (3, 1, 5), marks=not_of_old),
+    ],
+)
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_layer_normalization(axis: int | None, scale: tuple[int, ...], opened: bool, with_bias: bool) -> None:
+    shapes = {"x": (2, 3, 4, 5), "scale": scale} | ({"b": scale} if with_bias else {})
+    attributes = {} if axis is None else {"axis": axis, "epsilon": 0.01}
+    feeds = tensors(shapes)
+    check(node_model("LayerNormalization", feeds, attributes, opened=opened), feeds, list(feeds))
+
+
+@pytest.mark.parametrize("x", [(2, 6, 4), (2, 6, 4, 3)])
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+@pytest.mark.parametrize("opened", [False, True])
+def test_group_normalization(x: tuple[int, ...], groups: int, opened: bool) -> None:
+    feeds = tensors({"x": x, "scale": (6,), "bias": (6,)})
+    made = _in_double(feeds, opened=opened, num_groups=groups)
+    check(made, feeds, list(feeds))
+
+
+def _in_double(feeds: Mapping[str, Array], *, opened: bool, num_groups: int) -> onnx.ModelProto:
+    """A GroupNormalization. With the stash_type that is the default, 1, ONNX Runtime would compute in float."""
+    more = {"num_groups": num_groups, "stash_type": onnx.TensorProto.DOUBLE, "epsilon": 0.01}
+    return node_model("GroupNormalization", feeds, more, opened=opened, opset=21)
+
+
+def test_group_normalization_of_an_older_opset_is_refused() -> None:
+    feeds = tensors({"x": (2, 6, 4), "scale": (2,), "bias": (2,)})
+    made = node_model("GroupNormalization", feeds, {"num_groups": 2}, opened=True)
+    with pytest.raises(ValueError, match=r"\(GroupNormalization\) of opset 18.*: must be of 21 or later"):
+        gradient(with_loss(made, {"y": np.ones((2, 6, 4))}), "loss", ["x"])
+
+
+@pytest.mark.parametrize("x", [(2, 3, 7), (2, 3, 4, 5), (2, 3, 2, 3, 2)])
+@pytest.mark.parametrize("opened", [False, True])
+def test_instance_normalization(x: tuple[int, ...], opened: bool) -> None:
+    # ONNX Runtime's CPU kernel has float alone, which leaves little of a difference of nearby values: as groups of one
+    # channel each the gradient is checked in double.
+    feeds = tensors({"x": x, "scale": (3,), "b": (3,)}, np.float32)
+    made = node_model("InstanceNormalization", feeds, {"epsilon": 0.01}, opened=opened)
+    found = check(made, feeds, list(feeds), step=1e-2, tolerance=1e-3)
+    doubles = {name: value.astype(np.float64) for name, value in feeds.items()}
+    groups = _in_double(doubles, opened=opened, num_groups=3)
+    for name, by_it in check(groups, doubles, list(doubles)).items():
+        np.testing.assert_allclose(found[name], by_it, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["LayerNormalization", "GroupNormalization"])
+def test_half_precision_is_computed_in_float(operator: str) -> None:
+    count = 8 if operator == "LayerNormalization" else 6
+    attributes = {"num_groups": 2} if operator == "GroupNormalization" else {}
+    feeds = tensors({"x": (2, 6, 8), "scale": (count,), "b": (count,)}, np.float16)
+    cotangent = np.random.default_rng(2).uniform(-1, 1, (2, 6, 8)).astype(np.float32)
+    found = []
+    for dtype in (np.float16, np.float32):
+        typed = {name: value.astype(dtype) for name, value in feeds.items()}
+        made = node_model(operator, typed, attributes, opened=True, opset=21)
+        made.graph.node.append(onnx.helper.make_node("Cast", ["y"], ["wide"], to=onnx.TensorProto.FLOAT))
+        by = run(gradient(with_loss(made, {"wide": cotangent}), "loss", list(feeds)), typed)
+        assert all(by[f"{name}_grad"].dtype == dtype for name in feeds)
+        found.append([by[f"{name}_grad"].astype(np.float64) for name in feeds])
+    for half, single in zip(*found, strict=True):
+        np.testing.assert_allclose(half, single, rtol=4e-3, atol=4e-3)

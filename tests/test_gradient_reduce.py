@@ -1,0 +1,116 @@
+"""Gradient rules of reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradient_checks import Array, check, declared, of_sum
+
+OPERATORS = [
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceProd",
+]
+
+
+def _text(call: str, x: str, axes: str | None = None, *, opset: int = 18, kind: str = "double") -> str:
+    """A reduction; axes are those of a constant (``{1, 2}``), an input (a shape), or absent."""
+    constant = f"<int64[{axes.count(',') + 1 if axes != '{}' else 0}] axes = {axes}>" if axes and "{" in axes else ""
+    argument = f", int64{axes} axes" if axes and "[" in axes else ""
+    return f"""<ir_version: 10, opset_import: ["" : {opset}]>
+        g ({kind}{x} x{argument}) => ({kind} y) {constant} {{ y = {call} }}"""
+
+
+def _random(*shape: int) -> Array:
+    return np.asarray(np.random.default_rng(8).uniform(0.2, 1, shape))
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", ["{1}", "{-1, 0}", "[A]", "[]", None])
+@pytest.mark.parametrize("shapes", ["names", "any"])
+def test_axes(operator: str, keepdims: int, axes: str | None, shapes: str) -> None:
+    shape = (2, 3, 4)
+    call = f"{operator}<keepdims={keepdims}>(x{', axes' if axes else ''})"
+    feeds: dict[str, Array] = {"x": _random(*shape)}
+    if axes and "[" in axes:
+        feeds["axes"] = np.array([0, -2])
+    check(_text(call, declared("x", shape, shapes), axes), feeds, ["x"])
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("noop", [0, 1])
+@pytest.mark.parametrize("axes", ["{}", "[A]", None])
+def test_without_axes(operator: str, keepdims: int, noop: int, axes: str | None) -> None:
+    call = f"{operator}<keepdims={keepdims}, noop_with_empty_axes={noop}>(x{', axes' if axes else ''})"
+    feeds: dict[str, Array] = {"x": _random(2, 3)}
+    if axes == "[A]":
+        feeds["axes"] = np.zeros(0, np.int64)
+    check(_text(call, "[N,M]", axes), feeds, ["x"])
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_rank_0(operator: str, keepdims: int) -> None:
+    check(_text(f"{operator}<keepdims={keepdims}>(x)", ""), {"x": _random()}, ["x"])
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize(("shape", "axes"), [((2, 0), "{0}"), ((2, 0), "{1}"), ((0, 3), "{1}")])
+def test_empty(operator: str, shape: tuple[int, ...], axes: str) -> None:
+    # The sum over nothing is the empty tensor's own value; its gradient has no elements.
+    x = np.zeros(shape)
+    found = of_sum(_text(f"{operator}<keepdims=0>(x, axes)", "[N,M]", axes), {"x": x}, ["x"])["x"]
+    assert found.shape == shape
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("opset", [18, 22])
+def test_float16(operator: str, opset: int) -> None:
+    x = _random(3, 4).astype(np.float16)
+    halves, floats = (
+        of_sum(
+            _text(f"{operator}<keepdims=0>(x, axes)", "[N,M]", "{1}", opset=opset, kind=kind),
+            {"x": x.astype(dtype)},
+            ["x"],
+        )["x"]
+        for kind, dtype in (("float16", np.float16), ("float", np.float32))
+    )
+    assert halves.dtype == np.float16
+    np.testing.assert_allclose(halves.astype(np.float32), floats, rtol=0.02, atol=0.01)
+
+
+@pytest.mark.parametrize(("operator", "x"), [("ReduceMax", [1, 3, 3, 2]), ("ReduceMin", [3, 1, 1, 2])])
+def test_equal_ones_share_the_gradient(operator: str, x: list[float]) -> None:
+    found = of_sum(_text(f"{operator}(x)", "[N]"), {"x": np.array(x, np.float64)}, ["x"])["x"]
+    np.testing.assert_array_equal(found, [0, 0.5, 0.5, 0])
+
+
+def test_norms_at_0() -> None:
+    x = np.array([[0.0, 0.0], [3.0, 0.0]])
+    for operator in ("ReduceL1", "ReduceL2"):
+        found = of_sum(_text(f"{operator}(x, axes)", "[N,M]", "{1}"), {"x": x}, ["x"])["x"]
+        np.testing.assert_array_equal(found, [[0, 0], [1, 0]])
+
+
+def test_products_with_0() -> None:
+    x = np.array([[2.0, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 0.0, 4.0]])
+    found = check(_text("ReduceProd<keepdims=0>(x, axes)", "[N,M]", "{-1}"), {"x": x}, ["x"], tolerance=1e-6)["x"]
+    assert not found[1, ::2].any()
+    assert not found[2].any()
+    ones = of_sum(_text("ReduceProd(x, axes)", "[N,M]", "{1}"), {"x": x}, ["x"])["x"]
+    np.testing.assert_allclose(ones, [[12, 8, 6], [0, 8, 0], [0, 0, 0]])
+
+
+def test_log_sum_exp_of_large_numbers() -> None:
+    found = of_sum(_text("ReduceLogSumExp(x)", "[N]"), {"x": np.array([1000.0, 1000.0, -1000.0])}, ["x"])["x"]
+    np.testing.assert_allclose(found, [0.5, 0.5, 0])

@@ -1,6 +1,6 @@
 """ONNX models of this project's operators, and from other models' operators to these."""
 
-from onnx_models import directml
+from onnx_models import directml, portable
 from onnx_models.build import model, node
 from onnx_models.convert import convert
 from onnx_models.dml_resample import dml_resample, dml_resample_grad
@@ -32,6 +32,7 @@ __all__ = [  # noqa: RUF022
     # Models of other origin: with this project's operators, with gradients, with bodies of standard operators.
     "convert",
     "gradient",
+    "portable",
     # ONNX's checker and shape inference.
     "register_schemas",
 ]

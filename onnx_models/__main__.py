@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from onnx_models.collection import collection, describe
 from onnx_models.convert import convert, scopes
+from onnx_models.files import change_file
+from onnx_models.gradient import gradient
+from onnx_models.portable import attach
 from ortops.spec import DOMAIN
 
 MANIFEST = "manifest.json"
@@ -64,52 +66,64 @@ def write(out_dir: Path) -> None:
     console.print(f"{len(entries)} models and {MANIFEST} in {out_dir}", highlight=False, soft_wrap=True)
 
 
+_MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_OUT = click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+
+
 @main.command("convert")
-@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@_MODEL
+@_OUT
 def convert_file(model: Path, out: Path) -> None:
     """Convert the standard RoiAlign nodes of the file MODEL to this project's."""
-    before = _load(model)
-    if out.resolve().parent != model.resolve().parent and _has_external_data(before):
-        raise click.ClickException(
-            f"--out = {out}: must be in the folder of {model}, which refers to external data beside it"
-        )
-    try:
-        after = convert(before)
-        onnx.save(after, out)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{model}: {error}") from error
-    count = _operators(after) - _operators(before)
-    Console().print(f"{count} {'node' if count == 1 else 'nodes'} converted: {out}", highlight=False, soft_wrap=True)
+    before, after = change_file(model, out, convert)
+    _say(_count(len(_operators(after)) - len(_operators(before)), "node"), "converted", out)
 
 
-def _load(path: Path) -> onnx.ModelProto:
-    """The model in a file, its external data left where it is.
-
-    Raises:
-        click.ClickException: the file cannot be read or holds no model.
-    """
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except (OSError, DecodeError, ValueError, onnx.parser.ParseError) as error:
-        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({error})") from error
-    # An empty file is a protobuf message as well.
-    if not model.HasField("graph"):
-        raise click.ClickException(f"MODEL = {path}: must be an ONNX model (it has no graph)")
-    return model
+@main.command("attach")
+@_MODEL
+@_OUT
+@click.option("--loops/--no-loops", default=True, help="Whether bodies may have Loop, Scan and the like.")
+def attach_file(model: Path, out: Path, loops: bool) -> None:
+    """Attach bodies of standard operators to the file MODEL, so that it runs where no kernel of ours is registered."""
+    _, after = change_file(model, out, lambda before: attach(before, loops=loops))
+    bodies = [function for function in after.functions if function.domain == DOMAIN]
+    _say(_count(len(bodies), "body", "bodies"), "attached", out)
 
 
-def _operators(model: onnx.ModelProto) -> int:
-    """How many nodes of this project's domain are in `model`."""
-    return sum(node.domain == DOMAIN for _, nodes in scopes(model) for node in nodes)
+@main.command("gradient")
+@_MODEL
+@_OUT
+@click.option("--wrt", required=True, multiple=True, help="Name of a tensor to differentiate by; may be repeated.")
+@click.option("--loss", help="Name of the tensor to differentiate; needed where the model has several outputs.")
+@click.option("--stop-at", multiple=True, help="Name of a tensor to take for a constant; may be repeated.")
+@click.option("--portable", is_flag=True, help="Attach bodies of standard operators, too.")
+def gradient_file(
+    model: Path, out: Path, wrt: tuple[str, ...], loss: str | None, stop_at: tuple[str, ...], portable: bool
+) -> None:
+    """Add gradients to the file MODEL: an output NAME_grad for each tensor NAME of --wrt."""
+
+    def differentiate(before: onnx.ModelProto) -> onnx.ModelProto:
+        outputs = [output.name for output in before.graph.output]
+        if loss is None and len(outputs) != 1:
+            raise ValueError(f"--loss is missing: must be given for a model with the outputs {', '.join(outputs)}")
+        made = gradient(before, loss or outputs[0], wrt, stop_at=stop_at)
+        return attach(made) if portable else made
+
+    change_file(model, out, differentiate)
+    _say(_count(len(wrt), "gradient"), "added", out)
 
 
-def _has_external_data(model: onnx.ModelProto) -> bool:
-    attributes = [attribute for _, nodes in scopes(model) for node in nodes for attribute in node.attribute]
-    graphs = [model.graph, *(a.g for a in attributes if a.HasField("g")), *(g for a in attributes for g in a.graphs)]
-    tensors = [tensor for graph in graphs for tensor in graph.initializer]
-    tensors += [tensor for a in attributes for tensor in (a.t, *a.tensors)]
-    return any(map(onnx.external_data_helper.uses_external_data, tensors))
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def _say(what: str, done: str, out: Path) -> None:
+    Console().print(f"{what} {done}: {out}", highlight=False, soft_wrap=True)
+
+
+def _operators(model: onnx.ModelProto) -> list[str]:
+    """The nodes of this project's domain in `model`."""
+    return [node.op_type for _, nodes in scopes(model) for node in nodes if node.domain == DOMAIN]
 
 
 if __name__ == "__main__":

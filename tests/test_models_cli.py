@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
@@ -188,3 +190,65 @@ def test_external_data_is_neither_read_nor_left_behind(tmp_path: Path, place: st
     assert not (tmp_path / "other" / "out.onnx").exists()
     assert call("convert", model, "--out", tmp_path / "out.onnx").exit_code == 0
     assert b"w.bin" in (tmp_path / "out.onnx").read_bytes()
+
+
+DETECTOR = """
+<ir_version: 10, opset_import: ["" : 21]>
+g (float[1, 2, 8, 9] x, float[r, 4] boxes, int64[r] of) => (float loss) {
+  y = RoiAlign <output_height = 2, output_width = 2> (x, boxes, of)
+  loss = ReduceSum <keepdims = 0> (y)
+}
+"""
+
+
+def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> None:
+    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
+    names = ("--wrt", "x", "--wrt", "boxes")
+    done = call("gradient", model, *names, "--out", tmp_path / "gradient.onnx")
+    assert (done.exit_code, done.output) == (0, f"2 gradients added: {tmp_path / 'gradient.onnx'}\n")
+    done = call("attach", tmp_path / "gradient.onnx", "--out", tmp_path / "attached.onnx")
+    assert (done.exit_code, done.output) == (0, f"1 body attached: {tmp_path / 'attached.onnx'}\n")
+    done = call("gradient", model, *names, "--portable", "--out", tmp_path / "portable.onnx")
+    assert done.exit_code == 0
+    assert (tmp_path / "portable.onnx").read_bytes() == (tmp_path / "attached.onnx").read_bytes()
+    session = onnxruntime.InferenceSession(tmp_path / "portable.onnx", providers=["CPUExecutionProvider"])
+    assert [output.name for output in session.get_outputs()] == ["loss", "x_grad", "boxes_grad"]
+    boxes = np.array([[1, 1, 6, 5], [0, 2, 3, 7]], np.float32)
+    feeds = {"x": np.ones((1, 2, 8, 9), np.float32), "boxes": boxes, "of": np.zeros(2, np.int64)}
+    _, dx, _ = session.run(None, feeds)
+    assert dx.sum() == pytest.approx(16, abs=1e-4)  # of 2 boxes, 2 channels and 2 x 2 bins each
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--wrt", "z"], "wrt has 'z': must be the name of a tensor of the graph"),
+        (["--wrt", "of"], "wrt has 'of' of type int64: must be floats"),
+        (["--wrt", "x", "--loss", "y"], "loss = 'y' has shape ['r', 2, 2, 2]: must have one element"),
+        (["--wrt", "x", "--stop-at", "q"], "stop_at has 'q': must be the name of a tensor of the graph"),
+    ],
+)
+def test_a_gradient_that_cannot_be_is_refused(tmp_path: Path, options: list[str], says: str) -> None:
+    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
+    done = call("gradient", model, *options, "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert says in done.output
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_gradient_wants_a_loss_and_a_tensor(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(DETECTOR.replace("(float loss)", "(float[r, 2, 2, 2] y, float loss)"))
+    path = save(tmp_path / "model.onnx", model)
+    done = call("gradient", path, "--wrt", "x", "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert "--loss is missing: must be given for a model with the outputs y, loss" in done.output
+    assert call("gradient", path, "--wrt", "x", "--loss", "loss", "--out", tmp_path / "out.onnx").exit_code == 0
+    assert call("gradient", path, "--out", tmp_path / "out.onnx").exit_code == 2
+
+
+def test_a_body_needs_a_newer_opset(tmp_path: Path) -> None:
+    model = onnx_models.roi_align(16)
+    model.opset_import[0].version = 17
+    done = call("attach", save(tmp_path / "model.onnx", model), "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert "18" in done.output

@@ -1,0 +1,172 @@
+"""Putting bodies into models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import onnx
+from onnx import helper
+
+from onnx_models.build import OPSET, attribute_protos, attribute_values
+from onnx_models.portable.attributes import Attributes
+from onnx_models.portable.bodies import Demand, outputs
+from onnx_models.portable.element_types import element_types, is_ours, subgraphs
+from onnx_models.portable.graph import Graph, Kind
+from ortops.operators import BY_NAME
+from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
+
+LEAST_OPSET = 18
+"""The first whose reductions and scatter the bodies can be written in."""
+
+LEAST_IR_VERSION = 8
+"""The first that knows functions in models."""
+
+
+def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
+    """A copy of a model that runs without this project's kernels too, by bodies in standard ONNX operators.
+
+    Each body is a function of the kernel's name. ONNX Runtime takes the kernel where one is registered (`ortops.register`)
+    and the body elsewhere. Nodes are given all their attributes, since neither a kernel nor a body knows the defaults of
+    the other. All nodes of an operator share a body: they may differ in numbers, but not in strings, in the number of values
+    of a list and in which inputs they have. Bodies that the model has already are replaced.
+
+    Args:
+        model: of opset 18 or later.
+        loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for providers that lack them. Only
+            averages and resampling have one, and it needs more memory: C R PH W numbers for RoIs.
+
+    Returns:
+        The copy. Sums are computed in float, or in double where the model shows that a node of the operator has tensors of
+        double (inside of functions it does not); coordinates in double, or as the sums with ``loops=False``.
+
+    Raises:
+        ValueError: the opset is before 18; an attribute breaks its rule, or refers to one of a surrounding function; a node
+            lacks an input that it needs, has no output, cannot do without loops, or differs from another in what it must
+            not.
+        TypeError: an attribute is unknown or has a wrong type, or an input has an element type that it cannot have.
+
+    Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is. In an average an infinite or
+    NaN pixel spreads along rows and columns of the RoI, and a maximum can miss a NaN. Memory grows with `sampling_ratio` and
+    `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops, coordinates in float are not
+    good for RoIs of more than 2**24 pixels, and a map needs a channel.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    kept = [function for function in copy.functions if not (function.domain == DOMAIN and function.name in BY_NAME)]
+    del copy.functions[:]
+    copy.functions.extend(kept)
+    nodes = list(_ours(copy.graph.node))
+    inner = [(function, node) for function in copy.functions for node in _ours(function.node)]
+    if not nodes and not inner:
+        return copy
+    opset = _opset(copy)
+    for imports in (copy.opset_import, *(function.opset_import for function, _ in inner)):
+        if all(entry.domain != DOMAIN for entry in imports):
+            imports.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
+    types = element_types(copy)
+    kinds = [(node, _sums(node, types)) for node in nodes] + [(node, _sums(node, {})) for _, node in inner]
+    for name in dict.fromkeys(node.op_type for node, _ in kinds):
+        same = [(node, sums) for node, sums in kinds if node.op_type == name]
+        sums: Kind = "double" if any(one == "double" for _, one in same) else "float"
+        copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, loops, opset))
+    copy.ir_version = max(copy.ir_version, LEAST_IR_VERSION)
+    return copy
+
+
+def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """This project's nodes among some and in their subgraphs."""
+    for node in nodes:
+        if is_ours(node):
+            yield node
+        for graph in subgraphs([node]):
+            yield from _ours(graph.node)
+
+
+def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
+    """The element type of a node's sums, from those of its inputs, which are checked as far as they are known."""
+    operator = BY_NAME[node.op_type]
+    for tensor, name in zip(operator.inputs, node.input, strict=False):
+        allowed = operator.element_types(tensor)
+        if types.get(name, allowed[0]) not in allowed:
+            raise TypeError(f"{tensor.name} of {operator.name} is of {types[name]}: must be of {' or '.join(allowed)}")
+    return "double" if types.get(node.input[0]) == "double" else "float"
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    """The model's version of ONNX's operators, which it is given if it has none."""
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            if entry.version < LEAST_OPSET:
+                raise ValueError(f"the model has opset {entry.version}: must have {LEAST_OPSET} or later for bodies")
+            return int(entry.version)
+    model.opset_import.append(helper.make_opsetid("", OPSET))
+    return OPSET
+
+
+def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
+    """All attributes of a node, on which the defaults of absent ones are written, and the operator's constants."""
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            raise ValueError(
+                f"{attribute.name} of {node.op_type} refers to {attribute.ref_attr_name} of the function around it: "
+                "must be a value"
+            )
+    given = _given(node)
+    values = attribute_values(operator, given)
+    del node.attribute[:]
+    node.attribute.extend(attribute_protos(operator.attributes, values))
+    return operator.check_attributes(given)
+
+
+def _given(node: onnx.NodeProto) -> dict[str, object]:
+    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def _wanted(node: onnx.NodeProto) -> frozenset[str]:
+    """The operator's names of the outputs that a node has."""
+    tensors = BY_NAME[node.op_type].outputs
+    wanted = frozenset(tensor.name for tensor, name in zip(tensors, node.output, strict=False) if name)
+    if not wanted:
+        raise ValueError(f"{node.op_type} has no outputs: must have one of {', '.join(t.name for t in tensors)}")
+    return wanted
+
+
+def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, ...]:
+    """The operator's names of the inputs that nodes have."""
+    present = {
+        tuple(tensor.name for tensor, name in zip(operator.inputs, node.input, strict=False) if name) for node in nodes
+    }
+    if len(present) > 1:
+        every = " and ".join(sorted(", ".join(names) for names in present))
+        raise ValueError(f"inputs {every}: must be the same for all nodes of an operator, which share a body")
+    return present.pop()
+
+
+def _body(
+    operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, loops: bool, opset: int
+) -> onnx.FunctionProto:
+    """The function for all nodes of an operator."""
+    graph = Graph()
+    attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
+    inputs = _inputs(operator, nodes)
+    wanted = frozenset[str]().union(*map(_wanted, nodes))
+    found = outputs(graph, Demand(operator, attributes, inputs, wanted, sums, loops))
+    names = [tensor.name for tensor in operator.outputs]
+    for node in nodes:
+        node.output.extend([""] * (len(names) - len(node.output)))
+        node.overload = ""
+    like = graph.input(inputs[0])
+    for name in names:
+        # A function has all the outputs of its operator; of one that is not read this is the least.
+        graph.output(name, found.get(name) or graph.constant([], "float"), like)
+    return helper.make_function(
+        DOMAIN,
+        operator.name,
+        list(inputs),
+        names,
+        graph.nodes,
+        [helper.make_opsetid("", opset)],
+        attributes=[attribute.name for attribute in nodes[0].attribute],
+        doc_string=f"{operator.doc} In standard operators.",
+    )

@@ -1,0 +1,69 @@
+"""The attributes of all nodes that one body serves: numbers that all have are constants, others are read from the node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from onnx_models.portable.graph import Graph, Kind, Value
+from ortops.spec import AttributeValue, Operator
+
+
+class Attributes:
+    """What is known of the attributes of several nodes.
+
+    ONNX Runtime finds a function by name alone: 1.20 ignores ``overload``, and 1.31.1 does inside of functions. So there is
+    one body an operator, and what it is built by has to be the same for all nodes.
+
+    Args:
+        graph: that of the body.
+        operator: of the nodes.
+        nodes: the checked attributes of each.
+
+    Raises:
+        ValueError: the nodes differ in a string, or in the number of values of a list.
+    """
+
+    def __init__(self, graph: Graph, operator: Operator, nodes: Sequence[Mapping[str, AttributeValue]]) -> None:
+        self._graph = graph
+        self._first = nodes[0]
+        self._types = {attribute.name: attribute.type for attribute in operator.attributes}
+        self._differing = {name for name in self._first if any(node[name] != self._first[name] for node in nodes)}
+        for name in sorted(self._differing):
+            if self._types[name] == "STRING":
+                self._refuse(name, {node[name] for node in nodes})
+            elif self._types[name].endswith("S"):
+                self._refuse(f"number of {name}", {len(node[name]) for node in nodes})
+
+    def _refuse(self, what: str, found: set[str] | set[int]) -> None:
+        if len(found) > 1:
+            every = " and ".join(sorted(map(str, found)))
+            raise ValueError(f"{what} = {every}: must be the same for all nodes of an operator, which share a body")
+
+    def word(self, name: str) -> Any:
+        """The value of a string."""
+        return self._first[name]
+
+    def count(self, name: str) -> int:
+        """How many values a list has."""
+        return len(self._first.get(name, ()))
+
+    def known(self, name: str, axis: int, default: float | None) -> float | None:
+        """An entry of a list that all nodes have; the default where there is no list; None where they differ."""
+        if not self.count(name):
+            return default
+        return None if name in self._differing else float(self._first[name][axis])
+
+    def number(self, name: str, kind: Kind) -> Value:
+        """A number, with no axes."""
+        if name not in self._differing:
+            return self._graph.constant(self._first[name], kind)
+        is_float = self._types[name] == "FLOAT"
+        return self._graph.attribute(name, "float" if is_float else "int").cast(kind)
+
+    def entry(self, name: str, axis: int, kind: Kind) -> Value:
+        """An entry of a list, [1]."""
+        if name not in self._differing:
+            return self._graph.constant([self._first[name][axis]], kind)
+        listed: Literal["floats", "ints"] = "floats" if self._types[name] == "FLOATS" else "ints"
+        return self._graph.attribute(name, listed).entries(self.count(name))[axis].cast(kind)

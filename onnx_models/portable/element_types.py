@@ -1,0 +1,94 @@
+"""The element types of a model's tensors, as far as its declarations and ONNX's inference tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+from onnx import helper, shape_inference
+
+from ortops.operators import BY_NAME
+from ortops.spec import DOMAIN
+
+
+def is_ours(node: onnx.NodeProto) -> bool:
+    """Whether a node is one of this project's operators."""
+    return node.domain == DOMAIN and node.op_type in BY_NAME
+
+
+def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """The graphs in the attributes of nodes."""
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield attribute.g
+            yield from attribute.graphs
+
+
+def element_types(model: onnx.ModelProto) -> dict[str, str]:
+    """ONNX's names of the known element types of tensors in the main graph and its subgraphs, by the tensors' names.
+
+    The outputs of one of this project's nodes have the type of its first input. A name with several types is left out.
+    """
+    bare = _without_weights(model)
+    while True:
+        inferred = _inferred(bare)
+        types = _types(inferred.graph)
+        if not _declare_outputs(bare.graph, types):
+            return {
+                name: onnx.TensorProto.DataType.Name(kind).lower()
+                for name, found in types.items()
+                if len(found) == 1
+                for kind in found
+            }
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with inputs in place of the main graph's weights, whose values no type depends on."""
+    graph = model.graph
+    declared = {value.name for value in graph.input}
+    weights = [
+        helper.make_tensor_value_info(weight.name, weight.data_type, list(weight.dims))
+        for weight in graph.initializer
+        if weight.name not in declared
+    ]
+    inputs = [*graph.input, *weights]
+    bare = helper.make_graph(graph.node, "types", inputs, graph.output, value_info=graph.value_info)
+    return helper.make_model(
+        bare, opset_imports=model.opset_import, functions=model.functions, ir_version=model.ir_version
+    )
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    try:
+        return shape_inference.infer_shapes(model)
+    except (shape_inference.InferenceError, ValueError):
+        return model
+
+
+def _types(graph: onnx.GraphProto) -> dict[str, set[int]]:
+    """By name, the known element types."""
+    found: dict[str, set[int]] = {}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kind = value.type.tensor_type.elem_type
+        if kind != onnx.TensorProto.UNDEFINED:
+            found.setdefault(value.name, set()).add(kind)
+    for weight in graph.initializer:
+        found.setdefault(weight.name, set()).add(weight.data_type)
+    for inner in subgraphs(graph.node):
+        for name, kinds in _types(inner).items():
+            found.setdefault(name, set()).update(kinds)
+    return found
+
+
+def _declare_outputs(graph: onnx.GraphProto, types: dict[str, set[int]]) -> bool:
+    """Declares the outputs of this project's nodes whose first input has become known; whether there were any."""
+    declared = False
+    for node in filter(is_ours, graph.node):
+        known = list(types.get(node.input[0], ())) if node.input else []
+        for name in node.output:
+            if name and name not in types and len(known) == 1:
+                graph.value_info.append(helper.make_tensor_value_info(name, known[0], None))
+                types[name] = set(known)
+                declared = True
+    return any([declared, *(_declare_outputs(inner, types) for inner in list(subgraphs(graph.node)))])

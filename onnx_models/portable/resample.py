@@ -1,0 +1,141 @@
+"""Resampling and its gradient, axis by axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from onnx_models.portable.attributes import Attributes
+from onnx_models.portable.graph import Kind, Value, joined, numbers, ones, zeros
+from onnx_models.portable.sampling import Rounding, resampled
+from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+from ortops.spec import MOST_RANK
+
+_DEFAULTS = {"input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": OUTPUT_PIXEL_OFFSET}
+
+
+def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
+    """The tensor scaled along each axis, as many as the lists have values; coordinates are of `kind`."""
+    sizes = attributes.count("output_sizes")
+    lengths = x.lengths(attributes.count("scales") or sizes)
+    if sizes:
+        outputs = [attributes.entry("output_sizes", axis, "int64") for axis in range(sizes)]
+    else:
+        scales = [attributes.entry("scales", axis, "double") for axis in range(len(lengths))]
+        scaled = zip(lengths, scales, strict=True)
+        outputs = [(length.cast("double") * scale).floor().cast("int64") for length, scale in scaled]
+    # Where there is nothing to compute no pixel is read along the other axes, which may have none.
+    some = _at_most_one(outputs)
+    for axis, length in enumerate(lengths):
+        if not sizes and _is_identity(attributes, axis):
+            continue
+        low, high, f = _axis(attributes, axis, outputs[axis] * some, length, kind)
+        before = x.gather(low, axis)
+        if f is None:
+            x = before
+            continue
+        f = f.cast(x.kind).unsqueeze(*range(1, len(lengths) - axis))
+        # On a pixel the next one is not read, whatever it is.
+        x = (f > 0.0).where(before * (1.0 - f) + x.gather(high, axis) * f, before)
+    return x.reshape(*outputs)
+
+
+def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, loops: bool) -> Value:
+    """The transpose of `forward`, of shape `x_shape`; coordinates are of `kind`.
+
+    Without loops an axis is a matrix [M, N], and an infinite gradient makes NaN of all that is in line with it.
+    """
+    rank = max(attributes.count(name) for name in ("scales", *_DEFAULTS))
+    if rank:
+        outputs, lengths = dy.lengths(rank), x_shape.entries(rank)
+    else:
+        outputs = dy.lengths_up_to(MOST_RANK)
+        missing = ones(dy.graph, MOST_RANK - dy.rank)
+        lengths = joined(0, missing, x_shape).entries(MOST_RANK)
+    dx, some = dy.reshape(*outputs), _at_most_one(outputs)
+    done: list[Value] = list(outputs)
+    for axis, length in enumerate(lengths):
+        taps = _axis(attributes, axis, outputs[axis] * some if loops else outputs[axis], length, kind)
+        dx = (_collected if loops else _multiplied)(dx, done, axis, length, taps)
+        done[axis] = length
+    return dx.graph.op("Reshape", [dx, x_shape], dx.kind, allowzero=1)
+
+
+def _at_most_one(lengths: Sequence[Value]) -> Value:
+    """Whether a tensor has elements, as 1 or 0, int64[1]."""
+    return math.prod(lengths, start=lengths[0].graph.constant([1], "int64")).at_most(1)
+
+
+_Taps = tuple[Value, Value, Value | None]
+"""Of each output, the pixels before and after it and its distance from the former."""
+
+
+def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind: Kind) -> _Taps:
+    reading: Rounding = attributes.word("rounding_direction")
+    if attributes.word("interpolation_mode") == "linear":
+        reading = "linear"
+    before, after = (
+        attributes.entry(name, axis, kind) if attributes.count(name) else outputs.graph.constant(default, kind)
+        for name, default in _DEFAULTS.items()
+    )
+    scale = attributes.entry("scales", axis, kind) if attributes.count("scales") else None
+    return resampled(outputs, length, kind, reading, scale=scale, offsets=(before, after))
+
+
+def _is_identity(attributes: Attributes, axis: int) -> bool:
+    """Whether an axis of every node is left as it is."""
+    offsets = [attributes.known(name, axis, default) for name, default in _DEFAULTS.items()]
+    scale = attributes.known("scales", axis, None)
+    return scale == 1.0 and None not in offsets and sum(offset for offset in offsets if offset is not None) == 0.0
+
+
+def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
+    """The gradient by one axis: each pixel has the sum of what was read from it.
+
+    As coordinates ascend, the outputs that read a pixel are next to each other: round k has the k-th of every pixel.
+    """
+    low, high, f = taps
+    graph, outputs = dy.graph, lengths[axis]
+    after = range(1, len(lengths) - axis)
+
+    def add(total: Value, pixels: Value, weights: Value | None) -> Value:
+        each = [zeros("int64", length), pixels, ones(graph, pixels.length(0))]
+        count = graph.op("ScatterElements", each, "int64", axis=0, reduction="add")
+        first = graph.op("CumSum", [count, graph.constant(0, "int64")], "int64", exclusive=1)
+        rounds = joined(0, count, graph.constant([0], "int64")).max(0).reshape(1)
+
+        def of_round(k: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:
+            output = (first + k).at_most(outputs - 1)
+            part, reads = dy.gather(output, axis), count > k
+            if weights is not None:
+                weight = weights.gather(output)
+                part, reads = part * weight.unsqueeze(*after), reads & (weight > 0.0)
+            return [carried[0] + reads.unsqueeze(*after).where(part, 0.0)], []
+
+        (total,) = graph.loop(rounds, of_round, [total])
+        return total
+
+    target = zeros(dy.kind, *[*lengths[:axis], length, *lengths[axis + 1 :]])
+    if f is None:
+        return add(target, low, None)
+    f = f.cast(dy.kind)
+    return add(add(target, low, 1.0 - f), high, f)
+
+
+def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
+    """The gradient by one axis, as a product with the transpose of its matrix."""
+    low, high, f = taps
+    pixels = numbers(length)
+    matrix = low.unsqueeze(1).equals(pixels).cast(dy.kind)
+    if f is not None:
+        f = f.cast(dy.kind).unsqueeze(1)
+        matrix = matrix * (1.0 - f) + high.unsqueeze(1).equals(pixels).cast(dy.kind) * f
+    one = dy.graph.constant([1], "int64")
+    before, after = math.prod(lengths[:axis], start=one), math.prod(lengths[axis + 1 :], start=one)
+    target = [*lengths[:axis], length, *lengths[axis + 1 :]]
+    if axis == len(lengths) - 1:
+        product = dy.reshape(before, lengths[axis]) @ matrix
+    else:
+        product = matrix.transpose(1, 0) @ dy.reshape(before, lengths[axis], after)
+    # ONNX Runtime 1.31.1 returns memory as it finds it where the length that a product sums over is 0.
+    return (lengths[axis] > 0).where(product.reshape(*target), 0.0)

@@ -1,0 +1,277 @@
+"""Where samples lie, which pixels they read and how they move: the bodies' one place for coordinates and borders.
+
+Height and width are treated alike: a region is two axes. Sizes: R regions, P bins of the output, K samples of a bin that are
+listed, T pixels that a sample reads along the axis, L pixels of the map.
+
+Of all the samples of a bin those are listed that are on the map, and one more before and after where there is one. So with
+samples a pixel apart K is bounded by the map, however large a region is; only a number of samples that an attribute asks for
+can make it larger. Those not listed are off the map and later than one that is listed or earlier than one: a mean lacks no
+more than their count, and a maximum and its first winner nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from onnx_models.portable.graph import Kind, Value, joined, numbers
+
+Reading = Literal["onnx", "linear", "nearest"]
+"""What a sample reads: floor and the pixel after it; floor and ceil; or the nearest pixel.
+
+The first two differ on a pixel alone, in the slope: there is none for floor and ceil, which are the same.
+"""
+
+Rounding = Literal["linear", "half_up", "increasing", "decreasing"]
+"""Resampling: between two pixels, or from a coordinate to one of them."""
+
+EPSILON: dict[Kind, float] = {"float": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A rule for where the samples of a bin lie on an axis.
+
+    bins, length: P and L, int64[1].
+    per_bin: samples in each bin, [R, 1, 1] or one number; none where it is not above 0.
+    coordinate: from the numbers of samples, [R, P, K], to where they are in pixels.
+    step: from one sample to the next, [R, 1, 1].
+    slopes: from the numbers of samples to the derivatives of the coordinate by the region's two stored coordinates.
+    """
+
+    bins: Value
+    length: Value
+    per_bin: Value
+    coordinate: Callable[[Value], Value]
+    step: Value
+    slopes: Callable[[Value], tuple[Value, Value]]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The listed samples along an axis, and the pixels that they read.
+
+    bins, length: P and L, int64[1].
+    counts: [R, P], int64, how many of those listed a bin needs, at least 1.
+    exists: [R, P, K], False where a bin has fewer samples than are listed.
+    inside: [R, P, K], whether a sample is on the map: at most a pixel from the first or the last, exactly one included.
+    per_bin: all samples of a bin, at least 1; [R, 1, 1] or one number.
+    pixels: [R, P, K, T], int64, always on the map.
+    weights: [R, P, K, T], of those pixels.
+    slopes: [R, P, K, T], the derivatives of the weights by the coordinate; None where they have none.
+    moves: [R, P, K] each, the derivatives of the coordinate by the region's two stored coordinates; None if not wanted.
+    """
+
+    bins: Value
+    length: Value
+    counts: Value
+    exists: Value
+    inside: Value
+    per_bin: Value
+    pixels: Value
+    weights: Value
+    slopes: Value | None
+    moves: tuple[Value, Value] | None
+
+    @property
+    def taps(self) -> int:
+        """T."""
+        return 1 if self.slopes is None else 2
+
+
+def placed_by_onnx(
+    ends: tuple[Value, Value], bins: Value, length: Value, *, scale: Value, ratio: Value, half_pixel: bool
+) -> Placement:
+    """RoiAlign's rule. Source: ONNX RoiAlign-16 and -22; where their text is silent, `onnx.reference.ops.op_roi_align`.
+
+    Args:
+        ends: the region's stored coordinates, [R, 1, 1] each.
+        bins: P, int64[1].
+        length: L, int64[1].
+        scale: pixels to a unit of the stored coordinates.
+        ratio: samples of a bin; 0 for its size in pixels, rounded up.
+        half_pixel: whether regions are half a pixel further back and have no least size.
+    """
+    kind = ends[0].kind
+    start, size = ends[0] * scale, (ends[1] - ends[0]) * scale
+    varies = None if half_pixel else size >= 1.0
+    start, size = (start - 0.5, size) if half_pixel else (start, size.at_least(1.0))
+    count = bins.cast(kind)
+    per_bin = (ratio > 0.0).where(ratio, (size / count).ceil())
+    steps = count * per_bin.at_least(1.0)
+    first = start + _along_bins(bins, kind) * size / count
+
+    def share(i: Value) -> Value:
+        t = (_along_bins(bins, kind) * per_bin + i + 0.5) / steps
+        # A region that has been raised to the least size moves as a whole.
+        return t if varies is None else varies.where(t, 0.0)
+
+    return Placement(
+        bins, length, per_bin, lambda i: first + (i + 0.5) * size / steps, size / steps, _slopes(share, scale)
+    )
+
+
+def placed_by_directml(
+    ends: tuple[Value, Value],
+    bins: Value,
+    length: Value,
+    *,
+    scale: Value,
+    offsets: tuple[Value, Value],
+    samples: tuple[Value, Value],
+    to_corners: Value,
+) -> Placement:
+    """DmlRoiAlign's rule. Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC; decisions as in the kernels.
+
+    Args:
+        ends: as in `placed_by_onnx`.
+        bins: P, int64[1].
+        length: L, int64[1].
+        scale: pixels to a unit of the stored coordinates.
+        offsets: input_pixel_offset and output_pixel_offset.
+        samples: least and most samples of a bin.
+        to_corners: 1 where the outermost samples lie on a region's ends, else 0.
+    """
+    kind = ends[0].kind
+    first, last = ends[0] * scale, ends[1] * scale
+    count = bins.cast(kind)
+    per_bin = ((last - first) / count).ceil().at_least(samples[0]).at_most(samples[1])
+    steps = count * per_bin - to_corners
+
+    def share(i: Value) -> Value:
+        t = (_along_bins(bins, kind) * per_bin + i - offsets[1]) / steps.at_least(1.0)
+        return (steps > 0.0).where(t, 0.5)
+
+    def coordinate(i: Value) -> Value:
+        return first + (last - first) * share(i) - offsets[0]
+
+    return Placement(bins, length, per_bin, coordinate, (last - first) / steps.at_least(1.0), _slopes(share, scale))
+
+
+def _slopes(share: Callable[[Value], Value], scale: Value) -> Callable[[Value], tuple[Value, Value]]:
+    """The derivatives of a coordinate by a region's ends, from the share of the way from one to the other."""
+
+    def slopes(i: Value) -> tuple[Value, Value]:
+        t = share(i)
+        return (1.0 - t) * scale, t * scale
+
+    return slopes
+
+
+def listed(placement: Placement, reading: Reading, *, moving: bool) -> Samples:
+    """The samples of a region that matter.
+
+    Args:
+        placement: where samples lie.
+        reading: which pixels they read.
+        moving: whether `slopes` and `moves` are wanted.
+    """
+    kind = placement.step.kind
+    first, counts = _window(placement)
+    i = first + numbers(_largest(counts)).cast(kind)
+    c = placement.coordinate(i)
+    length = placement.length.cast(kind)
+    exists = i < placement.per_bin
+    inside = exists & (c >= -1.0) & (c <= length)
+    # What is off the map may be infinite or NaN, which no pixel is.
+    c = inside.where(c, 0.0)
+    pixels, weights, slopes = _read(c, length, reading)
+    return Samples(
+        bins=placement.bins,
+        length=placement.length,
+        counts=counts.squeeze(2),
+        exists=exists,
+        inside=inside,
+        per_bin=placement.per_bin.at_least(1.0),
+        pixels=joined(3, *(p.cast("int64").unsqueeze(3) for p in pixels)),
+        weights=joined(3, *(w.unsqueeze(3) for w in weights)),
+        slopes=joined(3, *(s.unsqueeze(3) for s in slopes)) if slopes else None,
+        moves=placement.slopes(i) if moving else None,
+    )
+
+
+def resampled(
+    outputs: Value,
+    length: Value,
+    kind: Kind,
+    reading: Rounding,
+    *,
+    scale: Value | None,
+    offsets: tuple[Value, Value],
+) -> tuple[Value, Value, Value | None]:
+    """DmlResample's rule along one axis: output o reads at (o - O)/S - I, the input's edges being continued.
+
+    Args:
+        outputs: M, int64[1], the length of the output's axis.
+        length: L, int64[1], that of the input's.
+        kind: in which coordinates are computed.
+        reading: between two pixels, or to which of them.
+        scale: S; None for M / L.
+        offsets: I and O, input_pixel_offset and output_pixel_offset.
+
+    Returns:
+        The pixels before and after each output's place, int64[M] each, and how far it is from the former, [M]. With a
+        rounding they are the same pixel, and the distance is None.
+
+    Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
+    """
+    pixels = length.cast(kind)
+    o = numbers(outputs).cast(kind) - offsets[1]
+    x = o / (outputs.cast(kind) / pixels.at_least(1.0) if scale is None else scale) - offsets[0]
+    if reading == "linear":
+        c = _clamped(x, pixels)
+        return c.floor().cast("int64"), c.ceil().cast("int64"), c - c.floor()
+    rounded = x.ceil() if reading == "increasing" else (x + 0.5 if reading == "half_up" else x).floor()
+    pixel = _clamped(rounded, pixels).cast("int64")
+    return pixel, pixel, None
+
+
+def _along_bins(bins: Value, kind: Kind) -> Value:
+    """0 to P - 1, [P, 1]."""
+    return numbers(bins).cast(kind).unsqueeze(1)
+
+
+def _window(placement: Placement) -> tuple[Value, Value]:
+    """The number of each bin's first listed sample and how many of them it needs, [R, P, 1] each, the latter int64."""
+    graph, step, kind = placement.step.graph, placement.step, placement.step.kind
+    length = placement.length.cast(kind)
+    start = placement.coordinate(graph.constant(0.0, kind))
+    is_point = step.equals(0.0)
+    per_sample = is_point.where(graph.constant(1.0, kind), step)
+    ends = (-1.0 - start) / per_sample, (length - start) / per_sample
+    # Off the map by one sample, and by as many as the roundings of a coordinate can amount to.
+    slack = (abs(start) + length) / abs(per_sample) * (16 * EPSILON[kind]) + 2.0
+    first = (ends[0].at_most(ends[1]) - slack).floor()
+    last = (ends[0].at_least(ends[1]) + slack).ceil()
+    # All samples of a point are at one place. Without a number above 0 there are none, and one is listed all the same.
+    final = placement.per_bin.at_least(1.0) - 1.0
+    first = is_point.where(graph.constant(0.0, kind), first.at_least(0.0).at_most(final))
+    last = is_point.where(final, last.at_most(final))
+    return first, (last - first + 1.0).cast("int64").at_least(1)
+
+
+def _largest(counts: Value) -> Value:
+    """The largest count, int64[1]; 1 where there are none."""
+    return joined(0, counts.reshape(-1), counts.graph.constant([1], "int64")).max(0).reshape(1)
+
+
+def _read(c: Value, length: Value, reading: Reading) -> tuple[list[Value], list[Value], list[Value]]:
+    """The pixels that samples on the map read, their weights and the weights' slopes, if any."""
+    if reading == "nearest":
+        return [_clamped((c + 0.5).floor(), length)], [c * 0.0 + 1.0], []
+    clamped = _clamped(c, length)
+    low = clamped.floor()
+    f = clamped - low
+    if reading == "linear":
+        high, sloped = clamped.ceil(), f > 0.0
+    else:
+        high, sloped = (low + 1.0).at_most(length - 1.0), clamped.equals(c) & (low < length - 1.0)
+    slope = sloped.cast(c.kind)
+    return [low, high], [1.0 - f, f], [slope * -1.0, slope]
+
+
+def _clamped(c: Value, length: Value) -> Value:
+    return c.at_least(0.0).at_most(length - 1.0)

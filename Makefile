@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test bench lint
+.PHONY: conformance test bench examples lint
 
 conformance: .venv/.base
 	$(BIN)/python -m conformance
@@ -13,6 +13,10 @@ test: .venv/.test
 
 bench: .venv/.base
 	$(BIN)/python -m benchmarks
+
+examples: .venv/.examples
+	$(BIN)/python -m examples.fit_box
+	$(BIN)/python -m examples.train_detector
 
 lint: .venv/.lint
 	$(BIN)/ruff check

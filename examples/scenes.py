@@ -1,0 +1,68 @@
+"""Scenes: handwritten digits of scikit-learn, enlarged, on a noisy background, with their boxes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+import ortops
+
+Array = np.ndarray[Any, Any]
+
+SIDE = 48
+"""Pixels of a scene, each way."""
+
+NOISE = 0.1
+"""Standard deviation of the background; a digit is between 0 and 1."""
+
+
+class Digits(NamedTuple):
+    """Images [n, 8, 8] between 0 and 1 and the number each shows [n]."""
+
+    images: Array
+    labels: Array
+
+
+class Scenes(NamedTuple):
+    """A batch of scenes.
+
+    images: [N, 1, SIDE, SIDE]. boxes: [R, 4] as x1, y1, x2, y2 in pixels. of: [R], the scene of each box.
+    labels: [R], the digit in each.
+    """
+
+    images: Array
+    boxes: Array
+    of: Array
+    labels: Array
+
+
+def digits() -> tuple[Digits, Digits]:
+    """The digits to learn from and those held out: every fifth."""
+    data = load_digits()
+    images, labels = (data.images / 16).astype(np.float32), data.target.astype(np.int64)
+    held_out = np.arange(len(labels)) % 5 == 0
+    return Digits(images[~held_out], labels[~held_out]), Digits(images[held_out], labels[held_out])
+
+
+def enlarged(image: Array, size: int) -> Array:
+    """A digit of size x size pixels, linear between its own."""
+    return ortops.dml_resample(image, output_sizes=[size, size])
+
+
+def compose(source: Digits, count: int, rng: np.random.Generator) -> Scenes:
+    """Scenes of up to four digits of 14 to 20 pixels, one in each quarter, with boxes that miss them by up to 2 pixels."""
+    images = rng.normal(0, NOISE, (count, 1, SIDE, SIDE)).astype(np.float32)
+    boxes, of, labels = [], [], []
+    half = SIDE // 2
+    for n in range(count):
+        for quarter in rng.permutation(4)[: rng.integers(1, 5)]:
+            size = int(rng.integers(14, 21))
+            row, column = (half * corner + int(rng.integers(0, half - size + 1)) for corner in divmod(int(quarter), 2))
+            chosen = int(rng.integers(len(source.labels)))
+            images[n, 0, row : row + size, column : column + size] += enlarged(source.images[chosen], size)
+            boxes.append(np.array([column, row, column + size, row + size]) + rng.uniform(-2, 2, 4))
+            of.append(n)
+            labels.append(source.labels[chosen])
+    return Scenes(images, np.array(boxes, np.float32), np.array(of), np.array(labels))

@@ -1,0 +1,25 @@
+"""PyTorch: modules exported to ONNX together with their gradients. Needs the extra ``torch``: ``pip install ortops[torch]``.
+
+    model = onnx_models.torch.export(module.eval(), (x, rois), loss=cross_entropy, targets=(labels,),
+                                     dynamic_shapes={"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "K"}, "target": {0: "K"}})
+    session = ortops.InferenceSession(model.SerializeToString())
+    output, loss, *gradients = session.run(None, {"x": x.numpy(), "rois": rois.numpy(), "target": labels.numpy()})
+
+Importing this package makes ``torch.ops.torchvision.roi_align`` available where torchvision is not installed.
+"""
+
+try:
+    import onnxscript
+    import torch
+except ImportError as error:
+    raise ImportError(f"onnx_models.torch needs PyTorch and onnxscript ({error}): pip install ortops[torch]") from error
+
+from onnx_models.torch.exporter import export
+from onnx_models.torch.translations import translation_table
+from onnx_models.torch.vision import declare_roi_align
+
+__all__ = ["export", "translation_table"]
+
+del onnxscript, torch
+
+declare_roi_align()

@@ -1,0 +1,344 @@
+"""A PyTorch module and its loss as one ONNX model with gradients.
+
+Only the forward pass and the loss are exported; the gradient is taken of the ONNX graph. So no derivative of PyTorch's needs
+a translation.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+from onnx_models.convert import convert
+from onnx_models.gradient import gradient
+from onnx_models.torch.capture import capture, free_stops
+
+LOSS = "loss"
+_OUTPUT = "output"
+_OLDEST_OPSET = 18
+"""The oldest that `gradient` takes, and the one that PyTorch's exporter writes before it converts."""
+
+Loss = Callable[..., Any]
+DynamicShapes = Mapping[str, Mapping[int, Any]]
+
+
+def export(
+    module: Any,
+    args: Sequence[Any],
+    *,
+    loss: Loss | None = None,
+    targets: Sequence[Any] = (),
+    wrt: str | Sequence[str] = "parameters",
+    dynamic_shapes: DynamicShapes | None = None,
+    opset_version: int = 18,
+    standard: bool = True,
+    through_rois: bool = False,
+    parameters_as_inputs: bool = False,
+    path: str | os.PathLike[str] | None = None,
+) -> onnx.ModelProto:
+    """An ONNX model of a module, its loss and the gradients of the loss: one step of training but for the update.
+
+    It needs no ``torch.autograd``: ``torch.onnx.export`` writes ``loss(module(*args), *targets)``, and
+    `onnx_models.gradient` differentiates that graph. It runs where this project's operators do, see there. As in PyTorch,
+    no gradient passes what is detached or computed under ``torch.no_grad``.
+
+    Args:
+        module: a ``torch.nn.Module``; exported in the mode it is in (``module.eval()``), not modified.
+        args: example arguments of the module: tensors, or lists, tuples and dicts of them; all else becomes part of the
+            model. Lengths that shall be open later had better be pairwise different, and not 0 or 1: ``torch.export``
+            takes equal ones for one, and fixes those.
+        loss: called with what the module returns and with `targets`; returns a tensor of one element. None where the
+            module itself returns the loss.
+        targets: further example arguments, for the loss alone.
+        wrt: names of parameters, of buffers and of inputs, of floating-point types; "parameters" for all parameters that
+            require a gradient.
+        dynamic_shapes: for each input with open lengths, by name, the name of each open axis by its number. Where the
+            axis may have a range, a ``torch.export.Dim``.
+        opset_version: of ONNX, 18 or later.
+        standard: False for this project's RoiAlign in place of ONNX's own, for which ONNX Runtime's CPU has no kernel from
+            opset 22 on.
+        through_rois: whether RoiAlign passes a gradient to its RoIs, the derivative by their coordinates. torchvision's
+            does not.
+        parameters_as_inputs: whether a session can be fed with other values of the parameters, to go on from step to step;
+            those that the model holds are then the defaults.
+        path: a file to write the model to as well.
+
+    Returns:
+        A model. Its inputs are named as the arguments of ``module.forward`` and those of the loss after its first, one
+        inside another NAME_KEY; its initializers as ``module.named_parameters()`` and ``named_buffers()``. Its outputs
+        are those of the module (``output``, or ``output_KEY`` for each of several; none where `loss` is None),
+        ``loss`` and for each name in `wrt` NAME_grad of the shape and the type of NAME; 0 where the loss does not
+        depend on it.
+
+    Raises:
+        TypeError: args or targets is not a sequence, or the loss is not a floating-point tensor.
+        ValueError: opset_version is too old, the loss has more than one element, a name in wrt or dynamic_shapes is
+            unknown, two tensors would have one name, the module changes its buffers (as batch normalization in training
+            mode) or has a gradient of its own (``torch.autograd.Function``), or an operator has no gradient, as dropout
+            in training mode (the message names it).
+        Others: what ``torch.export.export`` and ``torch.onnx.export`` raise of a module that they cannot export.
+
+    A model of more than 2 GiB is not possible: a ModelProto ends there.
+
+    Source: PyTorch 2.13, ``torch.export.export`` and ``torch.onnx.export(dynamo=True)``.
+    """
+    if opset_version < _OLDEST_OPSET:
+        raise ValueError(f"opset_version = {opset_version}: must be {_OLDEST_OPSET} or later")
+    inputs = _inputs(module, args, loss, targets)
+    tensors = _tensors(module)
+    chosen = _chosen(wrt, module, tensors, inputs)
+    _check_dynamic_shapes(dynamic_shapes or {}, inputs)
+    whole = _WithLoss(module, loss, args, targets)
+    program = capture(whole, inputs, dynamic_shapes or {}, opset_version, through_rois=through_rois)
+    _check_buffers(program)
+    _use_first_names(program, whole)
+    kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors)]))
+    stops = _name(program, inputs, tensors, kept, chosen)
+    model = _without_traces(program.model_proto)
+    for name in kept:
+        _hold(model, name, tensors[name])
+    if parameters_as_inputs:
+        _repeat_among_inputs(model, list(_parameters(module)))
+    model = gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops)
+    if path is not None:
+        onnx.save(model, os.fspath(path))
+    return model
+
+
+class _WithLoss(torch.nn.Module):  # type: ignore[misc]
+    """A module and its loss as a function of all tensors among their arguments; a dict of what is to be an output."""
+
+    def __init__(self, module: Any, loss: Loss | None, args: Sequence[Any], targets: Sequence[Any]) -> None:
+        super().__init__()
+        self.module, self.loss = module, loss
+        leaves, self.structure = pytree.tree_flatten((tuple(args), tuple(targets)))
+        self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def forward(self, *tensors: Any) -> dict[str, Any]:
+        leaves = list(self.constants)
+        for i, tensor in zip(self.places, tensors, strict=True):
+            leaves[i] = tensor
+        args, targets = pytree.tree_unflatten(leaves, self.structure)
+        result = self.module(*args)
+        if self.loss is None:
+            return {LOSS: _checked_loss(result)}
+        found = _named_tensors(_OUTPUT, result)
+        if LOSS in found:
+            raise ValueError(f"module returns a tensor named {LOSS!r}: the loss has this name")
+        return {**found, LOSS: _checked_loss(self.loss(result, *targets))}
+
+
+def _checked_loss(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+        raise TypeError(f"the loss is of type {kind}: must be a floating-point tensor")
+    if any(length != 1 for length in value.shape):
+        raise ValueError(f"the loss has shape {tuple(value.shape)}: must have one element")
+    return value
+
+
+def _named_tensors(base: str, tree: Any) -> dict[str, Any]:
+    """All tensors inside lists, tuples and dicts: by `base` and where each is, or by `base` alone."""
+    named: dict[str, Any] = {}
+    for keys, leaf in pytree.tree_flatten_with_path(tree)[0]:
+        name = "_".join([base, *(str(_plain(key)) for key in keys)])
+        if isinstance(leaf, torch.Tensor):
+            if name in named:
+                raise ValueError(f"two tensors have the name {name!r}: must be different")
+            named[name] = leaf
+    return named
+
+
+def _plain(key: Any) -> Any:
+    """What stands between the brackets or after the dot."""
+    return next((getattr(key, field) for field in ("key", "idx", "name") if hasattr(key, field)), key)
+
+
+def _inputs(module: Any, args: Sequence[Any], loss: Loss | None, targets: Sequence[Any]) -> dict[str, Any]:
+    """All tensors among the arguments by the model's names for them, in their order."""
+    for name, value in (("args", args), ("targets", targets)):
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"{name} is of type {type(value).__name__}: must be a tuple or a list of arguments")
+    if loss is None and targets:
+        raise ValueError("targets are given without a loss: must be none")
+    of_module = _argument_names(module.forward, len(args))
+    of_loss = _argument_names(getattr(loss, "forward", loss), len(targets) + 1)[1:] if targets else []
+    found: dict[str, Any] = {}
+    for name, value in zip([*of_module, *of_loss], [*args, *targets], strict=True):
+        for inner, tensor in _named_tensors(name, value).items():
+            if inner in found:
+                raise ValueError(
+                    f"two inputs have the name {inner!r}: the module's arguments and the loss's must differ"
+                )
+            found[inner] = tensor
+    return found
+
+
+def _argument_names(function: Any, count: int) -> list[str]:
+    """The names of the first arguments, of those of a ``*args`` and of a function without a signature by number."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in kinds][:count]
+    rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), "input")
+    return names + [f"{rest}_{i}" for i in range(count - len(names))]
+
+
+def _parameters(module: Any) -> dict[str, Any]:
+    return dict(module.named_parameters())
+
+
+def _tensors(module: Any) -> dict[str, Any]:
+    """Parameters and buffers by name; one that has several names by its first."""
+    return {**dict(module.named_buffers()), **_parameters(module)}
+
+
+def _chosen(wrt: str | Sequence[str], module: Any, tensors: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
+    """The names to differentiate by."""
+    if both := sorted(set(tensors) & set(inputs)):
+        raise ValueError(f"{both[0]!r} is the name of an input and of a parameter or a buffer: must be different")
+    if wrt == "parameters":
+        chosen = [name for name, parameter in _parameters(module).items() if parameter.requires_grad]
+    else:
+        chosen = [wrt] if isinstance(wrt, str) else list(wrt)
+    if not chosen or len(set(chosen)) != len(chosen):
+        raise ValueError(f"wrt = {wrt!r}: must be one or more names, none twice")
+    for name in chosen:
+        tensor = tensors.get(name, inputs.get(name))
+        if tensor is None:
+            raise ValueError(f"wrt has {name!r}: must be one of {', '.join([*inputs, *tensors])}")
+        if not tensor.is_floating_point():
+            raise ValueError(f"wrt has {name!r} of type {tensor.dtype}: must be floats")
+    return chosen
+
+
+def _check_dynamic_shapes(dynamic_shapes: DynamicShapes, inputs: Mapping[str, Any]) -> None:
+    for name in dynamic_shapes:
+        if name not in inputs:
+            raise ValueError(f"dynamic_shapes has {name!r}: must be one of {', '.join(inputs)}")
+
+
+def _check_buffers(program: Any) -> None:
+    changed = program.exported_program.graph_signature.buffers_to_mutate.values()
+    if changed:
+        names = ", ".join(sorted(name.removeprefix("module.") for name in changed))
+        raise ValueError(f"the module changes its buffers {names}, which the model cannot: must not (module.eval())")
+
+
+def _use_first_names(program: Any, whole: _WithLoss) -> None:
+    """Give initializers the first name of their tensor: of a parameter with two, PyTorch's exporter takes the last."""
+    initializers = program.model.graph.initializers
+    first: dict[int, str] = {}
+    everything = [*whole.named_parameters(remove_duplicate=False), *whole.named_buffers(remove_duplicate=False)]
+    for name, tensor in everything:
+        value = initializers.get(name)
+        wanted = first.setdefault(id(tensor), name)
+        if value is not None and wanted != name:
+            if wanted in initializers:
+                raise ValueError(f"{wanted} and {name} are one tensor, exported as two: must be used by one name")
+            value.name = wanted
+
+
+def _name(
+    program: Any, inputs: Mapping[str, Any], tensors: Mapping[str, Any], kept: Sequence[str], chosen: Sequence[str]
+) -> list[str]:
+    """Simplify the graph around the tensors that are kept, and give inputs, outputs and these their names.
+
+    Returns:
+        The names of the tensors where PyTorch's gradient ends.
+    """
+    held = _lift(program, kept)
+    program.optimize()
+    stops = free_stops(program)
+    graph = program.model.graph
+    structure = program.exported_program.call_spec.out_spec
+    outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
+    wanted = [*inputs, *held, *outputs]
+    if len(set(wanted)) != len(wanted):
+        twice = next(name for name in wanted if wanted.count(name) > 1)
+        raise ValueError(f"two tensors would have the name {twice!r}: must be different")
+    _make_way(graph, {*wanted, *tensors, *(f"{name}_grad" for name in chosen)})
+    for value, name in zip([*graph.inputs, *graph.outputs], wanted, strict=True):
+        value.name = name
+    for value in list(graph.inputs[len(inputs) :]):
+        graph.inputs.remove(value)
+        value.const_value = held[value.name]
+        graph.register_initializer(value)
+    for name in tensors:
+        value = graph.initializers.get(f"module.{name}")
+        if value is not None:
+            value.name = name
+    return [value.name for value in stops]
+
+
+def _lift(program: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Make inputs of initializers, so that nothing is computed beforehand of them; their values, in the inputs' order.
+
+    Those that the module does not use are not among them.
+    """
+    graph = program.model.graph
+    held = {}
+    for name in names:
+        value = graph.initializers.pop(f"module.{name}", None)
+        if value is not None:
+            held[name], value.const_value = value.const_value, None
+            graph.inputs.append(value)
+    return held
+
+
+def _make_way(graph: Any, names: set[str]) -> None:
+    """Rename all values that have one of the names."""
+    values = [*graph.inputs, *graph.initializers.values()]
+    values += [value for node in graph.all_nodes() for value in node.outputs]
+    taken = {value.name for value in values} | names
+    for value in values:
+        if value.name in names:
+            fresh = next(name for i in range(len(taken) + 1) if (name := f"{value.name}_{i}") not in taken)
+            taken.add(fresh)
+            value.name = fresh
+
+
+def _without_traces(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without the exporter's notes, which have the paths of source files in them."""
+    graph = model.graph
+    for item in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        item.ClearField("metadata_props")
+        item.ClearField("doc_string")
+    return model
+
+
+def _hold(model: onnx.ModelProto, name: str, tensor: Any) -> None:
+    """Add the tensor to the initializers if the module does not use it."""
+    if all(one.name != name for one in model.graph.initializer):
+        values = tensor.detach().cpu().contiguous()
+        kind = onnx.TensorProto.DataType.Value(_ONNX_NAMES[values.dtype])
+        raw = values.reshape(-1).view(torch.uint8).numpy().tobytes()
+        model.graph.initializer.append(
+            onnx.TensorProto(name=name, data_type=kind, dims=list(values.shape), raw_data=raw)
+        )
+
+
+_ONNX_NAMES = {
+    torch.float16: "FLOAT16",
+    torch.bfloat16: "BFLOAT16",
+    torch.float32: "FLOAT",
+    torch.float64: "DOUBLE",
+}
+
+
+def _repeat_among_inputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
+    """Make parameters inputs whose defaults are the initializers of the same name."""
+    initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+    for name in names:
+        if name in initializers:
+            tensor = initializers[name]
+            model.graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))

@@ -1,0 +1,257 @@
+"""PyTorch's operators as ONNX's, for those that PyTorch's exporter lacks or translates wrongly.
+
+Each translation has its operator's arguments in their order; as the exporter wants it, what is annotated as a number or as
+a sequence of numbers comes as such, and what is annotated as Any comes as a value of the graph or, where it is known, as a
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+import torch
+from onnxscript import opset18 as op
+from onnxscript.values import Opset
+
+from onnx_models.schema import register_schemas
+from onnx_models.torch.vision import coordinate_transformation_mode, declare_roi_align
+from ortops.spec import DOMAIN, DOMAIN_VERSION
+
+_NONE, _MEAN = 0, 1
+"""PyTorch's numbers of ways to reduce a loss; the third is a sum."""
+
+
+def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]:
+    """Translations for ``torch.onnx.export(..., dynamo=True, custom_translation_table=translation_table())``.
+
+    They are for those who export code that calls ``torch.autograd.grad`` itself, traced by
+    ``torch.fx.experimental.proxy_tensor.make_fx``; `export` needs no such code.
+
+    - ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
+    - ``torchvision::_roi_align_backward``: this project's RoiAlignGrad.
+    - ``aten::convolution_backward``, grouped, dilated and transposed convolutions of any rank included, which PyTorch's
+      exporter does not have.
+    - ``aten::nll_loss_forward`` and ``aten::nll_loss2d_forward`` (of ``cross_entropy``): with the true total weight. With
+      the exporter's own, the gradient of a mean over n rows comes out n times too large, without an error.
+
+    Args:
+        standard: False for this project's RoiAlign_16 in place of ONNX's RoiAlign, from whose version 22 (which later
+            opsets convert to) ONNX Runtime's CPU has no kernel.
+
+    Source: PyTorch 2.13, ``torch.onnx.export`` and ``derivatives.yaml``; ONNX operator specification.
+    """
+    declare_roi_align()
+    register_schemas()
+    return {
+        torch.ops.torchvision.roi_align.default: _roi_align if standard else _our_roi_align,
+        torch.ops.torchvision._roi_align_backward.default: _roi_align_backward,  # noqa: SLF001 - its only name
+        torch.ops.aten.convolution_backward.default: _convolution_backward,
+        torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
+        torch.ops.aten.nll_loss2d_forward.default: _nll_loss_forward,
+    }
+
+
+def _ours() -> Any:
+    """This project's operators; onnxscript knows those whose schemas are registered."""
+    return Opset(DOMAIN, DOMAIN_VERSION)
+
+
+def _roi_align(
+    x: Any,
+    rois: Any,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Any:
+    return op.RoiAlign(
+        x,
+        *_boxes_and_images(rois),
+        mode="avg",
+        coordinate_transformation_mode=coordinate_transformation_mode(aligned),
+        output_height=pooled_height,
+        output_width=pooled_width,
+        sampling_ratio=max(sampling_ratio, 0),
+        spatial_scale=spatial_scale,
+    )
+
+
+def _our_roi_align(
+    x: Any,
+    rois: Any,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Any:
+    return _ours().RoiAlign_16(
+        x,
+        *_boxes_and_images(rois),
+        mode="avg",
+        coordinate_transformation_mode=coordinate_transformation_mode(aligned),
+        output_height=pooled_height,
+        output_width=pooled_width,
+        sampling_ratio=max(sampling_ratio, 0),
+        spatial_scale=spatial_scale,
+    )
+
+
+def _roi_align_backward(
+    dy: Any,
+    rois: Any,
+    spatial_scale: float,
+    pooled_height: int,  # noqa: ARG001 - dY has it
+    pooled_width: int,  # noqa: ARG001
+    batch_size: Any,
+    channels: Any,
+    height: Any,
+    width: Any,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Any:
+    dx, drois = _ours().RoiAlignGrad(
+        dy,
+        *_boxes_and_images(rois),
+        _vector(batch_size, channels, height, width),
+        mode="avg",
+        coordinate_transformation_mode=coordinate_transformation_mode(aligned),
+        sampling_ratio=max(sampling_ratio, 0),
+        spatial_scale=spatial_scale,
+    )
+    # A second output with any name would be computed, which needs X; the exporter gives a name to one that has "".
+    drois.producer().resize_outputs(1)
+    return dx
+
+
+def _boxes_and_images(rois: Any) -> tuple[Any, Any]:
+    """From torchvision's RoIs [K, 5] the boxes [K, 4] and the images' indices [K]."""
+    images = op.Squeeze(op.Slice(rois, [0], [1], [1]), [1])
+    return op.Slice(rois, [1], [5], [1]), op.Cast(images, to=onnx.TensorProto.INT64)
+
+
+def _ints(values: Sequence[int]) -> Any:
+    return op.Constant(value_ints=list(values))
+
+
+def _vector(*lengths: Any) -> Any:
+    """Numbers and values of the graph as one tensor [n]."""
+    if all(isinstance(length, int) for length in lengths):
+        return _ints(lengths)
+    parts = [_ints([n]) if isinstance(n, int) else op.Reshape(n, _ints([-1])) for n in lengths]
+    return op.Concat(*parts, axis=0)
+
+
+def _convolution_backward(
+    dy: Any,
+    x: Any,
+    weight: Any,
+    bias_sizes: Any,  # noqa: ARG001 - dY has them
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],  # noqa: ARG001 - the shape of x says as much
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Any, Any, Any]:
+    """The gradients by x, weight and bias; one that is not wanted is an empty constant, as the exporter wants a value."""
+    rank = len(x.shape) - 2
+    stride, padding, dilation = (_of_each_axis(values, rank) for values in (stride, padding, dilation))
+    dx = dw = db = op.Constant(value_floats=[])
+    if output_mask[0]:
+        # A transposed convolution is the gradient of a convolution: its own gradient is that convolution.
+        by_input = _gradient_by_input_of_transposed if transposed else _gradient_by_input
+        dx = by_input(dy, x, weight, stride, padding, dilation, groups)
+    if output_mask[1]:
+        wide, narrow = (dy, x) if transposed else (x, dy)
+        dw = _gradient_by_weight(wide, narrow, weight, stride, padding, dilation, groups)
+    if output_mask[2]:
+        db = op.ReduceSum(dy, _ints([0, *_spatial(rank)]), keepdims=0)
+    return dx, dw, db
+
+
+def _of_each_axis(values: Sequence[int], rank: int) -> list[int]:
+    return list(values) * rank if len(values) == 1 else list(values)
+
+
+def _spatial(rank: int) -> list[int]:
+    return list(range(2, 2 + rank))
+
+
+def _gradient_by_input(
+    dy: Any, x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
+) -> Any:
+    # The rows that a stride leaves over at the end are added by output_padding; then the padding is cut off.
+    padded = op.ConvTranspose(
+        dy, weight, strides=stride, dilations=dilation, group=groups, output_padding=[s - 1 for s in stride]
+    )
+    start = _ints(padding)
+    return op.Slice(padded, start, op.Add(start, op.Shape(x, start=2)), _ints(_spatial(len(stride))))
+
+
+def _gradient_by_input_of_transposed(
+    dy: Any, x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
+) -> Any:
+    full = op.Conv(dy, weight, strides=stride, dilations=dilation, group=groups, pads=[*padding, *padding])
+    # An output padding beyond the stride gives it rows that x does not have.
+    rank = len(stride)
+    return op.Slice(full, _ints([0] * rank), op.Shape(x, start=2), _ints(_spatial(rank)))
+
+
+def _gradient_by_weight(
+    wide: Any,
+    narrow: Any,
+    weight: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """A convolution over images: `wide` [N, G*C, ...] is the input and `narrow` [N, O, ...] the kernel; weight [O, C, ...].
+
+    Stride and dilation change places. Images are its channels, and the groups stay.
+    """
+    rank = len(stride)
+    swap = [1, 0, *_spatial(rank)]
+    kernel = op.Transpose(narrow, perm=swap)
+    by_channel = op.Transpose(wide, perm=swap)
+    if groups > 1:
+        by_channel = _groups_beside_images(wide, weight, groups)
+    full = op.Conv(by_channel, kernel, strides=dilation, dilations=stride, pads=[*padding, *padding], group=groups)
+    # What a stride leaves over at the end of x shows as further rows of the kernel.
+    axes = _ints(_spatial(rank))
+    return op.Slice(op.Transpose(full, perm=swap), _ints([0] * rank), op.Shape(weight, start=2), axes)
+
+
+def _groups_beside_images(wide: Any, weight: Any, groups: int) -> Any:
+    """[N, G*C, ...] as [C, G*N, ...]."""
+    images, channels = op.Shape(wide, start=0, end=1), op.Shape(weight, start=1, end=2)
+    lengths = op.Shape(wide, start=2)
+    split = op.Reshape(wide, op.Concat(images, _ints([groups]), channels, lengths, axis=0))
+    moved = op.Transpose(split, perm=[2, 1, 0, *range(3, len(wide.shape) + 1)])
+    return op.Reshape(moved, op.Concat(channels, op.Mul(images, _ints([groups])), lengths, axis=0))
+
+
+def _nll_loss_forward(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple[Any, Any]:
+    """The loss, and the sum of the weights of all targets, by which that of a mean and its gradient are divided.
+
+    Not by NegativeLogLikelihoodLoss: what is gathered has a gradient wherever Gather has.
+    """
+    classes = min(len(scores.shape) - 1, 1)  # the axis: scores [N, C, ...] and target [N, ...], or [C] and []
+    counts = op.Not(op.Equal(target, op.Constant(value_int=ignore_index)))
+    index = op.Where(counts, target, op.Constant(value_int=0))
+    axis = _ints([classes])
+    picked = op.Squeeze(op.GatherElements(scores, op.Unsqueeze(index, axis), axis=classes), axis)
+    weights = op.CastLike(counts, scores)
+    if weight is not None:
+        weights = op.Mul(weights, op.Gather(weight, index))
+    losses = op.Where(counts, op.Neg(op.Mul(picked, weights)), op.CastLike(op.Constant(value_float=0.0), scores))
+    total = op.ReduceSum(weights, keepdims=0)
+    if reduction == _NONE:
+        return losses, total
+    loss = op.ReduceSum(losses, keepdims=0)
+    return (op.Div(loss, total) if reduction == _MEAN else loss), total

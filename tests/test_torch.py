@@ -1,0 +1,605 @@
+"""PyTorch modules exported with their gradients: against PyTorch's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import ortops
+
+pytest.importorskip("torch", reason="needs the extra torch: pip install ortops[torch]")
+pytest.importorskip("onnxscript", reason="needs the extra torch: pip install ortops[torch]")
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+from onnx_models.torch import export, translation_table
+
+# PyTorch 2.13's own: of its pytrees, and of axes that have the same name because they are equal.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:# The axis name:UserWarning"),
+]
+
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def random_rois(count: int, images: int, height: int, width: int) -> Any:
+    """RoIs [K, 5] as torchvision takes them, some of them partly off a map of this size."""
+    corners = torch.rand(count, 2, 2) * torch.tensor([width * 1.1, height * 1.1])
+    low, high = corners.amin(1), corners.amax(1)
+    return torch.cat([torch.randint(0, images, (count, 1)).float(), low, high], 1)
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """All outputs by name."""
+    onnx.checker.check_model(model, full_check=True, check_custom_domain=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = ortops.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    arrays = {name: value.detach().numpy() for name, value in feeds.items()}
+    return dict(zip(names, session.run(names, arrays), strict=True))
+
+
+def assert_close(found: Any, wanted: Any, name: str) -> None:
+    wanted = wanted.detach().numpy()
+    assert found.shape == wanted.shape, f"{name}: shape {found.shape}, PyTorch has {wanted.shape}"
+    assert found.dtype == wanted.dtype, f"{name}: type {found.dtype}, PyTorch has {wanted.dtype}"
+    error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), 1e-6)
+    assert error <= TOLERANCE, f"{name}: relative error {error:.2e}"
+
+
+def check(
+    model: onnx.ModelProto, module: Any, loss: Any, args: Mapping[str, Any], targets: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Loss and gradients of parameters and floating-point arguments are PyTorch's; return what the model has computed."""
+    found = run(model, {**args, **targets})
+    inputs = {name: value.detach().clone() for name, value in args.items()}
+    tensors = dict(module.named_parameters())
+    for name, value in inputs.items():
+        if f"{name}_grad" in found:
+            tensors[name] = value.requires_grad_()
+    expected = loss(module(*inputs.values()), *targets.values())
+    expected.backward()
+    assert_close(found["loss"], expected, "loss")
+    gradients = {f"{name}_grad": tensor.grad for name, tensor in tensors.items() if f"{name}_grad" in found}
+    assert gradients
+    for name, gradient in gradients.items():
+        assert_close(found[name], gradient, name)
+    module.zero_grad()
+    return found
+
+
+class Head(torch.nn.Module):  # type: ignore[misc]
+    """Convolution, RoiAlign, linear."""
+
+    def __init__(self, *, aligned: bool = True, sampling_ratio: int = 2) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 6, 3, stride=2, padding=1)
+        self.linear = torch.nn.Linear(6 * 4 * 3, 5)
+        self.attributes = (0.5, 4, 3, sampling_ratio, aligned)
+
+    def forward(self, x: Any, rois: Any) -> Any:
+        pooled = torch.ops.torchvision.roi_align(torch.relu(self.conv(x)), rois, *self.attributes)
+        return self.linear(pooled.flatten(1))
+
+
+HEAD_SHAPES = {"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "R"}, "target": {0: "R"}}
+
+
+def head_problem(images: int, height: int, width: int, rois: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments and targets of a Head."""
+    args = {"x": torch.randn(images, 3, height, width), "rois": random_rois(rois, images, height, width)}
+    return args, {"target": torch.randint(0, 5, (rois,))}
+
+
+TRACED = (2, 21, 26, 7)
+
+
+def export_head(module: Any, **arguments: Any) -> onnx.ModelProto:
+    args, targets = head_problem(*TRACED)
+    defaults = {"loss": functional.cross_entropy, "dynamic_shapes": HEAD_SHAPES}
+    return export(module, tuple(args.values()), targets=tuple(targets.values()), **{**defaults, **arguments})
+
+
+@pytest.mark.parametrize(("aligned", "sampling_ratio"), [(True, 2), (True, -1), (False, 2), (False, -1)])
+def test_a_head_with_roi_align_has_pytorchs_gradients_at_any_shape(aligned: bool, sampling_ratio: int) -> None:
+    module = Head(aligned=aligned, sampling_ratio=sampling_ratio)
+    model = export_head(module, wrt=["x", *dict(module.named_parameters())])
+    assert [node.op_type for node in model.graph.node if "Roi" in node.op_type] == ["RoiAlign", "RoiAlignGrad"]
+    for shape in (TRACED, (3, 30, 17, 11), (1, 9, 40, 1)):
+        check(model, module, functional.cross_entropy, *head_problem(*shape))
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    """A residual block of two convolutions."""
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(out)
+        self.conv2 = torch.nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(out)
+        self.skip = torch.nn.Conv2d(channels, out, 1, stride, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + self.skip(x))
+
+
+class Pyramid(torch.nn.Module):  # type: ignore[misc]
+    """A small ResNet with a feature pyramid, RoiAlign on each of its four levels, and a box head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (8, 12, 16, 20)
+        self.stem = torch.nn.Conv2d(3, 8, 7, 2, 3, bias=False)
+        self.bn = torch.nn.BatchNorm2d(8)
+        self.blocks = torch.nn.ModuleList(
+            Block(a, b, stride) for a, b, stride in zip((8, *widths), widths, (1, 2, 2, 2), strict=False)
+        )
+        self.inner = torch.nn.ModuleList(torch.nn.Conv2d(width, 8, 1) for width in widths)
+        self.outer = torch.nn.ModuleList(torch.nn.Conv2d(8, 8, 3, 1, 1) for _ in widths)
+        self.head = torch.nn.Sequential(torch.nn.Linear(8 * 9, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5))
+
+    def forward(self, images: Any, rois: Sequence[Any]) -> Any:
+        x = functional.max_pool2d(torch.relu(self.bn(self.stem(images))), 3, 2, 1)
+        levels = []
+        for block, inner in zip(self.blocks, self.inner, strict=True):
+            x = block(x)
+            levels.append(inner(x))
+        for i in (2, 1, 0):
+            levels[i] = levels[i] + functional.interpolate(levels[i + 1], scale_factor=2, mode="nearest")
+        pooled = [
+            torch.ops.torchvision.roi_align(outer(level), boxes, 0.25 / 2**i, 3, 3, 2, True)
+            for i, (outer, level, boxes) in enumerate(zip(self.outer, levels, rois, strict=True))
+        ]
+        return self.head(torch.cat(pooled).flatten(1))
+
+
+def test_a_residual_feature_pyramid_has_pytorchs_gradients() -> None:
+    module = Pyramid().eval()
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.running_mean.uniform_(-0.2, 0.2)
+            layer.running_var.uniform_(0.5, 2)
+    names = {f"rois_{i}": {0: f"R{i}"} for i in range(4)}
+
+    def problem(counts: Sequence[int], images: int) -> tuple[Any, Any, Any]:
+        rois = [random_rois(count, images, 64, 96) for count in counts]
+        return torch.randn(images, 3, 64, 96), rois, torch.randint(0, 5, (sum(counts),))
+
+    images, rois, target = problem((7, 6, 4, 3), 2)
+    model = export(
+        module,
+        (images, rois),
+        loss=functional.cross_entropy,
+        targets=(target,),
+        dynamic_shapes={"images": {0: "N"}, **names, "target": {0: "R"}},
+    )
+    assert sum(node.op_type == "RoiAlignGrad" for node in model.graph.node) == 4
+    # A level without RoIs has a gradient of zero.
+    for counts, number in (((7, 6, 4, 3), 2), ((5, 0, 9, 1), 3)):
+        images, rois, target = problem(counts, number)
+        found = run(model, {"images": images, **dict(zip(names, rois, strict=True)), "target": target})
+        loss = functional.cross_entropy(module(images, rois), target)
+        module.zero_grad()
+        loss.backward()
+        assert_close(found["loss"], loss, "loss")
+        for name, parameter in module.named_parameters():
+            assert_close(found[f"{name}_grad"], parameter.grad, name)
+
+
+def every_cross_entropy(y: Any, rows: Any, target: Any, map_target: Any, probabilities: Any) -> Any:
+    """The loss in all its forms: of rows [N, 5], of a map [N, 5, ...], of one row, by classes or probabilities."""
+    weight = torch.linspace(0.1, 1.0, 5)
+    each = functional.cross_entropy(rows, target, weight=weight, ignore_index=1, reduction="none")
+    return (
+        functional.cross_entropy(y, map_target, weight=weight, ignore_index=3)
+        + functional.cross_entropy(rows, target)
+        + functional.cross_entropy(rows * 2, target, weight=weight, ignore_index=2, label_smoothing=0.2)
+        + functional.cross_entropy(rows * 3, target, reduction="sum", label_smoothing=0.1)
+        + functional.cross_entropy(rows * 4, probabilities, weight=weight)
+        + functional.nll_loss(rows, target, weight=weight)
+        + functional.cross_entropy(rows[0], target[0])
+        + each.square().sum()
+    )
+
+
+def test_cross_entropy_of_every_kind() -> None:
+    module = torch.nn.Conv2d(3, 5, 3)
+    args = {"input": torch.randn(2, 3, 5, 6)}
+    targets = {
+        "rows": torch.randn(9, 5),
+        "target": torch.arange(9) % 5,
+        "map_target": torch.randint(0, 5, (2, 3, 4)),
+        "probabilities": torch.softmax(torch.randn(9, 5), 1),
+    }
+    model = export(
+        module, (args["input"],), loss=every_cross_entropy, targets=list(targets.values()), wrt=["weight", "rows"]
+    )
+    found = check(model, module, every_cross_entropy, args, targets)
+    rows = targets["rows"].requires_grad_()
+    every_cross_entropy(module(args["input"]), *targets.values()).backward()
+    assert_close(found["rows_grad"], rows.grad, "rows_grad")
+
+
+def test_parameters_as_inputs_take_new_values_at_each_step() -> None:
+    module = Head()
+    model = export_head(module, parameters_as_inputs=True)
+    args, targets = head_problem(*TRACED)
+    before = check(model, module, functional.cross_entropy, args, targets)
+    for name, parameter in module.named_parameters():
+        parameter.data -= 0.1 * torch.from_numpy(before[f"{name}_grad"])
+    parameters = dict(module.named_parameters())
+    after = run(model, {**args, **targets, **parameters})
+    assert after["loss"] < before["loss"]
+    loss = functional.cross_entropy(module(*args.values()), *targets.values())
+    loss.backward()
+    for name, parameter in parameters.items():
+        assert_close(after[f"{name}_grad"], parameter.grad, name)
+
+
+class Odd(torch.nn.Module):  # type: ignore[misc]
+    """One parameter with two names, one that is not used, one that is frozen, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.unused = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+        self.frozen = torch.nn.Parameter(torch.ones(4), requires_grad=False)
+        self.register_buffer("scale", torch.full((4,), 2.0))
+        # Equal values that the exporter's optimizer would make one.
+        self.left, self.right = torch.nn.Parameter(torch.ones(4)), torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, pair: Sequence[Any], factor: float) -> dict[str, Any]:
+        t, other = pair
+        y = self.second(torch.tanh(self.first(t) * self.scale)) * self.left + self.frozen * self.right
+        return {"y": y.tanh(), "other": other * factor}
+
+
+def odd_loss(outputs: dict[str, Any]) -> Any:
+    return (outputs["y"].square().sum(1, keepdim=True) + outputs["other"]).sum().reshape(1, 1)
+
+
+def test_names_are_pytorchs_and_every_parameter_has_its_own_gradient() -> None:
+    module = Odd()
+    pair = [torch.randn(3, 4), torch.randn(3, 1)]
+    trainable = ["first.weight", "first.bias", "second.bias", "unused", "left", "right"]
+    model = export(module, (pair, 0.5), loss=odd_loss)
+    assert [value.name for value in model.graph.input] == ["pair_0", "pair_1"]
+    outputs = ["output_y", "output_other", "loss"]
+    assert [value.name for value in model.graph.output][:3] == outputs
+    assert {value.name for value in model.graph.output} == {*outputs, *(f"{name}_grad" for name in trainable)}
+    found = run(model, {"pair_0": pair[0], "pair_1": pair[1]})
+    odd_loss(module(pair, 0.5)).sum().backward()
+    for name in trainable:
+        gradient = module.get_parameter(name).grad
+        assert_close(found[f"{name}_grad"], torch.zeros(2).double() if gradient is None else gradient, name)
+    assert not any(value.doc_string or value.metadata_props for value in (model.graph, *model.graph.node))
+
+
+def test_buffers_frozen_parameters_and_inputs_can_be_named(tmp_path: Path) -> None:
+    module, pair = Odd(), [torch.randn(3, 4).requires_grad_(), torch.randn(3, 1)]
+    path = tmp_path / "odd.onnx"
+    model = export(module, (pair, 0.5), loss=odd_loss, wrt=["scale", "pair_0", "frozen"], path=path)
+    assert onnx.load(path) == model
+    found = run(model, {"pair_0": pair[0], "pair_1": pair[1]})
+    module.scale.requires_grad_()
+    module.frozen.requires_grad_()
+    odd_loss(module(pair, 0.5)).sum().backward()
+    for name, tensor in (("scale", module.scale), ("pair_0", pair[0]), ("frozen", module.frozen)):
+        assert_close(found[f"{name}_grad"], tensor.grad, name)
+
+
+class Detached(torch.nn.Module):  # type: ignore[misc]
+    """Every way to end a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(x)
+        with torch.no_grad():
+            weights = torch.sigmoid(self.linear(y)) + y.exp()
+        in_place = torch.tanh(y).detach_()
+        return y.sin() * y.sigmoid().detach() * weights * in_place, y.detach()
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+def test_no_gradient_passes_what_is_detached(opset: int) -> None:
+    module, x = Detached(), torch.randn(3, 4)
+
+    def loss(outputs: Any) -> Any:
+        return (outputs[0] + outputs[1]).square().sum()
+
+    with torch.no_grad():
+        model = export(module, (x,), loss=loss, wrt=["x", "linear.weight"], opset_version=opset)
+    check(model, module, loss, {"x": x}, {})
+
+
+def test_rois_have_a_gradient_only_where_it_is_asked_for() -> None:
+    module = Head().eval()
+    args, targets = head_problem(*TRACED)
+    found = {}
+    for through_rois in (False, True):
+        model = export_head(module, wrt=["rois", "x"], through_rois=through_rois)
+        found[through_rois] = run(model, {**args, **targets})
+    assert not found[False]["rois_grad"].any()
+    np.testing.assert_array_equal(found[True]["x_grad"], found[False]["x_grad"])
+    # PyTorch has none to compare with: the slope of its own loss, away from the map's edges, where it has kinks.
+    step = torch.zeros_like(args["rois"])
+    step[:, 1:] = 1e-2 * torch.from_numpy(found[True]["rois_grad"][:, 1:]).sign()
+    losses = [functional.cross_entropy(module(args["x"], args["rois"] + s * step), *targets.values()) for s in (1, -1)]
+    slope = float((losses[0] - losses[1]).detach()) / 2
+    assert slope == pytest.approx(float((found[True]["rois_grad"] * step.numpy()).sum()), rel=0.05)
+
+
+def test_opset_22_runs_with_this_projects_roi_align() -> None:
+    module = Head()
+    model = export_head(module, opset_version=22, standard=False)
+    assert {item.domain: item.version for item in model.opset_import}[""] == 22
+    assert any(node.op_type == "RoiAlign_22" for node in model.graph.node)
+    check(model, module, functional.cross_entropy, *head_problem(3, 30, 17, 11))
+
+
+def test_a_module_that_returns_its_loss_in_double_precision() -> None:
+    class Model(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(3 * 4 * 3, 5, dtype=torch.float64)
+
+        def forward(self, x: Any, rois: Any) -> Any:
+            pooled = torch.ops.torchvision.roi_align(x, rois, 1.0, 4, 3, 2, True)
+            return self.linear(pooled.flatten(1)).square().mean()
+
+    module = Model()
+    args = {name: value.double() for name, value in head_problem(*TRACED)[0].items()}
+    model = export(module, tuple(args.values()), wrt=["x", "linear.weight"])
+    assert [value.name for value in model.graph.output] == ["loss", "x_grad", "linear.weight_grad"]
+    check(model, module, lambda loss: loss, args, {})
+
+
+class Step(torch.nn.Module):  # type: ignore[misc]
+    """A function of arguments and parameters, and its gradient by the parameters, by PyTorch's autograd."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, args: Sequence[Any], parameters: Sequence[Any]) -> tuple[Any, ...]:
+        leaves = [parameter.detach().requires_grad_() for parameter in parameters]
+        loss = self.function(args, leaves)
+        return (loss.detach(), *torch.autograd.grad(loss, leaves))
+
+
+def traced_and_exported(
+    function: Any, args: Sequence[Any], parameters: Sequence[Any], dynamic_shapes: Any = None, **table: Any
+) -> onnx.ModelProto:
+    """The route of those who call torch.autograd themselves."""
+    graph = make_fx(Step(function), tracing_mode="symbolic", _allow_non_fake_inputs=True)(args, parameters)
+    program = torch.onnx.export(
+        graph.eval(),
+        (args, parameters),
+        dynamo=True,
+        opset_version=18,
+        custom_translation_table=translation_table(**table),
+        dynamic_shapes=dynamic_shapes,
+        verbose=False,
+    )
+    model: onnx.ModelProto = program.model_proto
+    return model
+
+
+def check_route(model: onnx.ModelProto, function: Any, args: Sequence[Any], parameters: Sequence[Any]) -> None:
+    wanted = Step(function)(args, parameters)
+    names = [value.name for value in model.graph.input]
+    found = run(model, dict(zip(names, [*args, *parameters], strict=True)))
+    for name, value, expected in zip(found, found.values(), wanted, strict=True):
+        assert_close(value, expected, name)
+
+
+@pytest.mark.parametrize(("standard", "aligned", "sampling_ratio"), [(True, True, 2), (False, False, -1)])
+def test_the_autograd_route_with_roi_align(standard: bool, aligned: bool, sampling_ratio: int) -> None:
+    attributes = (0.5, 4, 3, sampling_ratio, aligned)
+
+    def function(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
+        features = torch.relu(functional.conv2d(parameters[0], parameters[1], stride=2, padding=1))
+        return torch.ops.torchvision.roi_align(features, args[0], *attributes).square().mean()
+
+    def problem(images: int, height: int, width: int, rois: int) -> tuple[list[Any], list[Any]]:
+        return [random_rois(rois, images, height, width)], [torch.randn(images, 3, height, width), weight]
+
+    weight = torch.randn(6, 3, 3, 3)
+    shapes = ([{0: "R"}], [{0: "N", 2: "H", 3: "W"}, None])
+    model = traced_and_exported(function, *problem(*TRACED), shapes, standard=standard)
+    kinds = [node.op_type for node in model.graph.node if "Roi" in node.op_type]
+    assert kinds == ["RoiAlign" if standard else "RoiAlign_16", "RoiAlignGrad"]
+    (gradient,) = (node for node in model.graph.node if node.op_type == "RoiAlignGrad")
+    assert len(gradient.attribute) == 4
+    for shape in (TRACED, (3, 30, 17, 11)):
+        check_route(model, function, *problem(*shape))
+
+
+CONVOLUTIONS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
+    # function, x, weight, arguments
+    (functional.conv2d, (2, 4, 9, 11), (6, 4, 3, 2), {"stride": (2, 3), "padding": (1, 0)}),
+    (functional.conv2d, (3, 4, 9, 10), (6, 2, 3, 3), {"stride": 2, "padding": 2, "dilation": 2, "groups": 2}),
+    (functional.conv2d, (2, 6, 7, 8), (6, 1, 3, 3), {"padding": 1, "groups": 6}),
+    (functional.conv1d, (2, 3, 12), (5, 3, 4), {"stride": 3, "padding": 1}),
+    (functional.conv3d, (1, 2, 5, 6, 7), (4, 1, 3, 3, 3), {"stride": 2, "padding": 1, "groups": 2}),
+    (functional.conv_transpose2d, (2, 4, 5, 6), (4, 3, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
+    (
+        functional.conv_transpose2d,
+        (2, 4, 5, 6),
+        (4, 3, 3, 2),
+        {"stride": (3, 2), "padding": 2, "dilation": 2, "output_padding": (2, 1), "groups": 2},
+    ),
+)
+
+
+def test_the_autograd_route_with_convolutions_of_every_kind() -> None:
+    parameters = []
+    for function, x, weight, arguments in CONVOLUTIONS:
+        transposed = function is functional.conv_transpose2d
+        bias = weight[1] * arguments.get("groups", 1) if transposed else weight[0]
+        parameters += [torch.randn(x), torch.randn(weight), torch.randn(bias)]
+
+    def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
+        total = args[0].sum()
+        for i, (function, _, _, arguments) in enumerate(CONVOLUTIONS):
+            total = total + function(*parameters[3 * i : 3 * i + 3], **arguments).tanh().sum()
+        return total
+
+    args = [torch.randn(1)]
+    check_route(traced_and_exported(loss, args, parameters), loss, args, parameters)
+
+
+def test_the_autograd_route_with_cross_entropy_of_every_kind() -> None:
+    probabilities = torch.softmax(torch.randn(9, 5), 1)
+
+    def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
+        (y, rows), (target, map_target) = parameters, args
+        return every_cross_entropy(y, rows, target, map_target, probabilities)
+
+    parameters = [torch.randn(2, 5, 3, 4), torch.randn(9, 5)]
+    args = [torch.arange(9) % 5, torch.randint(0, 5, (2, 3, 4))]
+    check_route(traced_and_exported(loss, args, parameters), loss, args, parameters)
+
+
+class Unready(torch.nn.Module):  # type: ignore[misc]
+    """With one kind of trouble for each method of export's errors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(self.linear(x))
+
+
+def total(y: Any) -> Any:
+    return y.sum()
+
+
+ERRORS: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+    ({"opset_version": 17}, ValueError, "opset_version = 17: must be 18 or later"),
+    ({"args": torch.ones(3, 4)}, TypeError, "args is of type Tensor: must be a tuple or a list"),
+    ({"loss": None}, ValueError, r"the loss has shape \(3, 4\): must have one element"),
+    ({"loss": lambda y: y.sum().long()}, TypeError, "the loss is of type torch.int64: must be a floating-point tensor"),
+    ({"loss": lambda y: float(y.shape[0])}, TypeError, "the loss is of type float: must be a floating-point tensor"),
+    ({"loss": None, "targets": (torch.ones(1),)}, ValueError, "targets are given without a loss"),
+    ({"wrt": ["linear.wait"]}, ValueError, "wrt has 'linear.wait': must be one of x, .*linear.weight"),
+    ({"wrt": ["x", "x"]}, ValueError, "must be one or more names, none twice"),
+    ({"wrt": []}, ValueError, "must be one or more names, none twice"),
+    ({"wrt": ["norm.num_batches_tracked"]}, ValueError, "'norm.num_batches_tracked' of type torch.int64"),
+    ({"dynamic_shapes": {"y": {0: "N"}}}, ValueError, "dynamic_shapes has 'y': must be one of x"),
+    ({"loss": lambda y, x: (y * x).sum(), "targets": (torch.ones(1),)}, ValueError, "two inputs have the name 'x'"),
+    ({"loss": lambda y: y.sum() * torch.linalg.det(y[:, :3])}, ValueError, "Det.* has no gradient rule"),
+)
+
+
+@pytest.mark.parametrize(("arguments", "kind", "message"), ERRORS)
+def test_errors(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        export(**{"module": Unready().eval(), "args": (torch.randn(3, 4),), "loss": total, **arguments})
+
+
+def test_a_module_that_changes_its_buffers_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"changes its buffers norm.num_batches_tracked, norm.running_mean, norm.runn"):
+        export(Unready().train(), (torch.randn(3, 4),), loss=total)
+
+
+class StraightThrough(torch.autograd.Function):  # type: ignore[misc]
+    """Rounding with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:  # noqa: ARG004
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:  # noqa: ARG004
+        return dy
+
+
+def test_a_gradient_that_would_be_lost_is_refused() -> None:
+    with pytest.raises(ValueError, match="the module uses StraightThrough, a torch"):
+        export(Unready().eval(), (torch.randn(3, 4),), loss=lambda y: StraightThrough.apply(y).sum())
+    assert StraightThrough.apply(torch.ones(1)) == 1
+
+
+def test_roi_align_of_pytorch_has_the_gradient_of_its_values() -> None:
+    x = torch.randn(2, 2, 6, 7, dtype=torch.float64, requires_grad=True)
+    rois = random_rois(3, 2, 6, 7).double()
+    roi_align = torch.ops.torchvision.roi_align
+    for aligned, sampling_ratio in ((True, 2), (False, -1)):
+        attributes = (rois, 0.9, 2, 3, sampling_ratio, aligned)
+        assert torch.autograd.gradcheck(roi_align, (x, *attributes))
+        torch.library.opcheck(roi_align, (x, *attributes))
+
+
+def test_roi_align_of_pytorch_refuses_other_shapes() -> None:
+    with pytest.raises(ValueError, match=r"rois has shape \(3, 4\): must be \[K, 5\]"):
+        torch.ops.torchvision.roi_align(torch.ones(1, 1, 4, 4), torch.ones(3, 4), 1.0, 2, 2, 2, True)
+
+
+def python(code: str, **environment: str) -> str:
+    """What a new interpreter prints."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("missing", ["torch", "onnxscript"])
+def test_without_pytorch_the_import_names_the_extra(missing: str) -> None:
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+try:
+    import onnx_models.torch
+except ImportError as error:
+    print(error)
+"""
+    assert python(code).endswith("pip install ortops[torch]")
+
+
+def test_a_torchvision_that_is_there_keeps_its_operators(tmp_path: Path) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text("""
+import torch
+from onnx_models.torch import vision
+library = torch.library.Library("torchvision", "DEF")
+library.define(vision._FORWARD)
+library.define(vision._BACKWARD)
+library.impl("roi_align", lambda *args: torch.full((1,), 42.0), "CPU")
+""")
+    code = """
+import torch
+import onnx_models.torch
+print(torch.ops.torchvision.roi_align(torch.ones(1, 1, 2, 2), torch.ones(1, 5), 1.0, 1, 1, 1, True).item())
+print(onnx_models.torch.vision._libraries)
+"""
+    assert python(code, PYTHONPATH=str(tmp_path)).split() == ["42.0", "[]"]

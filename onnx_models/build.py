@@ -46,6 +46,7 @@ def model(
     omit: Collection[str] = (),
     outputs: Collection[str] | None = None,
     standard: bool = False,
+    portable: bool = False,
 ) -> onnx.ModelProto:
     """A model of one node of any operator. Its inputs and outputs have the operator's names, types and named axes.
 
@@ -61,6 +62,7 @@ def model(
         outputs: names of the wanted outputs, in any case (``dx`` is dX); all where it is None. The node names all
             outputs, the unwanted ones "", so that a function of the same name can stand in for the operator.
         standard: True for the ONNX operator that `operator` computes, at its opset.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
 
     Raises:
         ValueError: an argument has a value that the operator does not have or allow.
@@ -85,6 +87,7 @@ def model(
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
         {"": OPSET} | {domain: version},
+        portable,
     )
 
 
@@ -271,11 +274,15 @@ def make_model(
     inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[onnx.ValueInfoProto],
     opsets: Mapping[str, int],
+    portable: bool,
 ) -> onnx.ModelProto:
-    """A model whose bytes depend on the arguments alone."""
-    return onnx.helper.make_model(
+    """A model whose bytes depend on the arguments alone; portable: with bodies of standard operators."""
+    from onnx_models.portable import attach
+
+    made = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, name, inputs, outputs),
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()],
         ir_version=IR_VERSION,
         producer_name="ortops",
     )
+    return attach(made) if portable else made

@@ -17,6 +17,7 @@ def dml_resample(
     element_type: str = "float",
     rank: int | None = None,
     axes: Lengths | None = None,
+    portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
     """A model of one DmlResample node: OutputTensor, which is InputTensor scaled along each of its axes.
@@ -29,6 +30,7 @@ def dml_resample(
         rank: 1 to 4; where it is None, the number of values of the lists.
         axes: lengths or other names for the axes N0, N1 and so on of InputTensor and for those axes M0, M1 and so on of
             OutputTensor whose length does not follow; all are else left open under these names.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: interpolation_mode (linear), scales (the ratio of the two lengths), input_pixel_offsets (0.5 each),
             output_pixel_offsets (-0.5 each), rounding_direction (half_up) and output_sizes (InputTensor's lengths times
             scales, rounded down). At least one of scales and output_sizes is needed. Lists are written on the node where
@@ -45,7 +47,9 @@ def dml_resample(
     Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
     """
     ranks = {} if rank is None else {"InputTensor": rank}
-    return model(DML_RESAMPLE, element_type=element_type, ranks=ranks, axes=axes, attributes=attributes)
+    return model(
+        DML_RESAMPLE, element_type=element_type, ranks=ranks, axes=axes, attributes=attributes, portable=portable
+    )
 
 
 def dml_resample_grad(
@@ -53,6 +57,7 @@ def dml_resample_grad(
     element_type: str = "float",
     rank: int | None = None,
     axes: Lengths | None = None,
+    portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
     """A model of one DmlResampleGrad node: the gradient of `dml_resample` by InputTensor.
@@ -62,6 +67,7 @@ def dml_resample_grad(
         rank: 1 to 4; where it is None, the number of values of the lists, and 4 without lists.
         axes: lengths or other names for the axes M0, M1 and so on of InputGradientTensor and N0, N1 and so on of
             OutputGradientTensor, which are else left open under these names.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: those of `dml_resample`, with the values that they have there, but for output_sizes.
 
     Returns:
@@ -75,4 +81,6 @@ def dml_resample_grad(
     Source: Microsoft's documentation of DML_RESAMPLE_GRAD1_OPERATOR_DESC.
     """
     ranks = {} if rank is None else {"InputGradientTensor": rank}
-    return model(DML_RESAMPLE_GRAD, element_type=element_type, ranks=ranks, axes=axes, attributes=attributes)
+    return model(
+        DML_RESAMPLE_GRAD, element_type=element_type, ranks=ranks, axes=axes, attributes=attributes, portable=portable
+    )

@@ -21,6 +21,7 @@ def dml_roi_align(
     roi_rank: int = 2,
     batch_indices_rank: int = 1,
     axes: Lengths | None = None,
+    portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
     """A model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
@@ -33,6 +34,7 @@ def dml_roi_align(
         roi_rank: 2 to 4; beyond 2, of ROITensor [1, num_rois, 4] or [1, 1, num_rois, 4].
         batch_indices_rank: 1 to 4; beyond 1, the leading axes of BatchIndicesTensor have length 1.
         axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: output_height and output_width (1), reduction_function (average), interpolation_mode (linear),
             spatial_scale_x and spatial_scale_y (1.0), input_pixel_offset (0.5), output_pixel_offset (-0.5),
             out_of_bounds_input_value (0.0), minimum_samples_per_output (1), maximum_samples_per_output (2**32 - 1) and
@@ -55,6 +57,7 @@ def dml_roi_align(
         ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
         axes=axes,
         attributes=attributes,
+        portable=portable,
     )
 
 
@@ -66,6 +69,7 @@ def dml_roi_align_grad(
     batch_indices_rank: int = 1,
     outputs: Collection[str] = ("OutputGradientTensor", "OutputROIGradientTensor"),
     axes: Lengths | None = None,
+    portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
     """A model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` by InputTensor and by ROITensor.
@@ -79,6 +83,7 @@ def dml_roi_align_grad(
         batch_indices_rank: as in `dml_roi_align`.
         outputs: ``OutputGradientTensor``, ``OutputROIGradientTensor`` or both, in any case.
         axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: those of `dml_roi_align` but for output_height, output_width and out_of_bounds_input_value.
 
     Returns:
@@ -101,6 +106,7 @@ def dml_roi_align_grad(
         ranks={"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank},
         axes=axes,
         attributes=attributes,
+        portable=portable,
         omit=() if needs_x else ("InputTensor",),
         outputs=outputs,
     )

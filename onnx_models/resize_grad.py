@@ -21,6 +21,7 @@ def resize_grad(
     roi: Sequence[float] | None = None,
     opset: int = 19,
     element_type: str = "float",
+    portable: bool = False,
 ) -> onnx.ModelProto:
     """A model of one DmlResampleGrad node: the gradient of a Resize node by its X.
 
@@ -32,6 +33,7 @@ def resize_grad(
         roi: values of the node's input roi, as of `resample_attributes`.
         opset: the ONNX opset of the node, 10 or later.
         element_type: of X: ``float16``, ``float`` or ``double``.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
 
     Returns:
         A model with inputs dY, of the shape of the node's Y, and x_shape [rank] (int64), the shape of X, and output dX of
@@ -61,4 +63,4 @@ def resize_grad(
         for tensor, name in zip(tensors, ("dY", "x_shape", "dX"), strict=True)
     )
     made = node(DML_RESAMPLE_GRAD, (dy.name, shape.name), (dx.name,), attributes)
-    return make_model("gradient of Resize", [made], [dy, shape], [dx], {"": OPSET, DOMAIN: DOMAIN_VERSION})
+    return make_model("gradient of Resize", [made], [dy, shape], [dx], {"": OPSET, DOMAIN: DOMAIN_VERSION}, portable)

@@ -35,6 +35,7 @@ def roi_align(
     standard: bool = False,
     element_type: str = "float",
     axes: Lengths | None = None,
+    portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
     """A model of one RoiAlign node: Y from X, rois and batch_indices.
@@ -44,6 +45,7 @@ def roi_align(
         standard: True for ONNX's own RoiAlign at that opset, False for this project's operator of the same meaning.
         element_type: of X, rois and Y: ``float16``, ``float`` or ``double``, at opset 22 ``bfloat16`` too.
         axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: output_height and output_width (1), mode (avg), sampling_ratio (0), spatial_scale (1.0) and, from
             opset 16 on, coordinate_transformation_mode (half_pixel). All are written on the node.
 
@@ -59,7 +61,14 @@ def roi_align(
     """
     if opset not in ROI_ALIGN:
         raise ValueError(f"opset = {opset!r}: must be one of {', '.join(map(str, ROI_ALIGN))}, which define RoiAlign")
-    return model(ROI_ALIGN[opset], standard=standard, element_type=element_type, axes=axes, attributes=attributes)
+    return model(
+        ROI_ALIGN[opset],
+        standard=standard,
+        element_type=element_type,
+        axes=axes,
+        attributes=attributes,
+        portable=portable,
+    )
 
 
 def roi_align_grad(
@@ -67,6 +76,7 @@ def roi_align_grad(
     element_type: str = "float",
     outputs: Collection[str] = ("dx", "drois"),
     axes: Lengths | None = None,
+    portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
     """A model of one RoiAlignGrad node: dX and drois from dY.
@@ -77,6 +87,7 @@ def roi_align_grad(
         element_type: of dY, rois, X, dX and drois: ``float16``, ``bfloat16``, ``float`` or ``double``.
         outputs: ``dx``, ``drois`` or both.
         axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: mode (avg), coordinate_transformation_mode (half_pixel), sampling_ratio (0), spatial_scale (1.0).
 
     Returns:
@@ -93,17 +104,21 @@ def roi_align_grad(
         element_type=element_type,
         axes=axes,
         attributes=attributes,
+        portable=portable,
         omit=() if needs_x else ("X",),
         outputs=outputs,
     )
 
 
-def joint(*, element_type: str = "float", axes: Lengths | None = None, **attributes: AttributeValue) -> onnx.ModelProto:
+def joint(
+    *, element_type: str = "float", axes: Lengths | None = None, portable: bool = False, **attributes: AttributeValue
+) -> onnx.ModelProto:
     """A model of RoiAlign as of opset 22 and of its gradient: Y, dX and drois from X, rois, batch_indices and dY.
 
     Args:
         element_type: of all tensors but batch_indices: ``float16``, ``bfloat16``, ``float`` or ``double``.
         axes: lengths or other names for the axes N, C, H, W and num_rois.
+        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
         attributes: those of `roi_align` at opset 22; the gradient has them too.
 
     Returns:
@@ -131,4 +146,6 @@ def joint(*, element_type: str = "float", axes: Lengths | None = None, **attribu
         [value_info(tensors[name], ranks[name], types, lengths) for name in names]
         for names in ((x, rois, batch_indices, "dY"), ("Y", "dX", "drois"))
     )
-    return make_model("RoiAlign with its gradient", nodes, inputs, outputs, {"": OPSET, DOMAIN: DOMAIN_VERSION})
+    return make_model(
+        "RoiAlign with its gradient", nodes, inputs, outputs, {"": OPSET, DOMAIN: DOMAIN_VERSION}, portable
+    )

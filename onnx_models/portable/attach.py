@@ -41,9 +41,9 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
     Raises:
         ValueError: the opset is before 18; an attribute breaks its rule, or refers to one of a surrounding function; a node
-            lacks an input that it needs, has no output, cannot do without loops, or differs from another in what it must
-            not.
-        TypeError: an attribute is unknown or has a wrong type, or an input has an element type that it cannot have.
+            lacks an input that it needs, has no output or an input of a wrong type, cannot do without loops, or differs
+            from another in what it must not.
+        TypeError: an attribute is unknown or has a wrong type.
 
     Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is. In an average an infinite or
     NaN pixel spreads along rows and columns of the RoI, and a maximum can miss a NaN. Memory grows with `sampling_ratio` and
@@ -83,12 +83,7 @@ def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
-    """The element type of a node's sums, from those of its inputs, which are checked as far as they are known."""
-    operator = BY_NAME[node.op_type]
-    for tensor, name in zip(operator.inputs, node.input, strict=False):
-        allowed = operator.element_types(tensor)
-        if types.get(name, allowed[0]) not in allowed:
-            raise TypeError(f"{tensor.name} of {operator.name} is of {types[name]}: must be of {' or '.join(allowed)}")
+    """The element type of a node's sums."""
     return "double" if types.get(node.input[0]) == "double" else "float"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import onnx
 from onnx import helper, shape_inference
 
+from onnx_models.schema import register_schemas
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN
 
@@ -28,19 +29,22 @@ def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
 def element_types(model: onnx.ModelProto) -> dict[str, str]:
     """ONNX's names of the known element types of tensors in the main graph and its subgraphs, by the tensors' names.
 
-    The outputs of one of this project's nodes have the type of its first input. A name with several types is left out.
+    A name with several types is left out.
+
+    Raises:
+        ValueError: a node of this project's operators breaks a rule of its schema.
     """
-    bare = _without_weights(model)
-    while True:
-        inferred = _inferred(bare)
-        types = _types(inferred.graph)
-        if not _declare_outputs(bare.graph, types):
-            return {
-                name: onnx.TensorProto.DataType.Name(kind).lower()
-                for name, found in types.items()
-                if len(found) == 1
-                for kind in found
-            }
+    register_schemas()
+    try:
+        inferred = shape_inference.infer_shapes(_without_weights(model))
+    except shape_inference.InferenceError as error:
+        raise ValueError(str(error)) from error
+    return {
+        name: onnx.TensorProto.DataType.Name(kind).lower()
+        for name, found in _types(inferred.graph).items()
+        if len(found) == 1
+        for kind in found
+    }
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -59,13 +63,6 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     )
 
 
-def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    try:
-        return shape_inference.infer_shapes(model)
-    except (shape_inference.InferenceError, ValueError):
-        return model
-
-
 def _types(graph: onnx.GraphProto) -> dict[str, set[int]]:
     """By name, the known element types."""
     found: dict[str, set[int]] = {}
@@ -79,16 +76,3 @@ def _types(graph: onnx.GraphProto) -> dict[str, set[int]]:
         for name, kinds in _types(inner).items():
             found.setdefault(name, set()).update(kinds)
     return found
-
-
-def _declare_outputs(graph: onnx.GraphProto, types: dict[str, set[int]]) -> bool:
-    """Declares the outputs of this project's nodes whose first input has become known; whether there were any."""
-    declared = False
-    for node in filter(is_ours, graph.node):
-        known = list(types.get(node.input[0], ())) if node.input else []
-        for name in node.output:
-            if name and name not in types and len(known) == 1:
-                graph.value_info.append(helper.make_tensor_value_info(name, known[0], None))
-                types[name] = set(known)
-                declared = True
-    return any([declared, *(_declare_outputs(inner, types) for inner in list(subgraphs(graph.node)))])

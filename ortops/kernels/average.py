@@ -16,6 +16,9 @@ from ortops.kernels.tables import Weights, span_of_weights
 # No sum is reordered: the vectors run over pixels or lanes, and a short sum is faster as it stands.
 FAST = {"contract"}
 
+FAST_SUM = {"contract", "reassoc"}
+"""For a long sum of its own, as many at once as a vector has: the same order in every run."""
+
 
 @njit(nogil=True, fastmath=FAST)
 def combine_lines(x: Array, rows: Weights, weight: Array, p: int, low: int, high: int, line: Array) -> None:
@@ -113,23 +116,36 @@ def add_average_gradient(dy: Array, rows: Weights, columns: Weights, lanes: int,
         add_line(line, rows, p, low * lanes, high * lanes, dx)
 
 
-@njit(nogil=True, fastmath=FAST)
-def add_average_box_gradient(x: Array, dy: Array, rows: Weights, columns: Weights, work: Array, drois: Array) -> None:
-    """Add one channel's derivative with respect to x1, y1, x2, y2 to drois [4]; work [6, W] to work in.
+@njit(nogil=True, fastmath=FAST_SUM, inline="always")
+def _dot(lines: Array, i: int, line: Array, low: int, high: int) -> float:
+    """The sum over [low, high) of the products of line i of some and of another line."""
+    total = line.dtype.type(0.0)
+    for j in range(np.uintp(low), np.uintp(high)):
+        total += widen(lines[i, j]) * line[j]
+    return total
 
-    It is the sum of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself.
+
+@njit(nogil=True, fastmath=FAST, inline="always")
+def add_average_box_gradient(
+    x: Array, dy: Array, rows: Weights, columns: Weights, lanes: int, work: Array, drois: Array
+) -> None:
+    """Add the derivatives with respect to x1, y1, x2, y2 to drois [4], of one map: x [H, W * lanes], dy [PH, PW * lanes].
+
+    They are sums of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself, done as
+    (A_y X) * (dY^T A_x') and as A_y' * (X (dY A_x)^T): of the lines of X only one sum has to be made. work [4, W * lanes].
     """
     low, high = span_of_weights(columns)
-    line, line_near, line_far, spread, spread_near, spread_far = work
+    low, high = low * lanes, high * lanes
+    line, spread, spread_near, spread_far = work
     for p in range(dy.shape[0]):
         combine_lines(x, rows, rows.weight, p, low, high, line)
-        combine_lines(x, rows, rows.near, p, low, high, line_near)
-        combine_lines(x, rows, rows.far, p, low, high, line_far)
-        spread_columns(dy, columns, columns.weight, 1, p, low, high, spread)
-        spread_columns(dy, columns, columns.near, 1, p, low, high, spread_near)
-        spread_columns(dy, columns, columns.far, 1, p, low, high, spread_far)
-        for j in range(np.uintp(low), np.uintp(high)):
-            drois[0] += line[j] * spread_near[j]
-            drois[1] += line_near[j] * spread[j]
-            drois[2] += line[j] * spread_far[j]
-            drois[3] += line_far[j] * spread[j]
+        spread_columns(dy, columns, columns.weight, lanes, p, low, high, spread)
+        spread_columns(dy, columns, columns.near, lanes, p, low, high, spread_near)
+        spread_columns(dy, columns, columns.far, lanes, p, low, high, spread_far)
+        drois[0] += _dot(work, 2, line, low, high)
+        drois[2] += _dot(work, 3, line, low, high)
+        for i in range(rows.start[p], rows.start[p + 1]):
+            if rows.near[i] != 0.0 or rows.far[i] != 0.0:
+                total = _dot(x, rows.first[p] + i - rows.start[p], spread, low, high)
+                drois[1] += rows.near[i] * total
+                drois[3] += rows.far[i] * total

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ortops.kernels.average import add_average_box_gradient, add_average_gradient, average
+from ortops.kernels.average import FAST, FAST_SUM, add_average_box_gradient, add_average_gradient, average
 from ortops.kernels.compile import cached
 from ortops.kernels.element import Array, accumulator, round_sums, sums_for, words
 from ortops.kernels.maximum import add_maximum_gradient, maximum
@@ -76,10 +76,17 @@ def pool_gradient(
         else:
             failed |= _average_dx(*runner, blocks, *arrays, words(dx), accumulator(dx))
     if drois is not None and drois.size:
+        # In float64: the two ends of a box pull in opposite directions and what is left is small.
         if mode != "avg":
-            failed |= _maximum_drois(*runner, *arrays, words(x), words(drois), mode == "max")
+            parts = np.zeros((1, *drois.shape))
+            failed |= _maximum_drois(*runner, *arrays, words(x), parts, mode == "max")
+        elif _panels_pay(axes, x.shape):
+            parts = np.zeros((-(-x.shape[1] // LANES), *drois.shape))
+            failed |= _average_panels_drois(*runner, len(parts), *arrays, words(x), parts, accumulator(x))
         else:
-            failed |= _average_drois(*runner, *arrays, words(x), words(drois))
+            parts = np.zeros((_blocks(len(axes), x.shape[1]), *drois.shape))
+            failed |= _average_drois(*runner, len(parts), *arrays, words(x), parts, accumulator(x))
+        drois[...] = parts.sum(axis=0)
     if failed:
         raise MemoryError("out of memory for the work space of a RoI")
 
@@ -118,7 +125,7 @@ def _block(channels: int, blocks: int, block: int) -> tuple[int, int]:
     return channels * block // blocks, channels * (block + 1) // blocks
 
 
-@njit(nogil=True)
+@njit(nogil=True, fastmath=FAST)
 def _average_task(
     blocks: int, x: Array, axes: Array, images: Array, y: Array, outside: float, dtype: Any, index: int
 ) -> None:
@@ -153,7 +160,7 @@ def _average(
     return parallel_for(runner, context, len(y) * blocks, _average_task, args)
 
 
-@njit(nogil=True)
+@njit(nogil=True, fastmath=FAST)
 def _average_panels_task(
     panels: int, x: Array, axes: Array, images: Array, y: Array, outside: float, dtype: Any, index: int
 ) -> None:
@@ -254,7 +261,7 @@ def _maximum_panels(
     return parallel_for(runner, context, len(x) * panels, _maximum_panels_task, args)
 
 
-@njit(nogil=True)
+@njit(nogil=True, fastmath=FAST)
 def _average_dx_task(blocks: int, dy: Array, axes: Array, images: Array, dx: Array, dtype: Any, index: int) -> None:
     image, block = index // blocks, index % blocks
     low, high = _block(dx.shape[1], blocks, block)
@@ -276,7 +283,7 @@ def _average_dx(
     return parallel_for(runner, context, len(dx) * blocks, _average_dx_task, args)
 
 
-@njit(nogil=True)
+@njit(nogil=True, fastmath=FAST)
 def _average_panels_dx_task(
     panels: int, dy: Array, axes: Array, images: Array, dx: Array, dtype: Any, index: int
 ) -> None:
@@ -325,34 +332,76 @@ def _maximum_dx(
     return parallel_for(runner, context, len(dx) * blocks, _maximum_dx_task, args)
 
 
-@njit(nogil=True)
-def _average_drois_task(dy: Array, axes: Array, images: Array, x: Array, drois: Array, r: int) -> None:
-    image, width = x[images[r]], x.shape[3]
-    # Always in float64: the two ends of a box pull in opposite directions and what is left is small.
-    rows, columns = _weights(axes[r], dy, x.shape[2], width, np.float64, True)
-    work, sums = np.empty((6, width), np.float64), np.zeros((1, 4), np.float64)
-    for c in range(x.shape[1]):
-        add_average_box_gradient(image[c], dy[r, c], rows, columns, work, sums[0])
-    unpack(sums, drois[r : r + 1].reshape(1, 1, 4), 1)
+@njit(nogil=True, fastmath=FAST_SUM)
+def _average_drois_task(
+    blocks: int, dy: Array, axes: Array, images: Array, x: Array, parts: Array, dtype: Any, index: int
+) -> None:
+    r, block = index // blocks, index % blocks
+    image = x[images[r]]
+    rows, columns = _weights(axes[r], dy, x.shape[2], x.shape[3], dtype, True)
+    low, high = _block(x.shape[1], blocks, block)
+    (top, bottom), (left, right) = span_of_weights(rows), span_of_weights(columns)
+    height, width = bottom - top, right - left
+    if high - low >= LANES // 2 and height * width <= MOST_PIXELS_OF_ROI:
+        move_weights(rows, top)
+        move_weights(columns, left)
+        panel, work = np.empty((height, width * LANES), dtype), np.empty((4, width * LANES), dtype)
+        gradient = np.empty((dy.shape[2], dy.shape[3] * LANES), dtype)
+        for c in range(low, high, LANES):
+            end = min(c + LANES, high)
+            pack(image[c:end], top, left, panel)
+            pack(dy[r, c:end], 0, 0, gradient)
+            add_average_box_gradient(panel, gradient, rows, columns, LANES, work, parts[block, r])
+    else:
+        work = np.empty((4, x.shape[3]), dtype)
+        for c in range(low, high):
+            add_average_box_gradient(image[c], dy[r, c], rows, columns, 1, work, parts[block, r])
 
 
 @cached
-def _average_drois(runner: int, context: int, dy: Array, axes: Array, images: Array, x: Array, drois: Array) -> bool:
-    return parallel_for(runner, context, len(drois), _average_drois_task, (dy, axes, images, x, drois))
+def _average_drois(
+    runner: int, context: int, blocks: int, dy: Array, axes: Array, images: Array, x: Array, parts: Array, dtype: Any
+) -> bool:
+    args = (blocks, dy, axes, images, x, parts, dtype)
+    return parallel_for(runner, context, len(axes) * blocks, _average_drois_task, args)
+
+
+@njit(nogil=True, fastmath=FAST_SUM)
+def _average_panels_drois_task(
+    panels: int, dy: Array, axes: Array, images: Array, x: Array, parts: Array, dtype: Any, index: int
+) -> None:
+    image, channel = index // panels, index % panels * LANES
+    end = min(channel + LANES, x.shape[1])
+    height, width = x.shape[2], x.shape[3]
+    panel, work = np.empty((height, width * LANES), dtype), np.empty((4, width * LANES), dtype)
+    gradient = np.empty((dy.shape[2], dy.shape[3] * LANES), dtype)
+    pack(x[image, channel:end], 0, 0, panel)
+    for r in range(len(axes)):
+        if images[r] == image:
+            rows, columns = _weights(axes[r], dy, height, width, dtype, True)
+            pack(dy[r, channel:end], 0, 0, gradient)
+            add_average_box_gradient(panel, gradient, rows, columns, LANES, work, parts[index % panels, r])
+
+
+@cached
+def _average_panels_drois(
+    runner: int, context: int, panels: int, dy: Array, axes: Array, images: Array, x: Array, parts: Array, dtype: Any
+) -> bool:
+    args = (panels, dy, axes, images, x, parts, dtype)
+    return parallel_for(runner, context, len(x) * panels, _average_panels_drois_task, args)
 
 
 @njit(nogil=True)
-def _maximum_drois_task(dy: Array, axes: Array, images: Array, x: Array, drois: Array, products: bool, r: int) -> None:
+def _maximum_drois_task(dy: Array, axes: Array, images: Array, x: Array, parts: Array, products: bool, r: int) -> None:
     image = x[images[r]]
     rows, columns = _candidates(axes[r], dy, x.shape[2], x.shape[3])
-    unwanted, sums = np.empty((0, 0), np.float64), np.zeros((1, 4), np.float64)
+    unwanted = np.empty((0, 0), np.float64)
     for c in range(x.shape[1]):
-        add_maximum_gradient(image[c], dy[r, c], rows, columns, products, unwanted, sums[0])
-    unpack(sums, drois[r : r + 1].reshape(1, 1, 4), 1)
+        add_maximum_gradient(image[c], dy[r, c], rows, columns, products, unwanted, parts[0, r])
 
 
 @cached
 def _maximum_drois(
-    runner: int, context: int, dy: Array, axes: Array, images: Array, x: Array, drois: Array, products: bool
+    runner: int, context: int, dy: Array, axes: Array, images: Array, x: Array, parts: Array, products: bool
 ) -> bool:
-    return parallel_for(runner, context, len(drois), _maximum_drois_task, (dy, axes, images, x, drois, products))
+    return parallel_for(runner, context, len(axes), _maximum_drois_task, (dy, axes, images, x, parts, products))

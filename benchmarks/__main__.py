@@ -1,4 +1,4 @@
-"""Time the forward operator in sessions, ours and ONNX Runtime's own in turn, and print medians and ratios."""
+"""Time our operators in sessions, in turn with ONNX Runtime's own or with their bodies, and print medians and ratios."""
 
 from __future__ import annotations
 
@@ -28,17 +28,22 @@ WIDTH = 110
 @click.option("--threads", default=(1, available_cpus()), multiple=True, type=click.IntRange(1), help="of a session")
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="calls of each, in turn")
 @click.option("--mode", default="avg", show_default=True, type=click.Choice(["avg", "max"]))
-def main(threads: tuple[int, ...], rounds: int, mode: str) -> None:
-    """Our RoiAlign against ONNX Runtime's own kernel: opset 16, float, the same data and threads, called in turn."""
+@click.option("--peer", default="kernel", show_default=True, type=click.Choice(["kernel", "bodies"]), help="see above")
+def main(threads: tuple[int, ...], rounds: int, mode: str, peer: str) -> None:
+    """Our operators against a peer: float, the same data and threads, called in turn.
+
+    The peer "kernel" is ONNX Runtime's own RoiAlign-16. "bodies" is a model of RoiAlign with both of its gradients, in a
+    stock session, where it runs as standard operators, and in one with our kernels.
+    """
     table = Table(
         title=f"RoiAlign {mode}, ms (median of {rounds}); onnxruntime {onnxruntime.__version__}, "
         f"{available_cpus()} CPUs, {platform.machine()}"
     )
-    for heading in ("workload", "X", "RoIs", "bins", "ratio", "threads", "onnxruntime", "ortops", "times faster"):
+    for heading in ("workload", "X", "RoIs", "bins", "ratio", "threads", peer, "ortops", "times faster"):
         table.add_column(heading, justify="left" if heading in ("workload", "X") else "right")
     rows = [(workload, count) for workload in WORKLOADS for count in dict.fromkeys(threads)]
     for workload, count in track(rows, "measuring", console=Console(stderr=True), transient=True):
-        theirs, ours = _measure(workload, count, rounds, mode)
+        theirs, ours = _measure(workload, count, rounds, mode, peer)
         table.add_row(
             workload.name,
             "x".join(map(str, workload.shape)),
@@ -49,9 +54,14 @@ def main(threads: tuple[int, ...], rounds: int, mode: str) -> None:
     Console(width=WIDTH).print(table)
 
 
-def _measure(workload: Workload, threads: int, rounds: int, mode: str) -> tuple[float, float]:
+def _measure(workload: Workload, threads: int, rounds: int, mode: str, peer: str) -> tuple[float, float]:
     """The median seconds of a call, theirs and ours."""
     attributes, inputs = workload.attributes | {"mode": mode}, workload.inputs()
+    if peer == "kernel":
+        models = [onnx_models.roi_align(16, standard=standard, **attributes) for standard in (True, False)]
+    else:
+        models = [onnx_models.joint(portable=True, **attributes)] * 2
+        inputs["dY"] = workload.gradient()
 
     def call(session: Callable[..., Any], model: onnx.ModelProto) -> Callable[[], Any]:
         options = onnxruntime.SessionOptions()
@@ -62,8 +72,8 @@ def _measure(workload: Workload, threads: int, rounds: int, mode: str) -> tuple[
         return lambda: made.run(None, inputs)
 
     both = (
-        call(onnxruntime.InferenceSession, onnx_models.roi_align(16, standard=True, **attributes)),
-        call(ortops.InferenceSession, onnx_models.roi_align(16, **attributes)),
+        call(onnxruntime.InferenceSession, models[0]),
+        call(ortops.InferenceSession, models[1]),
     )
     times: tuple[list[float], list[float]] = ([], [])
     for each in both:

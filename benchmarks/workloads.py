@@ -45,6 +45,11 @@ class Workload:
             "batch_indices": rng.integers(0, images, self.rois),
         }
 
+    def gradient(self) -> np.ndarray[Any, Any]:
+        """A gradient by the output, always the same."""
+        shape = (self.rois, self.shape[1], self.bins, self.bins)
+        return np.random.default_rng(1).standard_normal(shape, np.float32)
+
 
 WORKLOADS = (
     Workload("P2", (1, 256, 200, 304), 1000, 7, 2, 1 / 4, (16, 224)),

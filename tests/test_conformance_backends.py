@@ -21,10 +21,10 @@ from conformance.vectors import collect
 RUNTIMES = ("onnxruntime", "onnx-reference")
 
 
-def counts_of(name: str, tmp_path: Path) -> dict[str, int]:
+def counts_of(name: str, tmp_path: Path, *options: str) -> dict[str, int]:
     """The summary of a run in a process of its own, where engines are chosen anew and crashes do no harm."""
     file = tmp_path / "report.json"
-    command = [sys.executable, "-m", "conformance", "--backend", name, "--json", str(file)]
+    command = [sys.executable, "-m", "conformance", "--backend", name, "--json", str(file), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
     summary: dict[str, int] = json.loads(file.read_text("utf-8"))["summary"]
@@ -39,6 +39,11 @@ def test_reference_passes_every_case() -> None:
 
 def test_ortops_passes_every_case(tmp_path: Path) -> None:
     assert counts_of("ortops", tmp_path)["passed"] == len(collect())
+
+
+def test_bodies_pass_every_case_of_one_type(tmp_path: Path) -> None:
+    chosen = [case for case in collect() if case.id.endswith("/float")]  # 100 s for all types
+    assert counts_of("portable", tmp_path, "--select", "*/float")["passed"] == len(chosen)
 
 
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
@@ -58,7 +63,7 @@ def test_a_runtime_fails_exactly_where_it_is_known_to(name: str, tmp_path: Path)
     assert summary["expected_failure"] > 100
 
 
-@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("name", [*RUNTIMES, "portable-reference"])
 def test_every_listed_failure_is_of_a_case(name: str) -> None:
     _, known = expected_failures.load(name)
     ids = [case.id for case in collect()]

@@ -11,7 +11,7 @@ from conformance.backends.base import Backend, MissingBackendError, OperatorMiss
 
 __all__ = ["NAMES", "Backend", "MissingBackendError", "OperatorMissingError", "UnsupportedError", "load"]
 
-NAMES = ("ortops", "ortops-pyop", "onnxruntime", "onnx-reference", "reference", "portable")
+NAMES = ("ortops", "ortops-pyop", "onnxruntime", "onnx-reference", "reference", "portable", "portable-reference")
 
 
 def load(name: str) -> Backend:

@@ -220,7 +220,8 @@ def resampled(
     """
     pixels = length.cast(kind)
     o = numbers(outputs).cast(kind) - offsets[1]
-    x = o / (outputs.cast(kind) / pixels.at_least(1.0) if scale is None else scale) - offsets[0]
+    # The ratio as one fraction: where the quotient is a whole number, no rounding may make it miss a pixel.
+    x = (o * pixels / outputs.cast(kind) if scale is None else o / scale) - offsets[0]
     if reading == "linear":
         c = _clamped(x, pixels)
         return c.floor().cast("int64"), c.ceil().cast("int64"), c - c.floor()

@@ -100,7 +100,7 @@ def check(
         assert by_it.shape == feeds[name].shape, f"{name}: gradient {by_it.shape}, tensor {feeds[name].shape}"
         assert by_it.dtype == feeds[name].dtype
         direction = np.asarray(rng.uniform(-1, 1, feeds[name].shape), feeds[name].dtype)
-        ends = [np.asarray(feeds[name] + sign * feeds[name].dtype.type(step) * direction) for sign in (1, -1)]
+        ends = [np.asarray(feeds[name] + sign * step * direction, feeds[name].dtype) for sign in (1, -1)]
         sums = [_weighted_sum(run(made, {**feeds, name: end}), cotangents) for end in ends]
         # The step as it was taken, after rounding.
         moved = (ends[0].astype(np.float64) - ends[1].astype(np.float64)) / (2 * step)

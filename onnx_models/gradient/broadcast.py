@@ -15,12 +15,14 @@ def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
     """
     axes = _axes(graph.lengths(source), graph.lengths(output))
     if axes is None:
-        axes_tensor = _axes_at_run_time(graph, gradient, source)
-    elif not axes:
-        return gradient
+        # An axis of length 1 before all others is summed in any event: a sum over no axis at all is an error in
+        # onnxruntime 1.20 where a tensor is empty or has no axes.
+        whole = graph.op("Unsqueeze", gradient, graph.ints([0]))
+        summed = graph.op("ReduceSum", whole, _axes_at_run_time(graph, whole, source), keepdims=0)
+    elif axes:
+        summed = graph.op("ReduceSum", gradient, graph.ints(axes), keepdims=0)
     else:
-        axes_tensor = graph.ints(axes)
-    summed = graph.op("ReduceSum", gradient, axes_tensor, keepdims=1, noop_with_empty_axes=1)
+        return gradient
     return graph.reshaped(summed, source)
 
 

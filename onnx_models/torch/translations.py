@@ -45,7 +45,7 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
     declare_roi_align()
     register_schemas()
     return {
-        torch.ops.torchvision.roi_align.default: _roi_align if standard else _our_roi_align,
+        torch.ops.torchvision.roi_align.default: _roi_align(op.RoiAlign if standard else _ours().RoiAlign_16),
         torch.ops.torchvision._roi_align_backward.default: _roi_align_backward,  # noqa: SLF001 - its only name
         torch.ops.aten.convolution_backward.default: _convolution_backward,
         torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
@@ -58,46 +58,30 @@ def _ours() -> Any:
     return Opset(DOMAIN, DOMAIN_VERSION)
 
 
-def _roi_align(
-    x: Any,
-    rois: Any,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:
-    return op.RoiAlign(
-        x,
-        *_boxes_and_images(rois),
-        mode="avg",
-        coordinate_transformation_mode=coordinate_transformation_mode(aligned),
-        output_height=pooled_height,
-        output_width=pooled_width,
-        sampling_ratio=max(sampling_ratio, 0),
-        spatial_scale=spatial_scale,
-    )
+def _roi_align(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """The translation of roi_align to one of the operators that compute it."""
 
+    def roi_align(
+        x: Any,
+        rois: Any,
+        spatial_scale: float,
+        pooled_height: int,
+        pooled_width: int,
+        sampling_ratio: int = -1,
+        aligned: bool = False,
+    ) -> Any:
+        return operator(
+            x,
+            *_boxes_and_images(rois),
+            mode="avg",
+            coordinate_transformation_mode=coordinate_transformation_mode(aligned),
+            output_height=pooled_height,
+            output_width=pooled_width,
+            sampling_ratio=max(sampling_ratio, 0),
+            spatial_scale=spatial_scale,
+        )
 
-def _our_roi_align(
-    x: Any,
-    rois: Any,
-    spatial_scale: float,
-    pooled_height: int,
-    pooled_width: int,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:
-    return _ours().RoiAlign_16(
-        x,
-        *_boxes_and_images(rois),
-        mode="avg",
-        coordinate_transformation_mode=coordinate_transformation_mode(aligned),
-        output_height=pooled_height,
-        output_width=pooled_width,
-        sampling_ratio=max(sampling_ratio, 0),
-        spatial_scale=spatial_scale,
-    )
+    return roi_align
 
 
 def _roi_align_backward(

@@ -45,10 +45,11 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
             from another in what it must not.
         TypeError: an attribute is unknown or has a wrong type.
 
-    Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is. In an average an infinite or
-    NaN pixel spreads along rows and columns of the RoI, and a maximum can miss a NaN. Memory grows with `sampling_ratio` and
-    `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops, coordinates in float are not
-    good for RoIs of more than 2**24 pixels, and a map needs a channel.
+    Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is, and shapes that disagree are
+    taken where there are no RoIs or their number does not matter. In an average an infinite or NaN pixel spreads along
+    rows and columns of the RoI, and a maximum can miss a NaN. Memory grows with `sampling_ratio` and
+    `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops, coordinates in float are
+    not good for RoIs of more than 2**24 pixels, and a map needs a channel.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)

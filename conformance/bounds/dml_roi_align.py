@@ -97,7 +97,10 @@ def _into_dx(
 
 
 def _into_drois(case: Case, arguments: Arguments, dy: Floats, axes: tuple[_Region, _Region]) -> Growth:
-    """Every term is at most dY S times the steepest slope, times its share of the end, and moves by twice that a pixel."""
+    """Every term is dY S times a difference of pixels and its share of the end, and moves by twice the steepest slope.
+
+    The difference may be taken of sums, so that what is rounded is as large as the pixels themselves.
+    """
     axis_y, axis_x = axes
     x = case.inputs["InputTensor"].astype(np.float64)
     weight = np.abs(dy)
@@ -108,9 +111,12 @@ def _into_drois(case: Case, arguments: Arguments, dy: Floats, axes: tuple[_Regio
     steep_y, steep_x = _steepness(x, arguments)
     per_x = float(arguments["spatial_scale_x"]) * axis_x.share
     per_y = float(arguments["spatial_scale_y"]) * axis_y.share
-    magnitude = weight.sum(axis=(1, 2, 3))[:, None] * np.stack([per_x * steep_x, per_y * steep_y] * 2, axis=1)
+    shares = weight.sum(axis=(1, 2, 3))[:, None]
+    most = 0.0 if _is_nearest(arguments) else 2 * largest(np.abs(x))
+    magnitude = shares * np.stack([per_x * most, per_y * most] * 2, axis=1)
     gain = 2 * np.abs(dy).sum(axis=(1, 2, 3))[:, None] * np.stack([per_x, per_y] * 2, axis=1)
-    drift = 2 * (axis_y.delta + axis_x.delta)[:, None] * magnitude
+    steep = np.stack([per_x * steep_x, per_y * steep_y] * 2, axis=1)
+    drift = 2 * (axis_y.delta + axis_x.delta)[:, None] * shares * steep
     terms = 4 * dy[:1].size * _summed(arguments, axis_y, axis_x)
     shape = case.inputs["ROITensor"].shape
     return Growth(magnitude.reshape(shape), terms, drift.reshape(shape), gain.reshape(shape))

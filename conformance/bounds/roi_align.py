@@ -76,7 +76,10 @@ def _into_dx(
 
 
 def _into_drois(case: Case, arguments: dict[str, AttributeValue], dy: Floats, axes: tuple[Axis, Axis]) -> Growth:
-    """Every term is at most dY S times the steepest slope, and moves by twice that for a pixel of coordinate error."""
+    """Every term is dY S times a difference of pixels; it moves by twice the steepest slope a pixel of coordinate error.
+
+    The difference may be taken of sums, so that what is rounded is as large as the pixels themselves.
+    """
     x, scale = case.inputs["X"].astype(np.float64), float(arguments["spatial_scale"])
     weight = np.abs(dy)
     if arguments["mode"] == "avg":
@@ -84,11 +87,13 @@ def _into_drois(case: Case, arguments: dict[str, AttributeValue], dy: Floats, ax
         inputs = {"X": np.ones_like(x), "rois": case.inputs["rois"], "batch_indices": case.inputs["batch_indices"]}
         weight = weight * reference(ROI_ALIGN_22, {**arguments, **output}, inputs, ["Y"])["Y"]
     steep_y, steep_x = _steepness(x, arguments)
-    magnitude = scale * weight.sum(axis=(1, 2, 3))[:, None] * np.array([steep_x, steep_y, steep_x, steep_y])
+    shares = scale * weight.sum(axis=(1, 2, 3))[:, None]
     axis_y, axis_x = axes
     terms = 4 * dy[:1].size * _samples(arguments, axis_y, axis_x)
-    drift = 2 * (axis_y.delta + axis_x.delta)[:, None] * magnitude
-    return Growth(magnitude, terms, drift, 2 * scale * np.abs(dy).sum(axis=(1, 2, 3))[:, None])
+    drift = 2 * (axis_y.delta + axis_x.delta)[:, None] * shares * np.array([steep_x, steep_y, steep_x, steep_y])
+    return Growth(
+        np.tile(2 * largest(np.abs(x)) * shares, 4), terms, drift, 2 * scale * np.abs(dy).sum(axis=(1, 2, 3))[:, None]
+    )
 
 
 def _axes(

@@ -41,6 +41,11 @@ def reference(
     return {t.name: y for t, y in zip(operator.outputs, _answers[question], strict=True) if y is not None}
 
 
+def forget() -> None:
+    """Forget all answers: for those who ask without end."""
+    _answers.clear()
+
+
 def expected_outputs(case: Case) -> dict[str, Floats]:
     """What the case expects, by name, in float64: its own values, or else those of the reference."""
     if case.expected is None:

@@ -6,13 +6,20 @@ Importing a runtime takes seconds, a case milliseconds: a child for each case wo
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
+import re
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
 
 from conformance import backends
+from conformance.backends import Backend
 from conformance.case import Case
-from conformance.run import Answer, ask
+from conformance.expected_failures import ExpectedFailure, find
+from conformance.run import Answer, Asker, ask
 
 TIME_LIMIT = 60.0
 """Seconds for one case, the start of a child not included."""
@@ -20,16 +27,35 @@ TIME_LIMIT = 60.0
 START_LIMIT = 120.0
 """Seconds for a child to load its backend."""
 
+_MIB = 2**20
+_SIZES = Path("/proc/self/statm")
+
+_NO_MEMORY = re.compile(
+    "MemoryError: $|Unable to allocate|Cannot allocate memory|bad_alloc|Failed to allocate memory|pthread_create failed"
+)
+"""How NumPy, Python and ONNX Runtime word that there is no more memory. A backend's own MemoryError has other words."""
+
 
 class IsolatedBackend:
     """Asks the backend of this name in a child process; a context manager that ends the child.
 
     time_limit: seconds that one case may take.
+    provider: as `backends.load` takes it.
+    memory_limit: MiB that one case may take beyond what the child has when it is asked, address space counted; None for
+        as much as there is. Only where `can_limit_memory`.
     """
 
-    def __init__(self, name: str, time_limit: float = TIME_LIMIT) -> None:
-        self._name = name
-        self._time_limit = time_limit
+    def __init__(
+        self,
+        name: str,
+        time_limit: float = TIME_LIMIT,
+        *,
+        provider: str | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.time_limit = time_limit
+        self._backend = name, provider
+        self._memory_limit = memory_limit
         self._child: tuple[multiprocessing.process.BaseProcess, Connection] | None = None
 
     def __enter__(self) -> IsolatedBackend:  # noqa: PYI034  # Self is of Python 3.11
@@ -41,23 +67,24 @@ class IsolatedBackend:
         self._end()
 
     def ask(self, case: Case) -> Answer:
-        """The answer, which is a crash where the child ended or exceeded the time limit."""
+        """The answer, which is a crash where the child ended or exceeded a limit."""
         try:
             _, connection = self._child or self._start()
             connection.send(case)
-            if connection.poll(self._time_limit):
+            if connection.poll(self.time_limit):
                 answer: Answer = connection.recv()
                 return answer
         except (EOFError, OSError):
-            return Answer("crash", text=f"the process ended with exit code {self._end()}")
+            limit = "" if self._memory_limit is None else f", allowed {self._memory_limit} MiB"
+            return Answer("crash", text=f"the process ended with exit code {self._end()}{limit}")
         self._end()
-        return Answer("crash", text=f"no answer within {self._time_limit:g} s", seconds=self._time_limit)
+        return Answer("crash", text=f"no answer within {self.time_limit:g} s", seconds=self.time_limit)
 
     def _start(self) -> tuple[multiprocessing.process.BaseProcess, Connection]:
         # Not a fork: the parent may have threads, of a runtime or of numba, that a forked child would lack.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(self._name, there), daemon=True)
+        process = context.Process(target=_serve, args=(*self._backend, self._memory_limit, there), daemon=True)
         process.start()
         there.close()
         self._child = process, here
@@ -79,13 +106,77 @@ class IsolatedBackend:
         return process.exitcode
 
 
-def _serve(name: str, connection: Connection) -> None:
+@contextlib.contextmanager
+def asking(
+    name: str,
+    *,
+    provider: str | None = None,
+    known: Sequence[ExpectedFailure] | None = None,
+    isolate: bool = False,
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
+) -> Iterator[tuple[Asker, Sequence[ExpectedFailure]]]:
+    """Who is asked, and what is known of it. Cases known to end the process are asked in a child in any event.
+
+    Args:
+        name: of the backend.
+        provider: as `backends.load` takes it.
+        known: what takes the place of the backend's own list, or None.
+        isolate: True to ask every case in a child.
+        time_limit: seconds for a case in a child; None for `TIME_LIMIT`.
+        memory_limit: see `IsolatedBackend`.
+
+    Raises:
+        MissingBackendError, ProviderError: see `backends.load`.
+    """
+    backend = backends.load(name, provider)
+    listed = backend.expected_failures if known is None else known
+    with IsolatedBackend(name, provider=provider, memory_limit=memory_limit) as child:
+        if time_limit is not None:
+            child.time_limit = time_limit
+
+        def asker(case: Case) -> Answer:
+            failure = find(listed, case.id)
+            return child.ask(case) if isolate or (failure and failure.crashes) else ask(backend, case)
+
+        yield asker, listed
+
+
+def can_limit_memory() -> bool:
+    """Whether a child's memory can be limited here: on Linux."""
+    return _SIZES.exists()
+
+
+def _serve(name: str, provider: str | None, memory_limit: int | None, connection: Connection) -> None:
     """What a child does: one answer for each case, until the connection closes."""
-    backend = backends.load(name)
+    backend = backends.load(name, provider)
     connection.send("ready")
-    while True:
-        try:
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
             case = connection.recv()
-        except EOFError:
-            return
-        connection.send(ask(backend, case))
+            connection.send(ask(backend, case) if memory_limit is None else _ask_within(memory_limit, backend, case))
+
+
+def _ask_within(mebibytes: int, backend: Backend, case: Case) -> Answer:
+    """The answer of a backend that may take so much memory. A refusal for want of it is a crash: no case asks for one."""
+    with _limited_memory(mebibytes):
+        answer = ask(backend, case)
+    if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):
+        text = f"took more memory than the {mebibytes} MiB it is allowed: {answer.text}"
+        return Answer("crash", text=text, seconds=answer.seconds)
+    return answer
+
+
+@contextlib.contextmanager
+def _limited_memory(mebibytes: int) -> Iterator[None]:
+    """The block may take so much address space beyond what the process has."""
+    import resource  # not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    had = int(_SIZES.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    lowest = min(limit for limit in (had + mebibytes * _MIB, soft, hard) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

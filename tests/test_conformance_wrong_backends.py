@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +58,19 @@ def test_every_case_is_of_a_family_that_has_a_second_implementation() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "count"),
-    [(wrong_backends.WRONG, 12), (wrong_dml_backends.WRONG, 12), (wrong_resample_backends.WRONG, 16)],
+    [(wrong_backends.WRONG, 35), (wrong_dml_backends.WRONG, 12), (wrong_resample_backends.WRONG, 16)],
 )
 def test_each_fault_of_a_family_is_another(wrong: tuple[Backend, ...], count: int) -> None:
     assert len({backend.fault for backend in wrong}) == count
+
+
+def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
+    official = [case for case in CASES["roi_align"] if case.family == "roi_align/official"]
+    caught = [
+        backend
+        for backend in wrong_backends.WRONG
+        if any(r.outcome.is_bad for r in run_suite(official, functools.partial(ask, External(backend)), ()))
+    ]
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    said = f"{len(FAULTS)} wrong implementations; ONNX's own vectors catch {len(caught)} of the {len(wrong_backends.WRONG)}"
+    assert said in " ".join(readme.split())

@@ -61,8 +61,11 @@ class Control:
             "coordinate_transformation_mode": "half_pixel" if has_mode else "output_half_pixel",
             **given,
         }
+        if self.fault == "ratio_2_by_default" and "sampling_ratio" not in given:
+            self.attributes["sampling_ratio"] = 2
         self.inputs, self.outputs = list(node.input), list(node.output)
-        self.check_attributes()
+        if self.fault != "attributes_unchecked":
+            self.check_attributes()
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU") -> bool:
@@ -101,7 +104,8 @@ class Control:
     def check(self, rois: Array, images: Array, shape: Any) -> None:
         if len(shape) != 4 or min(shape) < 0 or rois.shape != (len(rois), 4) or images.shape != (len(rois),):
             raise ValueError("shape")
-        if not np.isfinite(rois).all() or np.any((images < 0) | (images >= shape[0])):
+        least = -shape[0] if self.fault == "negative_index_wraps" else 0
+        if not np.isfinite(rois).all() or np.any((images < least) | (images >= shape[0])):
             raise ValueError("value")
         if len(rois) and 0 in shape[2:]:
             raise ValueError("no pixels")
@@ -111,15 +115,24 @@ class Control:
         bins = self.attributes["output_height"], self.attributes["output_width"]
         y = np.zeros((len(rois), x.shape[1], *bins))
         for r, roi in enumerate(rois.astype(np.float64)):
-            image = x[0 if self.fault == "batch_ignored" else images[r]]
+            image = x[self.image_of(r, images)]
+            image = image[:1].repeat(len(image), 0) if self.fault == "first_channel_for_all" else image
             axis_y, axis_x = self.axes(roi, bins, image.shape[1:])
             if self.mode == "avg":
                 a_y, a_x = dense(axis_y, axis_y.weights, image.shape[1]), dense(axis_x, axis_x.weights, image.shape[2])
-                y[r] = np.einsum("ph,chw,qw->cpq", a_y, image, a_x) / self.divisor(axis_y, axis_x)
+                lines = np.einsum("ph,chw->cpw", a_y, image)
+                if self.fault == "sums_in_half":
+                    lines = lines.astype(np.float16)
+                y[r] = np.einsum("cpw,qw->cpq", lines, a_x) / self.divisor(axis_y, axis_x)
             else:
                 for p, q in np.ndindex(*bins):
-                    y[r, :, p, q] = self.candidates(image, axis_y, axis_x, p, q).max(axis=1, initial=-np.inf)
+                    least = 0.0 if self.fault == "max_from_zero" else -np.inf
+                    y[r, :, p, q] = self.candidates(image, axis_y, axis_x, p, q).max(axis=1, initial=least)
         return np.where(np.isneginf(y), 0.0, y)
+
+    def image_of(self, r: int, images: Array) -> int:
+        """The image of RoI r."""
+        return int({"batch_ignored": 0, "images_in_turn": r % (images.max() + 1)}.get(self.fault, images[r]))
 
     def gradient(self, dy: Array, rois: Array, images: Array, x_shape: Array, x: Array | None) -> list[Array]:
         if x_shape.shape != (4,) or dy.ndim != 4 or dy.shape[:2] != (len(rois), x_shape[1]) or 0 in dy.shape[2:]:
@@ -130,7 +143,7 @@ class Control:
         self.check(rois, images, x_shape)
         dx, drois = np.zeros(x_shape), np.zeros((len(rois), 4))
         for r, roi in enumerate(rois.astype(np.float64)):
-            n = 0 if self.fault == "batch_ignored" else images[r]
+            n = self.image_of(r, images)
             image = np.zeros(x_shape[1:]) if x is None else x[n].astype(np.float64)
             axes = self.axes(roi, dy.shape[2:], image.shape[1:])
             part = self.average_part if self.mode == "avg" else self.maximum_part
@@ -161,6 +174,8 @@ class Control:
             candidates = self.candidates(image, axis_y, axis_x, p, q)
             for c in range(len(image) if candidates.shape[1] else 0):
                 winner = int(np.argmax(candidates[c]))
+                if self.fault == "tie_to_the_last":
+                    winner = candidates.shape[1] - 1 - int(np.argmax(candidates[c][::-1]))
                 dx_of_one, droi_of_one = self.effect(image[c], axis_y, axis_x, p, q, winner)
                 dx[c] += dy[c, p, q] * dx_of_one
                 droi += dy[c, p, q] * droi_of_one
@@ -196,6 +211,9 @@ class Control:
         corners = image[:, axis_y.taps[p][:, None, :, None], axis_x.taps[q][None, :, None, :]] * weights
         if self.mode == "max_interpolated":
             corners = corners.sum(axis=(3, 4))
+        if self.fault == "max_without_outside":
+            mask = np.outer(axis_y.inside[p], axis_x.inside[q])
+            corners = np.where(mask.reshape(mask.shape + (1,) * (corners.ndim - 3)), corners, -np.inf)
         values: Array = corners.reshape(len(image), int(np.prod(corners.shape[1:])))
         return values
 
@@ -213,29 +231,46 @@ class Control:
         scale, ratio = float(self.attributes["spatial_scale"]), int(self.attributes["sampling_ratio"])
         is_half = self.attributes["coordinate_transformation_mode"] == "half_pixel"
         start, size = r1 * scale - (0.5 if is_half and self.fault != "no_half_pixel" else 0.0), (r2 - r1) * scale
-        is_raised = size < 1 and (not is_half or self.fault == "clamp_in_half_pixel")
+        if is_half and self.fault == "shift_before_scale":
+            start = (r1 - 0.5) * scale
+        size += {"end_pixel_included": scale}.get(self.fault, 0.0)
+        is_raised = size < 1 and (not is_half or self.fault == "clamp_in_half_pixel") and self.fault != "no_least_size"
         size = 1.0 if is_raised else size
-        per_bin = ratio or (1 if self.fault == "ratio_0_as_1" else max(int(np.ceil(size / bins)), 0))
+        wanted = np.floor(size / bins) if self.fault == "ratio_0_rounded_down" else np.ceil(size / bins)
+        per_bin = ratio or (1 if self.fault == "ratio_0_as_1" else max(int(wanted), self.fault == "ratio_0_at_least_1"))
         made = Axis([], [], [], [], [], [], per_bin)
         for p in range(bins):
             i = self.indices(start + p * size / bins, size / bins, per_bin, length)
+            middle = 0.0 if self.fault == "samples_at_the_start" else 0.5
             t = (p * per_bin + i + 0.5) / max(bins * per_bin, 1)
-            c = start + p * size / bins + (i + 0.5) * size / max(bins * per_bin, 1)
-            inside = (c >= -1) & (c <= length)
-            if self.fault == "edges_replicated":
-                inside = np.ones_like(inside)
+            c = start + p * size / bins + (i + middle) * size / max(bins * per_bin, 1)
+            if self.fault == "coordinates_in_half":
+                c = c.astype(np.float16).astype(np.float64)
+            inside = self.inside(c, length)
             clamped = np.clip(c, 0, length - 1)
             low = np.floor(clamped)
             f = clamped - low
-            has_slope = (inside & (c == clamped) & (low < length - 1))[:, None]
+            is_free = (c == clamped) | (self.fault == "drois_through_clamp")
+            has_slope = (inside & is_free & (low < length - 1))[:, None]
             unit = 1.0 if self.fault == "drois_without_scale" else scale
             made.taps.append(np.stack([low, np.minimum(low + 1, length - 1)], 1).astype(np.int64))
             made.weights.append(np.stack([1 - f, f], 1) * inside[:, None])
             made.slopes.append(np.array([-1.0, 1.0]) * has_slope)
-            made.by_r1.append(unit * (np.ones_like(t) if is_raised else 1 - t))
-            made.by_r2.append(unit * (np.zeros_like(t) if is_raised else t))
+            is_fixed = self.fault == "drois_of_a_fixed_size" or (is_raised and self.fault != "drois_of_a_free_size")
+            made.by_r1.append(unit * (np.ones_like(t) if is_fixed else 1 - t))
+            made.by_r2.append(unit * (np.zeros_like(t) if is_fixed else t))
             made.inside.append(inside)
         return made
+
+    def inside(self, c: Array, length: int) -> Array:
+        """Whether samples at c read the map."""
+        low, high = {"outside_from_0": (0, length), "outside_from_the_last": (-1, length - 1)}.get(
+            self.fault, (-1, length)
+        )
+        if self.fault == "edges_replicated":
+            return np.ones_like(c, bool)
+        above = c > low if self.fault == "minus_1_outside" else c >= low
+        return above & (c < high if self.fault == "length_outside" else c <= high)
 
     @staticmethod
     def indices(start: float, size: float, per_bin: int, length: int) -> Array:
@@ -304,6 +339,98 @@ class DroisWithoutScale(Control):
     fault = "drois_without_scale"
 
 
+class ShiftBeforeScale(Control):
+    fault = "shift_before_scale"
+
+
+class EndPixelIncluded(Control):
+    fault = "end_pixel_included"
+
+
+class SamplesAtTheStart(Control):
+    fault = "samples_at_the_start"
+
+
+class NoLeastSize(Control):
+    fault = "no_least_size"
+
+
+class OutsideFrom0(Control):
+    fault = "outside_from_0"
+
+
+class OutsideFromTheLast(Control):
+    fault = "outside_from_the_last"
+
+
+class Minus1Outside(Control):
+    fault = "minus_1_outside"
+
+
+class LengthOutside(Control):
+    fault = "length_outside"
+
+
+class Ratio0RoundedDown(Control):
+    fault = "ratio_0_rounded_down"
+
+
+class Ratio0AtLeast1(Control):
+    fault = "ratio_0_at_least_1"
+
+
+class Ratio2ByDefault(Control):
+    fault = "ratio_2_by_default"
+
+
+class MaxFromZero(Control):
+    fault = "max_from_zero"
+
+
+class MaxWithoutOutside(Control):
+    fault = "max_without_outside"
+
+
+class SumsInHalf(Control):
+    fault = "sums_in_half"
+
+
+class CoordinatesInHalf(Control):
+    fault = "coordinates_in_half"
+
+
+class NegativeIndexWraps(Control):
+    fault = "negative_index_wraps"
+
+
+class ImagesInTurn(Control):
+    fault = "images_in_turn"
+
+
+class FirstChannelForAll(Control):
+    fault = "first_channel_for_all"
+
+
+class TieToTheLast(Control):
+    fault = "tie_to_the_last"
+
+
+class DroisThroughClamp(Control):
+    fault = "drois_through_clamp"
+
+
+class DroisOfAFixedSize(Control):
+    fault = "drois_of_a_fixed_size"
+
+
+class DroisOfAFreeSize(Control):
+    fault = "drois_of_a_free_size"
+
+
+class AttributesUnchecked(Control):
+    fault = "attributes_unchecked"
+
+
 WRONG = (
     XAndYSwapped,
     NoHalfPixel,
@@ -317,6 +444,29 @@ WRONG = (
     DxOverwritten,
     DxDividedByWrongCount,
     DroisWithoutScale,
+    ShiftBeforeScale,
+    EndPixelIncluded,
+    SamplesAtTheStart,
+    NoLeastSize,
+    OutsideFrom0,
+    OutsideFromTheLast,
+    Minus1Outside,
+    LengthOutside,
+    Ratio0RoundedDown,
+    Ratio0AtLeast1,
+    Ratio2ByDefault,
+    MaxFromZero,
+    MaxWithoutOutside,
+    SumsInHalf,
+    CoordinatesInHalf,
+    NegativeIndexWraps,
+    ImagesInTurn,
+    FirstChannelForAll,
+    TieToTheLast,
+    DroisThroughClamp,
+    DroisOfAFixedSize,
+    DroisOfAFreeSize,
+    AttributesUnchecked,
 )
 
 

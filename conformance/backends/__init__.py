@@ -7,23 +7,55 @@ from __future__ import annotations
 
 import importlib
 
-from conformance.backends.base import Backend, MissingBackendError, OperatorMissingError, UnsupportedError
+from conformance.backends.base import (
+    Backend,
+    MissingBackendError,
+    OperatorMissingError,
+    ProviderError,
+    UnsupportedError,
+)
 
-__all__ = ["NAMES", "Backend", "MissingBackendError", "OperatorMissingError", "UnsupportedError", "load"]
+__all__ = [
+    "NAMES",
+    "WITH_PROVIDER",
+    "Backend",
+    "MissingBackendError",
+    "OperatorMissingError",
+    "ProviderError",
+    "UnsupportedError",
+    "load",
+]
 
 NAMES = ("ortops", "ortops-pyop", "onnxruntime", "onnx-reference", "reference", "portable", "portable-reference")
 
+WITH_PROVIDER = ("ortops", "ortops-pyop", "onnxruntime", "portable")
+"""Those that make a session of ONNX Runtime, with any of its execution providers."""
 
-def load(name: str) -> Backend:
-    """The backend of one of the `NAMES`, or from `module[:Class]`.
+
+def load(name: str, provider: str | None = None) -> Backend:
+    """The backend of one of the `NAMES`, or from `module[:Class]` or `module:function`.
+
+    Args:
+        name: which one.
+        provider: ONNX Runtime's execution provider for those of `WITH_PROVIDER`; None for the CPU's.
 
     Raises:
         MissingBackendError: there is no such backend, or something that it needs is not installed.
+        ProviderError: ONNX Runtime cannot have this provider here, or the backend makes no session of it.
     """
+    if name in WITH_PROVIDER:
+        return _load_own(name, provider)
+    if provider is not None:
+        raise ProviderError(f"{provider!r}: only with backend {', '.join(WITH_PROVIDER)}, not {name}")
     if name not in NAMES:
         return importlib.import_module("conformance.backends.external").load(name)  # type: ignore[no-any-return]
+    return _load_own(name)
+
+
+def _load_own(name: str, *options: str | None) -> Backend:
+    """The backend in the file of this name."""
     module = f"conformance.backends.{name.replace('-', '_')}"
     try:
-        return importlib.import_module(module).load()  # type: ignore[no-any-return]
+        return importlib.import_module(module).load(*options)  # type: ignore[no-any-return]
     except ImportError as error:
         raise MissingBackendError(f"backend {name}: {error}") from error

@@ -13,6 +13,10 @@ class MissingBackendError(Exception):
     """A backend that cannot be loaded."""
 
 
+class ProviderError(Exception):
+    """An execution provider that a backend cannot use; the message begins with its name."""
+
+
 class UnsupportedError(Exception):
     """Raised by `Backend.run`: the case asks for something that this backend does not claim to have."""
 

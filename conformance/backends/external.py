@@ -1,22 +1,37 @@
-"""A backend from elsewhere: `module[:Class]` with ONNX's backend interface, `prepare(model, device).run(inputs)`.
+"""A backend from elsewhere: `module[:Class]` with ONNX's backend interface, or `module:function` on NumPy arrays.
 
-It is asked with ONNX's own node wherever ONNX has the case, else with the custom operator. It says that it does not
-support a model as `onnx.backend.base.Backend` does, by `is_compatible(model)` returning False, or by raising
-NotImplementedError or unittest.SkipTest.
+ONNX's backend interface is `prepare(model, device).run(inputs)`. It is asked with ONNX's own node wherever ONNX has the
+case, else with the custom operator. It says that it does not support a model as `onnx.backend.base.Backend` does, by
+`is_compatible(model)` returning False, or by raising NotImplementedError or unittest.SkipTest.
+
+A function that has no `prepare` is called as `function(op_type, inputs, attributes, outputs)`:
+
+    op_type     ONNX's name of the operator where it is one of ONNX's, of any opset, else the custom operator's: RoiAlign,
+                RoiAlignGrad, DmlRoiAlign, DmlRoiAlignGrad, DmlResample, DmlResampleGrad
+    inputs      every input of the operator by name, in its order; None where the node has none
+    attributes  every attribute by name: the node's, or the default of the node's opset; FLOAT rounded to float32, wrong
+                values as they are; what an opset before it had an attribute does counts as its default
+    outputs     the names of the outputs that are asked for, in the operator's order
+
+It returns the outputs as a mapping by name, or as a list or tuple in the order of `outputs`, or one output as it is. It
+raises NotImplementedError or unittest.SkipTest for what it does not support; any other exception refuses the case.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import unittest
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from conformance import expected_failures
-from conformance.backends.base import MissingBackendError, UnsupportedError
+from conformance.backends.base import Backend, MissingBackendError, UnsupportedError
 from conformance.case import Array, Case
 from conformance.model import build
+from ortops.spec import AttributeValue
 
 
 class External:
@@ -40,18 +55,63 @@ class External:
         return dict(zip((o.name for o in model.graph.output), map(np.asarray, outputs), strict=True))
 
 
-def load(name: str) -> External:
-    """The backend that `module[:Class]` names.
+class Function:
+    """Answers with `target`, a function on NumPy arrays."""
+
+    def __init__(self, target: Callable[..., object]) -> None:
+        self._target = target
+        self.expected_failures = expected_failures.from_mapping(getattr(target, "EXPECTED_FAILURES", {}))
+
+    def run(self, case: Case) -> dict[str, Array]:
+        """See `Backend`."""
+        definition = case.definition
+        # Copies, since a function may write to what it is given.
+        inputs = {t.name: case.inputs[t.name].copy() if t.name in case.inputs else None for t in definition.inputs}
+        outputs = tuple(tensor.name for tensor in definition.outputs if tensor.name in case.outputs)
+        op_type = definition.standard[0] if definition.standard else definition.name
+        try:
+            answer = self._target(op_type, inputs, _attributes(case), outputs)
+        except (NotImplementedError, unittest.SkipTest) as error:
+            raise UnsupportedError(str(error) or type(error).__name__) from error
+        return _by_name(answer, outputs)
+
+
+def _attributes(case: Case) -> dict[str, AttributeValue]:
+    """Every attribute of the case as a node stores it, and what its opset fixes."""
+    given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
+    return {**case.definition.constants, **given}
+
+
+def _as_stored(kind: str, value: AttributeValue) -> AttributeValue:
+    with np.errstate(over="ignore"):
+        if kind == "FLOAT":
+            return float(np.float32(value))
+        return tuple(float(np.float32(one)) for one in value) if kind == "FLOATS" else value
+
+
+def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
+    """The outputs by name. Too few are no refusal: that one is missing is found when they are compared."""
+    if isinstance(answer, Mapping):
+        return {str(name): np.asarray(value) for name, value in answer.items()}
+    values = answer if isinstance(answer, list | tuple) else [answer]
+    return dict(zip(outputs, map(np.asarray, values), strict=False))
+
+
+def load(name: str) -> Backend:
+    """The backend that `module[:Class]` or `module:function` names.
 
     Raises:
-        MissingBackendError: the module cannot be imported, or has no such class, or `prepare` is not there.
+        MissingBackendError: the module cannot be imported, or has nothing of this name, or that is neither a function nor
+            has `prepare`.
     """
-    module_name, _, class_name = name.partition(":")
+    module_name, _, attribute = name.partition(":")
     try:
         target = importlib.import_module(module_name)
-        target = getattr(target, class_name) if class_name else target
+        target = getattr(target, attribute) if attribute else target
     except (ImportError, AttributeError, ValueError) as error:
         raise MissingBackendError(f"backend {name}: {error}") from error
-    if not callable(getattr(target, "prepare", None)):
-        raise MissingBackendError(f"backend {name}: has no prepare(model, device)")
-    return External(target)
+    if callable(getattr(target, "prepare", None)):
+        return External(target)
+    if callable(target) and not inspect.isclass(target):
+        return Function(target)
+    raise MissingBackendError(f"backend {name}: has no prepare(model, device) and is no function")

@@ -1,35 +1,69 @@
-"""ONNX Runtime's own kernels on the CPU."""
+"""ONNX Runtime's own kernels, on the CPU or of another execution provider."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from conformance import expected_failures
 from conformance.backends import session
-from conformance.backends.base import OperatorMissingError
+from conformance.backends.base import OperatorMissingError, UnsupportedError
 from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
+from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
+from ortops.spec import ELEMENT_DTYPES
+
+NO_FALLBACK = "session.disable_cpu_ep_fallback"
+"""The entry of session options that refuses a session whose nodes another provider would have left to the CPU."""
+
+FELL_BACK = "fallback to CPU EP has been explicitly disabled"
+"""How ONNX Runtime words that refusal."""
 
 
 class OnnxRuntime:
-    """Answers with the standard node in an `onnxruntime.InferenceSession`."""
+    """Answers with the standard node in an `onnxruntime.InferenceSession`.
 
-    def __init__(self) -> None:
-        _, self.expected_failures = expected_failures.load("onnxruntime")
+    provider: of execution. What another than the CPU's has no kernel for is unsupported: the CPU's answer is not its own.
+    """
+
+    def __init__(self, provider: str | None = None) -> None:
+        self._provider = session.check_provider(provider)
+        self._is_cpu = self._provider == session.CPU
+        # What is listed was found with the kernels of the CPU.
+        self.expected_failures: Sequence[ExpectedFailure] = (
+            expected_failures.load("onnxruntime")[1] if self._is_cpu else ()
+        )
 
     def run(self, case: Case) -> dict[str, Array]:
         """See `Backend`."""
-        require_standard(case, element_types=("float16", "float", "double"))
-        model = build(case, "standard").SerializeToString()
+        require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else tuple(ELEMENT_DTYPES))
+        return session.run(self._session(build(case, "standard").SerializeToString()), case)
+
+    def _session(self, model: bytes) -> Any:
+        options = session.options()
+        if not self._is_cpu:
+            options.add_session_config_entry(NO_FALLBACK, "1")
         try:
-            made = onnxruntime.InferenceSession(model, session.options(), providers=["CPUExecutionProvider"])
+            return onnxruntime.InferenceSession(model, options, providers=[self._provider])
         except NoKernel as error:
-            raise OperatorMissingError(str(error)) from error
-        return session.run(made, case)
+            if self._is_cpu:
+                raise OperatorMissingError(str(error)) from error
+            raise UnsupportedError(self._no_kernel) from error
+        except Fail as error:
+            if FELL_BACK in str(error):
+                raise UnsupportedError(self._no_kernel) from error
+            raise
+
+    @property
+    def _no_kernel(self) -> str:
+        return f"{self._provider} has no kernel for it"
 
 
-def load() -> OnnxRuntime:
+def load(provider: str | None = None) -> OnnxRuntime:
     """The backend."""
-    return OnnxRuntime()
+    return OnnxRuntime(provider)

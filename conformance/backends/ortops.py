@@ -18,11 +18,13 @@ class Ortops:
     """Answers with the custom operator in an `ortops.InferenceSession`.
 
     engine: how ONNX Runtime reaches the operators; one holds for the whole process.
+    provider: of execution beside which the operators, which are the CPU's, are asked.
     """
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, provider: str | None = None) -> None:
+        self._provider = session.check_provider(provider)
         ortops.register(session.options(), engine)
         self._engine = engine
 
@@ -31,26 +33,26 @@ class Ortops:
         if self._engine == "pyop":
             _require_all(case)
         model = build(case, "ortops").SerializeToString()
-        made = ortops.InferenceSession(model, session.options(), providers=["CPUExecutionProvider"])
+        made = ortops.InferenceSession(model, session.options(), providers=[self._provider])
         return session.run(made, case)
 
 
-def load() -> Ortops:
+def load(provider: str | None = None) -> Ortops:
     """The backend with the better engine that this platform has."""
     try:
-        return Ortops("direct")
+        return Ortops("direct", provider)
     except RuntimeError:
-        return load_engine("pyop")
+        return load_engine("pyop", provider)
 
 
-def load_engine(engine: Engine) -> Ortops:
+def load_engine(engine: Engine, provider: str | None = None) -> Ortops:
     """The backend with this engine.
 
     Raises:
         MissingBackendError: the platform or this process cannot have it.
     """
     try:
-        return Ortops(engine)
+        return Ortops(engine, provider)
     except RuntimeError as error:
         raise MissingBackendError(f"engine {engine}: {error}") from error
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from conformance.backends.ortops import Ortops, load_engine
 
 
-def load() -> Ortops:
+def load(provider: str | None = None) -> Ortops:
     """The backend."""
-    return load_engine("pyop")
+    return load_engine("pyop", provider)

@@ -12,17 +12,23 @@ from onnx_models.portable import attach
 
 
 class Portable:
-    """Answers with the custom operator's body in an `onnxruntime.InferenceSession` that has no kernel for it."""
+    """Answers with the custom operator's body in an `onnxruntime.InferenceSession` that has no kernel for it.
+
+    provider: of execution; what it lacks of standard operators the CPU computes, as in any session.
+    """
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
+
+    def __init__(self, provider: str | None = None) -> None:
+        self._provider = session.check_provider(provider)
 
     def run(self, case: Case) -> dict[str, Array]:
         """See `Backend`."""
         model = attach(build(case, "ortops")).SerializeToString()
-        made = onnxruntime.InferenceSession(model, session.options(), providers=["CPUExecutionProvider"])
+        made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
         return session.run(made, case)
 
 
-def load() -> Portable:
+def load(provider: str | None = None) -> Portable:
     """The backend."""
-    return Portable()
+    return Portable(provider)

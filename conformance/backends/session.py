@@ -1,4 +1,4 @@
-"""Running an ONNX Runtime session on the tensors of a case, bfloat16 included."""
+"""Making an ONNX Runtime session, and running it on the tensors of a case, bfloat16 included."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
+from onnx import helper
 
+from conformance.backends.base import ProviderError
 from conformance.case import Array, Case
+
+CPU = "CPUExecutionProvider"
 
 QUIET = 4
 """ONNX Runtime's severity of fatal messages: refusals that a case asks for are not worth a line each."""
@@ -24,6 +28,37 @@ def options() -> Any:
     made = onnxruntime.SessionOptions()
     made.log_severity_level = QUIET
     return made
+
+
+def check_provider(provider: str | None) -> str:
+    """The name of an execution provider that a session here really has; the CPU's where none is named.
+
+    Raises:
+        ProviderError: ONNX Runtime has none of this name, or sessions go on without it, as they do where a library or a
+            device that it needs is missing.
+    """
+    if provider is None or provider == CPU:
+        return CPU
+    available = onnxruntime.get_available_providers()
+    if provider not in available:
+        raise ProviderError(f"{provider!r}: must be one of {', '.join(available)}")
+    try:
+        made = onnxruntime.InferenceSession(_IDENTITY, options(), providers=[provider])
+    except Exception as error:  # each provider has exceptions of its own
+        raise ProviderError(f"{provider!r}: ONNX Runtime has it, but makes no session with it: {error}") from error
+    if provider not in made.get_providers():
+        raise ProviderError(f"{provider!r}: ONNX Runtime has it, but cannot start it here: see what it needs")
+    return provider
+
+
+def _identity() -> bytes:
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "XY")
+    graph = helper.make_graph([helper.make_node("Identity", ["X"], ["Y"])], "identity", [x], [y])
+    opsets = [helper.make_opsetid("", 16)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+_IDENTITY = _identity()
 
 
 def run(session: Any, case: Case) -> dict[str, Array]:

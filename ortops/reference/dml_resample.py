@@ -65,7 +65,7 @@ def dml_resample(
         return np.zeros(sizes)
     if x.size == 0:
         raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
-    axes = _axes(
+    axes = resampled_axes(
         x.shape,
         sizes,
         interpolation_mode=interpolation_mode,
@@ -119,7 +119,7 @@ def dml_resample_grad(
         return np.zeros(shape)
     if 0 in shape:
         raise ValueError(f"x_shape is {list(shape)}: must not have a 0 where InputGradientTensor has elements")
-    axes = _axes(
+    axes = resampled_axes(
         shape,
         dy.shape,
         interpolation_mode=interpolation_mode,
@@ -139,7 +139,7 @@ class _Tap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Axis:
+class ResampledAxis:
     """How one axis is resampled.
 
     length, size: of the input and of the output, at least 1.
@@ -181,7 +181,7 @@ def _sizes(lengths: Sequence[int], scales: Sequence[float], output_sizes: Sequen
     return tuple(math.floor(length * scale) for length, scale in zip(lengths, scales, strict=True))
 
 
-def _axes(
+def resampled_axes(
     lengths: Sequence[int],
     sizes: Sequence[int],
     *,
@@ -190,7 +190,7 @@ def _axes(
     input_pixel_offsets: Sequence[float],
     output_pixel_offsets: Sequence[float],
     rounding_direction: RoundingDirection,
-) -> list[_Axis]:
+) -> list[ResampledAxis]:
     """Every axis, from the lengths of the forward operator's input and output and from its attributes."""
     rank = len(lengths)
     rounded = _ROUNDED[rounding_direction] if interpolation_mode == "nearest_neighbor" else None
@@ -203,12 +203,12 @@ def _axes(
         output_pixel_offsets or [OUTPUT_PIXEL_OFFSET] * rank,
         strict=True,
     )
-    return [_Axis(*one, rounded) for one in each]
+    return [ResampledAxis(*one, rounded) for one in each]
 
 
 def _along_each(
-    axes: Sequence[_Axis],
-    step: Callable[[_Axis, npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+    axes: Sequence[ResampledAxis],
+    step: Callable[[ResampledAxis, npt.NDArray[np.float64]], npt.NDArray[np.float64]],
     array: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """The array after `step`, which takes its first axis, has been done along each of its axes."""
@@ -219,7 +219,7 @@ def _along_each(
     return array
 
 
-def _read(axis: _Axis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _read(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """From [length, ...] to [size, ...]; pixels without a tap are not touched, so their infinities and NaN stay away."""
     y = np.zeros((axis.size, *x.shape[1:]))
     for o in range(axis.size):
@@ -228,7 +228,7 @@ def _read(axis: _Axis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return y
 
 
-def _give_back(axis: _Axis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _give_back(axis: ResampledAxis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """From [size, ...] to [length, ...], the transpose of `_read`."""
     dx = np.zeros((axis.length, *dy.shape[1:]))
     for o in range(axis.size):

@@ -79,7 +79,7 @@ def dml_roi_align(
     rois, batch_indices = rois.reshape(-1, 4), batch_indices.reshape(-1)
     check_data(rois, batch_indices, x.shape, names=("ROITensor", "BatchIndicesTensor", "InputTensor"))
     size = (output_height, output_width)
-    axes = _axes(
+    axes = region_axes(
         size,
         x.shape[2:],
         interpolation_mode=interpolation_mode,
@@ -154,7 +154,7 @@ def dml_roi_align_grad(
     elif x is None and wants_drois:
         reader = "OutputROIGradientTensor"
     check_gradient(dy.shape, outputs, known=_GRADIENTS, names=("InputGradientTensor", "InputTensor"), reader=reader)
-    axes = _axes(
+    axes = region_axes(
         dy.shape[2:],
         shape[2:],
         interpolation_mode=interpolation_mode,
@@ -233,7 +233,7 @@ class _RegionAxis:
         return self.scale * (1.0 - t), self.scale * t
 
 
-def _axes(
+def region_axes(
     output_size: Sequence[int],
     map_size: Sequence[int],
     *,

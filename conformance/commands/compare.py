@@ -1,0 +1,33 @@
+"""``python -m conformance compare``: what changed between two runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance.report import changes
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("compare")
+@click.argument("before_file", metavar="A.json", type=_FILE)
+@click.argument("after_file", metavar="B.json", type=_FILE)
+def compare_command(before_file: Path, after_file: Path) -> None:
+    """Show what changed from report A.json to report B.json.
+
+    Both are files that `run --json` wrote: of two backends, or of two versions of one.
+
+    The exit status is 0 when nothing fails or crashes in B that did not in A, 1 when something does, new cases
+    included, 2 for a file that is no report.
+    """
+    try:
+        before, after = changes.read(before_file), changes.read(after_file)
+    except changes.NotAReportError as error:
+        raise click.BadParameter(str(error)) from error
+    changes.write(before, after, Console(file=sys.stdout))
+    if changes.changes(before, after)[changes.Group.NEWLY_FAILING]:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,137 @@
+"""``python -m conformance fuzz``: random cases against the reference, failures made small and written down."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from conformance import backends
+from conformance.fuzz import campaign, file
+from conformance.fuzz.check import Failure, check
+from conformance.isolate import IsolatedBackend
+from ortops.operators import BY_NAME
+
+SECONDS = 60.0
+"""How long a campaign is where nothing says."""
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command("fuzz")
+@click.option(
+    "--backend",
+    "backend_name",
+    default="ortops",
+    show_default=True,
+    metavar="B",
+    help=f"Who answers: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend interface.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="T",
+    help="End after this time; 60 where neither this nor --cases is given.",
+)
+@click.option("--cases", type=click.IntRange(min=1), metavar="N", help="End after this many cases.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same gives the same cases.")
+@click.option(
+    "--operator", "operators", type=click.Choice(sorted(BY_NAME)), multiple=True, help="Only these; may be repeated."
+)
+@click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes; one a CPU by default.")
+@click.option("--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Where failures go.")
+@click.option("--replay", type=FILE, metavar="FILE", help="Run the case in this file, and nothing else.")
+def fuzz_command(
+    backend_name: str,
+    seconds: float | None,
+    cases: int | None,
+    seed: int,
+    operators: tuple[str, ...],
+    jobs: int | None,
+    folder: Path,
+    replay: Path | None,
+) -> None:
+    """Compare a backend with the reference on random inputs, right ones and wrong ones.
+
+    A failure is made small and written to a file that --replay runs again. Known failures are not left out.
+
+    The exit status is 0 when nothing was found, 1 when something was, 2 for a wrong call.
+    """
+    try:
+        backends.load(backend_name)
+    except backends.MissingBackendError as error:
+        raise click.BadParameter(str(error), param_hint="--backend") from error
+    if replay is not None:
+        found = _replayed(backend_name, replay)
+    else:
+        limit = SECONDS if seconds is None and cases is None else seconds
+        deadline = None if limit is None else time.time() + limit
+        count = min(jobs or os.cpu_count() or 1, cases or sys.maxsize)
+        found = _run(campaign.Plan(backend_name, seed, operators, deadline, cases, count), folder, limit)
+    if found:
+        raise click.exceptions.Exit(1)
+
+
+def _replayed(backend_name: str, path: Path) -> bool:
+    """Whether the case in the file fails."""
+    try:
+        case = file.read(path)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--replay") from error
+    with IsolatedBackend(backend_name, campaign.TIME_LIMIT) as child:
+        found = check(case, child.ask)
+    click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
+    return isinstance(found, Failure)
+
+
+def _run(plan: campaign.Plan, folder: Path, seconds: float | None) -> bool:
+    """Whether a campaign finds a failure; prints each, and the counts."""
+    begun, counts = time.monotonic(), Counter[str]()
+    written = 0
+    for report in _with_progress(plan, seconds):
+        counts += report.counts
+        if report.failure is not None:
+            path = _written(report.failure, plan.backend, folder, written)
+            written += 1
+            click.echo(f"{report.failure.case.operator}: {report.failure.kind}: {report.failure.message}\n  {path}")
+    kinds = ("passed", "failed", "unsupported", "unsettled")
+    parts = ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind] or kind in kinds[:2])
+    rate = counts.total() / max(time.monotonic() - begun, 1e-9)
+    click.echo(f"seed {plan.seed}: {parts}; {rate:.0f} cases a second, {written} different failures")
+    return counts["failed"] > 0
+
+
+def _written(failure: Failure, backend_name: str, folder: Path, number: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in backend_name)
+    path = folder / f"{name}-{failure.case.operator}-{failure.kind}-{number}.json"
+    file.write(path, failure, backend_name)
+    return path
+
+
+def _with_progress(plan: campaign.Plan, seconds: float | None) -> Iterator[campaign.Report]:
+    """The reports, with a bar where people look at it."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("fuzz"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[rate]:.0f} cases/s, {task.fields[failures]} failures"),
+    )
+    begun, done, failures = time.monotonic(), 0, 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("fuzz", total=seconds or plan.cases, rate=0.0, failures=0)
+        for report in campaign.run(plan):
+            done += report.counts.total()
+            failures += report.counts["failed"]
+            spent = time.monotonic() - begun
+            progress.update(task, completed=spent if seconds else done, rate=done / spent, failures=failures)
+            yield report

@@ -1,0 +1,234 @@
+"""The conventions side by side: where each puts the samples of a RoI, and what comes of it.
+
+Samples are those of the reference's own axes, values those of its operators, so a picture cannot disagree with the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from conformance.case import Array
+from conformance.expect import Floats, reference
+from conformance.explain.question import Question, Sampling
+from ortops.operators import BY_NAME
+from ortops.operators.dml_roi_align import UINT32_MAX
+from ortops.reference.dml_roi_align import region_axes
+from ortops.reference.sampling import SampledAxis, axes_of_roi
+from ortops.spec import AttributeValue, Operator
+
+Key = Literal["output_half_pixel", "half_pixel", "DirectML"]
+
+TORCHVISION = (
+    "torchvision.ops.roi_align has no convention of its own: aligned=False is output_half_pixel, aligned=True is "
+    "half_pixel, both with the mean of the samples. Its sampling_ratio > 0 is that many samples along each axis of a "
+    "bin, as in ONNX; -1 or 0 is adaptive, the size of the bin in pixels rounded up, as 0 is in ONNX."
+)
+MOST_SAMPLES = 1_000_000
+"""Samples on the map, over all bins and channels; the values of a convention that has more are not computed."""
+
+_NAMES: dict[Key, tuple[str, str]] = {
+    "output_half_pixel": ("ONNX RoiAlign-10", "output_half_pixel, the same as torchvision aligned=False"),
+    "half_pixel": ("ONNX RoiAlign-16/22", "half_pixel, the same as torchvision aligned=True"),
+    "DirectML": ("DirectML", ""),
+}
+
+
+class Placed(NamedTuple):
+    """A RoI along one axis: its samples, and its two ends where pixel 0 has its centre at 0."""
+
+    axis: SampledAxis
+    start: float
+    end: float
+
+    def edge(self, p: int) -> float:
+        """Where bin `p` begins."""
+        return self.start + (self.end - self.start) * p / self.axis.bins
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """One way to read the attributes of a case.
+
+    is_own: whether it is that of the case.
+    notes: in what it cannot follow the case.
+    """
+
+    key: Key
+    question: Question
+    sampling: Sampling
+    is_own: bool
+    notes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As headings have it."""
+        return _NAMES[self.key][0]
+
+    @property
+    def short(self) -> str:
+        """As columns have it."""
+        return self.name.removeprefix("ONNX ")
+
+    @property
+    def detail(self) -> str:
+        """What else it is known as, and where it is set."""
+        offsets = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*self.sampling.offsets)
+        return _NAMES[self.key][1] or offsets
+
+    def axes(self, r: int) -> tuple[Placed, Placed]:
+        """RoI `r` along y and along x."""
+        return _directml_axes(self, r) if self.key == "DirectML" else _onnx_axes(self, r)
+
+    def output(self, r: int, c: int) -> Floats | None:
+        """The bins of RoI `r` and channel `c`; None without a feature map, or where they are too many samples."""
+        x = self.question.x
+        if x is None or self._samples([r]) > MOST_SAMPLES:
+            return None
+        n = int(self.question.indices[r])
+        inputs = self._inputs(x[n : n + 1, c : c + 1], self.question.rois[r : r + 1], np.zeros(1, np.int64))
+        sizes = dict(zip(("output_height", "output_width"), self.sampling.bins, strict=True))
+        operator, outputs = self._operator(gradient=False)
+        values = reference(operator, {**self._attributes(operator), **sizes}, inputs, outputs)
+        return np.asarray(values[outputs[0]][0, 0], np.float64)
+
+    def gradients(self, wanted: Sequence[str]) -> dict[str, Floats]:
+        """Those of dx and drois that are wanted; nothing where they are too many samples."""
+        question = self.question
+        if question.dy is None or self._samples(range(len(question.rois))) * question.x_shape[1] > MOST_SAMPLES:
+            return {}
+        operator, outputs = self._operator(gradient=True)
+        inputs = self._inputs(question.x, question.rois, question.indices)
+        inputs |= {operator.inputs[0].name: question.dy, "x_shape": np.array(question.x_shape, np.int64)}
+        roles = dict(zip(outputs, ("dx", "drois"), strict=True))
+        names = [name for name, role in roles.items() if role in wanted]
+        answer = reference(operator, self._attributes(operator), inputs, names)
+        values = {roles[name]: value for name, value in answer.items()}
+        if "drois" in values and self.key != "DirectML":
+            values["drois"] = values["drois"] * self._stretch()
+        return values
+
+    def _samples(self, rois: Sequence[int]) -> float:
+        return sum(_on_map(y) * _on_map(x) for y, x in map(self.axes, rois))
+
+    def _stretch(self) -> Floats:
+        """What ONNX's one scale, that of x, leaves to the RoIs themselves."""
+        scale_y, scale_x = self.sampling.scales
+        return np.array([1.0, scale_y / scale_x] * 2)
+
+    def roi(self, r: int) -> list[float]:
+        """The stored coordinates, those along y in units of x in ONNX's conventions."""
+        row = self.question.rois[r] if self.key == "DirectML" else self.question.rois[r] * self._stretch()
+        return [float(end) for end in row]
+
+    def _operator(self, *, gradient: bool) -> tuple[Operator, tuple[str, ...]]:
+        onnx = {"output_half_pixel": "RoiAlign_10", "half_pixel": "RoiAlign_16"}.get(self.key)
+        name = "RoiAlignGrad" if onnx and gradient else onnx or ("DmlRoiAlignGrad" if gradient else "DmlRoiAlign")
+        operator = BY_NAME[name]
+        return operator, tuple(tensor.name for tensor in operator.outputs)
+
+    def _inputs(self, x: Floats | None, rois: Floats, indices: Array) -> dict[str, Array]:
+        if self.key == "DirectML":
+            tensors = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": indices}
+        else:
+            tensors = {"X": x, "rois": rois * self._stretch(), "batch_indices": indices}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def _attributes(self, operator: Operator) -> dict[str, AttributeValue]:
+        sampling = self.sampling
+        values: dict[str, AttributeValue] = {
+            "mode": sampling.mode,
+            "sampling_ratio": sampling.ratio,
+            "spatial_scale": sampling.scales[1],
+            "coordinate_transformation_mode": self.key,
+            "reduction_function": "average" if sampling.mode == "avg" else "max",
+            "interpolation_mode": "nearest_neighbor" if sampling.nearest else "linear",
+            "spatial_scale_y": sampling.scales[0],
+            "spatial_scale_x": sampling.scales[1],
+            "input_pixel_offset": sampling.offsets[0],
+            "output_pixel_offset": sampling.offsets[1],
+            "out_of_bounds_input_value": sampling.outside,
+            "minimum_samples_per_output": sampling.limits[0],
+            "maximum_samples_per_output": sampling.limits[1],
+            "align_regions_to_corners": int(sampling.to_corners),
+        }
+        return {a.name: values[a.name] for a in operator.attributes if a.name in values}
+
+
+def conventions_of(question: Question) -> tuple[Convention, ...]:
+    """All of them, in the order of the pictures."""
+    own = question.coordinates or "DirectML"
+    return tuple(_convention(key, question, is_own=key == own) for key in _NAMES)
+
+
+def _convention(key: Key, question: Question, *, is_own: bool) -> Convention:
+    sampling, notes = question.sampling, []
+    if is_own:
+        return Convention(key, question, sampling, is_own, ())
+    if key == "DirectML":
+        most = min(sampling.limits[0], UINT32_MAX), min(sampling.limits[1], UINT32_MAX)
+        if sampling.mode == "max":
+            notes.append("DirectML's max is the largest interpolated sample, not the largest weighted pixel.")
+        return Convention(key, question, replace(sampling, limits=most), is_own, tuple(notes))
+    if question.coordinates is None:
+        notes = _lost_by_onnx(sampling)
+        sampling = replace(sampling, offsets=(0.5, -0.5), nearest=False, to_corners=False, outside=0.0)
+    return Convention(key, question, sampling, is_own, tuple(notes))
+
+
+def _lost_by_onnx(sampling: Sampling) -> list[str]:
+    lost = (
+        (sampling.nearest, "interpolates linearly, never to the nearest pixel"),
+        (sampling.to_corners, "does not align samples to corners"),
+        (sampling.outside != 0.0, "has 0 for samples off the map"),
+        (not sampling.ratio and sampling.limits != (1, UINT32_MAX), "has no limits to the number of samples"),
+        (sampling.scales[0] != sampling.scales[1], "has one scale; the RoI's y coordinates are scaled instead"),
+    )
+    return [f"ONNX {what}." for applies, what in lost if applies]
+
+
+def _onnx_axes(convention: Convention, r: int) -> tuple[Placed, Placed]:
+    sampling = convention.sampling
+    axes = axes_of_roi(
+        convention.roi(r),
+        sampling.bins,
+        sampling.lengths,
+        sampling_ratio=sampling.ratio,
+        spatial_scale=sampling.scales[1],
+        coordinate_transformation_mode=convention.key,
+    )
+    y, x = (Placed(axis, axis.start, axis.start + axis.size) for axis in axes)
+    return y, x
+
+
+def _directml_axes(convention: Convention, r: int) -> tuple[Placed, Placed]:
+    sampling, roi = convention.sampling, convention.roi(r)
+    axes = region_axes(
+        sampling.bins,
+        sampling.lengths,
+        interpolation_mode="nearest_neighbor" if sampling.nearest else "linear",
+        scales=sampling.scales,
+        offsets=sampling.offsets,
+        samples=sampling.limits,
+        to_corners=sampling.to_corners,
+    )(roi)
+    (scale_y, scale_x), offset = sampling.scales, sampling.offsets[0]
+    x1, y1, x2, y2 = roi
+    return (
+        Placed(axes[0], y1 * scale_y - offset, y2 * scale_y - offset),
+        Placed(axes[1], x1 * scale_x - offset, x2 * scale_x - offset),
+    )
+
+
+def _on_map(placed: Placed) -> float:
+    """About as many samples as the reference looks at along an axis."""
+    axis = placed.axis
+    if axis.per_bin == 0:
+        return 0.0
+    step = abs(axis.progression(0)[1])
+    return (
+        axis.bins * float(axis.per_bin) if step == 0.0 else min(axis.bins * float(axis.per_bin), axis.length / step + 4)
+    )

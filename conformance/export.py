@@ -1,0 +1,161 @@
+"""Cases as ONNX's own test data: folders that `onnx.backend.test` and ONNX Runtime's `onnx_test_runner` read.
+
+    DIR/KIND/test_NAME/model.onnx                       the model of one node
+    DIR/KIND/test_NAME/data.json                        {"atol", "rtol"}, for onnx.backend.test
+    DIR/KIND/test_NAME/config.txt                       the same, for onnx_test_runner
+    DIR/KIND/test_NAME/test_data_set_0/input_0.pb ...   the tensors in the order of the model's inputs
+    DIR/KIND/test_NAME/test_data_set_0/output_0.pb ...  and outputs
+
+KIND is the dialect. NAME is the case's id with `_` for what an identifier cannot have. The same cases give the same
+bytes.
+
+Both runners take an element y' for y where |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and
+with y rounded to the tensor's type. The suite judges each element by itself, so what they allow is at least that, and
+more for elements that are smaller than others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from conformance.backends import UnsupportedError
+from conformance.backends.standard import require_standard
+from conformance.bounds.growth import least, unit
+from conformance.case import Array, Case
+from conformance.compare import allowed_errors
+from conformance.expect import Floats, expected_outputs
+from conformance.model import Dialect, build
+from ortops.spec import ELEMENT_DTYPES
+
+DATA_SET = "test_data_set_0"
+
+_LEAST_PRINTED = float(np.finfo(np.float64).tiny)
+"""A reader may refuse a subnormal decimal number."""
+
+
+class Tolerances(NamedTuple):
+    """What `numpy.testing.assert_allclose` takes: one number for all outputs of a case."""
+
+    rtol: float
+    atol: float
+
+
+def divide(cases: Iterable[Case], dialect: Dialect) -> tuple[list[Case], Counter[str]]:
+    """The cases that can be exported, in their order, and how many others there are for each reason."""
+    kept: list[Case] = []
+    left_out: Counter[str] = Counter()
+    for case in cases:
+        reason = why_not(case, dialect)
+        if reason:
+            left_out[reason] += 1
+        else:
+            kept.append(case)
+    return kept, left_out
+
+
+def why_not(case: Case, dialect: Dialect) -> str:
+    """Why a case cannot be exported; empty where it can."""
+    if case.expects_error:
+        return "an error is due, and the layout knows values only"
+    if dialect == "standard":
+        try:
+            require_standard(case, element_types=tuple(ELEMENT_DTYPES))
+        except UnsupportedError as error:
+            return str(error)
+    return ""
+
+
+def folder_name(case: Case) -> str:
+    """Name of a case's folder: an identifier that begins with `test_`."""
+    return "test_" + re.sub(r"\W", "_", case.id, flags=re.ASCII)
+
+
+def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
+    """Write a case, over an older export of it.
+
+    Args:
+        case: one that expects values.
+        kind_folder: DIR/KIND; made where it is missing, with those above it.
+        dialect: whose node the model has.
+
+    Returns:
+        The case's folder.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    folder = kind_folder / folder_name(case)
+    data = folder / DATA_SET
+    data.mkdir(parents=True, exist_ok=True)
+    outputs = rounded_outputs(case)
+    model = _model(case, dialect, outputs)
+    tensors = _files("input", {value.name: case.inputs[value.name] for value in model.graph.input})
+    tensors |= _files("output", {value.name: outputs[value.name] for value in model.graph.output})
+    for stale in set(data.glob("*.pb")) - {data / name for name in tensors}:
+        stale.unlink()
+    for name, tensor in tensors.items():
+        (data / name).write_bytes(tensor.SerializeToString(deterministic=True))
+    (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
+    _write_tolerances(folder, tolerances(case))
+    return folder
+
+
+def _model(case: Case, dialect: Dialect, outputs: Mapping[str, Array]) -> onnx.ModelProto:
+    """The model of a case with the shapes of its outputs, without which ONNX's checker takes none."""
+    model = build(case, dialect)
+    for value in model.graph.output:
+        element_type = value.type.tensor_type.elem_type
+        value.CopyFrom(helper.make_tensor_value_info(value.name, element_type, outputs[value.name].shape))
+    return model
+
+
+def rounded_outputs(case: Case) -> dict[str, Array]:
+    """What a case expects, by name, rounded to its element type."""
+    with np.errstate(over="ignore"):
+        return {name: expected.astype(case.dtype) for name, expected in expected_outputs(case).items()}
+
+
+def tolerances(case: Case) -> Tolerances:
+    """The least atol with which, rtol being two roundings to the case's type, nothing is refused that the suite takes.
+
+    That holds in exact arithmetic and in the tensor's type, in which NumPy computes both sides for float16.
+    """
+    rounding, smallest = unit(case.dtype), least(case.dtype)
+    rtol = 2 * rounding
+    allowed, rounded = allowed_errors(case), rounded_outputs(case)
+    atol = 0.0
+    for name, expected in expected_outputs(case).items():
+        written = rounded[name].astype(np.float64)
+        needed = _needed(expected, written, allowed[name])
+        # The difference is rounded up by one rounding at most, the sum on the other side down by two; and what is
+        # below the least normal number loses up to half the least subnormal one, twice.
+        beyond = needed * (1 + 4 * rounding) - rtol * np.abs(np.where(np.isfinite(written), written, 0.0))
+        atol = max(atol, (float(np.max(beyond, initial=0.0)) + 2 * smallest) * (1 + 2 * rounding))
+    return Tolerances(rtol, max(atol, _LEAST_PRINTED))
+
+
+def _needed(expected: Floats, written: Floats, allowed: Floats) -> Floats:
+    """How far from the written value an answer may be that the suite takes; 0 where only equality will do."""
+    comparable = np.isfinite(expected) & np.isfinite(written)
+    moved = np.abs(np.subtract(written, expected, where=comparable, out=np.zeros(expected.shape)))
+    return np.asarray(np.where(comparable, allowed + moved, 0.0), np.float64)
+
+
+def _files(role: str, arrays: Mapping[str, Array]) -> dict[str, onnx.TensorProto]:
+    """The tensors by the names of their files; a tensor has the name that it has in the model."""
+    return {f"{role}_{i}.pb": numpy_helper.from_array(arrays[name], name) for i, name in enumerate(arrays)}
+
+
+def _write_tolerances(folder: Path, scalars: Tolerances) -> None:
+    (folder / "data.json").write_text(json.dumps(scalars._asdict(), sort_keys=True) + "\n", "utf-8", newline="\n")
+    lines = f"per_sample_tolerance:{scalars.atol!r}\nrelative_per_sample_tolerance:{scalars.rtol!r}\n"
+    (folder / "config.txt").write_text(lines, "utf-8", newline="\n")

@@ -1,0 +1,86 @@
+"""A found case as a JSON file, with all that running it again needs.
+
+    operator, attributes, outputs    of the node
+    inputs                           by name: element type, shape and values, flat; what JSON has no number for is text
+    backend, kind, message           who failed, how, and what it said
+
+What is expected is not written: the reference says it again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.case import Array, Case, element_type_of
+from conformance.fuzz.check import Failure
+from conformance.fuzz.generate import BY_REFERENCE
+from ortops.operators import BY_NAME
+from ortops.spec import ELEMENT_DTYPES, AttributeValue
+
+
+def write(path: Path, failure: Failure, backend: str) -> None:
+    """Write the case of a failure to a file."""
+    case = failure.case
+    data = {
+        "id": case.id,
+        "note": case.note,
+        "backend": backend,
+        "kind": failure.kind,
+        "message": failure.message,
+        "operator": case.operator,
+        "attributes": {name: _plain(value) for name, value in case.attributes.items()},
+        "outputs": list(case.outputs),
+        "inputs": {name: _written(array) for name, array in case.inputs.items()},
+    }
+    path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+def read(path: Path) -> Case:
+    """The case in a file.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        return Case(
+            id=data["id"],
+            source=BY_REFERENCE,
+            operator=data["operator"],
+            attributes={name: _attribute(value, name, data["operator"]) for name, value in data["attributes"].items()},
+            inputs={name: _read(entry) for name, entry in data["inputs"].items()},
+            outputs=tuple(data["outputs"]),
+            note=data["note"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no case: {type(error).__name__}: {error}") from error
+
+
+def _written(array: Array) -> dict[str, Any]:
+    values = array.ravel().tolist() if array.dtype.kind in "iu" else array.astype(np.float64).ravel().tolist()
+    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "values": _plain(tuple(values))}
+
+
+def _read(entry: dict[str, Any]) -> Array:
+    dtype = ELEMENT_DTYPES[entry["type"]]
+    values = entry["values"] if dtype.kind in "iu" else [float(value) for value in entry["values"]]
+    exact = np.array(values, np.int64 if dtype.kind in "iu" else np.float64)
+    return np.asarray(exact.astype(dtype).reshape(entry["shape"]))
+
+
+def _plain(value: AttributeValue) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _attribute(value: Any, name: str, operator: str) -> AttributeValue:
+    kind = next((a.type for a in BY_NAME[operator].attributes if a.name == name), "STRING")
+    if isinstance(value, list):
+        return tuple(float(one) if kind == "FLOATS" else one for one in value)
+    return float(value) if kind == "FLOAT" else value

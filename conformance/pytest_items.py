@@ -1,0 +1,124 @@
+"""The suite as pytest collects and reports it; see `pytest_plugin.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.backends import MissingBackendError, ProviderError
+from conformance.case import Case
+from conformance.expected_failures import ExpectedFailure, find, read
+from conformance.isolate import asking
+from conformance.outcome import Outcome
+from conformance.run import Asker, judge
+from conformance.vectors import collect
+
+
+class FailedError(Exception):
+    """A case that failed."""
+
+
+class CrashedError(Exception):
+    """A case that ended the backend's process, or had no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked, who, and what is known of it."""
+
+    cases: Sequence[Case]
+    asker: Asker
+    known: Sequence[ExpectedFailure]
+
+
+_QUESTIONS = pytest.StashKey[Questions]()
+
+
+def prepare(config: pytest.Config) -> None:
+    """Load the backend and choose the cases that the options name.
+
+    Raises:
+        pytest.UsageError: an option is wrong.
+    """
+    cases = [case for case in collect() if fnmatchcase(case.id, config.getoption("conformance_select"))]
+    if not cases:
+        glob = config.getoption("conformance_select")
+        raise pytest.UsageError(f"--conformance-select: {glob!r} selects no case")
+    folder = str(config.invocation_params.dir)
+    if folder not in sys.path:  # as `python -m conformance` has it
+        sys.path.insert(0, folder)
+    stack = contextlib.ExitStack()
+    context = asking(
+        config.getoption("conformance_backend"),
+        provider=config.getoption("conformance_provider"),
+        known=_listed(config.getoption("conformance_expected_failures")),
+        isolate=config.getoption("conformance_isolate"),
+    )
+    try:
+        asker, known = stack.enter_context(context)
+    except MissingBackendError as error:
+        raise pytest.UsageError(f"--conformance-backend: {error}") from error
+    except ProviderError as error:
+        raise pytest.UsageError(f"--conformance-provider: {error}") from error
+    config.add_cleanup(stack.close)
+    config.stash[_QUESTIONS] = Questions(cases, asker, known)
+
+
+def _listed(file: str | None) -> list[ExpectedFailure] | None:
+    if file is None:
+        return None
+    try:
+        return read(Path(file), [case.id for case in collect()])
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
+
+
+class Suite(pytest.Directory):
+    """This package, as the folder of its cases."""
+
+    def collect(self) -> Iterator[CaseItem]:
+        """An item for each case, of the case's id."""
+        questions = self.config.stash[_QUESTIONS]
+        for case in questions.cases:
+            item: CaseItem = CaseItem.from_parent(self, name=case.id, case=case, asker=questions.asker)
+            known = find(questions.known, case.id)
+            if known is not None:
+                raises = (FailedError, CrashedError) if known.crashes else FailedError
+                item.add_marker(pytest.mark.xfail(reason=known.reason, strict=True, raises=raises))
+            yield item
+
+
+class CaseItem(pytest.Item):
+    """One case. Unsupported is skipped; the expected failures are marked so, strictly."""
+
+    def __init__(self, *, case: Case, asker: Asker, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._case = case
+        self._asker = asker
+
+    def runtest(self) -> None:
+        """Ask and judge."""
+        result = judge(self._case, self._asker(self._case))
+        self.user_properties.append(("outcome", result.outcome.value))
+        if result.outcome is Outcome.UNSUPPORTED:
+            pytest.skip(result.message)
+        if result.outcome.is_bad:
+            kind = CrashedError if result.outcome is Outcome.CRASHED else FailedError
+            raise kind(f"{result.message}\n{self._case.note} [{self._case.source}]")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The worst element or the reason, and no traceback: nothing in the suite is wrong."""
+        if isinstance(excinfo.value, FailedError | CrashedError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where the item is, and its name."""
+        return self.path, None, self.name

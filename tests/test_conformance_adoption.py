@@ -1,0 +1,440 @@
+"""What another project needs to run the suite in its continuous integration."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance import backends
+from conformance.__main__ import main
+from conformance.backends import ProviderError, session
+from conformance.case import Case
+from conformance.commands.run import deal
+from conformance.expected_failures import ExpectedFailure, find, read
+from conformance.isolate import IsolatedBackend, can_limit_memory
+from conformance.run import ask
+from conformance.vectors import collect
+from ortops.spec import AttributeValue
+
+BY_ID = {case.id: case for case in collect()}
+IDS = list(BY_ID)
+INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
+
+FUNCTION = '''
+"""RoiAlign on arrays, half a pixel off where RoIs are small."""
+
+import numpy as np
+import ortops
+
+
+def right(op_type, inputs, attributes, outputs):
+    if op_type != "RoiAlign":
+        raise NotImplementedError(f"no {op_type}")
+    return ortops.roi_align(*inputs.values(), **attributes)
+
+
+def wrong(op_type, inputs, attributes, outputs):
+    return {"Y": right(op_type, inputs, attributes, outputs) + 1}
+
+
+def hungry(op_type, inputs, attributes, outputs):
+    if attributes["mode"] == "max":
+        np.ones(2**30)
+    return right(op_type, inputs, attributes, outputs)
+
+
+def ends(op_type, inputs, attributes, outputs):
+    import os
+
+    os.abort()
+
+
+class NoFunction:
+    pass
+'''
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def words(result: Result) -> str:
+    return " ".join(result.output.split())
+
+
+def report(tmp_path: Path, *arguments: str) -> tuple[Result, dict[str, Any]]:
+    file = tmp_path / "report.json"
+    result = run(*arguments, "--json", str(file))
+    return result, json.loads(file.read_text("utf-8"))
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to import FUNCTION from."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "functions", raising=False)
+    (tmp_path / "functions.py").write_text(FUNCTION, "utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 7])
+def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
+    shards = [deal(collect(), part, parts) for part in range(1, parts + 1)]
+    assert sorted(case.id for shard in shards for case in shard) == sorted(IDS)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+    kinds = [Counter((case.family, case.element_type) for case in shard) for shard in shards]
+    for kind in set().union(*kinds):
+        assert max(counter[kind] for counter in kinds) - min(counter[kind] for counter in kinds) <= 1
+
+
+def test_shard_option_deals_what_is_selected() -> None:
+    glob = "roi_align/edge/half*/v16/*"
+    whole = run("--list", "--select", glob).output.splitlines()
+    shards = [run("--list", "--select", glob, "--shard", f"{i}/3").output.splitlines() for i in (1, 2, 3)]
+    assert sorted(case_id for shard in shards for case_id in shard) == sorted(whole)
+    assert shards == [run("--list", "--select", glob, "--shard", f"{i}/3").output.splitlines() for i in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("value", ["0/3", "4/3", "1", "1/0", "a/b", "-1/3", "1/3/5"])
+def test_a_wrong_shard_is_status_2(value: str) -> None:
+    result = run("--list", f"--shard={value}")
+    assert result.exit_code == 2
+    assert f"'{value}': must be i/n with 1 <= i <= n" in words(result)
+
+
+def test_more_shards_than_cases_are_status_2() -> None:
+    result = run("--list", "--select", INSIDE, "--shard", "1/2")
+    assert result.exit_code == 2
+    assert "'1/2': must have at most as many parts as there are cases, 1" in words(result)
+
+
+def toml(folder: Path, text: str) -> Path:
+    file = folder / "known.toml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_a_list_of_expected_failures_takes_the_place_of_the_backends(tmp_path: Path) -> None:
+    text = f"""
+[[expected_failure]]
+id = "{INSIDE}"
+reason = "one case"
+[[expected_failure]]
+glob = "roi_align/edge/*/v16/*"
+reason = "many"
+crashes = true
+"""
+    known = read(toml(tmp_path, text), IDS)
+    assert find(known, INSIDE) == ExpectedFailure(INSIDE, "one case")
+    assert find(known, INSIDE.replace("float", "double")) == ExpectedFailure("roi_align/edge/*/v16/*", "many", True)
+    empty = str(toml(tmp_path, ""))
+    glob = "roi_align/refusal/mode_unknown/v16/float"
+    assert run("--backend", "onnx-reference", "--select", glob).exit_code == 0
+    assert run("--backend", "onnx-reference", "--select", glob, "--expected-failures", empty).exit_code == 1
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(("function", "status", "outcome"), [("wrong", 0, "expected_failure"), ("right", 1, "failed")])
+def test_an_expected_failure_must_fail(tmp_path: Path, function: str, status: int, outcome: str) -> None:
+    file = toml(tmp_path, f'[[expected_failure]]\nid = "{INSIDE}"\nreason = "one off"\n')
+    arguments = ("--backend", f"functions:{function}", "--select", INSIDE, "--expected-failures", str(file))
+    result, data = report(tmp_path, *arguments)
+    assert result.exit_code == status
+    assert [case["outcome"] for case in data["cases"]] == [outcome]
+    assert "one off" in data["cases"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[", "must be TOML in UTF-8"),
+        ("failures = 1", "has failures: must have tables [[expected_failure]] and nothing else"),
+        ("expected_failure = 1", "must have tables [[expected_failure]] and nothing else"),
+        ('[[expected_failure]]\nreason = "x"', "expected_failure 1 has reason: must have either id or glob"),
+        ('[[expected_failure]]\nid = "a"\nglob = "b"', "must have either id or glob"),
+        ('[[expected_failure]]\nglob = "*"', "reason = None: must be a string that is not empty"),
+        ('[[expected_failure]]\nglob = "*"\nreason = " "', "reason = ' ': must be a string that is not empty"),
+        ('[[expected_failure]]\nglob = 3\nreason = "x"', "glob = 3: must be a string that is not empty"),
+        ('[[expected_failure]]\nglob = "*"\nreason = "x"\ncrashes = 1', "crashes = 1: must be true or false"),
+        ('[[expected_failure]]\nglob = "*"\nreason = "x"\nnote = "y"', "note = 'y': must be one of id, glob"),
+        ('[[expected_failure]]\nglob = "no/such/*"\nreason = "x"', "glob = 'no/such/*': must match a case"),
+        ('[[expected_failure]]\nid = "roi_align/*"\nreason = "x"', "id = 'roi_align/*': must be the id of a case"),
+    ],
+)
+def test_a_wrong_list_of_expected_failures_is_status_2(tmp_path: Path, text: str, message: str) -> None:
+    result = run("--backend", "reference", "--list", "--expected-failures", str(toml(tmp_path, text)))
+    assert result.exit_code == 2
+    assert "--expected-failures" in result.output
+    assert message in words(result)
+
+
+def test_a_list_that_is_not_there_is_status_2(tmp_path: Path) -> None:
+    assert run("--list", "--expected-failures", str(tmp_path / "none.toml")).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "ortops", "portable"])
+def test_an_unknown_provider_is_status_2_with_the_available_ones(name: str) -> None:
+    result = run("--backend", name, "--provider", "NoSuchProvider", "--select", INSIDE)
+    assert result.exit_code == 2
+    available = ", ".join(onnxruntime.get_available_providers())
+    assert f"--provider: 'NoSuchProvider': must be one of {available}" in words(result)
+
+
+def test_a_provider_of_a_backend_without_sessions_is_status_2() -> None:
+    result = run("--backend", "reference", "--provider", session.CPU, "--select", INSIDE)
+    assert result.exit_code == 2
+    assert "only with backend ortops, ortops-pyop, onnxruntime, portable, not reference" in words(result)
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "ortops", "portable"])
+def test_the_cpus_provider_is_the_default(name: str, tmp_path: Path) -> None:
+    arguments = ("--backend", name, "--select", "roi_align/edge/half_pixel_inside/v16/*")
+    _, without = report(tmp_path, *arguments)
+    result, named = report(tmp_path, *arguments, "--provider", session.CPU)
+    assert result.exit_code == 0
+    assert named == without | {"backend": f"{name} on {session.CPU}"}
+
+
+def test_a_provider_that_does_not_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider", "Broken"])
+
+    class Fallen:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def get_providers(self) -> list[str]:
+            return [session.CPU]
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Fallen)
+    with pytest.raises(ProviderError, match="'Broken': ONNX Runtime has it, but cannot start it here"):
+        session.check_provider("Broken")
+
+
+def other_provider() -> str:
+    """A provider of this ONNX Runtime that has no kernel of RoiAlign."""
+    if "AzureExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime has no such provider")
+    return "AzureExecutionProvider"
+
+
+def test_the_cpus_answer_is_not_another_providers() -> None:
+    provider = other_provider()
+    kernels = backends.load("onnxruntime", provider)
+    assert kernels.expected_failures == ()
+    answer = ask(kernels, BY_ID[INSIDE])
+    assert (answer.kind, answer.text) == ("unsupported", f"{provider} has no kernel for it")
+    assert ask(backends.load("portable", provider), BY_ID[INSIDE]).kind == "outputs"
+
+
+def test_a_provider_reaches_the_child() -> None:
+    provider = other_provider()
+    with IsolatedBackend("onnxruntime", provider=provider) as child:
+        assert child.ask(BY_ID[INSIDE]).text == f"{provider} has no kernel for it"
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_function_on_arrays_is_a_backend(tmp_path: Path) -> None:
+    result, data = report(tmp_path, "--backend", "functions:right", "--shard", "1/8")
+    assert result.exit_code == 0
+    for case in data["cases"]:
+        assert case["outcome"] == ("passed" if case["id"].startswith("roi_align/") else "unsupported"), case["id"]
+    assert "unsupported: no DmlResample" in result.output
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_class_without_prepare_is_no_backend() -> None:
+    result = run("--backend", "functions:NoFunction", "--select", INSIDE)
+    assert result.exit_code == 2
+    assert "has no prepare(model, device) and is no function" in words(result)
+
+
+def asked(case: Case, answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], Any]:
+    """What a function is called with in this case, and what becomes of its answer."""
+    calls: list[Any] = []
+
+    def function(*arguments: object) -> object:
+        calls.append(arguments)
+        return answer
+
+    monkeypatch.setattr(sys.modules[__name__], "function_of_test", function, raising=False)
+    got = backends.load(f"{__name__}:function_of_test").run(case)
+    ((op_type, inputs, attributes, outputs),) = calls
+    return [op_type, inputs, attributes, outputs], got
+
+
+def test_what_a_function_is_called_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(c for c in collect() if c.operator == "RoiAlign_10" and not c.attributes.get("mode"))
+    (op_type, inputs, attributes, outputs), _ = asked(case, [], monkeypatch)
+    assert (op_type, outputs) == ("RoiAlign", ("Y",))
+    assert list(inputs) == ["X", "rois", "batch_indices"]
+    assert inputs["X"] is not case.inputs["X"]
+    np.testing.assert_array_equal(inputs["X"], case.inputs["X"])
+    assert attributes["coordinate_transformation_mode"] == "output_half_pixel"
+    assert attributes["mode"] == "avg"
+    without = next(c for c in collect() if c.operator == "RoiAlignGrad" and "X" not in c.inputs and not c.expects_error)
+    (op_type, inputs, _, outputs), _ = asked(without, [], monkeypatch)
+    assert (op_type, inputs["X"], outputs) == ("RoiAlignGrad", None, without.outputs)
+
+
+@pytest.mark.parametrize("wrong", [c for c in collect() if c.expects_error == "attribute"][::40], ids=lambda c: c.id)
+def test_a_function_is_given_wrong_attributes_as_they_are(wrong: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, _, attributes, _), _ = asked(wrong, [], monkeypatch)
+
+    def near(a: AttributeValue, b: AttributeValue) -> bool:
+        return bool(a == b if isinstance(b, str) else np.array_equal(np.float32(a), np.float32(b), equal_nan=True))
+
+    assert all(near(attributes[name], value) for name, value in wrong.attributes.items())
+
+
+def test_what_a_function_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(c for c in collect() if c.operator == "RoiAlignGrad" and len(c.outputs) == 2)
+    one, two = np.ones(2), np.zeros(3)
+    for answer in ({"dX": one, "drois": two}, [one, two], (one, two)):
+        _, got = asked(case, answer, monkeypatch)
+        assert list(got) == ["dX", "drois"]
+        assert got["drois"].shape == (3,)
+    for too_little in (one, [one], None):
+        assert list(asked(case, too_little, monkeypatch)[1]) == ["dX"]
+
+
+@pytest.mark.parametrize("option", ["--time-limit", "--memory-limit"])
+def test_limits_want_a_child(option: str) -> None:
+    result = run("--backend", "reference", "--select", INSIDE, option, "5")
+    assert result.exit_code == 2
+    assert f"{option}: 5: only with --isolate" in words(result)
+
+
+@pytest.mark.parametrize("option", ["--time-limit", "--memory-limit"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
+def test_wrong_limits_are_status_2(option: str, value: str) -> None:
+    result = run("--backend", "reference", "--select", INSIDE, "--isolate", f"{option}={value}")
+    assert result.exit_code == 2
+    assert option in result.output
+
+
+def test_a_case_beyond_its_time_has_crashed(tmp_path: Path) -> None:
+    glob = "roi_align/edge/max*has_no_floor/v22/float"
+    arguments = ("--backend", "wrong_backends:Hangs", "--select", glob, "--isolate", "--time-limit", "0.5")
+    result, data = report(tmp_path, *arguments)
+    assert result.exit_code == 1
+    assert sorted(case["outcome"] for case in data["cases"]) == ["crashed", "passed"]
+    assert "no answer within 0.5 s" in result.output
+
+
+@pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
+@pytest.mark.usefixtures("functions")
+def test_a_case_beyond_its_memory_has_crashed_and_the_others_are_asked(tmp_path: Path) -> None:
+    glob = "roi_align/edge/m*has_no_floor/v16/float"
+    arguments = ("--backend", "functions:hungry", "--isolate", "--memory-limit", "2048")
+    result, data = report(tmp_path, *arguments, "--select", glob)
+    assert result.exit_code == 1
+    assert {case["outcome"] for case in data["cases"]} == {"crashed", "passed"}
+    assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output
+    result, data = report(tmp_path, *arguments, "--select", INSIDE)
+    assert (result.exit_code, data["summary"]["passed"]) == (0, 1)
+
+
+def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.isolate.can_limit_memory", lambda: False)
+    result = run("--backend", "reference", "--select", INSIDE, "--isolate", "--memory-limit", "100")
+    assert result.exit_code == 2
+    assert "--memory-limit: 100: only on Linux" in words(result)
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Pytest in another project's folder."""
+    own = ["-p", "no:cacheprovider", "-p", "no:randomly", "-rA", "--pyargs", "conformance"]
+    command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", *own, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+
+
+def counts(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    last = done.stdout.splitlines()[-1]
+    return {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", last.partition(" in ")[0])}
+
+
+GLOB = "*/edge/*_inside*/float"
+"""A few cases, some of them of other operators."""
+
+
+def test_plugin_has_an_item_for_each_case(functions: Path) -> None:
+    chosen = [i for i in IDS if fnmatchcase(i, GLOB)]
+    own = [i for i in chosen if i.startswith("roi_align/")]
+    done = run_pytest(functions, "--conformance-backend", "functions:right", "--conformance-select", GLOB)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 0 < len(own) < len(chosen)
+    assert counts(done) == {"passed": len(own), "skipped": len(chosen) - len(own)}
+    assert f"PASSED conformance::{INSIDE}" in done.stdout.splitlines()
+    assert "no DmlRoiAlign" in done.stdout
+
+
+def test_plugin_reports_the_worst_element_and_no_traceback(functions: Path) -> None:
+    done = run_pytest(functions, "--conformance-backend", "functions:wrong", "--conformance-select", INSIDE)
+    assert done.returncode == 1
+    assert counts(done) == {"failed": 1}
+    assert re.search(
+        r"^Y\[0, 0, 0, 0\]: expected 10, got 11, off by 1 where \S+ is allowed$", done.stdout, re.MULTILINE
+    )
+    assert BY_ID[INSIDE].note in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "Error" not in done.stdout
+
+
+def test_plugin_is_strict_about_expected_failures(functions: Path) -> None:
+    file = toml(functions, f'[[expected_failure]]\nid = "{INSIDE}"\nreason = "one off"\n')
+    options = ("--conformance-select", INSIDE, "--conformance-expected-failures", file.name)
+    done = run_pytest(functions, "--conformance-backend", "functions:wrong", *options)
+    assert (done.returncode, counts(done)) == (0, {"xfailed": 1}), done.stdout
+    done = run_pytest(functions, "--conformance-backend", "functions:right", *options)
+    assert (done.returncode, counts(done)) == (1, {"failed": 1}), done.stdout
+    assert "[XPASS(strict)] one off" in done.stdout
+
+
+def test_plugin_asks_a_child_where_it_is_told_to(functions: Path) -> None:
+    options = ("--conformance-select", INSIDE, "--conformance-isolate")
+    done = run_pytest(functions, "--conformance-backend", "functions:ends", *options)
+    assert (done.returncode, counts(done)) == (1, {"failed": 1}), done.stdout
+    assert "the process ended with exit code" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--conformance-backend", "nowhere"], "--conformance-backend: backend nowhere: No module named 'nowhere'"),
+        (
+            ["--conformance-backend", "onnxruntime", "--conformance-provider", "None"],
+            "--conformance-provider: 'None': must be one of",
+        ),
+        (
+            ["--conformance-backend", "reference", "--conformance-select", "none"],
+            "--conformance-select: 'none' selects no case",
+        ),
+        (
+            ["--conformance-backend", "reference", "--conformance-expected-failures", "none.toml"],
+            "--conformance-expected-failures: [Errno 2]",
+        ),
+    ],
+)
+def test_plugin_refuses_wrong_options(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run_pytest(tmp_path, *arguments)
+    assert done.returncode == 4
+    assert message in done.stderr
+
+
+def test_plugin_does_nothing_without_a_backend(tmp_path: Path) -> None:
+    heavy = "{'numpy', 'onnx', 'numba', 'onnxruntime', 'click', 'jinja2'}"
+    own = f"import sys\n\ndef test_own():\n    assert not {heavy} & set(sys.modules)\n"
+    (tmp_path / "test_own.py").write_text(own, "utf-8")
+    done = run_pytest(tmp_path, "test_own.py", "-p", "no:hypothesispytest")
+    assert (done.returncode, counts(done)) == (0, {"passed": 1}), done.stdout

@@ -1,0 +1,194 @@
+"""What `compare` shows of two reports, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance.__main__ import main
+from conformance.outcome import Outcome
+from conformance.report.changes import Change, Entry, Group, NotAReportError, changes, read
+
+A = {
+    "f/one/a": "passed",
+    "f/one/b": "failed",
+    "f/one/c": "unsupported",
+    "f/two/d": "failed",
+    "f/two/e": "passed",
+    "f/two/f": "passed",
+    "g/one/g": "passed",
+    "g/one/h": "crashed",
+}
+B = {
+    "f/one/a": "failed",
+    "f/one/b": "passed",
+    "f/one/c": "expected_failure",
+    "f/two/d": "crashed",
+    "f/two/e": "passed",
+    "f/two/n": "passed",
+    "f/two/m": "failed",
+    "g/one/g": "passed",
+    "g/one/h": "crashed",
+}
+
+
+def report(file: Path, outcomes: dict[str, str], backend: str = "some") -> Path:
+    cases = [
+        {"id": case_id, "outcome": outcome, "message": "" if outcome == "passed" else f"{outcome}: [red]why[/]"}
+        for case_id, outcome in outcomes.items()
+    ]
+    file.write_text(json.dumps({"backend": backend, "summary": {}, "cases": cases}), "utf-8")
+    return file
+
+
+def compare(tmp_path: Path, before: dict[str, str], after: dict[str, str]) -> Result:
+    files = [report(tmp_path / "a.json", before, "old"), report(tmp_path / "b.json", after, "new")]
+    return CliRunner().invoke(main, ["compare", *map(str, files)])
+
+
+def test_every_change_has_its_group(tmp_path: Path) -> None:
+    found = changes(read(report(tmp_path / "a", A)), read(report(tmp_path / "b", B)))
+    assert {group: [change.case_id for change in grouped] for group, grouped in found.items()} == {
+        Group.NEWLY_FAILING: ["f/one/a", "f/two/m"],
+        Group.FAILING_OTHERWISE: ["f/two/d"],
+        Group.NO_LONGER_FAILING: ["f/one/b"],
+        Group.OTHER: ["f/one/c"],
+        Group.NEW: ["f/two/n"],
+        Group.GONE: ["f/two/f"],
+    }
+
+
+def test_it_prints_counts_of_families_that_differ_and_then_the_cases_the_worst_first(tmp_path: Path) -> None:
+    result = compare(tmp_path, A, B)
+    assert result.exit_code == 1
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[0] == "old -> new"
+    assert "f/one 1 -> 0 0 -> 1" in lines
+    assert "f/two 0 -> 1" in lines
+    assert not any(line.startswith("g/one") for line in lines)
+    begun = lines.index("2 newly failing")
+    assert lines[begun:] == [
+        "2 newly failing",
+        "f/one/a: passed -> failed",
+        "failed: [red]why[/]",
+        "f/two/m: failed",
+        "failed: [red]why[/]",
+        "1 failing otherwise",
+        "f/two/d: failed -> crashed",
+        "crashed: [red]why[/]",
+        "1 no longer failing",
+        "f/one/b: failed -> passed",
+        "1 with another outcome",
+        "f/one/c: unsupported -> expected_failure",
+        "1 new",
+        "f/two/n: passed",
+        "1 gone",
+        "f/two/f: passed",
+        "2 newly failing, 1 failing otherwise, 1 no longer failing, 1 with another outcome, 1 new, 1 gone",
+    ]
+
+
+@pytest.mark.parametrize("after", ["failed", "crashed"])
+@pytest.mark.parametrize("before", ["passed", "unsupported", "expected_failure", None])
+def test_what_begins_to_fail_is_status_1(tmp_path: Path, before: str | None, after: str) -> None:
+    old = {"f/one/a": "passed"} | ({"f/one/b": before} if before else {})
+    assert compare(tmp_path, old, {"f/one/a": "passed", "f/one/b": after}).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("failed", "failed"),
+        ("failed", "crashed"),
+        ("crashed", "failed"),
+        ("crashed", "passed"),
+        ("passed", "unsupported"),
+        ("passed", "expected_failure"),
+        ("failed", None),
+        (None, "passed"),
+    ],
+)
+def test_all_else_is_status_0(tmp_path: Path, before: str | None, after: str | None) -> None:
+    old, new = ({"f/one/a": "passed"} | ({"f/one/b": outcome} if outcome else {}) for outcome in (before, after))
+    assert compare(tmp_path, old, new).exit_code == 0
+
+
+def test_nothing_changed(tmp_path: Path) -> None:
+    result = compare(tmp_path, A, dict(reversed(A.items())))
+    assert (result.exit_code, result.output.splitlines()) == (
+        0,
+        [
+            "old -> new",
+            "0 newly failing, 0 failing otherwise, 0 no longer failing, 0 with another outcome, 0 new, 0 gone",
+        ],
+    )
+
+
+def test_a_family_with_equal_counts_has_no_line_though_its_cases_changed(tmp_path: Path) -> None:
+    result = compare(tmp_path, {"f/one/a": "passed", "f/one/b": "failed"}, {"f/one/a": "failed", "f/one/b": "passed"})
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0] == "old -> new"
+    assert "family" not in result.output
+
+
+def test_it_reads_what_run_writes(tmp_path: Path) -> None:
+    files = [str(tmp_path / "right.json"), str(tmp_path / "wrong.json")]
+    for file, backend in zip(files, ("reference", "wrong_backends:NoHalfPixel"), strict=True):
+        arguments = ["--backend", backend, "--select", "roi_align/edge/half_pixel_*/v16/*", "--json", file]
+        CliRunner().invoke(main, arguments)
+    worse = CliRunner().invoke(main, ["compare", *files])
+    assert worse.exit_code == 1
+    assert "roi_align/edge/half_pixel_inside/v16/float: passed -> failed" in worse.output
+    assert "expected 10, got 13" in worse.output
+    better = CliRunner().invoke(main, ["compare", *reversed(files)])
+    assert better.exit_code == 0
+    assert " 0 newly failing, " in f" {better.output.splitlines()[-1]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "codec can't decode"),
+        (b"[" * 100_000, "recursion"),
+        (b"[]", "names no backend"),
+        (b'{"cases": []}', "names no backend"),
+        (b'{"backend": "b"}', "no list of cases"),
+        (b'{"backend": "b", "cases": {}}', "no list of cases"),
+        (b'{"backend": "b", "cases": [1]}', "a case has no id"),
+        (b'{"backend": "b", "cases": [{"id": 1}]}', "a case has no id"),
+        (b'{"backend": "b", "cases": [{"id": "a"}]}', "case a has the outcome None"),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": []}]}', "case a has the outcome []"),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": "good"}]}', "case a has the outcome 'good'"),
+        (
+            b'{"backend": "b", "cases": [{"id": "a", "outcome": "passed"}, {"id": "a", "outcome": "failed"}]}',
+            "case a twice",
+        ),
+    ],
+)
+def test_a_file_that_is_no_report_is_status_2(tmp_path: Path, text: bytes, message: str) -> None:
+    wrong, right = tmp_path / "wrong.json", report(tmp_path / "right.json", A)
+    wrong.write_bytes(text)
+    with pytest.raises(NotAReportError, match=r"wrong\.json") as raised:
+        read(wrong)
+    assert message in str(raised.value)
+    for files in ([wrong, right], [right, wrong]):
+        result = CliRunner().invoke(main, ["compare", *map(str, files)])
+        assert result.exit_code == 2
+        assert "Invalid value" in result.output
+
+
+def test_a_file_that_is_missing_is_status_2(tmp_path: Path) -> None:
+    file = str(report(tmp_path / "a.json", A))
+    for arguments in ([file, str(tmp_path / "none.json")], [file], [file, str(tmp_path)]):
+        assert CliRunner().invoke(main, ["compare", *arguments]).exit_code == 2
+
+
+def test_a_change_in_words() -> None:
+    passed, failed = Entry(Outcome.PASSED, ""), Entry(Outcome.FAILED, "")
+    assert str(Change("f/a", passed, failed)) == "f/a: passed -> failed"
+    assert str(Change("f/a", None, failed)) == "f/a: failed"
+    assert str(Change("f/a", passed, None)) == "f/a: passed"

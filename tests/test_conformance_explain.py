@@ -1,0 +1,245 @@
+"""Explaining a case: conventions side by side, the page, the terminal, limits and wrong calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance import backends
+from conformance.__main__ import main
+from conformance.case import Array, Case, Source
+from conformance.expect import expected_outputs
+from conformance.explain import Explanation, explain, page
+from conformance.explain.picture import MOST_PIXELS, MOST_SAMPLES
+from conformance.explain.table import number
+from conformance.run import ask, judge
+from conformance.vectors import collect
+
+FIRST = {case.family: case for case in reversed(collect())}
+OFFICIAL = "roi_align/official/aligned_false/v10/float"
+VOID = {"meta"}
+SOURCE = Source("a test", "1", "none")
+READS = "reads [1, 1] x 0.375, [1, 2] x 0.125, [2, 1] x 0.375, [2, 2] x 0.125; value 7.25"
+
+
+class Balanced(HTMLParser):
+    """Refuses what a page of its own must not have; collects its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.counts: dict[str, int] = {}
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in {"script", "link", "img", "iframe"}
+        names = {name for name, _ in attrs}
+        assert not names & {"src", "href", "xlink:href", "onclick", "onload"}
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(html: str) -> Balanced:
+    parser = Balanced()
+    parser.feed(html)
+    parser.close()
+    assert parser.open == []
+    assert not re.search(r"https?://|url\(|@import", html)
+    return parser
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments])
+
+
+def by_id(name: str) -> Case:
+    return next(case for case in collect() if case.id == name)
+
+
+def forward(x: Array, roi: list[float], **attributes: Any) -> Case:
+    rois = np.array([roi], np.float64)
+    inputs: Mapping[str, Array] = {"X": x, "rois": rois, "batch_indices": np.zeros(1, np.int64)}
+    return Case("test/explain/x", SOURCE, "RoiAlign_16", attributes, inputs, ("Y",), "a test")
+
+
+def column(explanation: Explanation, name: str) -> list[str]:
+    assert explanation.values is not None
+    at = explanation.values.columns.index(name)
+    return [row.cells[at] for row in explanation.values.rows]
+
+
+@pytest.mark.parametrize("family", sorted(FIRST))
+def test_the_first_case_of_every_family_has_a_page_with_what_is_expected(family: str) -> None:
+    case = FIRST[family]
+    explanation = explain(case)
+    text = "\n".join(parsed(page.render(explanation)).text)
+    assert case.id in text
+    assert case.note in text
+    assert str(case.source) in text
+    if case.expects_error:
+        assert "An error is expected" in text
+        return
+    for part in explanation.parts:
+        assert all(number(value) in text for value in part.expected.ravel().tolist())
+    assert len(explanation.parts) == sum(value.size > 0 for value in expected_outputs(case).values())
+
+
+@pytest.mark.parametrize("family", sorted(FIRST))
+def test_the_first_case_of_every_family_is_explained_with_an_answer(family: str) -> None:
+    case = FIRST[family]
+    answer = ask(backends.load("reference"), case)
+    explanation = explain(case, answer=answer, result=judge(case, answer), backend="reference")
+    parsed(page.render(explanation))
+    assert explanation.facts["backend reference"].startswith("passed")
+
+
+@pytest.mark.parametrize(
+    "family",
+    [name for name, case in FIRST.items() if "roi_align" in name and case.expected is None and not case.expects_error],
+)
+def test_the_convention_of_the_case_gives_what_is_expected(family: str) -> None:
+    explanation = explain(FIRST[family])
+    if explanation.values is None:
+        pytest.skip("no RoI")
+    own = next(shown.convention for shown in explanation.shown if shown.convention.is_own)
+    assert column(explanation, own.short) == column(explanation, "expected")
+
+
+def test_half_a_pixel_shows_in_the_coordinates() -> None:
+    for table in explain(by_id(OFFICIAL)).coordinates:
+        old, new, directml = table.columns[2:]
+        assert (old, new, directml) == ("RoiAlign-10", "RoiAlign-16/22", "DirectML")
+        for row in table.rows:
+            first, second, third = map(float, row.cells[2:])
+            assert first - second == pytest.approx(0.5, abs=1e-4)
+            assert second == third
+
+
+def test_half_a_pixel_shows_in_the_picture() -> None:
+    old, new, _ = (shown.picture for shown in explain(by_id(OFFICIAL), roi=2).shown)
+    assert len(old.dots) == len(new.dots) == 100
+    assert old.dots[0].x - new.dots[0].x == pytest.approx(old.cell / 2)
+    assert all(0 <= dot.x <= old.width and 0 <= dot.y <= old.height for dot in old.dots)
+
+
+def test_a_sample_names_its_pixels_and_weights() -> None:
+    x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
+    case = forward(x, [1.5, 1.5, 2.0, 2.5], output_height=1, output_width=1, sampling_ratio=1)
+    (dot,) = explain(case).shown[1].picture.dots
+    assert dot.title == "bin (0, 0) sample (0, 0) at y 1.5, x 1.25; " + READS
+
+
+def test_one_roi_of_several_is_chosen() -> None:
+    explanation = explain(by_id(OFFICIAL), roi=1)
+    assert explanation.roi.startswith("RoI 1 of 3: x1 0, y1 5, x2 4, y2 9")
+
+
+def test_the_worst_element_is_marked_and_its_roi_shown() -> None:
+    case = by_id(OFFICIAL)
+    answer = ask(backends.load("reference"), case)
+    assert answer.outputs is not None
+    answer.outputs["Y"][1, 0, 3, 2] += 1
+    explanation = explain(case, answer=answer, result=judge(case, answer), backend="wrong")
+    assert explanation.roi.startswith("RoI 1 ")
+    assert explanation.values is not None
+    assert [row.cells[0] for row in explanation.values.rows if row.marked] == ["(3, 2)"]
+    assert explanation.parts[0].mark == (3, 2)
+    assert any(dot.marked for dot in explanation.shown[0].picture.dots)
+    assert [grid.title for grid in explanation.parts[0].grids()] == ["expected", "got", "difference"]
+    assert "failed: Y[1, 0, 3, 2]" in explanation.facts["backend wrong"]
+
+
+def test_conventions_of_gradients_differ_in_dx() -> None:
+    explanation = explain(FIRST["roi_align_grad/matrix"])
+    old, new, _ = ([cell.title for cell in shown.picture.pixels] for shown in explanation.shown)
+    assert old != new
+    assert [part.title.split("[")[0] for part in explanation.parts] == ["dX", "drois"]
+
+
+def test_what_onnx_cannot_follow_is_said() -> None:
+    case = FIRST["dml_roi_align/published"]
+    assert any("never to the nearest pixel" in note for note in explain(case).notes)
+
+
+def test_two_axes_are_two_pictures() -> None:
+    explanation = explain(FIRST["dml_resample/published"])
+    assert [axis.title.split(",")[0] for axis in explanation.axes] == ["Axis 0: 2 pixels", "Axis 1: 2 pixels"]
+    assert explanation.axes[1].table.rows[0].cells[0] == "0"
+
+
+@pytest.mark.parametrize(
+    ("length", "roi", "ratio"),
+    [(300, [3.0, 5.0, 290.0, 280.0], 12), (60, [-1e9, -1e9, 1e9, 1e9], 0), (60, [1e15, 0.0, 1e16, 50.0], 0)],
+)
+def test_huge_rois_and_maps_stay_small(length: int, roi: list[float], ratio: int) -> None:
+    x = np.linspace(0, 1, length * length).reshape(1, 1, length, length)
+    case = forward(x, roi, output_height=6, output_width=6, sampling_ratio=ratio)
+    explanation = explain(case)
+    for shown in explanation.shown:
+        assert len(shown.picture.pixels) <= MOST_PIXELS**2
+        assert len(shown.picture.dots) <= MOST_SAMPLES
+        assert "left out" in shown.picture.left_out
+    html = page.render(explanation)
+    assert len(html) < 1_000_000
+    parsed(html)
+
+
+def test_values_that_are_not_finite_are_drawn() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 1.0]).reshape(1, 1, 2, 2)
+    parsed(page.render(explain(forward(x, [0.0, 0.0, 2.0, 2.0], output_height=2, output_width=2, sampling_ratio=1))))
+
+
+def test_terminal_and_page(tmp_path: Path) -> None:
+    file = tmp_path / "case.html"
+    result = run(OFFICIAL, "--backend", "reference", "--roi", "2", "--out", str(file))
+    assert result.exit_code == 0
+    assert "Coordinates of the samples along y" in result.output
+    assert re.search(r"0\s+0\s+5\.2\s+4\.7\s+4\.7", result.output)
+    parser = parsed(file.read_text("utf-8"))
+    assert parser.counts["svg"] == 6
+    assert parser.counts["circle"] == 300
+
+
+def test_no_page_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("roi_align/official/aligned_false/v10/floa?").exit_code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_id_names_those_close_to_it() -> None:
+    result = run("roi_align/oficial/aligned_false/v10/float")
+    assert result.exit_code == 2
+    assert OFFICIAL in result.output
+
+
+def test_a_pattern_must_have_one_match() -> None:
+    result = run("roi_align/official/*")
+    assert result.exit_code == 2
+    assert "matches 27 cases" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (OFFICIAL, "--roi", "3"),
+        (OFFICIAL, "--backend", "no_such_module"),
+        (OFFICIAL, "--out", "no/such/folder/x.html"),
+        ("dml_resample/published/page_example/float", "--roi", "0"),
+    ],
+)
+def test_a_wrong_call_is_status_2(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2

@@ -1,0 +1,215 @@
+"""Fuzzing: what is right passes, what is wrong is found, made small and written so that it fails again."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance import backends
+from conformance.__main__ import main
+from conformance.case import Case
+from conformance.fuzz import campaign, file
+from conformance.fuzz.check import Failure, check, with_expectation
+from conformance.fuzz.generate import generate
+from conformance.fuzz.settled import is_settled
+from conformance.fuzz.shrink import shrink
+from conformance.run import ask
+from ortops.operators import BY_NAME
+
+SMALL = 24
+"""Numbers in all inputs of a case that was shrunk."""
+
+
+def fuzz(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["fuzz", *arguments])
+
+
+def found(folder: Path, kind: str) -> list[Path]:
+    return sorted(folder.glob(f"*-{kind}-*.json"))
+
+
+def size(path: Path) -> int:
+    return sum(len(entry["values"]) for entry in json.loads(path.read_text("utf-8"))["inputs"].values())
+
+
+def outcomes(backend_name: str, seed: int, count: int) -> Counter[str]:
+    asker = functools.partial(ask, backends.load(backend_name))
+    found = (check(generate(seed, number), asker) for number in range(count))
+    return Counter(outcome.message if isinstance(outcome, Failure) else outcome for outcome in found)
+
+
+def same(first: Case, second: Case) -> bool:
+    arrays = zip(first.inputs.values(), second.inputs.values(), strict=True)
+    return (
+        (first.operator, first.outputs, list(first.inputs)) == (second.operator, second.outputs, list(second.inputs))
+        and repr(first.attributes) == repr(second.attributes)
+        and all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in arrays)
+    )
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_reference_agrees_with_itself(seed: int) -> None:
+    assert outcomes("reference", seed, 400) == {"passed": 400}
+
+
+def test_ortops_has_no_failure() -> None:
+    counts = outcomes("ortops", 0, 250)
+    assert set(counts) <= {"passed", "unsettled"}
+    assert counts["unsettled"] <= 5
+
+
+def test_every_operator_is_asked_right_and_wrong() -> None:
+    cases = [with_expectation(generate(0, number)) for number in range(900)]
+    assert {(c.operator, c.expects_error) for c in cases} >= set(
+        itertools.product(BY_NAME, (None, "attribute", "data"))
+    )
+    assert all(c.operator == "RoiAlign_16" for c in (generate(0, number, ("RoiAlign_16",)) for number in range(20)))
+
+
+def test_a_case_is_made_again_from_its_seed_and_number() -> None:
+    assert all(same(generate(5, number), generate(5, number)) for number in range(20))
+    assert not all(same(generate(5, number), generate(6, number)) for number in range(20))
+
+
+def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    for number in range(100):
+        case = generate(2, number)
+        file.write(path, Failure(case, "values", ""), "none")
+        assert same(file.read(path), case)
+
+
+@pytest.mark.parametrize(
+    ("backend_name", "operator", "cases"),
+    [
+        ("wrong_backends:XAndYSwapped", "RoiAlign_16", 40),
+        ("wrong_backends:Opset10As16", "RoiAlign_10", 40),
+        ("wrong_backends:DroisWithoutScale", "RoiAlignGrad", 25),
+        ("wrong_dml_backends:CornersIgnored", "DmlRoiAlign", 30),
+        ("wrong_resample_backends:ResampleTieGoesDown", "DmlResample", 150),
+    ],
+)
+def test_a_fault_is_found_made_small_and_fails_again(
+    backend_name: str, operator: str, cases: int, tmp_path: Path
+) -> None:
+    result = fuzz(
+        "--backend", backend_name, "--cases", str(cases), "--jobs", "1", "--operator", operator, "--out", str(tmp_path)
+    )
+    assert result.exit_code == 1
+    files = found(tmp_path, "values")
+    smallest = min(files, key=size)
+    assert size(smallest) <= SMALL
+    again = fuzz("--backend", backend_name, "--replay", str(smallest))
+    assert again.exit_code == 1
+    assert f"{operator}: values" in again.output
+    right = fuzz("--backend", "reference", "--replay", str(smallest))
+    assert (right.exit_code, right.output) == (0, "passed\n")
+
+
+def test_a_backend_that_ends_the_process_is_survived(tmp_path: Path) -> None:
+    arguments = ("--cases", "40", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
+    result = fuzz("--backend", "wrong_backends:Aborts", *arguments)
+    assert result.exit_code == 1
+    assert " passed" in result.output.splitlines()[-1]
+    assert size(found(tmp_path, "crash")[0]) <= SMALL
+
+
+def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
+    case = with_expectation(_negative_width())
+    path = tmp_path / "case.json"
+    file.write(path, Failure(case, "refused", ""), "onnxruntime")
+    assert "refused" in fuzz("--backend", "onnxruntime", "--replay", str(path)).output
+
+
+def test_a_campaign_finds_what_onnxruntime_is_known_to_fail() -> None:
+    asker = functools.partial(ask, backends.load("onnxruntime"))
+    right = [case for n in range(300) if not with_expectation(case := generate(0, n, ("RoiAlign_16",))).expects_error]
+    failures = [failure for case in right if isinstance(failure := check(case, asker), Failure)]
+    assert {failure.kind for failure in failures} == {"refused"}
+    small = shrink(next(f for f in failures if "SafeInt" in f.message), lambda case: check(case, asker)).case
+    x1, y1, x2, y2 = small.inputs["rois"].ravel().tolist()
+    assert (x2 - x1) * (y2 - y1) < 0
+    assert small.attributes.get("sampling_ratio", 0) == 0
+
+
+def _negative_width() -> Case:
+    inputs = {
+        "X": np.ones((1, 1, 3, 3), np.float32),
+        "rois": np.array([[2, 1, 1, 2]], np.float32),
+        "batch_indices": np.zeros(1, np.int64),
+    }
+    return _case("RoiAlign_16", {}, inputs, "Y")
+
+
+def _case(operator: str, attributes: dict[str, Any], inputs: dict[str, Any], output: str) -> Case:
+    made = generate(0, 0)
+    return Case("x/fuzz/0", made.source, operator, attributes, inputs, (output,), "by hand")
+
+
+@pytest.mark.parametrize(("x", "settled"), [(0.5, True), (0.50000006, False), (1.25, True), (1.2345, True)])
+def test_a_sample_a_last_bit_from_the_border_is_not_settled(x: float, settled: bool) -> None:
+    inputs = {
+        "X": np.array([[[[1, 2, 3]]]], np.float32),
+        "rois": np.array([[x - 1, 0.5, x - 1, 0.5]], np.float32),
+        "batch_indices": np.zeros(1, np.int64),
+    }
+    assert is_settled(_case("RoiAlign_16", {"sampling_ratio": 1}, inputs, "Y")) is settled
+
+
+@pytest.mark.parametrize(("scale", "offset", "settled"), [(2.0, 0.0, True), (3.0, 0.5, False), (1.3, 0.5, True)])
+def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset: float, settled: bool) -> None:
+    attributes = {
+        "interpolation_mode": "nearest_neighbor",
+        "scales": (scale,),
+        "input_pixel_offsets": (0.0,),
+        "output_pixel_offsets": (offset,),
+    }
+    inputs = {"InputTensor": np.arange(4, dtype=np.float32)}
+    assert is_settled(_case("DmlResample", {**attributes, "output_sizes": (6,)}, inputs, "OutputTensor")) is settled
+
+
+def test_workers_share_the_cases_of_a_seed(tmp_path: Path) -> None:
+    arguments = ("--backend", "wrong_backends:XAndYSwapped", "--operator", "RoiAlign_16", "--cases", "16")
+    counts = []
+    for jobs in ("1", "2"):
+        result = fuzz(*arguments, "--jobs", jobs, "--out", str(tmp_path / jobs))
+        assert result.exit_code == 1
+        counts.append(result.output.splitlines()[-1].split(";")[0])
+    assert counts[0] == counts[1]
+
+
+def test_a_campaign_counts_every_case_by_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = campaign.Plan("reference", 0, (), None, 4, 1)
+    reports = list(campaign.run(plan))
+    assert sum(report.counts.total() for report in reports) == 4
+    monkeypatch.setattr(campaign, "check", lambda *_: "unsupported")
+    assert sum((report.counts for report in campaign.run(plan)), Counter()) == {"unsupported": 4}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--backend", "no_such_module"), "No module named 'no_such_module'"),
+        (("--operator", "NoSuchOperator"), "--operator"),
+        (("--replay", "no/such/file.json"), "does not exist"),
+        (("--cases", "0"), "--cases"),
+    ],
+)
+def test_a_wrong_call_is_status_2(arguments: tuple[str, ...], message: str) -> None:
+    result = fuzz(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_a_file_that_is_no_case_is_status_2(tmp_path: Path) -> None:
+    path = tmp_path / "case.json"
+    path.write_text("{}", "utf-8")
+    assert fuzz("--backend", "reference", "--replay", str(path)).exit_code == 2

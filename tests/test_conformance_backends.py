@@ -41,9 +41,10 @@ def test_ortops_passes_every_case(tmp_path: Path) -> None:
     assert counts_of("ortops", tmp_path)["passed"] == len(collect())
 
 
-def test_bodies_pass_every_case_of_one_type(tmp_path: Path) -> None:
-    chosen = [case for case in collect() if case.id.endswith("/float")]  # 100 s for all types
-    assert counts_of("portable", tmp_path, "--select", "*/float")["passed"] == len(chosen)
+def test_bodies_pass(tmp_path: Path) -> None:
+    # A part of each family: all cases take 100 s.
+    summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/3")
+    assert summary["passed"] == sum(summary.values()) > 400
 
 
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:

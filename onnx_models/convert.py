@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import onnx
 
 from onnx_models.build import attribute_proto
+from onnx_models.walk import normal_domain, onnx_opset, with_inner
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
 _OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
 _CONVERTIBLE = {name for name, _ in _OURS}
-_ONNX_DOMAINS = ("", "ai.onnx")
 
 
 def convert(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -38,13 +38,13 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     converted = onnx.ModelProto()
     converted.CopyFrom(model)
-    functions = {(_normal(function.domain), function.name) for function in model.functions}
+    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
     found = False
     for scope, nodes in scopes(converted):
         standard = [
             node
             for node in nodes
-            if _normal(node.domain) == "" and node.op_type in _CONVERTIBLE and ("", node.op_type) not in functions
+            if normal_domain(node.domain) == "" and node.op_type in _CONVERTIBLE and ("", node.op_type) not in functions
         ]
         for node in standard:
             _convert_node(node, _ours(node, scope))
@@ -62,28 +62,14 @@ def scopes(model: onnx.ModelProto) -> Iterator[tuple[onnx.ModelProto | onnx.Func
     graphs = [model.graph]
     for training in model.training_info:
         graphs += [training.initialization, training.algorithm]
-    yield model, (node for graph in graphs for node in _nodes(graph.node))
+    yield model, (node for graph in graphs for node in with_inner(graph.node))
     for function in model.functions:
-        yield function, _nodes(function.node)
-
-
-def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g.node)
-            for graph in attribute.graphs:
-                yield from _nodes(graph.node)
-
-
-def _normal(domain: str) -> str:
-    return "" if domain in _ONNX_DOMAINS else domain
+        yield function, with_inner(function.node)
 
 
 def _ours(node: onnx.NodeProto, scope: onnx.ModelProto | onnx.FunctionProto) -> Operator:
     """This project's operator with the meaning that `node` has among the opset imports of `scope`."""
-    version = next((item.version for item in scope.opset_import if _normal(item.domain) == ""), None)
+    version = onnx_opset(scope)
     where = f"node {node.name!r} ({node.op_type})"
     if version is None:
         raise ValueError(f"{where}: must have an opset import of ONNX's domain")

@@ -9,6 +9,7 @@ import onnx
 from onnx_models.build import OPSET, axis_lengths, make_model, node, tensor_ranks, type_values, value_info
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
 from onnx_models.resize import resample_attributes
+from onnx_models.walk import normal_domain
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 
@@ -44,7 +45,7 @@ def resize_grad(
             `resample_attributes`.
         TypeError: as of `resample_attributes`.
     """
-    if resize.op_type != "Resize" or resize.domain not in ("", "ai.onnx"):
+    if resize.op_type != "Resize" or normal_domain(resize.domain) != "":
         raise ValueError(f"resize is a node of {resize.op_type} in {resize.domain!r}: must be Resize in ONNX's domain")
     for attribute in resize.attribute:
         if attribute.ref_attr_name:

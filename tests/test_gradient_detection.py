@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array, check, run, with_loss
+from gradient_checks import Array, check, parsed, run, with_loss
 from gradient_nodes import IS_OLD, node_model, uniform
 from onnx_models.gradient import gradient
 from ortops.spec import DOMAIN
@@ -288,3 +288,13 @@ def test_no_regions_give_no_gradient() -> None:
     found = run(gradient(made, "loss", ["x", "rois"]), feeds)
     assert not found["x_grad"].any()
     assert found["rois_grad"].shape == (0, 4)
+
+
+def test_the_other_name_of_onnxs_domain_has_the_same_opset() -> None:
+    text = """<ir_version: 10, opset_import: ["{}" : 18]>
+        g (double[1,1,6,6] x, double[r,4] boxes, int64[r] of) => (double y) {{
+          z = RoiAlign <output_height = 2, output_width = 2> (x, boxes, of)
+          y = ReduceSum <keepdims = 0> (z)
+        }}"""
+    short, long = (gradient(parsed(text.format(domain)), "y", ["x", "boxes"]) for domain in ("", "ai.onnx"))
+    assert long.graph == short.graph

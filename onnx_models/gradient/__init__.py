@@ -10,6 +10,7 @@ import onnx.inliner
 from onnx_models.gradient.backward import gradients
 from onnx_models.gradient.graph import Graph
 from onnx_models.schema import register_schemas
+from onnx_models.walk import normal_domain, onnx_opset
 from ortops.spec import DOMAIN
 
 __all__ = ["gradient"]
@@ -44,14 +45,14 @@ def gradient(
     graph = Graph(prepared)
     _check(graph, prepared, loss, wrt, stop_at)
     names = {name: graph.reserve(f"{name}_grad") for name in wrt}
-    opsets = {item.domain: item.version for item in prepared.opset_import}
+    opsets = {normal_domain(item.domain): item.version for item in prepared.opset_import}
     found = gradients(graph, prepared.graph.node, opsets, loss, wrt, stop_at)
     return graph.finish([(found[name], names[name], name) for name in names])
 
 
 def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy with types and shapes, without functions but for bodies of this project's operators."""
-    version = next((item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), None)
+    version = onnx_opset(model)
     if version is None or version < OLDEST_OPSET:
         raise ValueError(f"model has opset {version}: must be {OLDEST_OPSET} or later (onnx.version_converter)")
     foreign = [(function.domain, function.name) for function in model.functions if function.domain != DOMAIN]

@@ -8,6 +8,7 @@ import onnx
 
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import RULES, STOPS
+from onnx_models.walk import normal_domain
 
 _DIFFERENTIABLE = {
     onnx.TensorProto.FLOAT,
@@ -54,8 +55,8 @@ def gradients(
         incoming = [total(name) if name in reached and name not in stop_at else None for name in proto.output]
         if not any(incoming):
             continue
-        node = Node(proto, opsets.get(_normal(proto.domain), 1), [name in reached for name in proto.input])
-        rule = RULES.get((_normal(proto.domain), proto.op_type))
+        node = Node(proto, opsets.get(normal_domain(proto.domain), 1), [name in reached for name in proto.input])
+        rule = RULES.get((normal_domain(proto.domain), proto.op_type))
         if rule is None:
             raise ValueError(f"{node} has no gradient rule: {_path(nodes, wrt, proto, reached)}")
         for name, part in zip(proto.input, rule(graph, node, incoming), strict=False):
@@ -64,12 +65,8 @@ def gradients(
     return {name: total(name) or graph.zeros(name) for name in wrt}
 
 
-def _normal(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
-
-
 def _stops(node: onnx.NodeProto) -> bool:
-    return (_normal(node.domain), node.op_type) in STOPS
+    return (normal_domain(node.domain), node.op_type) in STOPS
 
 
 def _reached(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Sequence[str], stop_at: Collection[str]) -> set[str]:

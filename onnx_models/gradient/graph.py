@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from onnx_models.walk import subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
@@ -70,7 +71,6 @@ class Graph:
         for tensor in model.graph.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
             self._types[tensor.name] = kind.tensor_type
-        self.opset = next(item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output of ONNX's own domain; the output's name. An input "" is absent."""
@@ -232,22 +232,14 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
     for node in graph.node:
         yield from node.input
         yield from node.output
-        for subgraph in subgraphs(node):
+        for subgraph in subgraphs([node]):
             yield from _names(subgraph)
-
-
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs among a node's attributes."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def reads(node: onnx.NodeProto) -> Collection[str]:
     """Names of the tensors that a node reads, those that its subgraphs take from outside (and their own) included."""
     names = {name for name in node.input if name}
-    for graph in subgraphs(node):
+    for graph in subgraphs([node]):
         for inner in graph.node:
             names.update(reads(inner))
         names.update(value.name for value in graph.output)

@@ -10,8 +10,9 @@ from onnx import helper
 from onnx_models.build import OPSET, attribute_protos, attribute_values
 from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import Demand, outputs
-from onnx_models.portable.element_types import element_types, is_ours, subgraphs
+from onnx_models.portable.element_types import element_types, is_ours
 from onnx_models.portable.graph import Graph, Kind
+from onnx_models.walk import onnx_opset, with_inner
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
@@ -76,11 +77,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
 def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """This project's nodes among some and in their subgraphs."""
-    for node in nodes:
-        if is_ours(node):
-            yield node
-        for graph in subgraphs([node]):
-            yield from _ours(graph.node)
+    return filter(is_ours, with_inner(nodes))
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
@@ -90,13 +87,13 @@ def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
 
 def _opset(model: onnx.ModelProto) -> int:
     """The model's version of ONNX's operators, which it is given if it has none."""
-    for entry in model.opset_import:
-        if entry.domain in ("", "ai.onnx"):
-            if entry.version < LEAST_OPSET:
-                raise ValueError(f"the model has opset {entry.version}: must have {LEAST_OPSET} or later for bodies")
-            return int(entry.version)
-    model.opset_import.append(helper.make_opsetid("", OPSET))
-    return OPSET
+    version = onnx_opset(model)
+    if version is None:
+        model.opset_import.append(helper.make_opsetid("", OPSET))
+        return OPSET
+    if version < LEAST_OPSET:
+        raise ValueError(f"the model has opset {version}: must have {LEAST_OPSET} or later for bodies")
+    return version
 
 
 def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import onnx
 from onnx import helper, shape_inference
 
 from onnx_models.schema import register_schemas
+from onnx_models.walk import subgraphs
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN
 
@@ -15,15 +14,6 @@ from ortops.spec import DOMAIN
 def is_ours(node: onnx.NodeProto) -> bool:
     """Whether a node is one of this project's operators."""
     return node.domain == DOMAIN and node.op_type in BY_NAME
-
-
-def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """The graphs in the attributes of nodes."""
-    for node in nodes:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield attribute.g
-            yield from attribute.graphs
 
 
 def element_types(model: onnx.ModelProto) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ortops.first_use import warmup
 from ortops.functional import (
     dml_resample,
     dml_resample_grad,
@@ -26,6 +27,8 @@ __all__ = [  # noqa: RUF022  # in groups
     "InferenceSession",
     "library_path",
     "register",
+    # in servers
+    "warmup",
     # on NumPy arrays
     "dml_resample",
     "dml_resample_grad",

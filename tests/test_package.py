@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 
 import ortops
 
 
-def python(code: str) -> str:
-    """What a new interpreter prints."""
+def python(code: str, changes: Mapping[str, str | None] | None = None) -> str:
+    """What a new interpreter prints, with these changes of its environment; None takes a variable away."""
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+    environment = {name: value for name, value in {**os.environ, **(changes or {})}.items() if value is not None}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)  # noqa: S603
     assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip()
 
@@ -35,17 +38,21 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = ortops.roi_pool
 
 
-def test_no_folder_for_compiled_code_is_needed() -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [{"NUMBA_CACHE_DIR": f"{os.devnull}/none"}, {"HOME": os.devnull, "XDG_CACHE_HOME": None}, {"HOME": None}],
+    ids=["no folder for code", "no folder for home", "no home"],
+)
+def test_neither_a_home_nor_a_folder_for_compiled_code_is_needed(changes: dict[str, str | None]) -> None:
+    # The check of RoIs is the smallest of the kernels.
     code = """
-import numba.core.caching as caching
-def refuse(self):
-    raise OSError("read-only")
-caching._CacheLocator.ensure_cache_path = refuse
 import numpy as np, ortops
-y = ortops.roi_align(np.ones((1, 1, 300, 300), np.float32), [[0, 0, 9, 9]], [0], output_height=1, output_width=1)
-print(y.item())
+try:
+    ortops.roi_align(np.ones((1, 1, 3, 3)), [[0.0, 0.0, np.inf, 9.0]], [0], output_height=1, output_width=1)
+except ValueError as error:
+    print(error)
 """
-    assert python(code) == "1.0"
+    assert python(code, changes) == "rois[0] = [0.0, 0.0, inf, 9.0]: must be finite"
 
 
 def test_a_forked_child_can_run_the_session_of_its_parent() -> None:

@@ -1,59 +1,46 @@
-"""Compiling: what `numba.njit` does, with a cache on disk that notices a change in any file of this folder.
-
-numba looks only at the file of the cached function, but a kernel is compiled together with all that it calls.
-"""
+"""Compiling: what `numba.njit` and `numba.cfunc` do, on first use, with the code kept on disk (`disk.py`)."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
+import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from numba import cfunc, njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba import njit
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
+
+from ortops.kernels.disk import DiskCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SOURCES = hashlib.sha256(
-    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-).hexdigest()
-
-
-class _OfAllSources:
-    def get_source_stamp(self) -> str:
-        return _SOURCES
-
-
-class _Implementation(CompileResultCacheImpl):
-    # numba's own: $NUMBA_CACHE_DIR, __pycache__ beside the source, the user's cache folder; the first that can be written.
-    _locator_classes = tuple(
-        type(base.__name__, (_OfAllSources, base), {})
-        for base in CompileResultCacheImpl._locator_classes  # noqa: SLF001 - their public names are newer
-    )
-
-
-class _Cache(FunctionCache):
-    _impl_class = _Implementation
-
 
 def cached(function: Function) -> Function:
-    """Compile a function that Python calls; keep the result on disk where any cache folder can be written."""
+    """Compile a function that Python calls; keep the result on disk where any folder for it can be written."""
     dispatcher = njit(nogil=True)(function)
-    with contextlib.suppress(RuntimeError):  # no folder can be written: compile again in each process
-        dispatcher._cache = _Cache(function)  # noqa: SLF001 - numba offers no other way to choose the cache
+    dispatcher._cache = DiskCache(function)  # noqa: SLF001 - numba offers no other way to choose the cache
     compiled: Function = dispatcher
     return compiled
 
 
-def cached_cfunc(signature: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a C function, whose `address` any thread may call; the cache is numba's own, so it must call no other file."""
+class CFunction:
+    """A C function, which any thread may call; compiled when its address is first asked for, and kept on disk too."""
 
-    def compile_it(function: Callable[..., Any]) -> Any:
-        try:
-            return cfunc(signature, cache=True)(function)
-        except RuntimeError:  # as above
-            return cfunc(signature)(function)
+    def __init__(self, signature: Any, function: Callable[..., Any]) -> None:
+        self._signature, self._function = signature, function
+        self._cache = DiskCache(function)
 
-    return compile_it
+    @functools.cached_property
+    def address(self) -> int:
+        """Its address, good for as long as this object lives."""
+        # As numba's decorator `cfunc` does, which would compile it at once and knows no cache but its own.
+        compiled: Any = CFunc(self._function, normalize_signature(self._signature), locals={}, options={})
+        compiled._cache = self._cache  # noqa: SLF001 - as above
+        compiled.compile()
+        self._compiled = compiled
+        return int(compiled.address)
+
+
+def cached_cfunc(signature: Any) -> Callable[[Callable[..., Any]], CFunction]:
+    """Compile a function for C, of this signature."""
+    return functools.partial(CFunction, signature)

@@ -1,0 +1,198 @@
+"""ortops.warmup: what it computes, and that nothing is left to compile after it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import ortops
+from ortops import first_use
+from ortops.operators import BY_NAME, OPERATORS
+from ortops.spec import Operator
+
+LOADED = '''
+"""How much compiled code the process has of each function that Python or C calls."""
+import sys
+from ortops.kernels.compile import CFunction
+from ortops.kernels.disk import DiskCache
+
+def loaded():
+    found = {}
+    for module in [module for name, module in sys.modules.items() if name.startswith("ortops.")]:
+        for name, f in vars(module).items():
+            if isinstance(f, CFunction):
+                found[f"{module.__name__}.{name}"] = int("address" in vars(f))
+            elif isinstance(getattr(f, "_cache", None), DiskCache):
+                found[f"{f.__module__}.{f.__name__}"] = len(f.signatures)
+    return found
+'''
+
+USE = '''
+"""Use of every operator with every choice of its attributes, on maps and RoIs of many sizes."""
+import itertools
+import numpy as np, onnxruntime
+import onnx_models, ortops
+from ortops.operators import OPERATORS
+
+SIZES = [(1, 1, 4, 4, 1), (2, 3, 7, 5, 4), (1, 64, 9, 9, 30), (1, 256, 3, 3, 1), (3, 40, 60, 10, 2), (1, 8, 2, 2, 0)]
+
+def inputs(n, c, h, w, r):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, c, h, w), np.float32)
+    rois = np.sort(rng.uniform(0, 9, (r, 2, 2)), axis=1).reshape(r, 4).astype(np.float32)
+    images, dy = rng.integers(0, n, r), np.ones((r, c, 2, 3), np.float32)
+    named = {"X": x, "rois": rois, "batch_indices": images, "dY": dy, "x_shape": np.array(x.shape), "InputTensor": x}
+    return named | {"ROITensor": rois, "BatchIndicesTensor": images, "InputGradientTensor": dy}
+
+def choices(operator):
+    free = [attribute for attribute in operator.attributes if attribute.choices]
+    for values in itertools.product(*(attribute.choices for attribute in free)):
+        given = {attribute.name: value for attribute, value in zip(free, values)}
+        sizes = {"output_height": 2, "output_width": 3}
+        given |= {name: size for name, size in sizes.items() if name in {a.name for a in operator.attributes}}
+        yield given | ({"scales": (1.0, 1.0, 2.0, 0.5)} if operator.either else {})
+
+def use(operators=OPERATORS, fixed=None):
+    for operator, threads in itertools.product(operators, (1, 2)):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        for attributes in choices(operator):
+            model = onnx_models.build.model(operator, attributes=attributes | (fixed or {}))
+            session = ortops.InferenceSession(model.SerializeToString(), options)
+            for size in SIZES:
+                feeds = inputs(*size)
+                if operator.name == "DmlResampleGrad":
+                    feeds["InputGradientTensor"] = feeds["InputTensor"]
+                session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
+'''
+
+
+def python(code: str) -> list[str]:
+    """The lines that a new interpreter prints."""
+    command = [sys.executable, "-c", LOADED + USE + code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)  # noqa: S603
+    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout.splitlines()
+
+
+def test_after_it_neither_sessions_nor_functions_compile_anything() -> None:
+    code = """
+ortops.warmup()
+before = loaded()
+use()
+big = inputs(1, 64, 60, 60, 9)
+ortops.roi_align(big["X"], big["rois"], big["batch_indices"], output_height=2, output_width=2)
+print(sorted(name for name, count in before.items() if not count))
+print(loaded() == before)
+"""
+    assert python(code) == ["[]", "True"]
+
+
+def test_without_it_they_do() -> None:
+    code = """
+ortops.warmup(["RoiAlign_16"], mode="avg")
+before = loaded()
+use([ortops.operators.BY_NAME["RoiAlign_16"]], {"mode": "avg"})
+print(loaded() == before)
+use([ortops.operators.BY_NAME["RoiAlign_16"]])
+print(loaded() == before)
+"""
+    assert python(code) == ["True", "False"]
+
+
+def test_threads_may_call_it_at_once_and_a_forked_child_computes() -> None:
+    if sys.platform != "linux":
+        pytest.skip("fork is safe on Linux only")
+    code = """
+import os, warnings
+from concurrent.futures import ThreadPoolExecutor
+warnings.simplefilter("ignore")
+with ThreadPoolExecutor(8) as pool:
+    list(pool.map(lambda _: ortops.warmup(["RoiAlign_16"], mode="avg"), range(8)))
+before, given = loaded(), inputs(1, 1, 4, 4, 1)
+child = os.fork()
+if child == 0:
+    options = onnxruntime.SessionOptions()
+    session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString(), options)
+    y, = session.run(None, {name: given[name] for name in ("X", "rois", "batch_indices")})
+    expected = ortops.roi_align(given["X"], given["rois"], given["batch_indices"], output_height=1, output_width=1)
+    os._exit(0 if y == expected and loaded() == before else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert python(code) == ["0"]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Operator, str, Mapping[str, Any]]]:
+    """What is computed: operator, type of the first input, attributes. Nothing is compiled."""
+    made: list[tuple[Operator, str, Mapping[str, Any]]] = []
+
+    def compute(operator: Operator, inputs: Any, attributes: Mapping[str, Any], *_: object) -> None:
+        made.append((operator, str(inputs[0].dtype), attributes))
+
+    monkeypatch.setattr(first_use, "compute", compute)
+    monkeypatch.setattr(first_use, "_warm_calls", lambda: None)
+    return made
+
+
+def test_by_default_it_takes_all_operators_in_float_with_all_choices(calls: Any) -> None:
+    ortops.warmup()
+    assert {operator for operator, _, _ in calls} == set(OPERATORS)
+    assert {kind for _, kind, _ in calls} == {"float32"}
+    for operator in OPERATORS:
+        for attribute in operator.attributes:
+            seen = {attributes[attribute.name] for own, _, attributes in calls if own is operator}
+            assert seen >= set(attribute.choices), (operator.name, attribute.name)
+
+
+def test_it_takes_the_types_that_each_operator_has(calls: Any) -> None:
+    ortops.warmup(["RoiAlign_16", "RoiAlign_22"], ["bfloat16", "double"])
+    assert {(operator.name, kind) for operator, kind, _ in calls} == {
+        ("RoiAlign_16", "float64"),
+        ("RoiAlign_22", "float64"),
+        ("RoiAlign_22", "bfloat16"),
+    }
+    calls.clear()
+    ortops.warmup(["RoiAlign_16"], None)
+    assert {kind for _, kind, _ in calls} == {"float16", "float32", "float64"}
+
+
+def test_an_attribute_restricts_the_operators_that_have_it(calls: Any) -> None:
+    ortops.warmup(["RoiAlign_16", "DmlRoiAlign"], mode="max")
+    modes = {attributes["mode"] for operator, _, attributes in calls if operator is BY_NAME["RoiAlign_16"]}
+    reductions = {attributes.get("reduction_function") for _, _, attributes in calls}
+    assert modes == {"max"}
+    assert reductions == {None, "average", "max"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "attributes", "error", "says"),
+    [
+        ((["RoiPool"],), {}, ValueError, "operators has 'RoiPool': must be among DmlResample, "),
+        (("RoiAlign_16",), {}, TypeError, "operators = 'RoiAlign_16': must be a list of names"),
+        ((["RoiAlign_16"], ["int64"]), {}, ValueError, "types has 'int64': must be among double, float, float16, the"),
+        ((["RoiAlign_16"], ["bfloat16"]), {}, ValueError, "types has 'bfloat16': must be among double, float, float16"),
+        ((None, ["half"]), {}, ValueError, "types has 'half': must be among bfloat16, double, float, float16"),
+        ((None, "float"), {}, TypeError, "types = 'float': must be a list of names"),
+        ((), {"mode": "mean"}, ValueError, "mode = 'mean': must be one of 'avg', 'max', 'max_interpolated'"),
+        ((), {"mode": 1}, TypeError, "mode = 1: STRING attribute, must be one of"),
+        (
+            (["DmlResample"],),
+            {"mode": "avg"},
+            TypeError,
+            "mode = 'avg': must be one of the attributes interpolation_mode",
+        ),
+        ((), {"output_height": 10**12}, TypeError, "must be one of the attributes coordinate_transformation_mode, "),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_computed(
+    calls: Any, arguments: Any, attributes: Any, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error) as caught:
+        ortops.warmup(*arguments, **attributes)
+    assert says in str(caught.value)
+    assert calls == []

@@ -6,6 +6,7 @@ A backend is named on the command line. What it needs is imported when it is loa
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 
 from conformance.backends.base import (
     Backend,
@@ -13,6 +14,7 @@ from conformance.backends.base import (
     OperatorMissingError,
     ProviderError,
     UnsupportedError,
+    is_unsafe,
 )
 
 __all__ = [
@@ -23,10 +25,21 @@ __all__ = [
     "OperatorMissingError",
     "ProviderError",
     "UnsupportedError",
+    "is_unsafe",
     "load",
 ]
 
-NAMES = ("ortops", "ortops-pyop", "onnxruntime", "onnx-reference", "reference", "portable", "portable-reference")
+NAMES = (
+    "ortops",
+    "ortops-pyop",
+    "onnxruntime",
+    "onnx-reference",
+    "reference",
+    "portable",
+    "portable-reference",
+    "torchvision",
+    "openvino",
+)
 
 WITH_PROVIDER = ("ortops", "ortops-pyop", "onnxruntime", "portable")
 """Those that make a session of ONNX Runtime, with any of its execution providers."""
@@ -54,8 +67,14 @@ def load(name: str, provider: str | None = None) -> Backend:
 
 def _load_own(name: str, *options: str | None) -> Backend:
     """The backend in the file of this name."""
-    module = f"conformance.backends.{name.replace('-', '_')}"
     try:
-        return importlib.import_module(module).load(*options)  # type: ignore[no-any-return]
+        return _imported(name).load(*options)  # type: ignore[no-any-return]
     except ImportError as error:
         raise MissingBackendError(f"backend {name}: {error}") from error
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"conformance.backends.{name.replace('-', '_')}")
+    except Exception as error:  # compiled packages that do not fit each other end in any: torchvision in RuntimeError
+        raise ImportError(str(error)) from error

@@ -26,7 +26,7 @@ class OperatorMissingError(Exception):
 
 
 class Backend(Protocol):
-    """A runtime that answers cases."""
+    """A runtime that answers cases. It may say that it is unsafe, see `is_unsafe`."""
 
     @property
     def expected_failures(self) -> Sequence[ExpectedFailure]:
@@ -40,3 +40,8 @@ class Backend(Protocol):
             OperatorMissingError: the runtime has no implementation of the operator.
             Exception: any other is a refusal of the case.
         """
+
+
+def is_unsafe(backend: Backend) -> bool:
+    """Whether wrong data may end this backend's process, or harm its memory unseen: it has `is_unsafe = True`."""
+    return bool(getattr(backend, "is_unsafe", False))

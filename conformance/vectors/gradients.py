@@ -63,6 +63,7 @@ def _empty() -> Iterator[Case]:
     for fact, note, x_shape, rois in (
         ("no_rois", "without RoIs dX is 0 and drois is empty", (2, 3, 4, 5), 0),
         ("no_channels", "without channels dX is empty and drois is 0", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
         ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
     ):
         yield from expand(

@@ -1,0 +1,84 @@
+"""OpenVINO's CPU plug-in, on ONNX's own node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import openvino
+from openvino.properties import hint
+
+from conformance import expected_failures
+from conformance.backends.base import UnsupportedError
+from conformance.backends.standard import require_standard
+from conformance.case import Array, Case
+from conformance.model import build
+from ortops.spec import ELEMENT_DTYPES
+
+PRECISE = {
+    hint.inference_precision(): openvino.Type.f32,
+    hint.execution_mode(): hint.ExecutionMode.ACCURACY,
+}
+"""The plug-in computes float tensors in bfloat16 or float16 where the processor is fast in them, unless it is told not to.
+
+A user's session may want that; the suite asks for the operator's semantics, and half precision would hide them.
+"""
+
+NO_CONVERSION = "No conversion rule found"
+"""How the frontend words that it does not know an operator, or an opset of it."""
+
+
+class OpenVino:
+    """Answers with the standard node in a model compiled for the CPU."""
+
+    is_unsafe = True
+    """It reads maps without pixels, which are memory of something else."""
+
+    def __init__(self) -> None:
+        _, self.expected_failures = expected_failures.load("openvino")
+        self._core = openvino.Core()
+
+    def run(self, case: Case) -> dict[str, Array]:
+        """See `Backend`."""
+        require_standard(case, element_types=tuple(ELEMENT_DTYPES))
+        compiled = self._compiled(case)
+        if case.element_type == "double" and (precision := _precision(compiled)) != "f64":
+            raise UnsupportedError(f"double tensors are computed in {precision}")
+        answer = compiled({name: _to_tensor(array) for name, array in case.inputs.items()})
+        return {name: _to_numpy(answer[name], case) for name in case.outputs}
+
+    def _compiled(self, case: Case) -> Any:
+        try:
+            model = self._core.read_model(build(case, "standard").SerializeToString())
+        except RuntimeError as error:
+            if NO_CONVERSION in str(error):
+                raise UnsupportedError(str(error)) from error
+            raise
+        # The plug-in takes no input of unknown rank, which those of a case that is wrong have: nothing would be asked.
+        model.reshape({name: openvino.PartialShape(list(array.shape)) for name, array in case.inputs.items()})
+        return self._core.compile_model(model, "CPU", PRECISE)
+
+
+def _precision(compiled: Any) -> str:
+    """OpenVINO's name of the type that the compiled operator computes in."""
+    nodes = [node.get_rt_info() for node in compiled.get_runtime_model().get_ops()]
+    return next(
+        str(node["runtimePrecision"].astype(str)) for node in nodes if node["layerType"].astype(str) == "ROIAlign"
+    )
+
+
+def _to_tensor(array: Array) -> Any:
+    if array.dtype == ml_dtypes.bfloat16:
+        # NumPy has no bfloat16 that OpenVINO knows: the bits go in as uint16, and come out as float16.
+        return openvino.Tensor(array.view(np.uint16), array.shape, openvino.Type.bf16)
+    return array
+
+
+def _to_numpy(array: Array, case: Case) -> Array:
+    return array.view(ml_dtypes.bfloat16) if case.dtype == ml_dtypes.bfloat16 else array
+
+
+def load() -> OpenVino:
+    """The backend."""
+    return OpenVino()

@@ -1,0 +1,405 @@
+"""The adapters to torchvision and OpenVINO: what they say to packages without a fault, and what the packages answer.
+
+The packages are played by the reference where a test is of the adapter alone: what it asks has then to come out right.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+from conformance import backends, expected_failures, isolate
+from conformance.backends import MissingBackendError
+from conformance.case import Case
+from conformance.expect import reference
+from conformance.outcome import Outcome, Result
+from conformance.run import ask, judge, run_suite
+from conformance.vectors import collect
+from ortops.operators import BY_NAME
+
+Array = np.ndarray[Any, Any]
+
+PEERS = ("torchvision", "openvino")
+PACKAGES = {"torchvision": ("torch", "torchvision"), "openvino": ("openvino",)}
+ROI_ALIGN = tuple(case for case in collect() if case.definition.family == "roi_align")
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+@pytest.fixture(autouse=True)
+def _adapters_are_imported_anew() -> Iterator[None]:
+    names = [f"conformance.backends.{peer}" for peer in PEERS]
+    had = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    yield
+    for name in names:
+        sys.modules.pop(name, None)
+    sys.modules.update(had)
+
+
+def case_of(case_id: str) -> Case:
+    return next(case for case in ROI_ALIGN if case.id == case_id)
+
+
+def bad(results: Sequence[Result]) -> list[str]:
+    return [f"{r.case.id}: {r.message}" for r in results if r.outcome.is_bad]
+
+
+# Packages that are not there.
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_package_that_is_not_installed_is_a_missing_backend(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in PACKAGES[peer]:
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingBackendError, match=f"backend {peer}: import of {PACKAGES[peer][0]} halted"):
+        backends.load(peer)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("error", ["OSError", "AttributeError", "RuntimeError"])
+def test_a_package_whose_import_breaks_is_a_missing_backend(
+    peer: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = PACKAGES[peer][0]
+    (tmp_path / f"{package}.py").write_text(f"raise {error}('no operator nms')", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    with pytest.raises(MissingBackendError, match=f"backend {peer}: no operator nms"):
+        backends.load(peer)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_every_listed_failure_is_of_a_case(peer: str) -> None:
+    _, known = expected_failures.load(peer)
+    ids = [case.id for case in collect()]
+    assert [failure.glob for failure in known if not any(fnmatchcase(i, failure.glob) for i in ids)] == []
+
+
+# torchvision, played by the reference.
+
+
+class Tensor:
+    """As much of a torch.Tensor as holds a NumPy array, which torch has no bfloat16 of."""
+
+    def __init__(self, array: Array, call: dict[str, Any] | None = None) -> None:
+        self.array = array
+        self.call = call
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    def view(self, dtype: Any) -> Tensor:
+        return Tensor(self.array.view(dtype), self.call)
+
+    def detach(self) -> Tensor:
+        return self
+
+    def requires_grad_(self) -> Tensor:
+        return self
+
+    def numpy(self) -> Array:
+        if self.dtype == BFLOAT16:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self.array
+
+
+def from_numpy(array: Array) -> Tensor:
+    if array.dtype == BFLOAT16:
+        raise TypeError("can't convert np.ndarray of type bfloat16")
+    return Tensor(array)
+
+
+def torch_roi_align(
+    x: Tensor,
+    boxes: Tensor,
+    output_size: tuple[int, int],
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> Tensor:
+    """torchvision's signature, computed by the reference."""
+    assert boxes.dtype == x.dtype
+    attributes = {
+        "coordinate_transformation_mode": "half_pixel" if aligned else "output_half_pixel",
+        "sampling_ratio": max(sampling_ratio, 0),
+        "spatial_scale": spatial_scale,
+    }
+    rois = {"rois": boxes.array[:, 1:], "batch_indices": boxes.array[:, 0].astype(np.int64)}
+    sizes = {"output_height": output_size[0], "output_width": output_size[1]}
+    y = reference(BY_NAME["RoiAlign_22"], {**attributes, **sizes}, {"X": x.array, **rois}, ["Y"])["Y"]
+    return Tensor(y.astype(x.dtype), {"attributes": attributes, "inputs": rois})
+
+
+def torch_grad(y: Tensor, x: Tensor, dy: Tensor) -> tuple[Tensor]:
+    assert y.call is not None
+    assert y.array.shape == dy.array.shape
+    inputs = {**y.call["inputs"], "dY": dy.array, "x_shape": np.array(x.array.shape)}
+    dx = reference(BY_NAME["RoiAlignGrad"], y.call["attributes"], inputs, ["dX"])["dX"]
+    return (Tensor(dx.astype(x.dtype)),)
+
+
+def play_torchvision(monkeypatch: pytest.MonkeyPatch, roi_align: Any = torch_roi_align) -> backends.Backend:
+    torch, torchvision, ops = (ModuleType(name) for name in ("torch", "torchvision", "torchvision.ops"))
+    vars(torch).update(
+        from_numpy=from_numpy,
+        bfloat16=BFLOAT16,
+        int16=np.dtype(np.int16),
+        autograd=SimpleNamespace(grad=torch_grad),
+    )
+    vars(ops).update(roi_align=roi_align)
+    vars(torchvision).update(ops=ops, __path__=[])
+    for module in (torch, torchvision, ops):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return backends.load("torchvision")
+
+
+def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = play_torchvision(monkeypatch)
+    results = list(run_suite(ROI_ALIGN, functools.partial(ask, backend), ()))
+    assert bad(results) == []
+    average = [r for r in results if r.case.attributes.get("mode", "avg") == "avg" and "drois" not in r.case.outputs]
+    assert Counter(r.outcome for r in average)[Outcome.PASSED] > 700
+    assert {r.case.id.split("/")[2] for r in average if r.outcome is not Outcome.PASSED} == {
+        "coordinates_unknown",
+        "coordinates_upper_case",
+        "sampling_ratio_negative",
+        "rois_rank_1",
+        "batch_indices_rank_2",
+        "fewer_batch_indices",
+        "more_batch_indices",
+    }
+
+
+@pytest.mark.parametrize(
+    ("case_id", "reason"),
+    [
+        ("roi_align/edge/max_on_pixels/v16/float", "the average alone"),
+        ("roi_align/edge/max_interpolated_on_pixels/v16/float", "the average alone"),
+        ("roi_align/refusal/coordinates_upper_case/v16/float", "cannot say 'HALF_PIXEL'"),
+        ("roi_align/refusal/sampling_ratio_negative/v16/float", "sampling_ratio -1 is not wrong in torchvision"),
+        ("roi_align/refusal/fewer_batch_indices/v16/float", "one image for each RoI"),
+        ("roi_align_grad/edge/drois_alone/float", "no gradient by the boxes"),
+        ("dml_roi_align/edge/*/float", "has no DmlRoiAlign"),
+    ],
+)
+def test_what_torchvision_has_no_place_for_is_unsupported(
+    case_id: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(case for case in collect() if fnmatchcase(case.id, case_id))
+    answer = ask(play_torchvision(monkeypatch), case)
+    assert answer.kind == "unsupported"
+    assert reason in answer.text
+
+
+def test_a_type_without_a_kernel_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def roi_align(x: Tensor, *arguments: Any, **keywords: Any) -> Tensor:
+        if x.dtype == BFLOAT16:
+            raise NotImplementedError("\"roi_align_forward_kernel\" not implemented for 'BFloat16'")
+        return torch_roi_align(x, *arguments, **keywords)
+
+    backend = play_torchvision(monkeypatch, roi_align)
+    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/bfloat16"))
+    assert (answer.kind, answer.text) == ("unsupported", "torchvision takes float16, float, double alone")
+    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float16")).kind == "outputs"
+
+
+def test_kernels_that_are_not_there_are_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def roi_align(*_arguments: Any, **_keywords: Any) -> Tensor:
+        raise RuntimeError("Couldn't load custom C++ ops.")
+
+    with pytest.raises(MissingBackendError, match="backend torchvision: its kernels"):
+        play_torchvision(monkeypatch, roi_align)
+
+
+@pytest.mark.parametrize(
+    "case_id",
+    ["roi_align/refusal/batch_index_huge/v16/float", "roi_align_grad/refusal/batch_index_negative/dX_alone/float"],
+)
+def test_a_wrong_batch_index_is_said_to_torchvision_as_it_is(case_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Array] = []
+
+    def roi_align(x: Tensor, boxes: Tensor, *arguments: Any, **keywords: Any) -> Tensor:
+        said.append(boxes.array)
+        return torch_roi_align(x, boxes, *arguments, **keywords)
+
+    backend = play_torchvision(monkeypatch, roi_align)
+    assert ask(backend, case_of(case_id)).kind == "refusal"
+    np.testing.assert_array_equal(said[-1][:, 0], case_of(case_id).inputs["batch_indices"])
+    np.testing.assert_array_equal(said[-1][:, 1:], case_of(case_id).inputs["rois"])
+
+
+# OpenVINO, played by the reference.
+
+
+class Bits:
+    """openvino.Tensor of an element type that NumPy lacks."""
+
+    def __init__(self, array: Array, shape: Sequence[int], kind: str) -> None:
+        assert (array.dtype, array.shape, kind) == (np.uint16, tuple(shape), "bf16")
+        self.array = array.view(ml_dtypes.bfloat16)
+
+
+class Model:
+    """openvino.Model and, compiled, openvino.CompiledModel, of one RoiAlign."""
+
+    def __init__(self, proto: onnx.ModelProto, precision: str) -> None:
+        self.proto = proto
+        self.shapes: Mapping[str, list[int]] = {}
+        self.precision = precision
+
+    def reshape(self, shapes: Mapping[str, list[int]]) -> None:
+        self.shapes = shapes
+
+    def get_runtime_model(self) -> SimpleNamespace:
+        def info(kind: str, precision: str) -> dict[str, SimpleNamespace]:
+            return {"layerType": as_any(kind), "runtimePrecision": as_any(precision)}
+
+        def as_any(text: str) -> SimpleNamespace:
+            return SimpleNamespace(astype=lambda _: text)
+
+        nodes = [info("Input", "f64"), info("ROIAlign", self.precision)]
+        return SimpleNamespace(get_ops=lambda: [SimpleNamespace(get_rt_info=lambda n=node: n) for node in nodes])
+
+    def __call__(self, feeds: Mapping[str, Array | Bits]) -> dict[str, Array]:
+        (node,) = self.proto.graph.node
+        inputs = {name: feed.array if isinstance(feed, Bits) else feed for name, feed in feeds.items()}
+        assert {name: list(array.shape) for name, array in inputs.items()} == self.shapes
+        values = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+        operator = BY_NAME[f"RoiAlign_{self.proto.opset_import[0].version}"]
+        y = reference(operator, attributes, inputs, ["Y"])["Y"].astype(inputs["X"].dtype)
+        return {"Y": y.view(np.float16) if y.dtype == BFLOAT16 else y}
+
+
+def play_openvino(
+    monkeypatch: pytest.MonkeyPatch, precision: str = "f64", lacks: int | None = None
+) -> backends.Backend:
+    class Core:
+        def read_model(self, model: bytes) -> Model:
+            proto = onnx.load_model_from_string(model)
+            if proto.opset_import[0].version == lacks:
+                raise RuntimeError(f"Summary:\n-- No conversion rule found for operations: RoiAlign-{lacks}")
+            return Model(proto, precision)
+
+        def compile_model(self, model: Model, device: str, config: Mapping[str, str]) -> Model:
+            assert device == "CPU"
+            assert config == {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
+            return model
+
+    openvino, properties = ModuleType("openvino"), ModuleType("openvino.properties")
+    vars(openvino).update(
+        Core=Core, Tensor=Bits, PartialShape=list, Type=SimpleNamespace(f32="f32", bf16="bf16"), __path__=[]
+    )
+    vars(properties).update(
+        hint=SimpleNamespace(
+            inference_precision=lambda: "INFERENCE_PRECISION_HINT",
+            execution_mode=lambda: "EXECUTION_MODE_HINT",
+            ExecutionMode=SimpleNamespace(ACCURACY="ACCURACY"),
+        )
+    )
+    for module in (openvino, properties):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return backends.load("openvino")
+
+
+def test_an_openvino_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = list(run_suite(ROI_ALIGN, functools.partial(ask, play_openvino(monkeypatch)), ()))
+    assert bad(results) == []
+    asked = [r.case for r in results if r.outcome is Outcome.PASSED]
+    standard = [case for case in ROI_ALIGN if case.definition.standard]
+    assert asked == [case for case in standard if case.attributes.get("mode") != "max_interpolated"]
+
+
+def test_double_that_is_computed_in_float_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = play_openvino(monkeypatch, precision="f32")
+    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v16/double"))
+    assert (answer.kind, answer.text) == ("unsupported", "double tensors are computed in f32")
+    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v16/float16")).kind == "outputs"
+
+
+def test_an_opset_that_openvino_does_not_convert_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = play_openvino(monkeypatch, lacks=22)
+    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float"))
+    assert answer.kind == "unsupported"
+    assert "No conversion rule" in answer.text
+    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v16/float")).kind == "outputs"
+
+
+# Backends that wrong data may harm.
+
+
+def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_case: Case) -> dict[str, Array]:
+        raise AssertionError("asked in this process")
+
+    # In the child, where nothing is replaced, the name is that of the reference.
+    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), run=run)
+    monkeypatch.setattr(backends, "load", lambda *_: unsafe)
+    case = case_of("roi_align/edge/half_pixel_inside/v16/float")
+    with isolate.asking("reference") as (asker, _):
+        assert judge(case, asker(case)).outcome is Outcome.PASSED
+    unsafe.is_unsafe = False
+    with isolate.asking("reference") as (asker, _):
+        assert "asked in this process" in asker(case).text
+
+
+def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "import os\nimport numpy\ndef answer(*_):\n    return numpy.array(os.getpid())\n"
+    (tmp_path / "answers_its_process.py").write_text(text, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=())
+    monkeypatch.setattr(backends, "load", lambda *_: unsafe)
+    right = case_of("roi_align/edge/half_pixel_inside/v16/float")
+    wrong = case_of("roi_align/refusal/batch_index_negative/v16/float")
+    with isolate.asking("answers_its_process:answer") as (asker, _):
+        answers = [asker(case).outputs for case in (right, right, wrong, right)]
+    first, second, third, fourth = (int(outputs["Y"]) for outputs in answers if outputs is not None)
+    assert first == second == third
+    assert fourth not in (first, os.getpid())
+
+
+# The packages themselves, where they are installed.
+
+
+@pytest.mark.parametrize(
+    ("peer", "glob", "passed", "failed"),
+    [
+        ("torchvision", "roi_align*/edge/*/float16", 50, 4),
+        ("torchvision", "roi_align/[em][da]*/v16/*", 100, 30),
+        ("torchvision", "roi_align_grad/refusal/batch_*/dX_alone/*", 0, 3),
+        ("openvino", "roi_align/[em][da]*/v16/*", 130, 60),
+        ("openvino", "roi_align/refusal/*/v16/*", 8, 10),
+    ],
+)
+def test_a_peer_fails_exactly_where_it_is_known_to(
+    peer: str, glob: str, passed: int, failed: int, tmp_path: Path
+) -> None:
+    for package in PACKAGES[peer]:
+        pytest.importorskip(package, reason=f"{package} is not installed", exc_type=ImportError)
+    found_with, _ = expected_failures.load(peer)
+    if f"{peer} {version(peer)}" != found_with:
+        pytest.skip(f"the list is of {found_with}")
+    file = tmp_path / "report.json"
+    command = [sys.executable, "-m", "conformance", "--backend", peer, "--select", glob, "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own command
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+    summary = json.loads(file.read_text("utf-8"))["summary"]
+    assert summary["passed"] >= passed
+    assert summary["expected_failure"] >= failed

@@ -11,8 +11,9 @@ conformance: .venv/.base
 test: .venv/.test
 	$(BIN)/python -m pytest -n 2
 
-bench: .venv/.base
-	$(BIN)/python -m benchmarks
+bench: .venv/.bench
+	@mkdir -p build
+	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --plot build/bench.png
 
 examples: .venv/.examples
 	$(BIN)/python -m examples.fit_box

@@ -1,1 +1,1 @@
-"""Our operators against ONNX Runtime's own kernel, on the shapes of real detectors: `make bench`."""
+"""What our operators cost, beside what others take for the same: `make bench`."""

@@ -1,89 +1,186 @@
-"""Time our operators in sessions, in turn with ONNX Runtime's own or with their bodies, and print medians and ratios."""
+"""The command line: ``python -m benchmarks``."""
 
 from __future__ import annotations
 
-import platform
-import time
-from collections.abc import Callable
-from statistics import median
-from typing import Any
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
 
 import click
-import onnx
-import onnxruntime
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
-import onnx_models
-import ortops
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks import operations, peers, report
+from benchmarks.machine import PACKAGES, machine, versions
+from benchmarks.measure import measure
+from benchmarks.operations import OPERATIONS, Operation
+from benchmarks.peers import MissingPeerError, Peer
+from benchmarks.problem import Problem
+from benchmarks.report import Run
+from benchmarks.sweeps import Point, Sweep, sweeps
+from benchmarks.workloads import RESAMPLINGS, WORKLOADS
 from ortops.kernels.parallel import available_cpus
 
-WIDTH = 110
-"""Columns of the table, in a pipe too."""
+CPUS = available_cpus()
+TYPES = ("float", "float16", "bfloat16", "double")
+ALL_WORKLOADS = (*WORKLOADS, *RESAMPLINGS)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+Cells = list[tuple[Problem, int]]
+Swept = list[tuple[Sweep, Point, Problem, int]]
 
 
 @click.command()
-@click.option("--threads", default=(1, available_cpus()), multiple=True, type=click.IntRange(1), help="of a session")
-@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="calls of each, in turn")
-@click.option("--mode", default="avg", show_default=True, type=click.Choice(["avg", "max"]))
-@click.option("--peer", default="kernel", show_default=True, type=click.Choice(["kernel", "bodies"]), help="see above")
-def main(threads: tuple[int, ...], rounds: int, mode: str, peer: str) -> None:
-    """Our operators against a peer: float, the same data and threads, called in turn.
+@click.option(
+    "--operation",
+    "operation_names",
+    multiple=True,
+    default=operations.BY_DEFAULT,
+    show_default=True,
+    type=click.Choice([operation.name for operation in OPERATIONS]),
+    help="What is computed. [repeatable, as are the next four]",
+)
+@click.option(
+    "--workload",
+    "workload_names",
+    multiple=True,
+    default=[workload.name for workload in ALL_WORKLOADS],
+    show_default=True,
+    type=click.Choice([workload.name for workload in ALL_WORKLOADS]),
+    help="On what.",
+)
+@click.option(
+    "--type", "types", multiple=True, default=["float"], show_default=True, type=click.Choice(TYPES), help="In what."
+)
+@click.option(
+    "--threads",
+    multiple=True,
+    default=sorted({1, CPUS}),
+    show_default=True,
+    type=click.IntRange(1, CPUS),
+    help="Of a session, and of torch.",
+)
+@click.option(
+    "--peer",
+    "peer_names",
+    multiple=True,
+    type=click.Choice(peers.NAMES),
+    help="Who else computes it; bodies are our own models in a stock session, where they run as standard operators. "
+    f"[default: those installed of {', '.join(peers.BY_DEFAULT)}]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    help="Calls of each. [default: as many as fit in the time for a cell of the table, at least 7]",
+)
+@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write everything to F.")
+@click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")
+@click.option(
+    "--plot",
+    "plot_file",
+    type=_FILE,
+    metavar="F",
+    help="Also vary RoIs, channels, sampling ratio, RoI size and threads one at a time, and draw what a call of "
+    "RoiAlign's operations then takes, in the first of the types, and of the threads where these are not varied.",
+)
+def main(
+    operation_names: Sequence[str],
+    workload_names: Sequence[str],
+    types: Sequence[str],
+    threads: Sequence[int],
+    peer_names: Sequence[str],
+    rounds: int | None,
+    json_file: Path | None,
+    markdown_file: Path | None,
+    plot_file: Path | None,
+) -> None:
+    """Time our operators in ONNX Runtime sessions beside their peers: the same data and threads, called in turn.
 
-    The peer "kernel" is ONNX Runtime's own RoiAlign-16. "bodies" is a model of RoiAlign with both of its gradients, in a
-    stock session, where it runs as standard operators, and in one with our kernels.
+    The exit status is 0, 1 when a peer computes something else than we do, or 2 for a wrong call.
     """
-    table = Table(
-        title=f"RoiAlign {mode}, ms (median of {rounds}); onnxruntime {onnxruntime.__version__}, "
-        f"{available_cpus()} CPUs, {platform.machine()}"
-    )
-    for heading in ("workload", "X", "RoIs", "bins", "ratio", "threads", peer, "ortops", "times faster"):
-        table.add_column(heading, justify="left" if heading in ("workload", "X") else "right")
-    rows = [(workload, count) for workload in WORKLOADS for count in dict.fromkeys(threads)]
-    for workload, count in track(rows, "measuring", console=Console(stderr=True), transient=True):
-        theirs, ours = _measure(workload, count, rounds, mode, peer)
-        table.add_row(
-            workload.name,
-            "x".join(map(str, workload.shape)),
-            *map(str, (workload.rois, workload.bins, workload.sampling_ratio, count)),
-            *(f"{value * 1e3:.2f}" for value in (theirs, ours)),
-            f"{theirs / ours:.1f}",
+    for file in (json_file, markdown_file, plot_file):
+        if file is not None and not file.parent.is_dir():
+            raise click.BadParameter(f"{file.parent} is no folder")
+    chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
+    cells = _cells(chosen, workload_names, types, sorted(set(threads)))
+    swept = _swept(chosen, types, threads) if plot_file else []
+    if plot_file:
+        _check_plot(plot_file, swept)
+    found = _peers(peer_names)
+    run = _run(cells, swept, found, rounds)
+    report.write(run, Console(file=sys.stdout, width=report.WIDTH))
+    if json_file:
+        json_file.write_text(report.to_json(run), "utf-8")
+    if markdown_file:
+        markdown_file.write_text(report.markdown(run), "utf-8")
+    if plot_file:
+        from benchmarks.plot import draw
+
+        draw(run, plot_file)
+    if run.refused:
+        raise click.exceptions.Exit(1)
+
+
+def _cells(chosen: Sequence[Operation], names: Sequence[str], types: Sequence[str], threads: Sequence[int]) -> Cells:
+    """What is in the tables: one workload after the other, whose data is then made once."""
+    cells = [
+        (Problem(operation, workload, kind), count)
+        for workload, operation, kind, count in product(ALL_WORKLOADS, chosen, dict.fromkeys(types), threads)
+        if workload.name in names and workload in operation.workloads and kind in operation.element_types
+    ]
+    if not cells:
+        raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
+    return cells
+
+
+def _swept(chosen: Sequence[Operation], types: Sequence[str], threads: Sequence[int]) -> Swept:
+    """What is in the plot."""
+    return [
+        (sweep, point, Problem(operation, point.workload, types[0]), point.threads or threads[0])
+        for sweep in sweeps(CPUS)
+        for point in sweep.points
+        for operation in chosen
+        if operation.family == "roi_align"
+    ]
+
+
+def _check_plot(file: Path, swept: Swept) -> None:
+    """See that the plot can be made before hours go into it."""
+    if not swept:
+        raise click.BadParameter("shows operations of RoiAlign, of which none is chosen", param_hint="--plot")
+    try:
+        from benchmarks.plot import FORMATS
+    except ImportError as error:
+        rule = "needs matplotlib, which the extra bench installs: pip install 'ortops[bench]'"
+        raise click.BadParameter(f"{rule} ({error})", param_hint="--plot") from error
+    if file.suffix[1:] not in FORMATS:
+        rule = f"must end in one of {', '.join('.' + one for one in FORMATS)}"
+        raise click.BadParameter(f"{str(file)!r}: {rule}", param_hint="--plot")
+
+
+def _peers(names: Sequence[str]) -> Mapping[str, Peer]:
+    try:
+        return {name: peers.load(name) for name in names} if names else peers.present()
+    except MissingPeerError as error:
+        raise click.BadParameter(str(error), param_hint="--peer") from error
+
+
+def _run(cells: Cells, swept: Swept, found: Mapping[str, Peer], rounds: int | None) -> Run:
+    packages = versions(dict.fromkeys((*PACKAGES, *(peer.PACKAGE for peer in found.values()))))
+    # The load is that before all this.
+    where = machine()
+    steps: Iterator[tuple[Problem, int]] = iter(
+        track(
+            [*cells, *((problem, threads) for _, _, problem, threads in swept)],
+            "measuring",
+            console=Console(stderr=True),
+            transient=True,
         )
-    Console(width=WIDTH).print(table)
-
-
-def _measure(workload: Workload, threads: int, rounds: int, mode: str, peer: str) -> tuple[float, float]:
-    """The median seconds of a call, theirs and ours."""
-    attributes, inputs = workload.attributes | {"mode": mode}, workload.inputs()
-    if peer == "kernel":
-        models = [onnx_models.roi_align(16, standard=standard, **attributes) for standard in (True, False)]
-    else:
-        models = [onnx_models.joint(portable=True, **attributes)] * 2
-        inputs["dY"] = workload.gradient()
-
-    def call(session: Callable[..., Any], model: onnx.ModelProto) -> Callable[[], Any]:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        # Idle threads of one session that spin would take the other's cores.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        made = session(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return lambda: made.run(None, inputs)
-
-    both = (
-        call(onnxruntime.InferenceSession, models[0]),
-        call(ortops.InferenceSession, models[1]),
     )
-    times: tuple[list[float], list[float]] = ([], [])
-    for each in both:
-        each()
-    for _ in range(rounds):
-        for run, taken in zip(both, times, strict=True):
-            start = time.perf_counter()
-            run()
-            taken.append(time.perf_counter() - start)
-    return median(times[0]), median(times[1])
+    measured = [measure(problem, threads, found, rounds) for problem, threads in steps]
+    swept_cells = [(sweep, point, cell) for (sweep, point, *_), cell in zip(swept, measured[len(cells) :], strict=True)]
+    return Run(where, packages, list(found), measured[: len(cells)], swept_cells)
 
 
 if __name__ == "__main__":

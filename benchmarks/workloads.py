@@ -1,4 +1,4 @@
-"""What is measured: maps and RoIs as detectors have them."""
+"""What is measured: maps, RoIs and sizes as detectors have them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -18,19 +20,25 @@ class Workload:
     bins: int
     sampling_ratio: int
     spatial_scale: float
-    sizes: tuple[int, int]
+    sizes: tuple[float, float]
+
+    @property
+    def gradient_attributes(self) -> dict[str, Any]:
+        """The attributes of RoiAlignGrad, which takes the sizes of the output from dY."""
+        return {"sampling_ratio": self.sampling_ratio, "spatial_scale": self.spatial_scale}
 
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes of RoiAlign."""
-        return {
-            "output_height": self.bins,
-            "output_width": self.bins,
-            "sampling_ratio": self.sampling_ratio,
-            "spatial_scale": self.spatial_scale,
-        }
+        return {"output_height": self.bins, "output_width": self.bins, **self.gradient_attributes}
 
-    def inputs(self) -> dict[str, np.ndarray[Any, Any]]:
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a table says of it."""
+        samples = str(self.sampling_ratio) if self.sampling_ratio else "by size"
+        return {"X": _by(self.shape), "RoIs": str(self.rois), "bins": str(self.bins), "samples": samples}
+
+    def inputs(self) -> dict[str, Array]:
         """X, rois and batch_indices in float32, always the same."""
         rng = np.random.default_rng(0)
         images, _, height, width = self.shape
@@ -45,10 +53,44 @@ class Workload:
             "batch_indices": rng.integers(0, images, self.rois),
         }
 
-    def gradient(self) -> np.ndarray[Any, Any]:
+    def gradient(self) -> Array:
         """A gradient by the output, always the same."""
-        shape = (self.rois, self.shape[1], self.bins, self.bins)
-        return np.random.default_rng(1).standard_normal(shape, np.float32)
+        return _normal((self.rois, self.shape[1], self.bins, self.bins))
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Maps of `shape` [N, C, H, W] made `lengths` [H, W] long, pixels taken for their centres (ONNX's half_pixel)."""
+
+    name: str
+    shape: tuple[int, int, int, int]
+    lengths: tuple[int, int]
+
+    @property
+    def y_shape(self) -> tuple[int, int, int, int]:
+        """The shape of the output."""
+        return (*self.shape[:2], *self.lengths)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a table says of it."""
+        return {"X": _by(self.shape), "Y": _by(self.y_shape)}
+
+    def inputs(self) -> dict[str, Array]:
+        """X in float32, always the same."""
+        return {"X": np.random.default_rng(0).standard_normal(self.shape, np.float32)}
+
+    def gradient(self) -> Array:
+        """A gradient by the output, always the same."""
+        return _normal(self.y_shape)
+
+
+def _normal(shape: tuple[int, ...]) -> Array:
+    return np.random.default_rng(1).standard_normal(shape, np.float32)
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
 
 
 WORKLOADS = (
@@ -60,3 +102,5 @@ WORKLOADS = (
     Workload("thin", (8, 3, 512, 512), 64, 32, 0, 1.0, (32, 400)),
     Workload("one", (1, 256, 50, 76), 1, 7, 2, 1 / 16, (112, 600)),
 )
+
+RESAMPLINGS = (Resampling("P3 to P2", (1, 256, 100, 152), (200, 304)),)

@@ -1,0 +1,67 @@
+"""Whether a peer computes what we compute. What computes something else is not compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.problem import Problem
+from benchmarks.workloads import Array
+from conformance.bounds.growth import arithmetic, unit
+from ortops.spec import ELEMENT_DTYPES
+
+
+@dataclass(frozen=True)
+class Difference:
+    """By how much outputs differ at most, relative to the largest of ours, and how much of that is allowed.
+
+    departs: why more than that is known and taken, if it is.
+    """
+
+    relative: float
+    allowed: float
+    departs: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is larger than others may have, with a reason."""
+        return not self.is_refused and self.relative > self.allowed
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something else was computed. With a reason, too, nothing may be further off than the largest value."""
+        return not self.relative <= (self.allowed if self.departs is None else 1)
+
+    def __str__(self) -> str:
+        return f"differs from ours by {self.relative:.2g} of the largest value, allowed is {self.allowed:.2g}"
+
+
+def compare(theirs: Sequence[Array], ours: Sequence[Array], problem: Problem, departs: str | None) -> Difference:
+    """The largest difference of any output."""
+    relative = max(map(_relative, theirs, ours)) if len(theirs) == len(ours) else np.inf
+    return Difference(relative, allowed(problem), departs)
+
+
+def allowed(problem: Problem) -> float:
+    """A few roundings of the result, and those of coordinates, which peers compute in float or double.
+
+    Coordinates are as large as the map. Samples change with them by as much as neighbouring pixels differ, which in this
+    data is about the largest value.
+    """
+    dtype = ELEMENT_DTYPES[problem.element_type]
+    coordinates = unit(arithmetic(dtype)) * max(problem.workload.shape[2:])
+    return 8 * (unit(dtype) + coordinates)
+
+
+def _relative(theirs: Array, ours: Array) -> float:
+    if theirs.shape != ours.shape:
+        return np.inf
+    off = largest = 0.0
+    # One image or RoI at a time: the arrays may be large, and these copies are twice as large.
+    for one, other in zip(theirs, ours, strict=True):
+        exact = other.astype(np.float64)
+        off = float(np.maximum(off, np.abs(one.astype(np.float64) - exact).max(initial=0)))
+        largest = max(largest, float(np.abs(exact).max(initial=0)))
+    return off / largest if largest else (0.0 if off == 0 else np.inf)

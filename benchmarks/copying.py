@@ -1,0 +1,35 @@
+"""The floor: what it takes to copy every input once and to write every output once, whatever is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from benchmarks.call import Call
+from benchmarks.workloads import Array
+
+
+def copying(inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> Call:
+    """A call that copies `inputs` and writes arrays as large as `outputs`, in as many parts as there are threads.
+
+    What is written to is there before: a call allocates nothing.
+    """
+    pairs = [(source, np.zeros_like(source)) for source in map(_bytes, inputs)]
+    pairs += [(np.broadcast_to(np.uint8(0), (target.nbytes,)), np.zeros(target.nbytes, np.uint8)) for target in outputs]
+    work = [list(zip(*(np.array_split(array, threads) for array in pair), strict=True)) for pair in pairs]
+    parts = list(zip(*work, strict=True))
+
+    def copy(part: Sequence[tuple[Array, ...]]) -> None:
+        for source, target in part:
+            np.copyto(target, source)
+
+    if threads == 1:
+        return Call(lambda: copy(parts[0]), lambda _: [])
+    pool = ThreadPoolExecutor(threads)
+    return Call(lambda: list(pool.map(copy, parts)), lambda _: [])
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

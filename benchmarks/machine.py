@@ -1,0 +1,37 @@
+"""On what it was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from ortops.kernels.parallel import available_cpus
+
+PACKAGES = ("ortops", "onnxruntime", "onnxruntime-extensions", "numba", "numpy")
+
+
+def machine() -> dict[str, object]:
+    """The processor, the CPUs that this process has, the system, and how busy it was when this was asked."""
+    return {
+        "cpu": _cpu(),
+        "cpus": available_cpus(),
+        "architecture": platform.machine(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The installed versions."""
+    return {package: metadata.version(package) for package in packages}
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,92 @@
+"""One cell of the tables: a problem with a number of threads, ours, the peers and what ours is put in proportion to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+
+from benchmarks.agreement import Difference, compare
+from benchmarks.call import Call
+from benchmarks.copying import copying
+from benchmarks.interleave import LEAST_ROUNDS, interleave
+from benchmarks.operations import Operation
+from benchmarks.peers import Peer
+from benchmarks.problem import Problem
+from benchmarks.sessions import our_call
+
+OURS, FLOOR = "ortops", "copy"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was measured.
+
+    times: seconds of each call: of `OURS` and of each peer that can do it and is not refused; of `FLOOR`, copying;
+        where they are something else, of our operator in `float` and of our `forward` operator.
+    differences: of each peer that can do it.
+    """
+
+    problem: Problem
+    threads: int
+    times: Mapping[str, list[float]]
+    differences: Mapping[str, Difference]
+
+    def median(self, name: str) -> float:
+        """The median seconds of a call."""
+        return median(self.times[name])
+
+    def ratio(self, name: str, other: str) -> float:
+        """The median of one call as a multiple of that of another."""
+        return self.median(name) / self.median(other)
+
+    @property
+    def refused(self) -> list[str]:
+        """What is to be said of each peer that computes something else."""
+        operation, name, kind = self.problem.operation.name, self.problem.workload.name, self.problem.element_type
+        return [
+            f"{peer} is not compared: {operation} of {name} in {kind} {difference}"
+            for peer, difference in self.differences.items()
+            if difference.is_refused
+        ]
+
+
+def measure(problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: int | None = None) -> Cell:
+    """Check that the peers compute the same, then time all calls in turn. Checking is also their first, slow call."""
+    own = our_call(problem, threads)
+    ours = own.arrays(own.run())
+    floor = copying([problem.arrays[name] for name in _read(problem.operation)], ours, threads)
+    calls = {OURS: own, **_references(problem, threads)}
+    differences = {}
+    for name, peer in peers.items():
+        call = peer.prepare(problem, threads)
+        if call is None:
+            continue
+        differences[name] = compare(call.arrays(call.run()), ours, problem, call.departs)
+        if not differences[name].is_refused:
+            calls[name] = call
+    del ours
+    times = interleave({name: call.run for name, call in calls.items()}, rounds)
+    # Apart from the others: between them, it would drive the data that they share out of the caches.
+    floor.run()
+    times |= interleave({FLOOR: floor.run}, rounds or LEAST_ROUNDS)
+    return Cell(problem, threads, times, differences)
+
+
+def _references(problem: Problem, threads: int) -> dict[str, Call]:
+    """The other calls of ours that this one is a multiple of, each run once."""
+    calls = {}
+    if problem.operation.is_gradient:
+        calls["forward"] = our_call(replace(problem, operation=problem.operation.forward), threads)
+    if problem.element_type != "float":
+        calls["float"] = our_call(replace(problem, element_type="float"), threads)
+    for call in calls.values():
+        call.run()
+    return calls
+
+
+def _read(operation: Operation) -> tuple[str, ...]:
+    """Which of X and dY the computation needs: dX of an average needs no X."""
+    if not operation.is_gradient:
+        return ("X",)
+    return ("dY",) if operation.outputs == ("dX",) else ("X", "dY")

@@ -1,0 +1,77 @@
+"""A problem as ONNX models: with our operators, and with ONNX's own."""
+
+from __future__ import annotations
+
+import onnx
+
+import onnx_models
+from benchmarks.operations import Operation
+from benchmarks.problem import Problem
+from benchmarks.workloads import Resampling
+
+OPSET = 19
+"""Of Resize."""
+
+
+def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
+    """The model with our operators, and with bodies of standard ones where it is to be portable."""
+    operation, workload = problem.operation, problem.workload
+    if isinstance(workload, Resampling):
+        return _resampling(operation, workload, problem.element_type, portable)
+    mode, kind = operation.mode, problem.element_type
+    if not operation.is_gradient:
+        return onnx_models.roi_align(
+            _opset(kind), element_type=kind, portable=portable, mode=mode, **workload.attributes
+        )
+    if "Y" in operation.outputs:
+        return onnx_models.joint(element_type=kind, portable=portable, mode=mode, **workload.attributes)
+    return onnx_models.roi_align_grad(
+        element_type=kind, outputs=operation.outputs, portable=portable, mode=mode, **workload.gradient_attributes
+    )
+
+
+def standard(problem: Problem) -> onnx.ModelProto | None:
+    """The model with ONNX's operator of the same meaning; None where it has none."""
+    operation, workload, kind = problem.operation, problem.workload, problem.element_type
+    if operation.is_gradient or operation.mode == "max_interpolated":
+        return None
+    if not isinstance(workload, Resampling):
+        return onnx_models.roi_align(
+            _opset(kind), standard=True, element_type=kind, mode=operation.mode, **workload.attributes
+        )
+    element = onnx.TensorProto.DataType.Value(kind.upper())
+    graph = onnx.helper.make_graph(
+        [_resize(operation)],
+        "Resize",
+        [onnx.helper.make_tensor_value_info("X", element, workload.shape)],
+        [onnx.helper.make_tensor_value_info("Y", element, workload.y_shape)],
+        [onnx.helper.make_tensor("sizes", onnx.TensorProto.INT64, [4], workload.y_shape)],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=9)
+
+
+def _opset(element_type: str) -> int:
+    """The opset of RoiAlign: the newest that ONNX Runtime has, or the only one with bfloat16. They mean the same."""
+    return 22 if element_type == "bfloat16" else 16
+
+
+def _resampling(operation: Operation, workload: Resampling, kind: str, portable: bool) -> onnx.ModelProto:
+    resize, sizes = _resize(operation), workload.y_shape
+    if operation.is_gradient:
+        return onnx_models.resize_grad(
+            resize, workload.shape, sizes=sizes, opset=OPSET, element_type=kind, portable=portable
+        )
+    given = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in resize.attribute}
+    attributes = onnx_models.resample_attributes(given, workload.shape, sizes=sizes, opset=OPSET)
+    return onnx_models.dml_resample(element_type=kind, portable=portable, **attributes)
+
+
+def _resize(operation: Operation) -> onnx.NodeProto:
+    return onnx.helper.make_node(
+        "Resize",
+        ["X", "", "", "sizes"],
+        ["Y"],
+        mode=operation.mode,
+        coordinate_transformation_mode="half_pixel",
+        nearest_mode="round_prefer_floor",
+    )

@@ -1,0 +1,65 @@
+"""Which computations are measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.workloads import RESAMPLINGS, WORKLOADS, Resampling, Workload
+from ortops.operators import BY_NAME
+
+Family = Literal["roi_align", "resample"]
+
+_OPERATORS = {"roi_align": BY_NAME["RoiAlign_22"], "resample": BY_NAME["DmlResample"]}
+"""By family, an operator with all of its element types."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`outputs` of a forward operator and of its gradient: Y, dX and drois.
+
+    mode: of RoiAlign or, for the family resample, of Resize.
+    """
+
+    name: str
+    family: Family
+    mode: str
+    outputs: tuple[str, ...]
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether more than the forward operator is computed."""
+        return self.outputs != ("Y",)
+
+    @property
+    def element_types(self) -> tuple[str, ...]:
+        """Those that our operators have."""
+        operator = _OPERATORS[self.family]
+        return tuple(operator.element_types(operator.inputs[0]))
+
+    @property
+    def workloads(self) -> tuple[Workload | Resampling, ...]:
+        """Those on which it is measured."""
+        return WORKLOADS if self.family == "roi_align" else RESAMPLINGS
+
+    @property
+    def forward(self) -> Operation:
+        """The forward operator alone."""
+        return next(o for o in OPERATIONS if (o.family, o.mode, o.is_gradient) == (self.family, self.mode, False))
+
+
+OPERATIONS = (
+    Operation("avg", "roi_align", "avg", ("Y",)),
+    Operation("max", "roi_align", "max", ("Y",)),
+    Operation("max_interpolated", "roi_align", "max_interpolated", ("Y",)),
+    Operation("dX", "roi_align", "avg", ("dX",)),
+    Operation("drois", "roi_align", "avg", ("drois",)),
+    Operation("dX+drois", "roi_align", "avg", ("dX", "drois")),
+    Operation("Y+dX+drois", "roi_align", "avg", ("Y", "dX", "drois")),
+    Operation("linear", "resample", "linear", ("Y",)),
+    Operation("nearest", "resample", "nearest", ("Y",)),
+    Operation("linear dX", "resample", "linear", ("dX",)),
+    Operation("nearest dX", "resample", "nearest", ("dX",)),
+)
+
+BY_DEFAULT = ("avg", "max", "dX", "drois", "linear", "nearest", "linear dX", "nearest dX")

@@ -1,0 +1,15 @@
+"""Our models in a session that does not know our operators: it runs their bodies of standard operators."""
+
+from __future__ import annotations
+
+from benchmarks.call import Call
+from benchmarks.models import ours
+from benchmarks.problem import Problem
+from benchmarks.sessions import stock_call
+
+PACKAGE = "onnxruntime"
+
+
+def prepare(problem: Problem, threads: int) -> Call | None:
+    """A stock session of the portable model."""
+    return stock_call(ours(problem, portable=True), problem, threads)

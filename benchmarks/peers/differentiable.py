@@ -1,0 +1,66 @@
+"""What the peers that PyTorch differentiates have in common: forward is a call, the gradient by X is autograd's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from benchmarks.call import Call
+from benchmarks.problem import Problem
+from benchmarks.workloads import Array
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+
+def call_of(function: Function, problem: Problem, threads: int, departs: str | None = None) -> Call | None:
+    """The call that computes the problem's outputs of `function`, which is Y of X; None for other gradients than by X.
+
+    Of a gradient only the backward pass is timed: Y is computed once and its graph kept.
+    """
+    # For the whole process. One problem at a time is prepared and measured, with one number of threads for all.
+    torch.set_num_threads(threads)
+    outputs = problem.operation.outputs
+    if outputs == ("Y",):
+        run = _forward(function, tensor(problem.arrays["X"]))
+    elif outputs == ("dX",):
+        run = _backward(function, tensor(problem.arrays["X"]), tensor(problem.arrays["dY"]))
+    else:
+        return None
+    return Call(run, lambda answer: [_array(answer)], departs)
+
+
+def boxes(problem: Problem) -> torch.Tensor:
+    """batch_indices and rois as [R, 5] in X's type, as torchvision and mmcv take them."""
+    rois, images = problem.arrays["rois"], problem.arrays["batch_indices"]
+    return tensor(np.concatenate([images[:, None].astype(rois.dtype), rois], axis=1))
+
+
+def tensor(array: Array) -> torch.Tensor:
+    """The same memory as a tensor."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _array(answer: torch.Tensor) -> Array:
+    plain = answer.detach()
+    if plain.dtype == torch.bfloat16:
+        return np.asarray(plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(plain.numpy())
+
+
+def _forward(function: Function, x: torch.Tensor) -> Callable[[], torch.Tensor]:
+    def run() -> torch.Tensor:
+        with torch.inference_mode():
+            return function(x)
+
+    return run
+
+
+def _backward(function: Function, x: torch.Tensor, dy: torch.Tensor) -> Callable[[], torch.Tensor]:
+    x.requires_grad_()
+    y = function(x)
+    return lambda: torch.autograd.grad(y, x, dy, retain_graph=True)[0]

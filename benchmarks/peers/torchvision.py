@@ -1,0 +1,33 @@
+"""torchvision's roi_align, and its gradient."""
+
+from __future__ import annotations
+
+from torchvision.ops import roi_align
+
+from benchmarks.call import Call
+from benchmarks.peers.differentiable import boxes, call_of
+from benchmarks.problem import Problem
+from benchmarks.workloads import Workload
+
+PACKAGE = "torchvision"
+
+_TYPES = ("float16", "float", "double")
+
+_COORDINATES = (
+    "its coordinates are float16, so that its samples lie elsewhere, up to half a pixel off; it is timed all the same, "
+    "since it does as much work"
+)
+
+
+def prepare(problem: Problem, threads: int) -> Call | None:
+    """roi_align of averages; the gradient is the backward call alone."""
+    workload = problem.workload
+    if not isinstance(workload, Workload) or problem.operation.mode != "avg" or problem.element_type not in _TYPES:
+        return None
+    rois, size = boxes(problem), (workload.bins, workload.bins)
+    return call_of(
+        lambda x: roi_align(x, rois, size, workload.spatial_scale, workload.sampling_ratio, aligned=True),
+        problem,
+        threads,
+        departs=_COORDINATES if problem.element_type == "float16" else None,
+    )

@@ -1,0 +1,124 @@
+"""The tables on a terminal and as Markdown, and everything as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rich.box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from benchmarks.agreement import Difference
+from benchmarks.measure import OURS, Cell
+from benchmarks.sweeps import Point, Sweep
+from benchmarks.tables import LEGEND, Table, notes, tables
+
+WIDTH = 150
+"""Columns of the tables, in a pipe too."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """All that was measured, and where. `swept`: the cells of the plot, with what was varied and its value."""
+
+    machine: Mapping[str, object]
+    packages: Mapping[str, str]
+    peers: Sequence[str]
+    cells: Sequence[Cell]
+    swept: Sequence[tuple[Sweep, Point, Cell]] = ()
+
+    @property
+    def all_cells(self) -> list[Cell]:
+        """Those of the tables and of the plot."""
+        return [*self.cells, *(cell for _, _, cell in self.swept)]
+
+    @property
+    def refused(self) -> list[str]:
+        """What is to be said of the peers that compute something else."""
+        return [message for cell in self.all_cells for message in cell.refused]
+
+    @property
+    def heading(self) -> str:
+        """Where it was measured, in a line."""
+        packages = ", ".join(f"{name} {version}" for name, version in self.packages.items())
+        return f"{self.machine['cpu']}, {self.machine['cpus']} CPUs, {self.machine['system']}, {packages}"
+
+
+def write(run: Run, console: Console) -> None:
+    """Print the tables."""
+    console.print(escape(run.heading), highlight=False)
+    for table in tables(run.cells, run.peers):
+        console.print(_rich(table))
+    for line in (*LEGEND, *notes(run.all_cells)):
+        console.print(escape(line), highlight=False)
+
+
+def markdown(run: Run) -> str:
+    """The tables as Markdown."""
+    parts = [run.heading, *(_markdown(table) for table in tables(run.cells, run.peers))]
+    parts.append("\n".join(f"- {line}" for line in (*LEGEND, *notes(run.all_cells))))
+    return "\n\n".join(parts) + "\n"
+
+
+def to_json(run: Run) -> str:
+    """{"machine", "packages", "cells": [...], "swept": [{"sweep", "value", **cell}]}, times in seconds.
+
+    A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
+    "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a peer that is refused has no
+    seconds, one without a difference cannot do it.
+    """
+    data = {
+        "machine": run.machine,
+        "packages": run.packages,
+        "cells": [_cell(cell) for cell in run.cells],
+        "swept": [{"sweep": sweep.name, "value": point.value, **_cell(cell)} for sweep, point, cell in run.swept],
+    }
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+def _rich(table: Table) -> RichTable:
+    made = RichTable(title=escape(table.title), box=rich.box.SIMPLE, title_justify="left")
+    for heading, is_text in zip(table.headings, table.are_text, strict=True):
+        made.add_column(escape(heading), justify="left" if is_text else "right", no_wrap=True)
+    for row in table.rows:
+        made.add_row(*map(escape, row))
+    return made
+
+
+def _markdown(table: Table) -> str:
+    rules = ("---" if is_text else "---:" for is_text in table.are_text)
+    lines = (table.headings, rules, *table.rows)
+    # A mark of ours is no emphasis.
+    rows = ["| " + " | ".join(line).replace("*", r"\*") + " |" for line in lines]
+    return "\n".join((f"**{table.title}**", "", *rows))
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    problem = cell.problem
+    return {
+        "operation": problem.operation.name,
+        "workload": problem.workload.name,
+        "facts": problem.workload.facts,
+        "element_type": problem.element_type,
+        "threads": cell.threads,
+        "rounds": len(cell.times[OURS]),
+        "seconds": {
+            name: {"median": cell.median(name), "min": min(times), "all": times} for name, times in cell.times.items()
+        },
+        "differences": {peer: _difference(difference) for peer, difference in cell.differences.items()},
+    }
+
+
+def _difference(difference: Difference) -> dict[str, object]:
+    return {
+        # JSON has no infinity, nor what is no number.
+        "relative": difference.relative if math.isfinite(difference.relative) else None,
+        "allowed": difference.allowed,
+        "departs": difference.departs,
+        "is_refused": difference.is_refused,
+    }

@@ -1,0 +1,52 @@
+"""Calls of ONNX Runtime sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import onnxruntime
+
+import ortops
+from benchmarks.call import Call
+from benchmarks.models import ours
+from benchmarks.problem import Problem
+from conformance.backends.session import CPU, from_ort, options, to_ort
+
+_NAMES = {"InputTensor": "X", "InputGradientTensor": "dY"}
+"""DirectML's names of inputs as ONNX's."""
+
+
+def call_of(session: Callable[..., Any], model: onnx.ModelProto, problem: Problem, threads: int) -> Call:
+    """A call of the model in a session of that class on the problem's arrays, which are not copied.
+
+    It is `run`, as people call it. bfloat16, which NumPy lacks, goes in and out as OrtValue: 50 us a call slower.
+    """
+    chosen = options()
+    chosen.intra_op_num_threads = threads
+    # Idle threads of one session that spin would take the others' cores.
+    chosen.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    made = session(model.SerializeToString(), chosen, providers=[CPU])
+    inputs, outputs = ([value.name for value in values] for values in (model.graph.input, model.graph.output))
+    feeds = {name: problem.arrays[_NAMES.get(name, name)] for name in inputs}
+    if problem.element_type != "bfloat16":
+        return Call(lambda: made.run(outputs, feeds), list)
+    values = {name: to_ort(array) for name, array in feeds.items()}
+    return Call(
+        lambda: made.run_with_ort_values(outputs, values),
+        lambda answers: [from_ort(answer) for answer in answers],
+    )
+
+
+def our_call(problem: Problem, threads: int) -> Call:
+    """A call of our operators."""
+    return call_of(ortops.InferenceSession, ours(problem), problem, threads)
+
+
+def stock_call(model: onnx.ModelProto, problem: Problem, threads: int) -> Call | None:
+    """A call of ONNX Runtime without us; None where it has no kernel for the model."""
+    try:
+        return call_of(onnxruntime.InferenceSession, model, problem, threads)
+    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+        return None

@@ -1,0 +1,97 @@
+"""What was measured as tables of text, for whoever prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.measure import FLOOR, OURS, Cell
+
+LEGEND = (
+    "Milliseconds, medians of calls in turn; in brackets, how many times longer than ours.",
+    f"{FLOOR}: ours as a multiple of copying its inputs and writing its outputs, once, with as many threads.",
+    "It can be less than 1: RoIs may leave much of a map unread.",
+    "forward, float: ours as a multiple of our forward operator, and of the same in float.",
+    "Of torchvision, mmcv and torch, dX is autograd's backward pass alone, through the public API.",
+    "-: the peer cannot do it. wrong: it computes something else. *: it is known to differ, as said below.",
+)
+"""What the figures mean."""
+
+REFERENCES = (FLOOR, "forward", "float")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headings."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def are_text(self) -> list[bool]:
+        """Of each column, whether it has words and no numbers."""
+        return [heading in ("workload", "X", "Y") for heading in self.headings]
+
+
+def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
+    """A table for each operation and element type."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.problem.operation.name, cell.problem.element_type), []).append(cell)
+    return [_table(f"{operation}, {kind}", group, peers) for (operation, kind), group in groups.items()]
+
+
+def notes(cells: Sequence[Cell]) -> list[str]:
+    """What is to be said of peers whose numbers are others."""
+    known = {
+        f"* {peer}: {difference.departs}": None
+        for cell in cells
+        for peer, difference in cell.differences.items()
+        if difference.is_known
+    }
+    return [*known, *(message for cell in cells for message in cell.refused)]
+
+
+def _table(title: str, cells: Sequence[Cell], peers: Sequence[str]) -> Table:
+    references = [name for name in REFERENCES if name in cells[0].times]
+    able = [peer for peer in peers if any(peer in cell.differences for cell in cells)]
+    headings = [
+        "workload",
+        *cells[0].problem.workload.facts,
+        "threads",
+        OURS,
+        *(f"/ {name}" for name in references),
+        *able,
+    ]
+    return Table(title, headings, [_row(cell, references, able) for cell in cells])
+
+
+def _row(cell: Cell, references: Sequence[str], peers: Sequence[str]) -> list[str]:
+    workload = cell.problem.workload
+    return [
+        workload.name,
+        *workload.facts.values(),
+        str(cell.threads),
+        _milliseconds(cell, OURS),
+        *(_multiple(cell.ratio(OURS, name)) for name in references),
+        *(_peer(cell, peer) for peer in peers),
+    ]
+
+
+def _peer(cell: Cell, peer: str) -> str:
+    difference = cell.differences.get(peer)
+    if difference is None:
+        return "-"
+    if difference.is_refused:
+        return "wrong"
+    mark = "*" if difference.is_known else ""
+    return f"{_milliseconds(cell, peer)} ({_multiple(cell.ratio(peer, OURS))}){mark}"
+
+
+def _milliseconds(cell: Cell, name: str) -> str:
+    return f"{cell.median(name) * 1e3:.2f}"
+
+
+def _multiple(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"

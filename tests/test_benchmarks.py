@@ -1,0 +1,328 @@
+"""The benchmarks: what they measure, that nothing else is compared, and what they write. No time is asserted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+from benchmarks import __main__ as command
+from benchmarks import models, peers
+from benchmarks.call import Call
+from benchmarks.copying import copying
+from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
+from benchmarks.measure import Cell, measure
+from benchmarks.operations import BY_DEFAULT, OPERATIONS, Operation
+from benchmarks.peers import NAMES, Peer
+from benchmarks.problem import Problem
+from benchmarks.sessions import our_call
+from benchmarks.sweeps import BASE, Point, Sweep, sweeps
+from benchmarks.workloads import RESAMPLINGS, WORKLOADS, Array, Resampling, Workload
+
+ALL_OPERATIONS = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+TINY = Workload("tiny", (2, 3, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
+TINY_RESAMPLING = Resampling("tiny", (1, 2, 5, 6), (10, 12))
+AVG, DX = (next(o for o in OPERATIONS if o.name == name) for name in ("avg", "dX"))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command.main, list(arguments))
+
+
+def tiny(operation: Operation, element_type: str = "float") -> Problem:
+    return Problem(operation, TINY if operation.family == "roi_align" else TINY_RESAMPLING, element_type)
+
+
+class Altered:
+    """A peer whose answers are ours, altered."""
+
+    PACKAGE = "numpy"
+
+    def __init__(self, alter: Callable[[Array], Array], departs: str | None = None) -> None:
+        self._alter, self._departs = alter, departs
+
+    def prepare(self, problem: Problem, threads: int) -> Call | None:
+        call = our_call(problem, threads)
+        return Call(call.run, lambda answer: [self._alter(a) for a in call.arrays(answer)], self._departs)
+
+
+def off_by_a_tenth(array: Array) -> Array:
+    return np.asarray(array + array.dtype.type(0.1) * np.abs(array).max())
+
+
+@pytest.mark.parametrize(
+    "workload", [*WORKLOADS, *(point.workload for sweep in sweeps(3) for point in sweep.points)], ids=lambda w: w.name
+)
+def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
+    images, _, height, width = workload.shape
+    few = replace(workload, shape=(images, 1, height, width))
+    arrays = few.inputs()
+    x1, y1, x2, y2 = arrays["rois"].T * workload.spatial_scale
+    assert x1.size == workload.rois
+    assert (x1 >= 0).all()
+    assert (x1 < x2).all()
+    assert (x2 <= width).all()
+    assert (y1 >= 0).all()
+    assert (y1 < y2).all()
+    assert (y2 <= height).all()
+    assert arrays["batch_indices"].shape == (workload.rois,)
+    assert set(arrays["batch_indices"].tolist()) <= set(range(images))
+    assert few.gradient().shape == (workload.rois, 1, workload.bins, workload.bins)
+    for kind in AVG.element_types:
+        onnx.checker.check_model(models.ours(Problem(AVG, workload, kind)))
+
+
+def test_names_are_unique_so_that_they_can_be_chosen() -> None:
+    for names in ([w.name for w in (*WORKLOADS, *RESAMPLINGS)], [o.name for o in OPERATIONS], NAMES):
+        assert len(set(names)) == len(names)
+    assert {o.name for o in OPERATIONS} >= set(BY_DEFAULT)
+
+
+def test_each_sweep_varies_what_it_says_and_threads_end_at_the_most() -> None:
+    varied = [
+        {field for point in sweep.points for field, value in vars(point.workload).items() if value != vars(BASE)[field]}
+        for sweep in sweeps(6)
+    ]
+    size = {"sampling_ratio", "sizes"}
+    assert [fields - {"name"} for fields in varied] == [{"rois"}, {"shape"}, {"sampling_ratio"}, size, set()]
+    assert [point.threads for point in sweeps(6)[-1].points] == [1, 2, 4, 6]
+    assert [point.threads for point in sweeps(1)[-1].points] == [1]
+
+
+@ALL_OPERATIONS
+def test_every_operation_agrees_with_its_peers_and_with_its_bodies(operation: Operation) -> None:
+    found = {name: peers.load(name) for name in ("onnxruntime", "bodies")}
+    cell = measure(tiny(operation), 1, found, rounds=2)
+    assert cell.refused == []
+    has_standard = not operation.is_gradient and operation.mode != "max_interpolated"
+    assert list(cell.differences) == (["onnxruntime", "bodies"] if has_standard else ["bodies"])
+    references = {"copy", "forward"} if operation.is_gradient else {"copy"}
+    assert set(cell.times) == {"ortops", *references, *cell.differences}
+    assert all(len(times) == 2 for times in cell.times.values())
+    assert cell.median("ortops") == sum(cell.times["ortops"]) / 2
+
+
+@pytest.mark.parametrize("element_type", ["float16", "bfloat16", "double"])
+def test_other_types_are_put_beside_float(element_type: str) -> None:
+    cell = measure(tiny(DX, element_type), 1, {"bodies": peers.load("bodies")}, rounds=1)
+    assert cell.refused == []
+    assert set(cell.times) == {"ortops", "copy", "forward", "float", "bodies"}
+
+
+def test_bfloat16_has_no_kernel_in_onnxruntime() -> None:
+    assert peers.load("onnxruntime").prepare(tiny(AVG, "bfloat16"), 1) is None
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [off_by_a_tenth, lambda a: a[:-1], lambda a: a * np.float32(np.nan), lambda a: a * 0, lambda a: a * 1.001],
+    ids=["off", "another shape", "nan", "zeros", "off by a thousandth"],
+)
+def test_a_peer_with_wrong_numbers_is_refused_and_not_timed(alter: Callable[[Array], Array]) -> None:
+    wrong, right = Altered(alter), Altered(lambda a: a)
+    cell = measure(tiny(AVG), 1, {"wrong": wrong, "right": right}, rounds=1)
+    (message,) = cell.refused
+    assert message.startswith("wrong is not compared: avg of tiny in float differs from ours by")
+    assert "wrong" not in cell.times
+    assert "right" in cell.times
+
+
+def test_a_reason_to_differ_is_none_to_answer_nonsense() -> None:
+    cell = measure(tiny(AVG), 1, {"odd": Altered(lambda a: a * np.float32(np.nan), "its reasons")}, rounds=1)
+    assert len(cell.refused) == 1
+    assert "odd" not in cell.times
+
+
+def test_a_peer_that_is_known_to_differ_is_timed_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "present", lambda: {"odd": Altered(off_by_a_tenth, "its reasons")})
+    result = run("--operation", "avg", "--workload", "one", "--threads", "1", "--rounds", "1")
+    assert result.exit_code == 0, result.output
+    assert "* odd: its reasons" in result.output.splitlines()
+    assert ")*" in result.output
+
+
+def test_a_refused_peer_is_status_1_and_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(peers, "present", lambda: {"odd": Altered(off_by_a_tenth)})
+    file = tmp_path / "run.json"
+    arguments = ("--operation", "avg", "--workload", "one", "--threads", "1", "--rounds", "1")
+    result = run(*arguments, "--json", str(file))
+    assert result.exit_code == 1
+    assert "odd is not compared: avg of one in float differs from ours by 0.1 of the largest value" in result.output
+    (cell,) = json.loads(file.read_text("utf-8"))["cells"]
+    assert "odd" not in cell["seconds"]
+    assert cell["differences"]["odd"]["is_refused"] is True
+
+
+def test_a_small_run_writes_everything(tmp_path: Path) -> None:
+    json_file, markdown_file = tmp_path / "run.json", tmp_path / "run.md"
+    chosen = ("--operation", "avg", "--operation", "dX", "--workload", "one", "--peer", "onnxruntime", "--threads", "1")
+    result = run(*chosen, "--rounds", "3", "--json", str(json_file), "--markdown", str(markdown_file))
+    assert result.exit_code == 0, result.output
+    data = json.loads(json_file.read_text("utf-8"))
+    assert set(data) == {"machine", "packages", "cells", "swept"}
+    assert set(data["machine"]) == {"cpu", "cpus", "architecture", "system", "python", "load"}
+    assert {"ortops", "onnxruntime", "numba", "numpy"} <= set(data["packages"])
+    assert [(cell["operation"], cell["workload"], cell["threads"]) for cell in data["cells"]] == [
+        ("avg", "one", 1),
+        ("dX", "one", 1),
+    ]
+    forward, gradient = data["cells"]
+    assert forward["facts"] == {"X": "1x256x50x76", "RoIs": "1", "bins": "7", "samples": "2"}
+    assert (forward["element_type"], forward["rounds"]) == ("float", 3)
+    assert set(forward["seconds"]) == {"ortops", "copy", "onnxruntime"}
+    assert set(gradient["seconds"]) == {"ortops", "copy", "forward"}
+    for call in forward["seconds"].values():
+        assert len(call["all"]) == 3
+        assert call["min"] == min(call["all"]) > 0
+        assert call["median"] == sorted(call["all"])[1]
+    difference = forward["differences"]["onnxruntime"]
+    assert 0 <= difference["relative"] <= difference["allowed"] < 1e-3
+    for text in (result.output, markdown_file.read_text("utf-8")):
+        assert "avg, float" in text
+        assert "dX, float" in text
+        assert "onnxruntime" in text
+        assert "1x256x50x76" in text
+    rows = [line for line in markdown_file.read_text("utf-8").splitlines() if line.startswith("| one |")]
+    assert len(rows) == 2
+    times = forward["seconds"]
+    ratio = times["onnxruntime"]["median"] / times["ortops"]["median"]
+    shown = f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
+    assert rows[0].endswith(f"| {times['onnxruntime']['median'] * 1e3:.2f} ({shown}) |")
+
+
+def test_a_round_has_every_call_and_none_always_follows_the_same() -> None:
+    called: list[str] = []
+    calls = {name: (lambda name=name: called.append(name)) for name in "abc"}
+    times = interleave(calls, 12)
+    assert {name: len(taken) for name, taken in times.items()} == {"a": 12, "b": 12, "c": 12}
+    rounds = [called[i : i + 3] for i in range(0, 36, 3)]
+    assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
+    for name in "abc":
+        assert {before for before, after in pairwise(called) if after == name} >= {*"abc"} - {name}
+
+
+def test_there_are_enough_rounds_where_nobody_says_and_not_too_many() -> None:
+    assert len(interleave({"quick": lambda: None})["quick"]) == MOST_ROUNDS
+    assert MOST_ROUNDS > LEAST_ROUNDS >= 7
+
+
+def test_slow_calls_have_the_least_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr("benchmarks.interleave.time.perf_counter", lambda: float(next(clock)))
+    assert len(interleave({"slow": lambda: None})["slow"]) == LEAST_ROUNDS
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_copying_takes_parts_of_any_size(threads: int) -> None:
+    call = copying([np.ones((5, 1), np.float16)], [np.ones(1, np.float32), np.ones(0)], threads)
+    call.run()
+    assert call.arrays(None) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--operation", "none"], "--operation"),
+        (["--workload", "none"], "--workload"),
+        (["--type", "int8"], "--type"),
+        (["--peer", "none"], "--peer"),
+        (["--threads", "0"], "--threads"),
+        (["--threads", "1000000"], "--threads"),
+        (["--rounds", "0"], "--rounds"),
+        (["--json", "no/such/folder/run.json"], "is no folder"),
+        (["--markdown", "no/such/folder/run.md"], "is no folder"),
+        (["--operation", "linear", "--workload", "one"], "no chosen operation"),
+        (["--operation", "linear", "--type", "bfloat16"], "no chosen operation"),
+        (["--operation", "linear", "--plot", "run.png"], "--plot"),
+    ],
+)
+def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    for name in [name for name in sys.modules if name.startswith(("benchmarks.plot", "benchmarks.peers."))]:
+        monkeypatch.delitem(sys.modules, name)
+    for package in packages:
+        for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
+            monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_a_plot_without_matplotlib_is_a_wrong_call_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "matplotlib")
+    result = run("--plot", "run.png")
+    assert result.exit_code == 2
+    assert "ortops[bench]" in result.output
+
+
+def test_a_peer_that_is_not_installed_is_a_wrong_call_and_else_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "torch", "torchvision", "mmcv")
+    for name in ("torch", "torchvision", "mmcv"):
+        result = run("--peer", name)
+        assert result.exit_code == 2
+        assert f"{name!r}: must be installed" in result.output
+    assert list(peers.present()) == ["onnxruntime"]
+
+
+@pytest.mark.parametrize("operation", ["avg", "dX", "linear", "linear dX", "nearest", "nearest dX"])
+def test_torch_and_torchvision_compute_the_same(operation: str) -> None:
+    found: Mapping[str, Peer] = {name: _load_or_skip(name) for name in ("torch", "torchvision")}
+    cell = measure(tiny(next(o for o in OPERATIONS if o.name == operation)), 1, found, rounds=1)
+    assert cell.refused == []
+    assert list(cell.differences) == (["torchvision"] if operation in ("avg", "dX") else ["torch"])
+
+
+def _load_or_skip(name: str) -> Peer:
+    pytest.importorskip(name)
+    return peers.load(name)
+
+
+def test_mmcv_is_asked_through_its_public_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    asked: list[tuple[Any, ...]] = []
+
+    def roi_align(x: Any, *arguments: Any) -> Any:
+        asked.append(arguments)
+        return x.sum() * torch.ones(5, 3, 3, 3)
+
+    package, module = ModuleType("mmcv"), ModuleType("mmcv.ops")
+    module.roi_align = roi_align  # type: ignore[attr-defined]
+    hide(monkeypatch)
+    monkeypatch.setitem(sys.modules, "mmcv", package)
+    monkeypatch.setitem(sys.modules, "mmcv.ops", module)
+    call = peers.load("mmcv").prepare(tiny(AVG), 1)
+    assert call is not None
+    assert call.arrays(call.run())[0].shape == (5, 3, 3, 3)
+    rois, *rest = asked[0]
+    assert rois.shape == (5, 5)
+    assert rest == [(3, 3), 0.5, 0, "avg", True]
+
+
+def test_a_plot_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    points = tuple(Point(n, replace(TINY, rois=n)) for n in (1, 5))
+    monkeypatch.setattr(command, "sweeps", lambda _: (Sweep("RoIs", points),))
+    plot_file, json_file = tmp_path / "run.png", tmp_path / "run.json"
+    chosen = ("--operation", "avg", "--workload", "one", "--peer", "onnxruntime", "--threads", "1", "--rounds", "1")
+    result = run(*chosen, "--plot", str(plot_file), "--json", str(json_file))
+    assert result.exit_code == 0, result.output
+    assert plot_file.read_bytes().startswith(b"\x89PNG")
+    swept = json.loads(json_file.read_text("utf-8"))["swept"]
+    assert [(cell["sweep"], cell["value"]) for cell in swept] == [("RoIs", 1), ("RoIs", 5)]
+
+
+def test_a_cell_keeps_no_arrays() -> None:
+    cell: Cell = measure(tiny(AVG), 1, {}, rounds=1)
+    assert not any(isinstance(value, np.ndarray) for value in vars(cell.problem).values())

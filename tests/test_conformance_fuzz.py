@@ -6,21 +6,28 @@ import functools
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
+import ending_backends
 from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Case
 from conformance.fuzz import campaign, file
 from conformance.fuzz.check import Failure, check, with_expectation
+from conformance.fuzz.crew import Here
 from conformance.fuzz.generate import generate
+from conformance.fuzz.merge import Parts
 from conformance.fuzz.settled import is_settled
 from conformance.fuzz.shrink import shrink
+from conformance.fuzz.tasks import MOST_ALIKE, Part
+from conformance.fuzz.work import Found, Plan
 from conformance.run import ask
 from ortops.operators import BY_NAME
 
@@ -90,11 +97,11 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend_name", "operator", "cases"),
     [
-        ("wrong_backends:XAndYSwapped", "RoiAlign_16", 40),
-        ("wrong_backends:Opset10As16", "RoiAlign_10", 40),
-        ("wrong_backends:DroisWithoutScale", "RoiAlignGrad", 25),
-        ("wrong_dml_backends:CornersIgnored", "DmlRoiAlign", 30),
-        ("wrong_resample_backends:ResampleTieGoesDown", "DmlResample", 150),
+        ("conformance.wrong.roi_align.coordinates:XAndYSwapped", "RoiAlign_16", 40),
+        ("conformance.wrong.roi_align.defaults:Opset10As16", "RoiAlign_10", 40),
+        ("conformance.wrong.roi_align.gradients:DroisWithoutScale", "RoiAlignGrad", 25),
+        ("conformance.wrong.dml_roi_align.geometry:CornersIgnored", "DmlRoiAlign", 30),
+        ("conformance.wrong.dml_resample.coordinates:ResampleTieGoesDown", "DmlResample", 150),
     ],
 )
 def test_a_fault_is_found_made_small_and_fails_again(
@@ -115,10 +122,10 @@ def test_a_fault_is_found_made_small_and_fails_again(
 
 
 def test_a_backend_that_ends_the_process_is_survived(tmp_path: Path) -> None:
-    arguments = ("--cases", "40", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
-    result = fuzz("--backend", "wrong_backends:Aborts", *arguments)
+    arguments = ("--cases", "30", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
+    result = fuzz("--backend", "ending_backends:ends_itself_at_a_wrong_index", *arguments)
     assert result.exit_code == 1
-    assert " passed" in result.output.splitlines()[-1]
+    assert " unsupported" in result.output.splitlines()[-1]
     assert size(found(tmp_path, "crash")[0]) <= SMALL
 
 
@@ -164,6 +171,29 @@ def test_a_sample_a_last_bit_from_the_border_is_not_settled(x: float, settled: b
     assert is_settled(_case("RoiAlign_16", {"sampling_ratio": 1}, inputs, "Y")) is settled
 
 
+@pytest.mark.parametrize(("x2", "settled"), [(2.0, True), (2.0000002, False), (2.0001, True), (2.5, True)])
+def test_a_number_of_samples_is_settled_where_the_size_is_exact_or_not_a_few_roundings_from_whole(
+    x2: float, settled: bool
+) -> None:
+    inputs = {
+        "X": np.array([[[[1, 5, 2, 9], [3, 0, 7, 4], [8, 6, 1, 2]]]], np.float32),
+        "rois": np.array([[0, 0.1, x2, 1.33]], np.float32),
+        "batch_indices": np.zeros(1, np.int64),
+    }
+    assert is_settled(_case("RoiAlign_16", {}, inputs, "Y")) is settled
+
+
+def test_the_gradient_by_the_rois_of_a_flat_map_is_settled() -> None:
+    inputs = {
+        "dY": np.full((1, 1, 2, 2), 3.3, np.float32),
+        "rois": np.array([[0.3, 0.1, 1.7, 1.33]], np.float32),
+        "batch_indices": np.zeros(1, np.int64),
+        "x_shape": np.array([1, 1, 3, 4]),
+        "X": np.full((1, 1, 3, 4), 0.1, np.float32),
+    }
+    assert is_settled(_case("RoiAlignGrad", {"mode": "avg"}, inputs, "drois"))
+
+
 @pytest.mark.parametrize(("scale", "offset", "settled"), [(2.0, 0.0, True), (3.0, 0.5, False), (1.3, 0.5, True)])
 def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset: float, settled: bool) -> None:
     attributes = {
@@ -176,22 +206,57 @@ def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset:
     assert is_settled(_case("DmlResample", {**attributes, "output_sizes": (6,)}, inputs, "OutputTensor")) is settled
 
 
-def test_workers_share_the_cases_of_a_seed(tmp_path: Path) -> None:
-    arguments = ("--backend", "wrong_backends:XAndYSwapped", "--operator", "RoiAlign_16", "--cases", "16")
-    counts = []
+def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
+    backend = "conformance.wrong.roi_align.coordinates:XAndYSwapped"
+    counts, files = [], []
     for jobs in ("1", "2"):
-        result = fuzz(*arguments, "--jobs", jobs, "--out", str(tmp_path / jobs))
+        place = ("--jobs", jobs, "--out", str(tmp_path / jobs))
+        result = fuzz("--backend", backend, "--operator", "RoiAlign_16", "--cases", "16", *place)
         assert result.exit_code == 1
         counts.append(result.output.splitlines()[-1].split(";")[0])
+        files.append({path.name: path.read_text("utf-8") for path in (tmp_path / jobs).iterdir()})
     assert counts[0] == counts[1]
+    assert files[0] == files[1]
 
 
 def test_a_campaign_counts_every_case_by_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = campaign.Plan("reference", 0, (), None, 4, 1)
-    reports = list(campaign.run(plan))
-    assert sum(report.counts.total() for report in reports) == 4
-    monkeypatch.setattr(campaign, "check", lambda *_: "unsupported")
-    assert sum((report.counts for report in campaign.run(plan)), Counter()) == {"unsupported": 4}
+    assert outcome(Plan("reference", 0), 4) == ({"passed": 4}, [])
+    monkeypatch.setattr(campaign, "SLICE", 0.0)
+    plan = replace(ending_backends.PLAN, backend="ending_backends:ends_itself")
+    assert outcome(plan, 4) == ({"unsupported": 4}, [])
+
+
+def test_a_case_that_ends_who_asks_the_reference_is_named_and_the_others_are_counted() -> None:
+    plan = replace(ending_backends.PLAN, backend="ending_backends:ends_its_examiner")
+    counts, (failure,) = outcome(plan, 30)
+    assert counts == {"unsupported": 29, "failed": 1}
+    assert (failure.case.id, failure.kind) == (plan.case(ending_backends.NUMBER).id, "reference")
+    assert "ended with exit code -9" in failure.message
+
+
+def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tmp_path / "asked"
+    monkeypatch.setenv("ASKED", str(asked))
+    with Here(1) as crew:
+        next(_ for _ in campaign.run(Plan("ending_backends:never_ends", 0), crew) if asked.exists())
+        processes = psutil.Process().children(recursive=True)
+    assert len(processes) >= 2
+    assert psutil.wait_procs(processes, timeout=20)[1] == []
+
+
+def test_of_failures_that_are_alike_the_first_few_are_shrunk_in_whatever_order_they_come() -> None:
+    found = [Found(number, "values", "", ("alike",)) for number in range(2 * MOST_ALIKE)]
+    parts = [Part(one.number, one.number + 1, Counter(failed=1), (one,)) for one in found]
+    merged = Parts()
+    wanted = [one for part in [*parts[1::2], *parts[::2]] for one in merged.add(part)]
+    assert wanted == found[:MOST_ALIKE]
+    assert merged.complete == len(found)
+
+
+def outcome(plan: Plan, cases: int) -> tuple[Counter[str], list[Failure]]:
+    with Here(1) as crew:
+        reports = list(campaign.run(plan, crew, cases))
+    return sum((r.counts for r in reports), Counter()), [r.failure for r in reports if r.failure is not None]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from conformance import backends
 from conformance.fuzz import campaign, file
 from conformance.fuzz.check import Failure, check
+from conformance.fuzz.crew import Crew, CrewError, Here
+from conformance.fuzz.work import TIME_LIMIT, Plan
 from conformance.isolate import IsolatedBackend
 from ortops.operators import BY_NAME
 
@@ -47,6 +49,12 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     "--operator", "operators", type=click.Choice(sorted(BY_NAME)), multiple=True, help="Only these; may be repeated."
 )
 @click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes; one a CPU by default.")
+@click.option(
+    "--dask",
+    "address",
+    metavar="ADDRESS",
+    help="Ask the workers of this dask.distributed scheduler, as tcp://host:8786, instead of processes here.",
+)
 @click.option("--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Where failures go.")
 @click.option("--replay", type=FILE, metavar="FILE", help="Run the case in this file, and nothing else.")
 def fuzz_command(
@@ -56,14 +64,16 @@ def fuzz_command(
     seed: int,
     operators: tuple[str, ...],
     jobs: int | None,
+    address: str | None,
     folder: Path,
     replay: Path | None,
 ) -> None:
     """Compare a backend with the reference on random inputs, right ones and wrong ones.
 
-    A failure is made small and written to a file that --replay runs again. Known failures are not left out.
+    A failure is made small and written to a file that --replay runs again. Known failures are not left out. The same
+    --seed and --cases find the same, whoever does it.
 
-    The exit status is 0 when nothing was found, 1 when something was, 2 for a wrong call.
+    The exit status is 0 when nothing was found, 1 when something was, 2 for a wrong call or a cluster that was lost.
     """
     try:
         backends.load(backend_name)
@@ -73,11 +83,32 @@ def fuzz_command(
         found = _replayed(backend_name, replay)
     else:
         limit = SECONDS if seconds is None and cases is None else seconds
-        deadline = None if limit is None else time.time() + limit
-        count = min(jobs or os.cpu_count() or 1, cases or sys.maxsize)
-        found = _run(campaign.Plan(backend_name, seed, operators, deadline, cases, count), folder, limit)
+        with _crew(backend_name, jobs, address) as crew:
+            found = _run(Plan(backend_name, seed, operators), crew, cases, limit, folder)
     if found:
         raise click.exceptions.Exit(1)
+
+
+@contextlib.contextmanager
+def _crew(backend_name: str, jobs: int | None, address: str | None) -> Iterator[Crew]:
+    """Who does it: processes here, or the workers of the scheduler at the address."""
+    if address is None:
+        with Here(jobs or os.cpu_count() or 1) as here:
+            yield here
+        return
+    if jobs is not None:
+        raise click.UsageError("--jobs is of processes here: with --dask the cluster has as many as it has threads")
+    try:
+        from conformance.fuzz.cluster import Cluster
+    except ModuleNotFoundError as error:
+        text = f"{error}: pip install 'ortops[dask]'"
+        raise click.BadParameter(text, param_hint="--dask") from error
+    try:
+        cluster = Cluster(address, backend_name)
+    except CrewError as error:
+        raise click.BadParameter(str(error), param_hint="--dask") from error
+    with cluster:
+        yield cluster
 
 
 def _replayed(backend_name: str, path: Path) -> bool:
@@ -86,26 +117,31 @@ def _replayed(backend_name: str, path: Path) -> bool:
         case = file.read(path)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--replay") from error
-    with IsolatedBackend(backend_name, campaign.TIME_LIMIT) as child:
+    with IsolatedBackend(backend_name, TIME_LIMIT) as child:
         found = check(case, child.ask)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
     return isinstance(found, Failure)
 
 
-def _run(plan: campaign.Plan, folder: Path, seconds: float | None) -> bool:
+def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folder: Path) -> bool:
     """Whether a campaign finds a failure; prints each, and the counts."""
     begun, counts = time.monotonic(), Counter[str]()
-    written = 0
-    for report in _with_progress(plan, seconds):
-        counts += report.counts
-        if report.failure is not None:
-            path = _written(report.failure, plan.backend, folder, written)
-            written += 1
-            click.echo(f"{report.failure.case.operator}: {report.failure.kind}: {report.failure.message}\n  {path}")
+    written, lost = 0, ""
+    try:
+        for report in _with_progress(campaign.run(plan, crew, cases, seconds), cases, seconds):
+            counts += report.counts
+            if report.failure is not None:
+                path = _written(report.failure, plan.backend, folder, written)
+                written += 1
+                click.echo(f"{report.failure.case.operator}: {report.failure.kind}: {report.failure.message}\n  {path}")
+    except CrewError as error:
+        lost = str(error)
     kinds = ("passed", "failed", "unsupported", "unsettled")
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind] or kind in kinds[:2])
     rate = counts.total() / max(time.monotonic() - begun, 1e-9)
     click.echo(f"seed {plan.seed}: {parts}; {rate:.0f} cases a second, {written} different failures")
+    if lost:
+        raise click.UsageError(f"the campaign ended before its time: {lost}")
     return counts["failed"] > 0
 
 
@@ -117,7 +153,9 @@ def _written(failure: Failure, backend_name: str, folder: Path, number: int) -> 
     return path
 
 
-def _with_progress(plan: campaign.Plan, seconds: float | None) -> Iterator[campaign.Report]:
+def _with_progress(
+    reports: Iterator[campaign.Report], cases: int | None, seconds: float | None
+) -> Iterator[campaign.Report]:
     """The reports, with a bar where people look at it."""
     console = Console(stderr=True)
     columns = (
@@ -128,8 +166,8 @@ def _with_progress(plan: campaign.Plan, seconds: float | None) -> Iterator[campa
     )
     begun, done, failures = time.monotonic(), 0, 0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("fuzz", total=seconds or plan.cases, rate=0.0, failures=0)
-        for report in campaign.run(plan):
+        task = progress.add_task("fuzz", total=seconds or cases, rate=0.0, failures=0)
+        for report in reports:
             done += report.counts.total()
             failures += report.counts["failed"]
             spent = time.monotonic() - begun

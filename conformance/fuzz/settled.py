@@ -1,8 +1,8 @@
 """Whether a case has one right answer, or several because the last bit of a coordinate or of a product decides.
 
 A case is settled where every number on the way to a sample is exact in float32, or where moving the coordinates by what
-rounding may move them changes no output by more than it is allowed. It is asked of cases that failed only: it costs
-about a dozen evaluations.
+rounding may move them, and for a winner's gradient the candidates, changes no output by more than it is allowed. It is
+asked of cases that failed only: it costs some dozens of evaluations.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ GRAIN = 64
 MOST_EXACT = 1024.0
 """Pixels. Exact coordinates are not larger."""
 
-NEAR = 1e-4
-"""Of a number of samples, of pixels or of outputs: nearer to where it changes than this is too near."""
-
 STEPS = (1.0, 8.0)
 """By how many times their rounding coordinates are moved."""
+
+ROUNDINGS = 16.0
+"""Of a winner's candidate, a sum of products of products."""
 
 Attributes = dict[str, AttributeValue]
 
@@ -48,12 +48,10 @@ def is_settled(case: Case) -> bool:
     if case.definition.family == "dml_resample":
         return _is_resample_settled(case)
     lines = list(_lines(case))
-    if all(line.is_exact for line in lines):
-        return _has_exact_data(case) or not _reads_slopes(case) or _is_steady(case, _with_noise(case))
-    if any(line.is_about_to_change for line in lines):
+    is_exact = all(line.is_exact for line in lines)
+    if not is_exact and not _is_steady(case, _moved(case, lines)):
         return False
-    moved = itertools.chain(_moved(case, lines), _with_noise(case) if _reads_slopes(case) else ())
-    return _is_steady(case, moved)
+    return not _has_winners(case) or (is_exact and _has_exact_data(case)) or _is_steady(case, _with_noise(case))
 
 
 def _fits(case: Case) -> bool:
@@ -74,11 +72,6 @@ def _has_winners(case: Case) -> bool:
     return case.definition.function.endswith("_grad") and not is_average
 
 
-def _reads_slopes(case: Case) -> bool:
-    """Whether a gradient follows from differences of pixels, of which rounding may be all."""
-    return case.definition.function.endswith("_grad") and ("X" in case.inputs or "InputTensor" in case.inputs)
-
-
 @dataclass(frozen=True, slots=True)
 class _Line:
     """The samples of one RoI along one axis.
@@ -86,7 +79,6 @@ class _Line:
     roi, axis: its number, and 0 for x and 1 for y.
     first, size: where it begins, and its size, in pixels; shift is what is subtracted from its coordinates.
     bins, per_bin: outputs, and samples of each; steps are those that divide the size, offset the first in steps.
-    is_free: whether per_bin was found from the size.
     """
 
     roi: int
@@ -98,33 +90,39 @@ class _Line:
     per_bin: float
     steps: float
     offset: float
-    is_free: bool
     length: int
     scale: float
 
     @property
-    def rounding(self) -> float:
-        """Of a coordinate on the map, before the unit of the arithmetic."""
+    def roundings(self) -> tuple[float, float]:
+        """Of its two ends, before the unit of the arithmetic: a coordinate on the map errs by no more than between them.
+
+        That of the second is the size's, by which another number of samples may be wanted.
+        """
         reach = abs(self.first) + self.length + 1.5 + abs(self.shift)
         ends = abs(self.first) + abs(self.first + self.size)
-        return 10 * reach + 3 * min(1.0, reach / max(abs(self.size), 1e-300)) * ends
+        return 10 * reach, max(10 * reach, 3 * ends)
 
     @property
-    def is_about_to_change(self) -> bool:
-        """Whether another last bit of the size makes another number of samples."""
-        wanted = self.size / self.bins
-        is_whole = abs(wanted - round(wanted)) < NEAR * (1 + abs(wanted))
-        return self.is_free and self.size != 0 and abs(wanted) < 1 / NEAR / 4 and is_whole
+    def has_exact_size(self) -> bool:
+        """Whether its ends, its size and the number of samples are exact: rounding moves it, but does not stretch it."""
+        if self.size == 0:
+            return True
+        return _is_power_of_2(self.bins) and _is_power_of_2(self.scale) and _are_short(self.first, self.size)
 
     @property
     def is_exact(self) -> bool:
         """Whether all that leads to its samples is exact."""
-        steps = max(int(self.steps), 1) if self.steps < MOST_EXACT else 3
-        if not _is_power_of_2(steps) or not _is_power_of_2(self.bins) or not _is_power_of_2(self.scale):
+        if not (self.has_exact_size and 0 <= self.steps < MOST_EXACT and _is_power_of_2(max(self.steps, 1))):
             return False
-        samples = self.first + self.size * (np.arange(self.bins * self.per_bin) + self.offset) / steps - self.shift
-        numbers = np.array([self.first, self.size, self.shift, *samples]) * GRAIN
-        return bool(np.all((numbers == np.round(numbers)) & (np.abs(numbers) <= MOST_EXACT * GRAIN)))
+        samples = self.size * (np.arange(self.bins * self.per_bin) + self.offset) / max(self.steps, 1)
+        return _are_short(self.first, self.shift, *(self.first + samples - self.shift))
+
+
+def _are_short(*numbers: float) -> bool:
+    """Whether numbers are exact, and few bits long."""
+    grains = np.array(numbers) * GRAIN
+    return bool(np.all((grains == np.round(grains)) & (np.abs(grains) <= MOST_EXACT * GRAIN)))
 
 
 def _is_power_of_2(value: float) -> bool:
@@ -156,7 +154,6 @@ def _onnx_line(arguments: Attributes, roi: int, axis: int, r1: float, r2: float,
         per_bin,
         bins * per_bin,
         0.5,
-        not ratio,
         length,
         scale,
     )
@@ -167,12 +164,11 @@ def _dml_line(arguments: Attributes, roi: int, axis: int, r1: float, r2: float, 
     least, most = arguments["minimum_samples_per_output"], arguments["maximum_samples_per_output"]
     wanted = (r2 - r1) * scale / bins
     per_bin = float(min(max(math.ceil(wanted), least), most))
-    is_free = least < most and least - NEAR * 2 < wanted < most + NEAR * 2
     steps = bins * per_bin - (1 if arguments["align_regions_to_corners"] else 0)
     offset = -arguments["output_pixel_offset"] if steps else 0.5
     shift = arguments["input_pixel_offset"]
     size = (r2 - r1) * scale
-    return _Line(roi, axis, r1 * scale, size, shift, bins, per_bin, steps, offset, is_free, length, scale)
+    return _Line(roi, axis, r1 * scale, size, shift, bins, per_bin, steps, offset, length, scale)
 
 
 def _sizes(case: Case, arguments: Attributes) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -195,14 +191,16 @@ def _moved(case: Case, lines: list[_Line]) -> Iterator[tuple[float, Case]]:
     wide = _widened(case)
     name = _rois_name(case)
     rois = wide.inputs[name].reshape(-1, 4)
-    by, has_size = np.zeros_like(rois), np.zeros((len(rois), 2), bool)
+    by, is_rigid = np.zeros_like(rois), np.zeros((len(rois), 2), bool)
     for line in lines:
-        moved = unit(arithmetic(case.dtype)) * line.rounding / line.scale
+        moved = unit(arithmetic(case.dtype)) / line.scale * np.array(line.roundings)
+        if line.has_exact_size:
+            # To a power of two, so that the size stays as it is in float64, too.
+            moved = np.full(2, 0.0 if line.is_exact else 2.0 ** math.floor(math.log2(moved[0])))
         by[line.roi, [line.axis, line.axis + 2]] = moved
-        has_size[line.roi, line.axis] = rois[line.roi, line.axis] != rois[line.roi, line.axis + 2]
+        is_rigid[line.roi, line.axis] = line.has_exact_size
     for step, signs in itertools.product(STEPS, _directions(len(rois))):
-        # A RoI without size keeps none: its ends are one number, however they are rounded.
-        signs[:, 2:] = np.where(has_size, signs[:, 2:], signs[:, :2])
+        signs[:, 2:] = np.where(is_rigid, signs[:, :2], signs[:, 2:])
         array = (rois + step * by * signs).reshape(wide.inputs[name].shape)
         yield step, _replaced(wide, name, array)
 
@@ -218,11 +216,9 @@ def _with_noise(case: Case) -> Iterator[tuple[float, Case]]:
     name = "InputTensor" if "InputTensor" in case.inputs else "X"
     wide, rng = _widened(case), np.random.default_rng(0)
     x = wide.inputs[name]
-    # A winner's candidate is a sum of products of products; a slope is a difference of two pixels or of two sums.
-    roundings = 16 if _has_winners(case) else 4
     for _ in range(6):
         noise = rng.uniform(-1.0, 1.0, x.shape)
-        yield 1.0, _replaced(wide, name, x * (1 + roundings * unit(arithmetic(case.dtype)) * noise))
+        yield 1.0, _replaced(wide, name, x * (1 + ROUNDINGS * unit(arithmetic(case.dtype)) * noise))
 
 
 def _is_steady(case: Case, moved: Iterator[tuple[float, Case]]) -> bool:
@@ -261,32 +257,33 @@ def _is_resample_settled(case: Case) -> bool:
     else:
         lengths = list(case.inputs["InputTensor"].shape)
         (outputs,) = output_shapes(case.definition, {"InputTensor": tuple(lengths)}, {}, arguments)
-    rank = len(lengths)
+    rank, rounding = len(lengths), unit(arithmetic(case.dtype)) * max(STEPS)
     scales = arguments["scales"] or [many / max(few, 1) for many, few in zip(outputs, lengths, strict=True)]
     before = arguments["input_pixel_offsets"] or [INPUT_PIXEL_OFFSET] * rank
     after = arguments["output_pixel_offsets"] or [OUTPUT_PIXEL_OFFSET] * rank
     is_nearest = arguments["interpolation_mode"] == "nearest_neighbor"
+    is_floored = not arguments.get("output_sizes", (0,))
     for length, count, scale, i, o in zip(lengths, outputs, scales, before, after, strict=True):
-        is_floored = not arguments.get("output_sizes", (0,))
-        if is_floored and not _is_power_of_2(scale) and _is_near_whole(np.array([length * scale])):
+        if is_floored and not _is_power_of_2(scale) and _is_near_whole(np.array([length * scale]), rounding * count):
             return False
-        if is_nearest and _is_undecided(length, count, scale, i, o, arguments["rounding_direction"] == "half_up"):
+        if is_nearest and _is_undecided(
+            length, count, scale, i, o, arguments["rounding_direction"] == "half_up", rounding
+        ):
             return False
     return True
 
 
-def _is_undecided(length: int, count: int, scale: float, before: float, after: float, is_half_up: bool) -> bool:
+def _is_undecided(
+    length: int, count: int, scale: float, before: float, after: float, is_half_up: bool, rounding: float
+) -> bool:
     """Whether the pixel that an output reads hinges on a last bit."""
-    if not count or scale <= 0 or (all(_is_short(number) for number in (before, after)) and _is_power_of_2(scale)):
+    if not count or scale <= 0 or (_are_short(before, after) and _is_power_of_2(scale)):
         return False
     x = (np.arange(count) - after) / scale - before
     x = x[(x > -1) & (x < length)]
-    return _is_near_whole(x + 0.5 if is_half_up else x)
+    reach = length + 1.5 + 2 * abs(before) + abs(after) / scale
+    return _is_near_whole(x + 0.5 if is_half_up else x, 4 * rounding * reach)
 
 
-def _is_short(number: float) -> bool:
-    return abs(number) <= MOST_EXACT and (number * GRAIN).is_integer()
-
-
-def _is_near_whole(numbers: Array) -> bool:
-    return bool(np.any(np.abs(numbers - np.round(numbers)) < NEAR * (1 + np.abs(numbers))))
+def _is_near_whole(numbers: Array, error: float) -> bool:
+    return bool(np.any(np.abs(numbers - np.round(numbers)) <= error))

@@ -1,0 +1,128 @@
+"""A cluster of dask.distributed as a campaign's crew. The workers need what is installed here, and no configuration.
+
+What a worker had is done again elsewhere when it is lost, by the scheduler; what ends worker after worker comes back as
+an error when it has ended more than `distributed.scheduler.allowed-failures`, 3 unless the cluster says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib.metadata import version
+from types import TracebackType
+from typing import TypeVar
+
+from distributed import Client, KilledWorker, Security
+from distributed.comm.core import connect
+
+from conformance import backends
+from conformance.fuzz.crew import CrewError
+
+CONNECT_SECONDS = 15.0
+"""For the scheduler to answer, and for a first worker to be there."""
+
+ALONE_SECONDS = 60.0
+"""How long the cluster may have no worker."""
+
+ASK_EVERY = 1.0
+"""Seconds after which it is asked again how many it has."""
+
+PACKAGES = ("ortops", "numba", "numpy", "onnx", "onnxruntime", "onnxruntime-extensions")
+"""Of which the workers have the versions that are here: other versions may make other cases, and other answers."""
+
+T = TypeVar("T")
+
+
+class Cluster:
+    """The workers of a scheduler; a context manager that cancels what they have not done.
+
+    Raises:
+        CrewError: nobody is there, or a worker that cannot do what is asked.
+    """
+
+    lost: tuple[type[BaseException], ...] = (KilledWorker,)
+
+    def __init__(self, address: str, backend: str) -> None:
+        self._address = address
+        try:
+            # A client that cannot connect for another reason than time takes half a minute to go.
+            asyncio.run(asyncio.wait_for(_reach(address), CONNECT_SECONDS))
+            self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, asyncio.TimeoutError, TypeError, ValueError, ImportError) as error:
+            text = f"{type(error).__name__}: {error}"
+            raise CrewError(
+                f"{address} is not a scheduler that answers within {CONNECT_SECONDS:g} s: {text}"
+            ) from error
+        try:
+            self._check_workers(backend)
+        except BaseException:
+            self._client.close()
+            raise
+        self._executor = self._client.get_executor(pure=False, retries=3)
+        self.width = 1
+        self._asked = self._seen = -math.inf
+        self.check()
+
+    def __enter__(self) -> Cluster:  # noqa: PYI034  # Self is of Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._executor.shutdown(wait=False)
+        self._client.close()
+
+    def submit(self, task: Callable[..., T], *arguments: object) -> Future[T]:
+        """See `Crew`."""
+        future: Future[T] = self._executor.submit(task, *arguments)
+        return future
+
+    def check(self) -> None:
+        """Raise CrewError if there is no scheduler, or if it has had no worker for long."""
+        now = time.monotonic()
+        if now - self._asked < ASK_EVERY:
+            return
+        self._asked = now
+        try:
+            threads = sum(self._client.nthreads().values())
+        except (OSError, RuntimeError) as error:
+            raise CrewError(f"the scheduler at {self._address} is gone: {error}") from error
+        # Two for each, so that none waits for this process.
+        self.width = 2 * max(threads, 1)
+        if threads:
+            self._seen = now
+        elif now - self._seen > ALONE_SECONDS:
+            raise CrewError(f"the scheduler at {self._address} has had no worker for {ALONE_SECONDS:g} s")
+
+    def _check_workers(self, backend: str) -> None:
+        try:
+            self._client.wait_for_workers(1, CONNECT_SECONDS)
+        except asyncio.TimeoutError as error:
+            raise CrewError(f"the scheduler at {self._address} has no worker after {CONNECT_SECONDS:g} s") from error
+        here = _versions(backend)
+        for worker, there in self._client.run(_versions, backend, on_error="return").items():
+            if isinstance(there, Exception):
+                raise CrewError(f"worker {worker} cannot do it: {type(there).__name__}: {there}")
+            for package, expected in here.items():
+                if there[package] != expected:
+                    raise CrewError(f"worker {worker} has {package} {there[package]}: must be {expected}, as here")
+
+
+async def _reach(address: str) -> None:
+    comm = await connect(address, timeout=CONNECT_SECONDS, **Security().get_connection_args("client"))
+    await comm.close()
+
+
+def _versions(backend: str) -> dict[str, str]:
+    """What is installed, where the backend is.
+
+    Raises:
+        MissingBackendError: it is not.
+    """
+    backends.load(backend)
+    return {package: version(package) for package in PACKAGES}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from conformance.case import Case
+from conformance.case import Array, Case
 
 
 class Outcome(str, Enum):
@@ -51,6 +52,7 @@ class Result:
     worst: of a case whose values were compared, the element that uses most of what it is allowed, or what is wrong with
         a whole output.
     seconds: time that the backend took.
+    outputs: what the backend answered where that did not pass, by name; those that are too large to keep are left out.
     """
 
     case: Case
@@ -58,3 +60,4 @@ class Result:
     message: str = ""
     worst: Difference | None = None
     seconds: float = 0.0
+    outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)

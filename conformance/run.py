@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from conformance.backends import Backend, OperatorMissingError, UnsupportedError
 from conformance.case import Array, Case
 from conformance.compare import compare
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Difference, Outcome, Result
+
+MOST_KEPT = 2**16
+"""Bytes of an output that a result keeps; no right answer to a case is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,17 @@ def judge(case: Case, answer: Answer, known: ExpectedFailure | None = None) -> R
     if known is not None:
         outcome = Outcome.FAILED if passed else Outcome.EXPECTED_FAILURE
         message = f"passed, but is listed as an expected failure: {known.reason}" if passed else known.reason
-    return Result(case, outcome, message, worst, answer.seconds)
+    kept = {} if outcome is Outcome.PASSED else _kept(case, answer.outputs or {})
+    return Result(case, outcome, message, worst, answer.seconds, kept)
+
+
+def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Copies of the outputs that the case has: a backend may use its memory again, and may answer with any amount."""
+    return {name: np.array(outputs[name]) for name in case.outputs if _is_small(outputs.get(name))}
+
+
+def _is_small(output: Array | None) -> bool:
+    return output is not None and output.nbytes <= MOST_KEPT
 
 
 def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]:

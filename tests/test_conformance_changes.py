@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from conformance.__main__ import main
 from conformance.outcome import Outcome
-from conformance.report.changes import Change, Entry, Group, NotAReportError, changes, read
+from conformance.report.changes import Change, Group, changes
+from conformance.report.read import Entry, NotAReportError, read
 
 A = {
     "f/one/a": "passed",

@@ -100,7 +100,8 @@ def test_json_has_every_case_and_adds_up(tmp_path: Path) -> None:
     for outcome, count in data["summary"].items():
         assert list(outcomes(data).values()).count(outcome) == count
     for case in data["cases"]:
-        assert set(case) == {"id", "outcome", "max_error", "allowed", "message"}
+        assert list(case)[:5] == ["id", "outcome", "max_error", "allowed", "message"]
+        assert set(case) == {*list(case)[:5], *(["outputs"] if case["outcome"] != "passed" else [])}
         assert (case["outcome"] == "passed") == (case["message"] == "")
         assert (case["outcome"] == "passed") == (case["max_error"] <= case["allowed"])
 
@@ -130,14 +131,13 @@ def test_html_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
 
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             self.seen.add(tag)
-            assert not {"src", "href"} & {name for name, _ in attrs}
+            assert all(name != "src" and (name != "href" or str(value).startswith("#")) for name, value in attrs)
 
     tags = Tags()
     tags.seen = set()
     tags.feed(page)
     assert {"table", "details", "title"} <= tags.seen
-    assert "script" not in tags.seen
-    assert "roi_align/edge/half_pixel_inside/v16/float" in page
+    assert 'data-key="roi_align/edge/half_pixel_inside/v16/float@wrong_backends:NoHalfPixel"' in page
 
 
 def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from conformance import backends
 from conformance.__main__ import main
@@ -19,7 +21,8 @@ from conformance.expect import expected_outputs
 from conformance.explain import Explanation, explain, page
 from conformance.explain.picture import MOST_PIXELS, MOST_SAMPLES
 from conformance.explain.table import number
-from conformance.run import ask, judge
+from conformance.explain.text import write
+from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 
 FIRST = {case.family: case for case in reversed(collect())}
@@ -94,6 +97,7 @@ def test_the_first_case_of_every_family_has_a_page_with_what_is_expected(family:
         assert "An error is expected" in text
         return
     for part in explanation.parts:
+        assert part.expected is not None
         assert all(number(value) in text for value in part.expected.ravel().tolist())
     assert len(explanation.parts) == sum(value.size > 0 for value in expected_outputs(case).values())
 
@@ -141,6 +145,40 @@ def test_a_sample_names_its_pixels_and_weights() -> None:
     case = forward(x, [1.5, 1.5, 2.0, 2.5], output_height=1, output_width=1, sampling_ratio=1)
     (dot,) = explain(case).shown[1].picture.dots
     assert dot.title == "bin (0, 0) sample (0, 0) at y 1.5, x 1.25; " + READS
+
+
+def test_no_number_is_written_under_several_samples() -> None:
+    x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
+    attributes = {"output_height": 1, "output_width": 1, "sampling_ratio": 2}
+    picture = explain(forward(x, [1.5, 1.5, 2.0, 2.5], **attributes)).shown[1].picture
+    assert [cell.title for cell in picture.pixels if not cell.text] == ["X [1, 1] 5", "X [2, 1] 9"]
+
+
+def test_what_came_has_the_colours_of_what_is_expected() -> None:
+    case = by_id(OFFICIAL)
+    answer = ask(backends.load("reference"), case)
+    assert answer.outputs is not None
+    answer.outputs["Y"][0, 0, 0, 0] = -5
+    expected, got, _ = explain(case, answer=answer).parts[0].grids()
+    assert [cell.fill for cell in expected.cells[1:]] == [cell.fill for cell in got.cells[1:]]
+    assert expected.cells[0].fill != got.cells[0].fill
+
+
+def test_an_answer_where_an_error_is_due_is_drawn() -> None:
+    case = by_id("roi_align/refusal/mode_unknown/v16/float")
+    answer = Answer("outputs", {"Y": np.arange(24.0).reshape(1, 2, 3, 4), "name": np.array(["text"])})
+    explanation = explain(case, answer=answer, result=judge(case, answer), backend="mine")
+    (part,) = explanation.parts
+    assert (part.title, part.shape, list(part.named)) == ("Y[0, 0]", (3, 4), ["got"])
+    parsed(page.render(explanation))
+    write(explanation, Console(file=io.StringIO()))
+
+
+def test_an_answer_that_has_no_numbers_is_left_out() -> None:
+    case = by_id(OFFICIAL)
+    shape = expected_outputs(case)["Y"].shape
+    answer = Answer("outputs", {"Y": np.full(shape, "text")})
+    assert list(explain(case, answer=answer, result=judge(case, answer)).parts[0].named) == ["expected"]
 
 
 def test_one_roi_of_several_is_chosen() -> None:

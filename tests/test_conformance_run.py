@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from conformance.case import Array, Case
+from conformance.expect import expected_outputs
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Outcome
-from conformance.run import Answer, ask, judge
+from conformance.run import MOST_KEPT, Answer, ask, judge
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -63,3 +64,27 @@ def test_a_warning_of_a_backend_is_no_refusal() -> None:
             return TEN
 
     assert ask(Warns(), RIGHT).kind == "outputs"
+
+
+def test_what_a_backend_answered_is_kept_where_it_did_not_pass() -> None:
+    answered: dict[str, Array] = {**ELEVEN, "other": np.zeros(3)}
+    result = judge(RIGHT, Answer("outputs", answered))
+    assert list(result.outputs) == ["Y"]
+    assert result.outputs["Y"] == ELEVEN["Y"]
+    assert not np.shares_memory(result.outputs["Y"], ELEVEN["Y"])
+    assert judge(RIGHT, Answer("outputs", ELEVEN), KNOWN).outputs["Y"] == ELEVEN["Y"]
+    assert judge(WRONG, Answer("outputs", TEN)).outputs["Y"] == TEN["Y"]
+    assert judge(RIGHT, Answer("outputs", TEN)).outputs == {}
+    assert judge(RIGHT, Answer("refusal")).outputs == {}
+
+
+def test_an_answer_that_is_too_large_is_not_kept() -> None:
+    assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MOST_KEPT + 1, np.uint8)})).outputs == {}
+    assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MOST_KEPT, np.uint8)})).outputs["Y"].size == MOST_KEPT
+
+
+def test_every_right_answer_is_small_enough_to_be_kept() -> None:
+    sizes = [
+        value.nbytes for case in BY_ID.values() if not case.expects_error for value in expected_outputs(case).values()
+    ]
+    assert 0 < max(sizes) <= MOST_KEPT

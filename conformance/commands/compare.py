@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from conformance.report import changes
+from conformance.report.read import NotAReportError, read
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -25,8 +26,8 @@ def compare_command(before_file: Path, after_file: Path) -> None:
     included, 2 for a file that is no report.
     """
     try:
-        before, after = changes.read(before_file), changes.read(after_file)
-    except changes.NotAReportError as error:
+        before, after = read(before_file), read(after_file)
+    except NotAReportError as error:
         raise click.BadParameter(str(error)) from error
     changes.write(before, after, Console(file=sys.stdout))
     if changes.changes(before, after)[changes.Group.NEWLY_FAILING]:

@@ -19,6 +19,7 @@ from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure, read
 from conformance.outcome import Result
 from conformance.report import Run, html, json, junit, terminal
+from conformance.report.matrix import Matrix, column_of
 from conformance.run import run_suite
 from conformance.vectors import collect
 
@@ -121,15 +122,15 @@ def run_command(
     )
     label = backend_name if provider is None else f"{backend_name} on {provider}"
     with _wrong_calls(), asking as (asker, known):
-        run = Run(label, list(_with_progress(cases, run_suite(cases, asker, known))))
+        run = Run(label, list(with_progress(cases, run_suite(cases, asker, known))))
     renderers: Sequence[tuple[Path | None, Callable[[Run], str]]] = (
         (json_file, json.render),
         (junit_file, junit.render),
-        (html_file, html.render),
+        (html_file, lambda run: html.render(Matrix([column_of(run)]))),
     )
     for file, render in renderers:
         if file is not None:
-            file.write_text(render(run), "utf-8")
+            file.write_text(render(run), "utf-8", "replace")
     terminal.write(run, Console(file=sys.stdout))
     if run.bad:
         raise click.exceptions.Exit(1)
@@ -183,13 +184,13 @@ def _wrong_calls() -> Iterator[None]:
         raise click.BadParameter(str(error), param_hint="--provider") from error
 
 
-def _with_progress(cases: Sequence[Case], results: Iterator[Result]) -> Iterator[Result]:
+def with_progress(cases: Sequence[Case], results: Iterator[Result], title: str = "conformance") -> Iterator[Result]:
     """The results, with a progress bar where people look at it."""
     console = Console(stderr=True)
     return iter(
         rich.progress.track(
             results,
-            description="conformance",
+            description=title,
             total=len(cases),
             console=console,
             transient=True,

@@ -18,6 +18,7 @@ from conformance.explain.resample import AxisPicture, axis_pictures
 from conformance.explain.table import MOST_ROWS, Row, Table, difference, kept, number
 from conformance.outcome import Result
 from conformance.run import Answer
+from ortops.spec import ELEMENT_DTYPES
 
 CORNERS = ("x1", "y1", "x2", "y2")
 _MOST_LISTED = 1000
@@ -81,7 +82,7 @@ def explain(
     if case.expects_error:
         if roi is not None:
             raise ValueError("a case that is to be refused has no RoI to draw")
-        return Explanation(case, facts, notes=(_refusal(case),))
+        return Explanation(case, facts, parts=_accepted(answer), notes=(_refusal(case),))
     expected = expected_outputs(case)
     got = _comparable(expected, answer)
     worst = _worst(case, expected, got, result)
@@ -122,10 +123,30 @@ def _refusal(case: Case) -> str:
 
 def _comparable(expected: Mapping[str, Floats], answer: Answer | None) -> dict[str, Floats]:
     """The backend's outputs that have the shape they should have."""
+    outputs = _numbers(answer)
+    return {name: outputs[name] for name in expected if name in outputs and outputs[name].shape == expected[name].shape}
+
+
+def _accepted(answer: Answer | None) -> tuple[Part, ...]:
+    """The first two-dimensional slices of what came where an error is due."""
+    return tuple(
+        Part(_title(name, lead), None, np.atleast_2d(values[lead]), None)
+        for name, values in _numbers(answer).items()
+        for lead in [(0,) * max(values.ndim - 2, 0)]
+        if values.size
+    )
+
+
+def _numbers(answer: Answer | None) -> dict[str, Floats]:
+    """The backend's outputs, widened; what is no tensor of numbers is none."""
     outputs: Mapping[str, Array] = (answer.outputs if answer else None) or {}
-    return {
-        n: outputs[n].astype(np.float64) for n in expected if n in outputs and outputs[n].shape == expected[n].shape
-    }
+    known = set(ELEMENT_DTYPES.values())
+    return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
+
+
+def _title(name: str, lead: tuple[int, ...]) -> str:
+    """Which two axes of an output a part has."""
+    return name + (f"[{', '.join(map(str, lead))}]" if lead else "")
 
 
 def _worst(
@@ -159,9 +180,8 @@ def _parts(
         # The index of the one row or vector that a tensor of rank 1 is.
         index = worst.at if worst and is_worst else None
         mark = None if index is None or index[:-2] != lead else (index[-2] if len(index) > 1 else 0, index[-1])
-        title = name + (f"[{', '.join(map(str, lead))}]" if lead else "")
         answered = np.atleast_2d(got[name][lead]) if name in got else None
-        parts.append(Part(title, np.atleast_2d(values[lead]), answered, mark))
+        parts.append(Part(_title(name, lead), np.atleast_2d(values[lead]), answered, mark))
     return tuple(parts)
 
 

@@ -48,13 +48,13 @@ class Part:
     """Two axes of an output.
 
     title: which they are.
-    expected, got: [rows, columns]; got is None where there is none.
+    expected, got: [rows, columns]; None where nothing but an error is expected, or where there is no answer.
     mark: row and column of the worst element, or None.
     tabled: whether a table of values has what matters of it, too.
     """
 
     title: str
-    expected: Floats
+    expected: Floats | None
     got: Floats | None
     mark: tuple[int, int] | None
     tabled: bool = False
@@ -62,32 +62,49 @@ class Part:
     @property
     def difference(self) -> Floats | None:
         """What came less what is expected."""
-        return None if self.got is None else differences(self.got, self.expected)
+        return None if self.got is None or self.expected is None else differences(self.got, self.expected)
+
+    @property
+    def named(self) -> dict[str, Floats]:
+        """What there is of the three, by name."""
+        each = {"expected": self.expected, "got": self.got, "difference": self.difference}
+        return {name: values for name, values in each.items() if values is not None}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = next(iter(self.named.values())).shape
+        return rows, columns
 
     @property
     def left_out(self) -> str:
         """What the pictures leave out, in words; nothing where they are complete."""
         rows, columns = self._crop()
-        if rows.stop - rows.start == self.expected.shape[0] and columns.stop - columns.start == self.expected.shape[1]:
+        if (rows.stop - rows.start, columns.stop - columns.start) == self.shape:
             return ""
         drawn = f"rows {rows.start} to {rows.stop - 1} and columns {columns.start} to {columns.stop - 1}"
-        return f"Drawn are {drawn} of {self.expected.shape[0]} x {self.expected.shape[1]}; the others are left out."
+        return f"Drawn are {drawn} of {self.shape[0]} x {self.shape[1]}; the others are left out."
 
     def _crop(self) -> tuple[slice, slice]:
         centre = self.mark or (0, 0)
-        rows, columns = (_around(at, n) for at, n in zip(centre, self.expected.shape, strict=True))
+        rows, columns = (_around(at, n) for at, n in zip(centre, self.shape, strict=True))
         return rows, columns
 
     def grids(self) -> tuple[Grid, ...]:
-        """One heat map, or the three of them where there is an answer."""
-        named = (("expected", self.expected), ("got", self.got), ("difference", self.difference))
-        return tuple(self._grid(name, values) for name, values in named if values is not None)
+        """One heat map, or the three of them where there is an answer to compare."""
+        return tuple(self._grid(name, values) for name, values in self.named.items())
+
+    def _values(self, rows: slice, columns: slice) -> list[float]:
+        pair = (self.expected, self.got)
+        return [value for values in pair if values is not None for value in values[rows, columns].ravel().tolist()]
 
     def _grid(self, name: str, values: Floats) -> Grid:
         rows, columns = self._crop()
         shown = values[rows, columns]
         flat = shown.ravel().tolist()
-        colour = diverging(flat) if name == "difference" or min(flat, default=0.0) < 0 else sequential(flat)
+        # What came has the colours of what is expected.
+        scale = flat if name == "difference" else self._values(rows, columns)
+        colour = diverging(scale) if name == "difference" or min(scale, default=0.0) < 0 else sequential(scale)
         size = cell_size(shown.shape[1])
         cells = tuple(
             Cell(
@@ -119,7 +136,7 @@ def differences(got: Floats, expected: Floats) -> Floats:
 
 def cell_size(columns: int) -> int:
     """Of a cell, in the picture's units, so that a row of them stays on a page."""
-    return max(12, min(48, 480 // max(columns, 1)))
+    return max(12, min(44, 480 // max(columns, 1)))
 
 
 def short(value: float, size: int) -> str:

@@ -6,6 +6,7 @@ A pixel's centre has its index for a coordinate, so pixel 0 goes from -0.5 to 0.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -141,7 +142,7 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
         2 * MARGIN + size * (right - left),
         2 * MARGIN + size * (bottom - top),
         size,
-        _pixels(scene, axes, pixels, what, size),
+        _pixels(scene, axes, pixels, what, size, _crowded(located)),
         axis_labels(top, bottom - top, left, right - left, size),
         _box(scene, size, (axes[0].start, axes[0].end), (axes[1].start, axes[1].end)),
         focus and _box(scene, size, *((a.edge(p), a.edge(p + 1)) for a, p in zip(axes, focus, strict=True))),
@@ -218,7 +219,20 @@ def _reads(axes: tuple[Placed, Placed], y: float, x: float, data: Floats | None)
     return f"{reads}; value {number(value)}"
 
 
-def _pixels(scene: Scene, axes: tuple[Placed, Placed], values: Floats | None, what: str, size: int) -> tuple[Cell, ...]:
+def _crowded(located: tuple[list[Located], list[Located]]) -> set[tuple[int, int]]:
+    """The pixels with several samples, over which no number could be read."""
+    rows, columns = (Counter(math.floor(one.c + 0.5) for one in along) for along in located)
+    return {(h, w) for h in rows for w in columns if rows[h] * columns[w] > 1}
+
+
+def _pixels(
+    scene: Scene,
+    axes: tuple[Placed, Placed],
+    values: Floats | None,
+    what: str,
+    size: int,
+    crowded: set[tuple[int, int]],
+) -> tuple[Cell, ...]:
     ranges = [range(max(w.first, 0), min(w.stop, a.axis.length)) for w, a in zip(scene.windows, axes, strict=True)]
     rows, columns = ranges
     (top, _), (left, _) = scene.windows
@@ -230,7 +244,8 @@ def _pixels(scene: Scene, axes: tuple[Placed, Placed], values: Floats | None, wh
         if values is None:
             return Cell(x, y, "#ffffff", "", False, f"[{h}, {w}]")
         value = float(values[h, w])
-        return Cell(x, y, colour(value), short(value, size), False, f"{what} [{h}, {w}] {number(value)}")
+        text = "" if (h, w) in crowded else short(value, size)
+        return Cell(x, y, colour(value), text, False, f"{what} [{h}, {w}] {number(value)}")
 
     return tuple(cell(h, w) for h in rows for w in columns)
 

@@ -49,14 +49,12 @@ def write(explanation: Explanation, console: Console) -> None:
 
 def _elements(part: Part) -> Table:
     """The elements of an output, one a row."""
-    columns = ("element", "expected", *(("got", "difference") if part.got is not None else ()))
-    grids = [values for values in (part.expected, part.got, part.difference) if values is not None]
-    rows_and_columns = [(i, j) for i in range(part.expected.shape[0]) for j in range(part.expected.shape[1])]
     rows = [
-        Row((f"[{i}, {j}]", *(number(float(values[i, j])) for values in grids)), (i, j) == part.mark)
-        for i, j in rows_and_columns
+        Row((f"[{i}, {j}]", *(number(float(values[i, j])) for values in part.named.values())), (i, j) == part.mark)
+        for i in range(part.shape[0])
+        for j in range(part.shape[1])
     ]
-    return Table(part.title, columns, kept(rows, MOST_ROWS), len(rows))
+    return Table(part.title, ("element", *part.named), kept(rows, MOST_ROWS), len(rows))
 
 
 def _table(console: Console, whole: Table) -> None:

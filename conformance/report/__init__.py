@@ -1,4 +1,4 @@
-"""What is printed and written of a run: one file a format. Each is a function of a `Run`."""
+"""What is printed and written of a `Run`, and of several side by side in a `matrix.Matrix`: one file a format."""
 
 from conformance.report.run import Run
 

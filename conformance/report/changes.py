@@ -1,13 +1,10 @@
-"""What changed between two runs, from the files that `json.py` renders."""
+"""What changed between two runs, from their reports."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any
 
 import rich.box
 import rich.markup
@@ -15,35 +12,8 @@ import rich.table
 from rich.console import Console
 
 from conformance.outcome import Outcome
+from conformance.report.read import Entry, Report
 from conformance.report.terminal import COLOURS
-
-
-class NotAReportError(Exception):
-    """A file that is no JSON report of the suite."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a report says of a case; `message` is empty where it passed."""
-
-    outcome: Outcome
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A report: the backend's name, and the entry of each case by id, in the order of the file."""
-
-    backend: str
-    entries: Mapping[str, Entry]
-
-    @property
-    def families(self) -> dict[str, dict[Outcome, int]]:
-        """For each family, how many cases have each outcome, zeros included."""
-        counts: dict[str, dict[Outcome, int]] = {}
-        for case_id, entry in self.entries.items():
-            counts.setdefault(family(case_id), dict.fromkeys(Outcome, 0))[entry.outcome] += 1
-        return counts
 
 
 class Group(Enum):
@@ -82,49 +52,6 @@ class Change:
             entry = self.after or self.before
             return f"{self.case_id}: {entry.outcome.value if entry else ''}"
         return f"{self.case_id}: {self.before.outcome.value} -> {self.after.outcome.value}"
-
-
-def family(case_id: str) -> str:
-    """The first two parts of an id, which name the line of a report."""
-    return "/".join(case_id.split("/")[:2])
-
-
-def read(file: Path) -> Report:
-    """The report in a file.
-
-    Raises:
-        NotAReportError: it cannot be read or is no report; says what is wrong.
-    """
-    try:
-        data = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise NotAReportError(f"{file}: {error}") from error
-    try:
-        return _report(data)
-    except ValueError as error:
-        raise NotAReportError(f"{file} is no report of the suite: {error}") from error
-
-
-def _report(data: Any) -> Report:
-    if not isinstance(data, dict) or not isinstance(data.get("backend"), str):
-        raise ValueError("it names no backend")
-    if not isinstance(data.get("cases"), list):
-        raise ValueError("it has no list of cases")
-    entries: dict[str, Entry] = {}
-    for case in data["cases"]:
-        if not isinstance(case, dict) or not isinstance(case.get("id"), str):
-            raise ValueError("a case has no id")
-        if case["id"] in entries:
-            raise ValueError(f"it has case {case['id']} twice")
-        entries[case["id"]] = _entry(case)
-    return Report(data["backend"], entries)
-
-
-def _entry(case: Mapping[str, Any]) -> Entry:
-    try:
-        return Entry(Outcome(case.get("outcome")), str(case.get("message", "")))
-    except ValueError as error:
-        raise ValueError(f"case {case['id']} has the outcome {case.get('outcome')!r}") from error
 
 
 def changes(before: Report, after: Report) -> dict[Group, list[Change]]:

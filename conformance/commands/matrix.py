@@ -1,0 +1,119 @@
+"""``python -m conformance matrix``: families by backends, in one table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from conformance import backends, isolate
+from conformance.case import Case
+from conformance.commands.run import with_progress
+from conformance.report import Run, html, markdown, matrix_terminal
+from conformance.report.matrix import Column, Matrix, column_of
+from conformance.report.read import NotAReportError, Report, read_merged
+from conformance.run import run_suite
+from conformance.vectors import collect
+
+DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
+"""Who is asked where nobody is named: those of them that are installed."""
+
+WIDTH = 200
+"""Characters where the output is no terminal."""
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("matrix")
+@click.argument("sources", metavar="[SOURCES]...", nargs=-1)
+@click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
+@click.option("--html", "html_file", type=_FILE, metavar="F", help="Write the table and what failed to F as a page.")
+@click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the table to F as Markdown.")
+def matrix_command(sources: tuple[str, ...], glob: str, html_file: Path | None, markdown_file: Path | None) -> None:
+    """Show families of cases by backends.
+
+    A source is a file that `run --json` wrote, or the name of a backend, which is then asked every case in a child
+    process. Files of one backend are parts of one report. Without sources those of ortops, onnxruntime,
+    onnx-reference, torchvision and openvino are asked that are installed.
+
+    The exit status is 0 when the table is made, whatever failed; 2 for a wrong call. To be judged, use `run`.
+    """
+    for file in (html_file, markdown_file):
+        if file is not None and not file.parent.is_dir():
+            raise click.BadParameter(f"{file.parent} is no folder")
+    files = [Path(source) for source in sources if _is_file(source)]
+    names = [source for source in sources if not _is_file(source)]
+    reports = _selected(_read(files), glob)
+    _check_once([report.backend for report in reports] + names)
+    cases = [case for case in collect() if fnmatchcase(case.id, glob)]
+    if (names or not sources) and not cases:
+        raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
+    missing = {name: reason for name in (names if sources else DEFAULTS) if (reason := _missing(name))}
+    if sources and missing:
+        raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
+    asked = [_asked(name, cases) for name in (names if sources else DEFAULTS) if name not in missing]
+    _write(Matrix([*(Column(report) for report in reports), *asked]), html_file, markdown_file)
+    for reason in missing.values():
+        click.echo(f"left out: {reason}")
+
+
+def _is_file(source: str) -> bool:
+    """Whether it is meant for one: a missing one is not to be taken for a backend."""
+    return source.endswith(".json") or Path(source).is_file()
+
+
+def _read(files: Sequence[Path]) -> list[Report]:
+    try:
+        return read_merged(files)
+    except NotAReportError as error:
+        raise click.BadParameter(str(error), param_hint="SOURCES") from error
+
+
+def _selected(reports: Sequence[Report], glob: str) -> list[Report]:
+    """The reports of those cases.
+
+    Raises:
+        click.BadParameter: one has none of them.
+    """
+    selected = [
+        Report(report.backend, {name: entry for name, entry in report.entries.items() if fnmatchcase(name, glob)})
+        for report in reports
+    ]
+    for report in selected:
+        if not report.entries:
+            raise click.BadParameter(f"{glob!r} selects no case of {report.backend}", param_hint="--select")
+    return selected
+
+
+def _check_once(names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise click.BadParameter(f"backend {name} is named twice", param_hint="SOURCES")
+
+
+def _missing(name: str) -> str:
+    """Why a backend cannot be asked; empty where it can."""
+    try:
+        backends.load(name)
+    except backends.MissingBackendError as error:
+        return str(error)
+    return ""
+
+
+def _asked(name: str, cases: Sequence[Case]) -> Column:
+    """What a backend makes of the cases, each of which may end the child process that is asked."""
+    with isolate.asking(name, isolate=True) as (asker, known):
+        return column_of(Run(name, list(with_progress(cases, run_suite(cases, asker, known), name))))
+
+
+def _write(matrix: Matrix, html_file: Path | None, markdown_file: Path | None) -> None:
+    if html_file is not None:
+        html_file.write_text(html.render(matrix), "utf-8", "replace")
+    if markdown_file is not None:
+        markdown_file.write_text(markdown.render(matrix), "utf-8", "replace")
+    console = Console(file=sys.stdout)
+    matrix_terminal.write(matrix, console if console.is_terminal else Console(file=sys.stdout, width=WIDTH))

@@ -1,0 +1,468 @@
+"""The matrix: reports side by side as a table, in Markdown and as a page, and what the page shows in a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance import backends
+from conformance.__main__ import main
+from conformance.case import Array
+from conformance.commands import matrix as command
+from conformance.explain import page
+from conformance.outcome import Outcome
+from conformance.report import html, tensors
+from conformance.report.matrix import Column, Matrix
+from conformance.report.read import Entry, NotAReportError, Report, read, read_merged
+from conformance.vectors import collect
+
+FEW = "roi_align/[eo]*[dl]_[fint]*/v1?/float*"
+"""Cases of two families, some of them of opset 10."""
+WRONG = "no_half_pixel:answer"
+INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --virtual-time-budget=10000 --dump-dom"
+)
+NO_HALF_PIXEL = """
+from conformance.expect import reference
+from ortops.operators import BY_NAME
+
+
+def answer(op_type, inputs, attributes, outputs):
+    operator = BY_NAME["RoiAlign_10"]
+    given = {attribute.name: attributes[attribute.name] for attribute in operator.attributes}
+    return {name: y.astype(inputs["X"].dtype) for name, y in reference(operator, given, inputs, outputs).items()}
+"""
+Outcomes = dict[str, str]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def report(file: Path, backend: str, outcomes: Outcomes, **more: object) -> Path:
+    cases = [
+        {"id": case_id, "outcome": outcome, "message": "" if outcome == "passed" else f"why {outcome}", **more}
+        for case_id, outcome in outcomes.items()
+    ]
+    file.write_text(json.dumps({"backend": backend, "cases": cases}), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_half_pixel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The backend `WRONG`, which evaluates every RoiAlign as that of opset 10."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "no_half_pixel.py").write_text(NO_HALF_PIXEL, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """One backend that is right, in two shards, and one that is wrong."""
+    folder = tmp_path_factory.mktemp("reports")
+    files = [folder / f"{name}.json" for name in ("first", "second", "wrong")]
+    for file, (backend, shard) in zip(files, (("reference", "1/2"), ("reference", "2/2"), (WRONG, "1/1")), strict=True):
+        run("--backend", backend, "--select", FEW, "--shard", shard, "--json", str(file))
+    return files
+
+
+@pytest.fixture(scope="module")
+def made(reports: list[Path]) -> Path:
+    """The page and the table of them, in one folder."""
+    folder = reports[0].parent
+    done = run("matrix", *map(str, reports), "--html", str(folder / "m.html"), "--markdown", str(folder / "m.md"))
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+class Page(HTMLParser):
+    """What a page has, refusing what would leave it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.rows: dict[str, dict[str, str]] = {}
+        self.pictures: dict[str, str] = {}
+        self.cells: dict[str, str] = {}
+        self._script = self._cell = ""
+        assert not re.search(r"""(src|href|action)=["'](?!#)|url\(|@import|https?://(?!www\.w3\.org)""", text)
+        self.feed(text)
+        self.close()
+        self.cells = {href: " ".join(text.split()) for href, text in self.cells.items()}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        assert tag not in {"link", "img", "iframe", "object"}
+        assert not any(name.startswith("on") for name in found)
+        if "data-key" in found:
+            self.rows[found["data-key"]] = found
+        self._script = found.get("id", "") if tag == "script" else ""
+        if tag == "a":
+            self._cell = found["href"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a":
+            self._cell = ""
+        self._script = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._script.startswith("picture-"):
+            self.pictures[self._script.removeprefix("picture-")] = data
+        if self._cell:
+            self.cells[self._cell] = self.cells.get(self._cell, "") + data
+
+    def pieces(self, row: dict[str, str]) -> list[str]:
+        """The pieces of a row, inflated."""
+        packed = [self.pictures[number] for number in row["data-pictures"].split()]
+        return [gzip.decompress(base64.b64decode(one)).decode("utf-8") for one in packed]
+
+
+def drawings(piece: str) -> list[ET.Element]:
+    return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", piece, re.DOTALL)]  # noqa: S314  # our own
+
+
+def test_shards_are_one_report(reports: list[Path]) -> None:
+    right, wrong = read_merged(reports)
+    assert (right.backend, wrong.backend) == ("reference", WRONG)
+    assert set(right.entries) == set(wrong.entries)
+    assert set(right.entries) == set(read(reports[0]).entries) | set(read(reports[1]).entries)
+
+
+def test_a_case_twice_is_refused_with_file_and_case(tmp_path: Path) -> None:
+    files = [report(tmp_path / name, "b", {"f/one/a": "passed"}) for name in ("a.json", "b.json")]
+    with pytest.raises(NotAReportError, match=r"b\.json has case f/one/a of b, which .*a\.json has"):
+        read_merged(files)
+    assert run("matrix", *map(str, files)).exit_code == 2
+    assert run("matrix", str(files[0]), str(files[0])).exit_code == 2
+
+
+def test_the_table_has_passed_of_asked_and_what_else_came(tmp_path: Path) -> None:
+    a = {f"f/one/{i}": outcome for i, outcome in enumerate(["passed", "failed", "unsupported", "crashed"])}
+    b = {"f/one/0": "unsupported", "f/two/0": "expected_failure", "g/one/0": "passed"}
+    files = [report(tmp_path / f"{name}.json", name, outcomes) for name, outcomes in (("a", a), ("b", b))]
+    result = run("matrix", *map(str, files), "--markdown", str(tmp_path / "m.md"))
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[lines.index("f/one 1/4 unsupported") :][:4] == [
+        "f/one 1/4 unsupported",
+        "1 crashed",
+        "1 failed",
+        "1 unsupported",
+    ]
+    assert (tmp_path / "m.md").read_text("utf-8").splitlines()[:6] == [
+        "| family | a | b |",
+        "| --- | ---: | ---: |",
+        "| f/one | 1/4, 1 crashed, 1 failed, 1 unsupported | unsupported |",
+        "| f/two |  | 0/1, 1 expected failure |",
+        "| g/one |  | 1/1 |",
+        "| all | 1/4, 1 crashed, 1 failed, 1 unsupported | 1/3, 1 expected failure, 1 unsupported |",
+    ]
+
+
+def test_unsupported_is_never_passed() -> None:
+    entries = {f"f/one/{i}": Entry(Outcome.UNSUPPORTED, "no") for i in range(3)}
+    (row,) = Matrix([Column(Report("b", entries))]).rows
+    assert (row.cells[0].passed, row.cells[0].asked, row.cells[0].score) == (0, 3, "unsupported")
+
+
+def test_lines_of_a_function_that_say_the_same_are_one_in_markdown() -> None:
+    entries = {f"f/{name}/x": Entry(Outcome.PASSED, "") for name in ("one", "two", "three")}
+    other = {name: Entry(Outcome.UNSUPPORTED, "no") for name in entries}
+    all_plain = Matrix([Column(Report("a", entries)), Column(Report("b", other))])
+    assert [(row.name, [cell.score for cell in row.cells]) for row in all_plain.folded] == [
+        ("f", ["3/3", "unsupported"])
+    ]
+    other["f/two/x"] = Entry(Outcome.FAILED, "off")
+    mixed = Matrix([Column(Report("a", entries)), Column(Report("b", other))])
+    assert [row.name for row in mixed.folded] == ["f: one, three", "f/two"]
+
+
+def test_families_stand_in_the_order_of_the_operators() -> None:
+    entries = {case.id: Entry(Outcome.PASSED, "") for case in reversed(collect())}
+    names = [row.name for row in Matrix([Column(Report("b", {"x/new/y": Entry(Outcome.PASSED, "")} | entries))]).rows]
+    assert names[0] == "roi_align/official"
+    assert names[-1] == "x/new"
+    functions = [name.split("/")[0] for name in names]
+    assert len(list(dict.fromkeys(functions))) == sum(a != b for a, b in itertools.pairwise(functions)) + 1
+
+
+def test_markdown_of_a_hostile_name_stays_one_line(tmp_path: Path) -> None:
+    file = report(tmp_path / "a.json", "a|b\n<i>*c*", {"f/one/a": "passed"})
+    run("matrix", str(file), "--markdown", str(tmp_path / "m.md"))
+    assert (tmp_path / "m.md").read_text("utf-8").splitlines()[0] == r"| family | a\|b \<i\>\*c\* |"
+
+
+def test_the_page_counts_as_the_reports_do(reports: list[Path], made: Path) -> None:
+    shown = Page((made / "m.html").read_text("utf-8"))
+    wrong = read(reports[2])
+    failed = [case_id for case_id, entry in wrong.entries.items() if entry.outcome is Outcome.FAILED]
+    assert set(shown.rows) == {f"{case_id}@{WRONG}" for case_id in failed}
+    assert 0 < len(failed) < len(wrong.entries)
+    assert len(wrong.families) == 2
+    for family, counts in wrong.families.items():
+        asked = sum(counts.values())
+        cell = shown.cells[f"#backend=no_half_pixel%3Aanswer&family={family}"]
+        assert cell == f"{counts[Outcome.PASSED]}/{asked} {counts[Outcome.FAILED]} failed"
+        assert shown.cells[f"#backend=reference&family={family}"] == f"{asked}/{asked}"
+
+
+def test_every_failure_has_the_picture_that_explains_it(made: Path) -> None:
+    shown = Page((made / "m.html").read_text("utf-8"))
+    for key, row in shown.rows.items():
+        pieces = shown.pieces(row)
+        assert len([one for piece in pieces for one in drawings(piece)]) == 6, key
+        for heading in ("ONNX RoiAlign-10", "ONNX RoiAlign-16/22", "expected", "got", "difference"):
+            assert f">{heading}" in "".join(pieces), (key, heading)
+        assert row["data-family"] == "/".join(key.split("/")[:2])
+        assert row["data-type"] == key.split("@")[0].split("/")[-1]
+    assert ">13<" in "".join(shown.pieces(shown.rows[f"{INSIDE}@{WRONG}"]))
+
+
+def test_equal_pieces_are_stored_once(made: Path) -> None:
+    shown = Page((made / "m.html").read_text("utf-8"))
+    assert len(set(shown.pictures.values())) == len(shown.pictures)
+    used = [number for row in shown.rows.values() for number in row["data-pictures"].split()]
+    assert set(used) == set(shown.pictures)
+    assert len(used) > len(shown.pictures)
+
+
+def test_pieces_are_those_of_explain(made: Path) -> None:
+    file = made / "explain.html"
+    run("explain", INSIDE, "--backend", WRONG, "--out", str(file))
+    shown = Page((made / "m.html").read_text("utf-8"))
+    whole = file.read_text("utf-8")
+    pieces = shown.pieces(shown.rows[f"{INSIDE}@{WRONG}"])
+    assert len(pieces) == len(page.SECTIONS)
+    assert all(piece in whole for piece in pieces[1:])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int64, np.uint32])
+def test_a_tensor_comes_back_bit_for_bit(dtype: Any) -> None:
+    values = [0.0, 1.0, 3.0] if np.dtype(dtype).kind in "iu" else [np.nan, np.inf, -np.inf, -0.0, 1.5, 1e-3]
+    given: dict[str, Array] = {
+        "Y": np.array([values], dtype),
+        "empty": np.zeros((0, 2), dtype),
+        "one": np.array(1, dtype),
+    }
+    stored = json.loads(json.dumps(tensors.encode(given), allow_nan=False))
+    back = tensors.decode(stored)
+    assert {name: (a.dtype, a.shape, a.tobytes()) for name, a in back.items()} == {
+        name: (a.dtype, a.shape, a.tobytes()) for name, a in given.items()
+    }
+
+
+def test_what_is_no_tensor_of_the_suite_is_not_stored() -> None:
+    assert tensors.encode({"Y": np.array(["text"]), "Z": np.array([True]), "W": np.array([None])}) == {}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ([], "its outputs have no names"),
+        ({"Y": 1}, "output Y: type None is not one of float16"),
+        ({"Y": {"type": "float", "shape": [-1], "data": ""}}, "output Y: shape [-1] is no list of lengths"),
+        ({"Y": {"type": "float", "shape": [True], "data": "AAAAAA=="}}, "is no list of lengths"),
+        ({"Y": {"type": "float", "shape": [1], "data": "*"}}, "output Y: data is no base64"),
+        ({"Y": {"type": "float", "shape": [1], "data": None}}, "output Y: data is no base64"),
+        ({"Y": {"type": "float", "shape": [2**40], "data": "AAAA"}}, "output Y: 3 bytes of data for shape"),
+        ({"Y": {"type": "float", "shape": [1] * 99, "data": "AAAAAA=="}}, "dimension"),
+    ],
+)
+def test_outputs_that_are_none_are_refused(tmp_path: Path, outputs: object, message: str) -> None:
+    file = report(tmp_path / "a.json", "b", {"f/one/a": "failed"}, outputs=outputs)
+    with pytest.raises(NotAReportError, match=r"case f/one/a: ") as raised:
+        read(file)
+    assert message in str(raised.value)
+    assert run("matrix", str(file)).exit_code == 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_answers_that_are_not_finite_have_pictures(value: float) -> None:
+    outputs: dict[str, Array] = {"Y": np.full((1, 1, 1, 1), value, np.float32)}
+    entry = Entry(Outcome.FAILED, "off", outputs)
+    shown = Page(html.render(Matrix([Column(Report("b", {INSIDE: entry}))])))
+    assert sum(len(drawings(piece)) for piece in shown.pieces(shown.rows[f"{INSIDE}@b"])) == 6
+
+
+@pytest.mark.parametrize(
+    ("case_id", "count"),
+    [
+        ("roi_align/refusal/mode_unknown/v16/float", 1),
+        ("dml_resample/published/page_example/float", 5),
+        (INSIDE, 4),
+    ],
+)
+def test_answers_to_other_cases_have_pictures(case_id: str, count: int) -> None:
+    """An answer where an error is due, one to a resampling, and one of another shape, which cannot be compared."""
+    case = next(case for case in collect() if case.id == case_id)
+    outputs: dict[str, Array] = {case.outputs[0]: np.ones((1, 3), np.float32)}
+    shown = Page(html.render(Matrix([Column(Report("b", {case_id: Entry(Outcome.FAILED, "off", outputs)}))])))
+    assert sum(len(drawings(piece)) for piece in shown.pieces(shown.rows[f"{case_id}@b"])) == count
+
+
+def test_a_case_without_an_answer_has_the_pictures_of_what_is_expected() -> None:
+    shown = Page(html.render(Matrix([Column(Report("b", {INSIDE: Entry(Outcome.CRASHED, "gone")}))])))
+    assert sum(len(drawings(piece)) for piece in shown.pieces(shown.rows[f"{INSIDE}@b"])) == 4
+
+
+def test_a_case_that_the_suite_does_not_have_is_listed(tmp_path: Path) -> None:
+    file, made = report(tmp_path / "a.json", "b", {"f/one/a": "failed"}), tmp_path / "m.html"
+    assert run("matrix", str(file), "--html", str(made)).exit_code == 0
+    shown = Page(made.read_text("utf-8"))
+    assert shown.rows["f/one/a@b"]["data-pictures"] == ""
+
+
+def test_what_a_report_says_is_text(tmp_path: Path) -> None:
+    bad = "</script><b onclick='x'>[red]\ud800\x00"
+    file, made = tmp_path / "a.json", tmp_path / "m.html"
+    report(file, bad, {f"f/{bad}/a": "failed", INSIDE: "failed", "f/no/a": "unsupported"})
+    file.write_text(file.read_text("utf-8").replace("why ", json.dumps(bad)[1:-1]), "utf-8")
+    result = run("matrix", str(file), "--html", str(made), "--markdown", str(tmp_path / "m.md"))
+    assert result.exit_code == 0, result.output
+    assert "<b onclick='x'>[red]?" in result.output
+    text = made.read_text("utf-8")
+    Page(text)
+    assert "<b onclick" not in text
+    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]?") > 3
+
+
+def test_a_backend_is_asked_and_its_package_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"9.9 of {name}")
+    file = report(tmp_path / "a.json", "mine", {INSIDE: "passed"})
+    result = run("matrix", "reference", str(file), "--select", INSIDE)
+    assert result.exit_code == 0
+    assert re.search(r"family +mine +reference 9\.9 of ortops", result.output)
+    assert re.search(r"roi_align/edge +1/1 +1/1", result.output)
+
+
+def test_a_backend_that_fails_is_status_0() -> None:
+    result = run("matrix", WRONG, "--select", INSIDE)
+    assert result.exit_code == 0
+    assert "1 failed" in result.output
+
+
+def test_without_sources_those_that_are_installed_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    load: Callable[..., backends.Backend] = backends.load
+
+    def without_onnx(name: str, *options: str | None) -> backends.Backend:
+        if name == "onnx-reference":
+            raise backends.MissingBackendError(f"backend {name}: no onnx here")
+        return load(name, *options)
+
+    monkeypatch.setattr(backends, "load", without_onnx)
+    monkeypatch.setattr(command, "DEFAULTS", ("reference", "onnx-reference"))
+    result = run("matrix", "--select", INSIDE)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "left out: backend onnx-reference: no onnx here"
+    assert "reference" in result.output.splitlines()[2]
+    assert "onnx-reference" not in result.output.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no_such_module"], "No module named 'no_such_module'"),
+        (["no_such_file.json"], "no_such_file.json"),
+        (["reference", "reference"], "backend reference is named twice"),
+        (["reference", "--select", "no/such/case"], "selects no case"),
+        (["--select", "no/such/case"], "selects no case"),
+        (["reference", "--html", "no/such/folder/m.html"], "is no folder"),
+        (["reference", "--markdown", "no/such/folder/m.md"], "is no folder"),
+    ],
+)
+def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
+    result = run("matrix", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_a_report_without_the_selected_cases_is_status_2(tmp_path: Path) -> None:
+    file = report(tmp_path / "a.json", "b", {"f/one/a": "passed"})
+    assert run("matrix", str(file), "--select", "g/*").exit_code == 2
+
+
+@pytest.fixture
+def shown_by_browser(tmp_path: Path) -> Callable[[Path, str], str]:
+    """The page as a browser has it after its script has run."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+
+    def shown(file: Path, link: str) -> str:
+        arguments = [*QUIET.split(), f"--user-data-dir={tmp_path / 'browser'}", f"{file.as_uri()}#{link}"]
+        done = subprocess.run([browser, *arguments], capture_output=True, text=True, check=True, timeout=120)  # noqa: S603
+        return done.stdout
+
+    return shown
+
+
+def visible(dumped: str) -> tuple[list[str], list[str]]:
+    """The keys of the rows that are not hidden, and of all."""
+    rows = re.findall(r'<details class="case"[^>]*>', dumped)
+    keys = [re.findall(r'data-key="([^"]*)"', row)[0] for row in rows]
+    return [key for key, row in zip(keys, rows, strict=True) if not re.search(r"\shidden\b", row)], keys
+
+
+def test_a_link_filters_and_opens_in_a_browser(made: Path, shown_by_browser: Callable[[Path, str], str]) -> None:
+    link = f"backend={WRONG}&outcome=failed&family=roi_align/edge&type=float&text=V16+inside&open={INSIDE}@{WRONG}"
+    dumped = shown_by_browser(made / "m.html", link)
+    notes = {f"{case.id}@{WRONG}": case.note for case in collect()}
+    shown, every = visible(dumped)
+    assert shown == [
+        key
+        for key, row in Page((made / "m.html").read_text("utf-8")).rows.items()
+        if row["data-family"] == "roi_align/edge" and row["data-type"] == "float"
+        if "/v16/" in key and "inside" in key + notes[key]
+    ]
+    assert len(shown) < len(every)
+    assert f"{len(shown)} of {len(every)} cases" in dumped
+    (opened,) = re.findall(r'<details class="case"[^>]*\sopen\b[^>]*>', dumped)
+    assert f'data-key="{INSIDE}@{WRONG}"' in opened
+    body = dumped.split(opened)[1].split('<details class="case"')[0]
+    assert body.count("<svg") == dumped.count("<svg") == 6
+    assert "ONNX RoiAlign-16/22 (this case)" in body
+
+
+def test_what_is_chosen_in_a_browser_is_in_the_address(
+    made: Path, tmp_path: Path, shown_by_browser: Callable[[Path, str], str]
+) -> None:
+    steps = """
+        document.querySelector("td.failed a[href*=edge]").click();
+        addEventListener("hashchange", () => {
+            const form = document.getElementById("filters");
+            for (const [name, value] of [["type", "float16"], ["text", "mirrors"]]) {
+                form.elements[name].value = value;
+                form.elements[name].dispatchEvent(new Event("input", {bubbles: true}));
+            }
+            document.querySelector(".case:not([hidden])").open = true;
+            setTimeout(() => { document.body.dataset.address = location.hash; }, 500);
+        }, {once: true});
+    """
+    file = tmp_path / "m.html"
+    text = (made / "m.html").read_text("utf-8")
+    file.write_text(text.replace("</body>", f"<script>{steps}</script></body>"), "utf-8")
+    dumped = shown_by_browser(file, "")
+    key = f"roi_align/edge/half_pixel_negative_size_mirrors/v16/float16@{WRONG}"
+    assert visible(dumped)[0] == [key]
+    chosen = f"backend={WRONG.replace(':', '%3A')}&amp;family=roi_align/edge&amp;type=float16&amp;text=mirrors"
+    address = f"#{chosen}&amp;open={key.replace(':', '%3A')}"
+    assert f'data-address="{address}"' in dumped

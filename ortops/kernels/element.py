@@ -13,6 +13,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
+from ortops.kernels.compile import INNER
+
 Array: TypeAlias = np.ndarray[Any, Any]
 
 _WORD = {np.dtype(np.float16): np.uint16, np.dtype(ml_dtypes.bfloat16): np.int16}
@@ -45,12 +47,12 @@ def _float_to_half(_typing: Any, value: Any) -> Any:
     return types.uint16(types.float32), codegen
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _bfloat16_to_float(word):
     return np.uint32(np.uint32(np.uint16(word)) << np.uint32(16)).view(np.float32)
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _float_to_bfloat16(value):
     bits = np.float32(value).view(np.uint32)
     if np.isnan(value):
@@ -75,7 +77,7 @@ def sums_for(array: Any) -> Any:
 
 
 def round_sums(sums: Any, array: Any) -> None:
-    """Round what was accumulated in `sums_for(array)` into the 3-D array. For compiled code only."""
+    """Round what was accumulated in `sums_for(array)` into the 2-D array. For compiled code only."""
     raise TypeError("round_sums is for compiled code only")
 
 
@@ -127,10 +129,17 @@ def _round_sums(sums, array):
         return lambda sums, array: None
 
     def round_into(sums, array):
-        for c in range(array.shape[0]):
-            for i in range(array.shape[1]):
-                line = array[c, i]
-                for j in range(array.shape[2]):
-                    put(line, j, sums[c, i, j])
+        for i in range(array.shape[0]):
+            line = array[i]
+            for j in range(array.shape[1]):
+                put(line, np.uintp(j), sums[i, j])
 
     return round_into
+
+
+@njit(**INNER)
+def round_at(numbers: Array, array: Array, at: int) -> None:
+    """Round the 2-D numbers into the 1-D array from element `at` on."""
+    for p in range(numbers.shape[0]):
+        for q in range(numbers.shape[1]):
+            put(array, np.uintp(at + p * numbers.shape[1] + q), numbers[p, q])

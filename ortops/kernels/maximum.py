@@ -9,26 +9,29 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ortops.kernels.average import FAST
+from ortops.kernels.candidates import Candidates
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array, widen
-from ortops.kernels.tables import Candidates
+from ortops.kernels.weights import Weights, span_of_weights
 
 ALL_CORNERS = 4
 """The number of the winning "corner" where the winner is a whole interpolated sample."""
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _tap(x: Array, y: int, x_at: int) -> float:
     """The pixel as a number; 0 beyond the map, where its weight is 0 too."""
     return np.float64(widen(x[y, x_at])) if y >= 0 and x_at >= 0 else 0.0
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _beats(value: float, best: float) -> bool:
     """Whether value takes the lead: the first of equals keeps it, and NaN is above all, as in numpy.max."""
     return value > best or (value != value and best == best)
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def winner(x: Array, rows: Candidates, columns: Candidates, p: int, q: int, products: bool) -> tuple[int, int, int]:
     """Row sample, column sample and corner of the maximum of bin (p, q); corner -1 where it is off the map.
 
@@ -58,48 +61,67 @@ def winner(x: Array, rows: Candidates, columns: Candidates, p: int, q: int, prod
     return best_i, best_j, best_corner
 
 
-@njit(nogil=True, inline="always")
-def maximum(
-    x: Array, rows: Candidates, columns: Candidates, products: bool, outside: float, lanes: int, y: Array
-) -> None:
-    """The maxima of one map, in the type of y: x [H, W * lanes], y [PH, PW * lanes]; see `average.py` on lanes.
+@njit(**INNER)
+def larger(first: float, second: float) -> float:
+    """The larger, NaN above all."""
+    return second if second > first or second != second else first
+
+
+@njit(**INNER)
+def largest_product(x: Array, rows: Weights, columns: Weights, line: Array, y: Array) -> None:
+    """The largest weighted corner of each bin, of one map: x [H, W], y [PH, PW], line [W] to work in.
+
+    Weights are not negative, so the largest of the products with both is found line by line, then pixel by pixel; the
+    tables are those of `fill_extremes`.
+    """
+    number = y.dtype.type
+    low, high = span_of_weights(columns)
+    for p in range(y.shape[0]):
+        start = rows.start[p]
+        for i in range(start, rows.start[p + 1]):
+            most, least, at = rows.weight[i], rows.near[i], rows.pixel[i]
+            for j in range(np.uintp(low), np.uintp(high)):
+                pixel = widen(x[at, j])
+                product = larger(most * pixel, least * pixel)
+                line[j] = product if i == start else larger(line[j], product)
+        for q in range(y.shape[1]):
+            best = number(0.0)
+            begin = columns.start[q] if start < rows.start[p + 1] else columns.start[q + 1]
+            for i in range(begin, columns.start[q + 1]):
+                pixel = line[columns.pixel[i]]
+                product = larger(columns.weight[i] * pixel, columns.near[i] * pixel)
+                best = product if i == begin else larger(best, product)
+            y[p, q] = larger(best, number(0.0)) if rows.inside[p] * columns.inside[q] == 0.0 else best
+
+
+@njit(**INNER, fastmath=FAST)
+def largest_sample(x: Array, rows: Candidates, columns: Candidates, outside: float, y: Array) -> None:
+    """The largest interpolated sample of each bin, of one map: x [H, W], y [PH, PW].
 
     What `winner` finds, without its float64 and its record of the place: measured, 1.5 to 13 times faster.
     """
     number = y.dtype.type
     for p in range(y.shape[0]):
-        for q in range(columns.start.size - 1):
-            fresh = True
+        for q in range(y.shape[1]):
+            best, fresh = number(0.0), True
             for i in range(rows.start[p], rows.start[p + 1]):
                 top, bottom, fy = rows.low[i], rows.high[i], rows.fraction[i]
                 for j in range(columns.start[q], columns.start[q + 1]):
                     left, right, fx = columns.low[j], columns.high[j], columns.fraction[j]
-                    on_map, has_below, has_beside = top >= 0 and left >= 0, bottom >= 0, right >= 0
-                    wa, wb = number((1.0 - fy) * (1.0 - fx)), number((1.0 - fy) * fx)
-                    wc, wd = number(fy * (1.0 - fx)), number(fy * fx)
-                    for k in range(lanes):
-                        value = number(outside)
-                        if on_map:
-                            at, beside = np.uintp(left * lanes + k), np.uintp(right * lanes + k)
-                            a = wa * widen(x[np.uintp(top), at])
-                            b = wb * widen(x[np.uintp(top), beside]) if has_beside else number(0.0)
-                            c = wc * widen(x[np.uintp(bottom), at]) if has_below else number(0.0)
-                            d = wd * widen(x[np.uintp(bottom), beside]) if has_below and has_beside else number(0.0)
-                            value = _larger(_larger(a, b), _larger(c, d)) if products else a + b + c + d
-                        place = np.uintp(q * lanes + k)
-                        y[p, place] = value if fresh else _larger(y[p, place], value)
-                    fresh = False
-            if fresh:
-                for k in range(lanes):
-                    y[p, np.uintp(q * lanes + k)] = 0.0
+                    value = number(outside)
+                    if top >= 0 and left >= 0:
+                        value = number((1.0 - fy) * (1.0 - fx)) * widen(x[top, left])
+                        if right >= 0:
+                            value += number((1.0 - fy) * fx) * widen(x[top, right])
+                        if bottom >= 0:
+                            value += number(fy * (1.0 - fx)) * widen(x[bottom, left])
+                        if right >= 0 and bottom >= 0:
+                            value += number(fy * fx) * widen(x[bottom, right])
+                    best, fresh = value if fresh else larger(best, value), False
+            y[p, q] = best
 
 
-@njit(nogil=True)
-def _larger(first: float, second: float) -> float:
-    return second if second > first or second != second else first
-
-
-@njit(nogil=True)
+@njit(**INNER)
 def add_maximum_gradient(
     x: Array, dy: Array, rows: Candidates, columns: Candidates, products: bool, dx: Array, drois: Array
 ) -> None:

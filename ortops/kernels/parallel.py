@@ -19,7 +19,7 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ortops.kernels.compile import cached_cfunc
+from ortops.kernels.compile import INNER, cached_cfunc
 
 Runner: TypeAlias = tuple[int, int]
 """A runner and its context."""
@@ -40,13 +40,7 @@ def parallel_for(_typing: Any, runner: Any, context: Any, count: Any, kernel: An
         context.add_linking_libs((compiled.library,))
         byte, pointer, size = ir.IntType(8), ir.IntType(8).as_pointer(), ir.IntType(64)
 
-        # The arrays outlive the call: without their counters, no task counts references (atomic, and shared by all).
-        for k, argument in enumerate(args.types):
-            if isinstance(argument, types.Array):
-                array = context.make_array(argument)(context, builder, builder.extract_value(args_value, k))
-                array.meminfo = ir.Constant(array.meminfo.type, None)
-                args_value = builder.insert_value(args_value, array._getvalue(), k)  # noqa: SLF001 - numba's only way
-
+        args_value = _borrowed(context, builder, args, args_value)
         box_type = ir.LiteralStructType([context.get_value_type(args), byte])
         box = cgutils.alloca_once(builder, box_type)
         builder.store(args_value, cgutils.gep_inbounds(builder, box, 0, 0))
@@ -83,6 +77,21 @@ def parallel_for(_typing: Any, runner: Any, context: Any, count: Any, kernel: An
     return types.boolean(types.intp, types.intp, types.intp, kernel, args), codegen
 
 
+def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """A value whose arrays own nothing.
+
+    They outlive the call, and so no task counts references to them, which is atomic and shared by all.
+    """
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = ir.Constant(array.meminfo.type, None)
+        return array._getvalue()  # noqa: SLF001 - numba's only way
+    if isinstance(kind, types.BaseTuple):
+        for k, part in enumerate(kind.types):
+            value = builder.insert_value(value, _borrowed(context, builder, part, builder.extract_value(value, k)), k)
+    return value
+
+
 @intrinsic
 def _call(_typing: Any, task: Any, data: Any, index: Any) -> Any:
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
@@ -99,7 +108,7 @@ _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.int
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))
 
 
-@njit(nogil=True)
+@njit(**INNER)
 def _work(share):
     task, data, first, step, count = share
     for index in range(first, count, step):
@@ -116,10 +125,13 @@ def _worker(share):
 def _run_on_threads(context, task, count, _batches, data):
     most, worker = carray(context, 2)
     workers = min(most, count)
+    if workers == 0:
+        return 0
     shares = np.empty((workers, 5), np.intp)
     threads = np.zeros(workers, np.intp)
     for k in range(workers):
-        shares[k] = (task, data, k, workers, count)
+        share = shares[k]
+        share[0], share[1], share[2], share[3], share[4] = task, data, k, workers, count
         if k and _pthread_create(threads[k:].ctypes.data, 0, worker, shares[k].ctypes.data) != 0:
             threads[k] = 0
     _work(shares[0])

@@ -2,75 +2,62 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+import re
 from pathlib import Path
 
 import pytest
 
-import wrong_backends
-import wrong_dml_backends
-import wrong_resample_backends
+from conformance.backends import MissingBackendError, load
 from conformance.backends.external import External
-from conformance.outcome import Outcome, Result
-from conformance.run import ask, run_suite
+from conformance.coverage.facts import decisive
+from conformance.coverage.measure import failing
+from conformance.coverage.summary import of_onnx
 from conformance.vectors import collect
+from conformance.wrong import CONTROLS, FAULTS
+from conformance.wrong.family import Family
 
-CASES = {
-    family: [case for case in collect() if case.definition.family == family]
-    for family in ("roi_align", "dml_roi_align", "dml_resample")
-}
-FAULTS = [
-    *[pytest.param(backend, "roi_align", id=backend.__name__) for backend in wrong_backends.WRONG],
-    *[pytest.param(backend, "dml_roi_align", id=backend.__name__) for backend in wrong_dml_backends.WRONG],
-    *[pytest.param(backend, "dml_resample", id=backend.__name__) for backend in wrong_resample_backends.WRONG],
-]
-Backend = (
-    type[wrong_backends.Control] | type[wrong_dml_backends.DmlControl] | type[wrong_resample_backends.ResampleControl]
-)
+OF_ROI_ALIGN = [fault for fault in FAULTS if fault.operators == "roi_align"]
 
 
-def results(backend: Backend, family: str) -> Iterator[Result]:
-    return run_suite(CASES[family], functools.partial(ask, External(backend)), ())
-
-
-@pytest.mark.parametrize(
-    ("backend", "family"),
-    [
-        (wrong_backends.Control, "roi_align"),
-        (wrong_dml_backends.DmlControl, "dml_roi_align"),
-        (wrong_resample_backends.ResampleControl, "dml_resample"),
-    ],
-)
-def test_a_second_implementation_passes_every_case(backend: Backend, family: str) -> None:
-    found = [f"{r.case.id}: {r.message}" for r in results(backend, family) if r.outcome != Outcome.PASSED]
-    assert found == []
-
-
-@pytest.mark.parametrize(("backend", "family"), FAULTS)
-def test_a_wrong_implementation_fails(backend: Backend, family: str) -> None:
-    assert any(result.outcome is Outcome.FAILED for result in results(backend, family))
+@pytest.mark.parametrize("operators", CONTROLS)
+def test_a_second_implementation_passes_every_case(operators: str) -> None:
+    cases = [case for case in collect() if case.definition.family == operators]
+    assert [case.id for case in failing(CONTROLS[operators], cases)] == []
 
 
 def test_every_case_is_of_a_family_that_has_a_second_implementation() -> None:
-    assert sum(map(len, CASES.values())) == len(collect())
+    assert {case.definition.family for case in collect()} == set(CONTROLS)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "count"),
-    [(wrong_backends.WRONG, 35), (wrong_dml_backends.WRONG, 12), (wrong_resample_backends.WRONG, 16)],
-)
-def test_each_fault_of_a_family_is_another(wrong: tuple[Backend, ...], count: int) -> None:
-    assert len({backend.fault for backend in wrong}) == count
+def test_each_fault_is_another_by_name_and_in_words() -> None:
+    assert len(FAULTS) >= 300
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert len({(fault.operators, fault.description) for fault in FAULTS}) == len(FAULTS)
+
+
+def test_each_fault_is_told_in_a_line() -> None:
+    told = [fault.description for fault in FAULTS]
+    assert [words for words in told if not re.fullmatch(r"[^\n]{1,120}[^.]\.", words)] == []
+
+
+@pytest.mark.parametrize("operators", CONTROLS)
+def test_every_family_of_faults_is_met_by_every_family_of_operators(operators: str) -> None:
+    assert {fault.family for fault in FAULTS if fault.operators == operators} == set(Family)
+
+
+def test_every_fault_can_be_named_as_a_backend() -> None:
+    assert [fault for fault in FAULTS if not isinstance(load(f"conformance.wrong.{fault.name}"), External)] == []
+
+
+@pytest.mark.parametrize("operators", CONTROLS)
+def test_what_is_no_fault_cannot_be_named_as_a_backend(operators: str) -> None:
+    with pytest.raises(MissingBackendError, match="NoSuchFault"):
+        load(f"conformance.wrong.{operators}:NoSuchFault")
 
 
 def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
-    official = [case for case in CASES["roi_align"] if case.family == "roi_align/official"]
-    caught = [
-        backend
-        for backend in wrong_backends.WRONG
-        if any(r.outcome.is_bad for r in run_suite(official, functools.partial(ask, External(backend)), ()))
-    ]
+    official = of_onnx(collect())
+    caught = [fault for fault in OF_ROI_ALIGN if next(failing(fault.backend, decisive(fault, official)), None)]
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    said = f"{len(FAULTS)} wrong implementations; ONNX's own vectors catch {len(caught)} of the {len(wrong_backends.WRONG)}"
+    said = f"{len(FAULTS)} wrong implementations; ONNX's own vectors catch {len(caught)} of the {len(OF_ROI_ALIGN)}"
     assert said in " ".join(readme.split())

@@ -5,15 +5,19 @@ from __future__ import annotations
 import click
 
 from conformance.commands.compare import compare_command
+from conformance.commands.coverage import coverage_command
 from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
 from conformance.commands.fuzz import fuzz_command
+from conformance.commands.matrix import matrix_command
 from conformance.commands.run import run_command
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
     fuzz_command,
+    matrix_command,
     compare_command,
+    coverage_command,
     export_command,
     explain_command,
 )

@@ -73,6 +73,22 @@ DATA = (
     Wrong("region_minus_infinite", "a region must be finite", {"ROITensor": np.array([[0, -INFINITY, 1, 1]] * 2)}),
 )
 
+NO_REGIONS: Mapping[str, Array] = {
+    "ROITensor": np.ones((0, 4)),
+    "BatchIndicesTensor": np.zeros(0, np.uint32),
+    "InputGradientTensor": np.ones((0, 3, 2, 2)),
+}
+
+LEADING = (
+    Wrong("no_regions_in_two_groups", "the axes before no regions have length 1", {"ROITensor": np.ones((2, 0, 4))}),
+    Wrong(
+        "no_indices_in_two_groups",
+        "the axes before no indices have length 1",
+        {"BatchIndicesTensor": np.zeros((2, 1, 1, 0), np.uint32)},
+    ),
+)
+"""Wrong without regions, where a product of lengths does not tell."""
+
 MAPS = (
     Wrong("map_rank_3", "InputTensor must have rank 4", {"InputTensor": np.ones((2, 4, 5))}),
     Wrong("no_rows", "regions need pixels: the height is 0", {"InputTensor": np.ones((2, 3, 0, 5))}),
@@ -108,17 +124,25 @@ def cases() -> Iterator[Case]:
         yield from _refused("dml_roi_align", wrong, "attribute", forward, ["OutputTensor"])
     for wrong in (*DATA, *MAPS):
         yield from _refused("dml_roi_align", wrong, "data", forward, ["OutputTensor"])
+    for wrong in LEADING:
+        yield from _refused("dml_roi_align", wrong, "data", _without_regions(forward), ["OutputTensor"])
 
     backward = {**forward, "InputGradientTensor": np.ones((2, 3, 2, 2)), "x_shape": np.array([2, 3, 4, 5])}
     for wrong in SHARED:
         yield from _refused("dml_roi_align_grad", wrong, "attribute", backward, BOTH)
     for wrong in (*DATA, *GRADIENTS):
         yield from _refused("dml_roi_align_grad", wrong, "data", backward, BOTH)
+    for wrong in LEADING:
+        yield from _refused("dml_roi_align_grad", wrong, "data", _without_regions(backward), BOTH)
     wrong = Wrong("max_without_map", "a maximum needs InputTensor for its gradient", {"InputTensor": None})
     yield from _refused("dml_roi_align_grad", wrong, "data", backward, BOTH[:1], {"reduction_function": "max"})
     wrong = Wrong("nearest_roi_gradient_without_map", "also where that gradient is 0", {"InputTensor": None})
     nearest = {"interpolation_mode": "nearest_neighbor"}
     yield from _refused("dml_roi_align_grad", wrong, "data", backward, BOTH[1:], nearest)
+
+
+def _without_regions(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: NO_REGIONS.get(name, array) for name, array in inputs.items()}
 
 
 def _refused(

@@ -145,10 +145,11 @@ def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[fl
 
 def _defaults() -> Iterator[Case]:
     """Attributes left out."""
-    note = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5"
+    note = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5; the nearest pixel rounded half up"
     attributes: tuple[tuple[str, Attributes], ...] = (
         ("none_but_scales", {"scales": (1.3, 0.7)}),
         ("none_but_sizes", {"output_sizes": (7, 4)}),
+        ("nearest_without_direction", {"output_sizes": (7, 4), "interpolation_mode": "nearest_neighbor"}),
     )
     for name, given in attributes:
         yield from expand(
@@ -161,16 +162,17 @@ def _defaults() -> Iterator[Case]:
             outputs=["OutputTensor"],
             write_defaults=False,
         )
-    yield from expand(
-        "defaults/none_given",
-        function="dml_resample_grad",
-        source=BY_REFERENCE_OF_THE_GRADIENT,
-        note=note,
-        attributes={},
-        inputs={"InputGradientTensor": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
-        outputs=["OutputGradientTensor"],
-        write_defaults=False,
-    )
+    for name, given in (("none_given", {}), ("nearest_without_direction", {"interpolation_mode": "nearest_neighbor"})):
+        yield from expand(
+            f"defaults/{name}",
+            function="dml_resample_grad",
+            source=BY_REFERENCE_OF_THE_GRADIENT,
+            note=note,
+            attributes=given,
+            inputs={"InputGradientTensor": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
+            outputs=["OutputGradientTensor"],
+            write_defaults=False,
+        )
 
 
 def _fine_coordinates() -> Iterator[Case]:

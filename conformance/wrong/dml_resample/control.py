@@ -1,7 +1,6 @@
-"""DirectML's Resample and its gradient a second time, with faults to switch on, as `wrong_dml_backends` has RoiAlign.
+"""DirectML's Resample and its gradient a second time; each step is a method, so that a fault changes one.
 
-`ResampleControl` has none and must pass every case of its operators; each of the others has one and must fail a case.
-All have ONNX's backend interface and share nothing with the reference or the kernels.
+It has ONNX's backend interface and shares nothing with the reference or the kernels.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import onnx
+
+from conformance.wrong.family import Family
 
 Array = npt.NDArray[Any]
 
@@ -41,29 +42,42 @@ class Taps(NamedTuple):
         return [(self.low, 1 - self.share), (self.high, self.share)]
 
 
-class ResampleControl:
-    """The operators without a fault; a subclass names its own."""
+class Control:
+    """The operators without a fault: passes every case. A fault is a subclass; its docstring says what is wrong."""
 
-    fault: ClassVar[str] = ""
+    family: ClassVar[Family]
+    of_gradients_alone: ClassVar[bool] = False
 
     def __init__(self, model: onnx.ModelProto) -> None:
         (node,) = model.graph.node
         self.is_gradient = node.op_type == "DmlResampleGrad"
         given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         given = {name: value.decode() if isinstance(value, bytes) else value for name, value in given.items()}
-        self.attributes = DEFAULTS | given
+        self.attributes = self.meaning(self.defaults() | given)
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
         self.check_attributes()
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU") -> bool:
+        """Whether it has the operators."""
         return device == "CPU" and model.graph.node[0].op_type in ("DmlResample", "DmlResampleGrad")
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> ResampleControl:
-        assert device == "CPU"
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> Control:
+        """Something that runs the model."""
+        del device
         return cls(model)
 
+    def defaults(self) -> dict[str, Any]:
+        """Of the attributes that a node leaves out."""
+        return DEFAULTS
+
+    def meaning(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """The attributes as they are read."""
+        return attributes
+
     def check_attributes(self) -> None:
+        """Refuses values that are wrong."""
         a = self.attributes
         if a["interpolation_mode"] not in ("linear", "nearest_neighbor"):
             raise ValueError("interpolation")
@@ -77,6 +91,7 @@ class ResampleControl:
             raise ValueError("lists")
 
     def run(self, inputs: list[Array]) -> list[Array]:
+        """The output."""
         data = inputs[0]
         rank = data.ndim
         if data.dtype not in (np.float16, np.float32, np.float64) or not 1 <= rank <= 4:
@@ -85,9 +100,7 @@ class ResampleControl:
             raise ValueError("lists")
         outputs, lengths = data.shape, data.shape
         if self.is_gradient:
-            if inputs[1].dtype != np.int64 or inputs[1].shape != (rank,) or np.any(inputs[1] < 0):
-                raise ValueError("x_shape")
-            lengths = tuple(inputs[1].tolist())
+            lengths = self.checked_shape(inputs[1], rank)
         else:
             outputs = self.output_lengths(lengths)
         if 0 in lengths and 0 not in outputs:
@@ -95,32 +108,61 @@ class ResampleControl:
         target = lengths if self.is_gradient else outputs
         if 0 in outputs or 0 in lengths:
             return [np.zeros(target, data.dtype)]
-        working = data if self.fault == "half_sums" else data.astype(np.float64)
+        self.dtype = data.dtype
+        working = data.astype(self.sum_type())
         along = self.gradient_along if self.is_gradient else self.forward_along
         for axis in range(rank):
             taps = self.taps(axis, rank, outputs[axis], lengths[axis])
             working = np.moveaxis(along(np.moveaxis(working, axis, 0), taps, target[axis]), 0, axis)
-        return [working.astype(data.dtype)]
+            working = self.between_axes(working)
+        return [self.rounded(working)]
+
+    def checked_shape(self, x_shape: Array, rank: int) -> tuple[int, ...]:
+        """The lengths that x_shape gives."""
+        if x_shape.dtype != np.int64 or x_shape.shape != (rank,) or np.any(x_shape < 0):
+            raise ValueError("x_shape")
+        return tuple(x_shape.tolist())
+
+    def sum_type(self) -> np.dtype[Any]:
+        """In which sums are."""
+        return np.dtype(np.float64)
+
+    def between_axes(self, working: Array) -> Array:
+        """What one axis hands to the next."""
+        return working
+
+    def rounded(self, values: Array) -> Array:
+        """A result in its type."""
+        return values.astype(self.dtype)
 
     def output_lengths(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        """The lengths of the output."""
         if self.attributes["output_sizes"]:
             return tuple(self.attributes["output_sizes"])
         if not self.attributes["scales"]:
             raise ValueError("no sizes")
-        made = tuple(int(n * scale) for n, scale in zip(lengths, self.attributes["scales"], strict=True))
+        made = tuple(self.scaled(n, scale) for n, scale in zip(lengths, self.attributes["scales"], strict=True))
         if max(made) >= 2**63:
             raise ValueError("sizes")
         return made
+
+    def scaled(self, length: int, scale: float) -> int:
+        """Outputs of so many pixels."""
+        return int(length * scale)
 
     def forward_along(self, data: Array, taps: Taps, _: int) -> Array:
         """[N, ...] to [M, ...]."""
         made = np.zeros((len(taps.low), *data.shape[1:]), data.dtype)
         for pixels, weights in taps.parts():
-            if self.fault == "edges_not_clamped":
-                weights = weights * taps.inside  # noqa: PLW2901
-            read = weights != 0
-            made[read] += data[pixels[read]] * self.shaped(weights[read], data)
+            kept = self.kept(weights, taps)
+            read = kept != 0
+            made[read] += data[pixels[read]] * kept[read].reshape(-1, *[1] * (data.ndim - 1)).astype(data.dtype)
         return made
+
+    def kept(self, weights: Array, taps: Taps) -> Array:
+        """The weights of what is read."""
+        del taps
+        return weights
 
     def gradient_along(self, data: Array, taps: Taps, length: int) -> Array:
         """[M, ...] to [N, ...]."""
@@ -130,17 +172,16 @@ class ResampleControl:
                 passed = data[o] * weights[o].astype(data.dtype)
                 if taps.inside[o]:
                     made[pixels[o]] += passed
-                elif self.fault == "gradient_assigned_at_edges":
-                    made[pixels[o]] = passed
-                elif self.fault not in ("clamped_gradient_dropped", "edges_not_clamped"):
-                    made[pixels[o]] += passed
+                else:
+                    self.pass_at_edge(made, pixels[o], passed)
         return made
 
-    @staticmethod
-    def shaped(weights: Array, data: Array) -> Array:
-        return weights.reshape(-1, *[1] * (data.ndim - 1)).astype(data.dtype)
+    def pass_at_edge(self, made: Array, pixel: int, passed: Array) -> None:
+        """Adds what an output beyond the edge passes to it."""
+        made[pixel] += passed
 
     def taps(self, axis: int, rank: int, outputs: int, length: int) -> Taps:
+        """What the outputs of an axis read."""
         x = self.coordinates(axis, rank, outputs, length)
         clamped = np.clip(x, 0, length - 1)
         if self.attributes["interpolation_mode"] == "linear":
@@ -151,120 +192,27 @@ class ResampleControl:
         return Taps(low.astype(np.int64), high.astype(np.int64), share, x == clamped)
 
     def coordinates(self, axis: int, rank: int, outputs: int, length: int) -> Array:
-        o = np.arange(float(outputs))
-        if self.fault == "leading_axes_ignored" and axis < rank - 2:
-            return o
+        """Where the outputs of an axis read."""
+        before, after = self.offsets(axis, rank)
+        return np.asarray((np.arange(float(outputs)) - after) / self.scale(axis, outputs, length) - before)
+
+    def offsets(self, axis: int, rank: int) -> tuple[float, float]:
+        """Input and output pixel offset."""
         before = (self.attributes["input_pixel_offsets"] or [0.5] * rank)[axis]
-        after = (self.attributes["output_pixel_offsets"] or [-0.5] * rank)[axis]
-        if self.fault == "offsets_swapped_in_gradient" and self.is_gradient:
-            before, after = after, before
-        if self.fault == "input_offset_added":
-            before = -before
-        if self.fault == "output_offset_added":
-            after = -after
-        scale = self.scale(axis, outputs, length)
-        if self.fault == "scale_inverted_in_gradient" and self.is_gradient:
-            scale = 1 / scale
-        return np.asarray((o - after) / scale - before)
+        return before, (self.attributes["output_pixel_offsets"] or [-0.5] * rank)[axis]
 
     def scale(self, axis: int, outputs: int, length: int) -> float:
+        """Outputs for each pixel."""
         scales = self.attributes["scales"]
-        if not scales and self.fault == "no_scales_is_1":
-            return 1.0
-        if not scales or self.fault == "ratio_for_scales":
-            return outputs / length
-        return float(scales[-1 if self.fault == "last_scale_for_all" else axis])
+        return float(scales[axis]) if scales else outputs / length
 
     def nearest(self, x: Array) -> Array:
+        """The nearest whole coordinate."""
         direction = self.attributes["rounding_direction"]
-        if self.fault == "directions_exchanged":
-            direction = {"increasing": "decreasing", "decreasing": "increasing"}.get(direction, direction)
-        if direction == "half_up" or self.fault == "direction_ignored":
-            if self.fault == "floor_for_half_up":
-                return np.floor(x)
-            return np.ceil(x - 0.5) if self.fault == "tie_goes_down" else np.floor(x + 0.5)
+        if direction == "half_up":
+            return self.half_up(x)
         return np.ceil(x) if direction == "increasing" else np.floor(x)
 
-
-class FloorForHalfUp(ResampleControl):
-    fault = "floor_for_half_up"
-
-
-class ResampleTieGoesDown(ResampleControl):
-    fault = "tie_goes_down"
-
-
-class ResampleInputOffsetAdded(ResampleControl):
-    fault = "input_offset_added"
-
-
-class ResampleOutputOffsetAdded(ResampleControl):
-    fault = "output_offset_added"
-
-
-class OffsetsSwappedInGradient(ResampleControl):
-    fault = "offsets_swapped_in_gradient"
-
-
-class ScaleInvertedInGradient(ResampleControl):
-    fault = "scale_inverted_in_gradient"
-
-
-class GradientAssignedAtEdges(ResampleControl):
-    fault = "gradient_assigned_at_edges"
-
-
-class ClampedGradientDropped(ResampleControl):
-    fault = "clamped_gradient_dropped"
-
-
-class LastScaleForAll(ResampleControl):
-    fault = "last_scale_for_all"
-
-
-class RatioForScales(ResampleControl):
-    fault = "ratio_for_scales"
-
-
-class DirectionsExchanged(ResampleControl):
-    fault = "directions_exchanged"
-
-
-class LeadingAxesIgnored(ResampleControl):
-    fault = "leading_axes_ignored"
-
-
-class HalfSums(ResampleControl):
-    fault = "half_sums"
-
-
-class EdgesNotClamped(ResampleControl):
-    fault = "edges_not_clamped"
-
-
-class DirectionIgnored(ResampleControl):
-    fault = "direction_ignored"
-
-
-class NoScalesIs1(ResampleControl):
-    fault = "no_scales_is_1"
-
-
-WRONG = (
-    FloorForHalfUp,
-    ResampleTieGoesDown,
-    ResampleInputOffsetAdded,
-    ResampleOutputOffsetAdded,
-    OffsetsSwappedInGradient,
-    ScaleInvertedInGradient,
-    GradientAssignedAtEdges,
-    ClampedGradientDropped,
-    LastScaleForAll,
-    RatioForScales,
-    DirectionsExchanged,
-    LeadingAxesIgnored,
-    HalfSums,
-    EdgesNotClamped,
-    DirectionIgnored,
-    NoScalesIs1,
-)
+    def half_up(self, x: Array) -> Array:
+        """The nearest; of two the later."""
+        return np.floor(x + 0.5)

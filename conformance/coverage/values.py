@@ -1,0 +1,158 @@
+"""Which values of attributes, types, versions and sizes the cases have, in classes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.case import Case
+from ortops.operators import OPERATORS
+from ortops.spec import Attribute, Operator
+
+ABSENT, NO_VALUES = "absent", "no values"
+
+INTEGERS: Mapping[str, int] = {"negative": -1, "0": 0, "1": 1, "2": 2, "3 to 2^16": 3, "above 2^16": 2**20}
+NUMBERS: Mapping[str, float] = {
+    "negative": -0.75,
+    "0": 0.0,
+    "power of two below 1": 0.25,
+    "below 1": 0.3,
+    "1": 1.0,
+    "power of two above 1": 2.0,
+    "above 1": 1.3,
+    "beyond 2^24": 2.0**30,
+    "not finite": math.inf,
+}
+"""Classes of values, each with one of them that says whether the class is legal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How often the cases of an operator have one class of one thing.
+
+    answered: in cases that expect values. refused: in cases that expect an error.
+    is_legal: whether there could be cases that expect values.
+    """
+
+    thing: str
+    value: str
+    answered: int
+    refused: int
+    is_legal: bool
+
+    @property
+    def is_gap(self) -> bool:
+        """Whether it is legal and no case that expects values has it."""
+        return self.is_legal and not self.answered
+
+
+def lines(operator: Operator, cases: Iterable[Case]) -> list[Line]:
+    """Everything that is counted of an operator."""
+    own = [case for case in cases if case.operator == operator.name]
+    answered = [case for case in own if case.expects_error is None]
+    refused = [case for case in own if case.expects_error is not None]
+    made = [line for attribute in operator.attributes for line in _of_attribute(attribute, answered, refused)]
+    types = operator.element_types(operator.inputs[0])
+    return [*made, *_of("type", (case.element_type for case in answered), types), *_of_shapes(operator, answered)]
+
+
+def by_operator(cases: Sequence[Case]) -> dict[str, list[Line]]:
+    """The lines of every operator; its name has its version."""
+    return {operator.name: lines(operator, cases) for operator in OPERATORS}
+
+
+def _of_attribute(attribute: Attribute, answered: Sequence[Case], refused: Sequence[Case]) -> Iterator[Line]:
+    counts = [Counter(label for case in cases for label in _labels(attribute, case)) for cases in (answered, refused)]
+    for label in dict.fromkeys((*_classes(attribute), *counts[0], *counts[1])):
+        yield Line(attribute.name, label, counts[0][label], counts[1][label], _is_legal(attribute, label))
+
+
+def _of(thing: str, labels: Iterable[str], legal: Iterable[str]) -> Iterator[Line]:
+    counts = Counter(labels)
+    for label in dict.fromkeys((*legal, *counts)):
+        yield Line(thing, label, counts[label], 0, is_legal=True)
+
+
+def _kind(attribute: Attribute) -> str:
+    """The type of one value."""
+    return attribute.type.removesuffix("S")
+
+
+def _classes(attribute: Attribute) -> list[str]:
+    """Every class that there is."""
+    of_kind: Mapping[str, Iterable[str]] = {"STRING": attribute.choices, "INT": INTEGERS, "FLOAT": NUMBERS}
+    return [ABSENT, *([NO_VALUES] if attribute.is_list else []), *of_kind[_kind(attribute)]]
+
+
+def _labels(attribute: Attribute, case: Case) -> set[str]:
+    """The classes that a case has; of a list each that one of its values has."""
+    value = case.attributes.get(attribute.name)
+    if value is None:
+        return {ABSENT}
+    if not isinstance(value, tuple):
+        return {label_of(attribute, value)}
+    return {label_of(attribute, one) for one in value} or {NO_VALUES}
+
+
+def label_of(attribute: Attribute, value: Any) -> str:
+    """The class of one value."""
+    if _kind(attribute) == "STRING":
+        return value if value in attribute.choices else "no such name"
+    return _label_of_integer(value) if _kind(attribute) == "INT" else _label_of_number(float(value))
+
+
+def _label_of_integer(value: int) -> str:
+    if value in (0, 1, 2):
+        return str(value)
+    return "negative" if value < 0 else "3 to 2^16" if value <= 2**16 else "above 2^16"
+
+
+def _label_of_number(value: float) -> str:
+    if not math.isfinite(value):
+        return "not finite"
+    if value < 0:
+        return "negative"
+    if value in (0, 1):
+        return f"{value:.0f}"
+    if value >= 2**24:
+        return "beyond 2^24"
+    side = "below 1" if value < 1 else "above 1"
+    return f"power of two {side}" if math.frexp(value)[0] == 0.5 else side
+
+
+def _is_legal(attribute: Attribute, label: str) -> bool:
+    """Whether the attribute takes the class, by one value of it."""
+    if label in (ABSENT, NO_VALUES):
+        return True
+    value = {"STRING": label, "INT": INTEGERS.get(label), "FLOAT": NUMBERS.get(label)}[_kind(attribute)]
+    try:
+        attribute.check((value,) if attribute.is_list else value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+SIZES = ("0", "1", "2", "3 to 8", "above 8")
+RANKS = ("1", "2", "3", "4")
+
+
+def _size(length: int) -> str:
+    if length <= 2:
+        return str(length)
+    return "3 to 8" if length <= 8 else "above 8"
+
+
+def _of_shapes(operator: Operator, cases: Sequence[Case]) -> Iterator[Line]:
+    """Ranks where they are open, else how many images, channels and RoIs there are."""
+    first = operator.inputs[0].name
+    if operator.inputs[0].is_open:
+        yield from _of("rank", (str(case.inputs[first].ndim) for case in cases), RANKS)
+        return
+    of_maps = [case.inputs["x_shape"] if "x_shape" in case.inputs else case.inputs[first].shape for case in cases]
+    yield from _of("images", (_size(int(shape[0])) for shape in of_maps), SIZES)
+    yield from _of("channels", (_size(int(shape[1])) for shape in of_maps), SIZES)
+    rois = next(tensor.name for tensor in operator.inputs if tensor.shape[-1] == 4)
+    yield from _of("RoIs", (_size(case.inputs[rois].size // 4) for case in cases), SIZES)

@@ -1,0 +1,33 @@
+"""Backends that do worse than answer wrongly: one ends the interpreter, one never answers. And those beside them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy.typing as npt
+
+from conformance.wrong.roi_align import Control
+from conformance.wrong.roi_align.coordinates import NoHalfPixel
+from conformance.wrong.roi_align.reductions import MaxTheOtherWay
+
+__all__ = ["Aborts", "Control", "Hangs", "MaxTheOtherWay", "NoHalfPixel"]
+
+
+class Aborts(Control):
+    """Ends the interpreter at the first refusal that is due."""
+
+    def check_attributes(self) -> None:
+        try:
+            super().check_attributes()
+        except ValueError:
+            os.abort()
+
+
+class Hangs(Control):
+    """Never answers a model of mode max."""
+
+    def run(self, inputs: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+        while self.attributes["mode"] == "max":
+            pass
+        return super().run(inputs)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import onnx_models
 import ortops
 from ortops.kernels.element import words
-from ortops.kernels.panels import LANES
+from ortops.kernels.lanes import LANES
 from ortops.kernels.parallel import thread_runner
 from ortops.kernels.pooling import pool, pool_gradient
 from ortops.kernels.roi_align import _axes

@@ -43,11 +43,11 @@ def sum_columns(line: Array, columns: Weights, p: int, y: Array) -> None:
 
 
 @njit(**INNER, fastmath=FAST)
-def _spread_columns(dy: Array, columns: Weights, weight: Array, p: int, low: int, high: int, line: Array) -> None:
-    """The transpose of `sum_columns`: line[low:high] = A_x^T dY, of row p; weight is the columns' own or a derivative."""
+def _spread_columns(dy: Array, columns: Weights, p: int, low: int, high: int, line: Array) -> None:
+    """The transpose of `sum_columns`: line[low:high] = A_x^T dY, of row p."""
     for j in range(np.uintp(low), np.uintp(high)):
         line[j] = 0.0
-    start, pixel = columns.start, columns.pixel
+    start, pixel, weight = columns.start, columns.pixel, columns.weight
     for q in range(start.size - 1):
         g = widen(dy[p, np.uintp(q)])
         for i in range(start[q], start[q + 1]):
@@ -86,7 +86,7 @@ def add_average_gradient(dy: Array, rows: Weights, columns: Weights, top: int, l
         while begin < end and rows.pixel[end - 1] >= top + len(dx):
             end -= 1
         if begin < end:
-            _spread_columns(dy, columns, columns.weight, p, low, high, line)
+            _spread_columns(dy, columns, p, low, high, line)
         for i in range(begin, end):
             w, at = rows.weight[i], rows.pixel[i] - top
             for j in range(np.uintp(low), np.uintp(high)):
@@ -103,21 +103,27 @@ def _dot(lines: Array, i: int, line: Array, low: int, high: int) -> float:
 
 
 @njit(**INNER, fastmath=FAST)
-def add_average_box_gradient(x: Array, dy: Array, rows: Weights, columns: Weights, work: Array, drois: Array) -> None:
+def add_average_box_gradient(
+    x: Array, dy: Array, rows: Weights, columns: Weights, line: Array, spread: Array, drois: Array
+) -> None:
     """Add the derivatives with respect to x1, y1, x2, y2 to drois [4], of one map: x [H, W], dy [PH, PW].
 
     They are sums of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself, done as
-    (A_y X) * (dY^T A_x') and as A_y' * (X (dY A_x)^T): of the lines of X only one sum has to be made. work [4, W].
+    dY * ((A_y X) A_x') and as A_y' * (X (dY A_x)^T): of the lines of X only one sum has to be made. line and spread [W].
     """
     low, high = span_of_weights(columns)
-    line, spread, spread_near, spread_far = work
     for p in range(dy.shape[0]):
         combine_lines(x, rows, p, low, high, line)
-        _spread_columns(dy, columns, columns.weight, p, low, high, spread)
-        _spread_columns(dy, columns, columns.near, p, low, high, spread_near)
-        _spread_columns(dy, columns, columns.far, p, low, high, spread_far)
-        drois[0] += _dot(work, 2, line, low, high)
-        drois[2] += _dot(work, 3, line, low, high)
+        for q in range(dy.shape[1]):
+            near, far = line.dtype.type(0.0), line.dtype.type(0.0)
+            for i in range(columns.start[q], columns.start[q + 1]):
+                value = line[np.uintp(columns.pixel[np.uintp(i)])]
+                near += columns.near[np.uintp(i)] * value
+                far += columns.far[np.uintp(i)] * value
+            g = widen(dy[p, q])
+            drois[0] += g * near
+            drois[2] += g * far
+        _spread_columns(dy, columns, p, low, high, spread)
         for i in range(rows.start[p], rows.start[p + 1]):
             if rows.near[i] != 0.0 or rows.far[i] != 0.0:
                 total = _dot(x, rows.pixel[i], spread, low, high)

@@ -88,15 +88,15 @@ def _add_outside(rows: Weights, columns: Weights, outside: float, sums: Array) -
 
 
 @njit(**INNER, fastmath=FAST)
-def _spread(gradient: Array, columns: Weights, weight: Array, p: int, runs: Array, count: int, line: Array) -> None:
-    """Row p of dY A_x in the runs of a line; weight is the columns' own or a derivative."""
+def _spread(gradient: Array, columns: Weights, p: int, runs: Array, count: int, line: Array) -> None:
+    """Row p of dY A_x in the runs of a line."""
     _clear(runs, count, line)
     bins = columns.start.size - 1
     for q in range(bins):
         g = load(gradient, (p * bins + q) * LANES)
         for i in range(columns.start[q], columns.start[q + 1]):
             at = columns.pixel[i] * LANES
-            store(line, at, plus(load(line, at), weight[i], g))
+            store(line, at, plus(load(line, at), columns.weight[i], g))
 
 
 @njit(**INNER, fastmath=FAST)
@@ -106,7 +106,7 @@ def add_average_panel_gradient(
     """Add A_y^T dY A_x to the panel dX: gradient [PH, PW]; runs and line are to work in."""
     count = runs_of(columns, runs)
     for p in range(rows.start.size - 1):
-        _spread(gradient, columns, columns.weight, p, runs, count, line)
+        _spread(gradient, columns, p, runs, count, line)
         for i in range(rows.start[p], rows.start[p + 1]):
             at, w = rows.pixel[i] * width * LANES, rows.weight[i]
             for n in range(count):
@@ -122,29 +122,29 @@ def add_average_panel_box_gradient(
     rows: Weights,
     columns: Weights,
     runs: Array,
-    lines: tuple[Array, Array, Array],
+    line: Array,
+    spread: Array,
     drois: Array,
 ) -> None:
     """Add each channel's derivatives with respect to x1, y1, x2, y2 to the float64 panel drois [4].
 
     As `average.add_average_box_gradient`, with one look at each pixel: a line of the map goes into the sum that A_y makes
-    and is multiplied by dY A_x in one step. lines, of the map's width, and runs are to work in.
+    and is multiplied by dY A_x in one step. line and spread, of the map's width, and runs are to work in.
     """
-    count = runs_of(columns, runs)
-    spread, near, far = lines
+    bins, count = columns.start.size - 1, runs_of(columns, runs)
     for p in range(rows.start.size - 1):
-        _spread(gradient, columns, columns.weight, p, runs, count, spread)
-        _spread(gradient, columns, columns.near, p, runs, count, near)
-        _spread(gradient, columns, columns.far, p, runs, count, far)
-        by_near, by_far = zeros(spread), zeros(spread)
-        end = rows.start[p + 1]
-        for i in range(rows.start[p], end, 4):
+        start, end = rows.start[p], rows.start[p + 1]
+        if start == end:
+            continue
+        _spread(gradient, columns, p, runs, count, spread)
+        for i in range(start, end, 4):
             left, (a, b, c, d), (at, at_b, at_c, at_d) = _four(rows, i, end, width)
-            sum_a, sum_b, sum_c, sum_d = zeros(spread), zeros(spread), zeros(spread), zeros(spread)
+            sum_a, sum_b, sum_c, sum_d = zeros(line), zeros(line), zeros(line), zeros(line)
             for n in range(count):
                 for j in range(runs[n, 0] * LANES, runs[n, 1] * LANES, LANES):
                     g, x = load(spread, j), load(panel, at + j)
-                    total, sum_a = times(a, x), plus(sum_a, g, x)
+                    total = zeros(line) if i == start else load(line, j)
+                    total, sum_a = plus(total, a, x), plus(sum_a, g, x)
                     if left > 1:
                         x = load(panel, at_b + j)
                         total, sum_b = plus(total, b, x), plus(sum_b, g, x)
@@ -154,7 +154,7 @@ def add_average_panel_box_gradient(
                     if left > 3:
                         x = load(panel, at_d + j)
                         total, sum_d = plus(total, d, x), plus(sum_d, g, x)
-                    by_near, by_far = plus(by_near, load(near, j), total), plus(by_far, load(far, j), total)
+                    store(line, j, total)
             _add_slopes(rows, i, sum_a, drois)
             if left > 1:
                 _add_slopes(rows, i + 1, sum_b, drois)
@@ -162,6 +162,14 @@ def add_average_panel_box_gradient(
                 _add_slopes(rows, i + 2, sum_c, drois)
             if left > 3:
                 _add_slopes(rows, i + 3, sum_d, drois)
+        by_near, by_far = zeros(line), zeros(line)
+        for q in range(bins):
+            near, far = zeros(line), zeros(line)
+            for i in range(columns.start[q], columns.start[q + 1]):
+                x = load(line, columns.pixel[i] * LANES)
+                near, far = plus(near, columns.near[i], x), plus(far, columns.far[i], x)
+            g = load(gradient, (p * bins + q) * LANES)
+            by_near, by_far = plus(by_near, g, near), plus(by_far, g, far)
         add_doubles(drois, 0, by_near)
         add_doubles(drois, 2 * LANES, by_far)
 

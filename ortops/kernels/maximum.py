@@ -64,7 +64,8 @@ def winner(x: Array, rows: Candidates, columns: Candidates, p: int, q: int, prod
 @njit(**INNER)
 def larger(first: float, second: float) -> float:
     """The larger, NaN above all."""
-    return second if second > first or second != second else first
+    # No branch: which is larger cannot be foreseen.
+    return first if (first >= second) | (first != first) else second
 
 
 @njit(**INNER)
@@ -74,24 +75,25 @@ def largest_product(x: Array, rows: Weights, columns: Weights, line: Array, y: A
     Weights are not negative, so the largest of the products with both is found line by line, then pixel by pixel; the
     tables are those of `fill_extremes`.
     """
-    number = y.dtype.type
     low, high = span_of_weights(columns)
     for p in range(y.shape[0]):
-        start = rows.start[p]
-        for i in range(start, rows.start[p + 1]):
+        if rows.start[p] == rows.start[p + 1]:
+            y[p] = 0.0
+            continue
+        for j in range(np.uintp(low), np.uintp(high)):
+            line[j] = -np.inf
+        for i in range(rows.start[p], rows.start[p + 1]):
             most, least, at = rows.weight[i], rows.near[i], rows.pixel[i]
             for j in range(np.uintp(low), np.uintp(high)):
                 pixel = widen(x[at, j])
-                product = larger(most * pixel, least * pixel)
-                line[j] = product if i == start else larger(line[j], product)
+                line[j] = larger(line[j], larger(most * pixel, least * pixel))
         for q in range(y.shape[1]):
-            best = number(0.0)
-            begin = columns.start[q] if start < rows.start[p + 1] else columns.start[q + 1]
-            for i in range(begin, columns.start[q + 1]):
-                pixel = line[columns.pixel[i]]
-                product = larger(columns.weight[i] * pixel, columns.near[i] * pixel)
-                best = product if i == begin else larger(best, product)
-            y[p, q] = larger(best, number(0.0)) if rows.inside[p] * columns.inside[q] == 0.0 else best
+            best = -np.inf
+            for i in range(columns.start[q], columns.start[q + 1]):
+                pixel = line[np.uintp(columns.pixel[np.uintp(i)])]
+                best = larger(best, larger(columns.weight[np.uintp(i)] * pixel, columns.near[np.uintp(i)] * pixel))
+            # Samples off the map, and those that read fewer than four pixels, have products of 0.
+            y[p, q] = larger(best, 0.0) if rows.inside[p] * columns.inside[q] == 0.0 else best
 
 
 @njit(**INNER, fastmath=FAST)

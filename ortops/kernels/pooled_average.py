@@ -17,12 +17,21 @@ from ortops.kernels.average import FAST, FAST_SUM, add_average_box_gradient, add
 from ortops.kernels.average_panel import add_average_panel_box_gradient, add_average_panel_gradient, average_panel
 from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array, accumulator, round_at, round_sums, sums_for
+from ortops.kernels.fetch import fetch_to_read, fetch_to_write, fetch_window
 from ortops.kernels.lanes import LANES
 from ortops.kernels.panels import MOST_PIXELS, MOST_PIXELS_OF_ROI, pack, room, unpack
 from ortops.kernels.parallel import Runner, parallel_for
 from ortops.kernels.roi_tables import RoiTables, roi_weights, weights_of_roi
 from ortops.kernels.sampling import axis_of
-from ortops.kernels.tasks import block_of, blocks_of, is_packed, panels_of, panels_pay, window_of, workers_of
+from ortops.kernels.tasks import (
+    block_of,
+    blocks_and_runner,
+    is_packed,
+    panels_of,
+    panels_pay,
+    window_of,
+    workers_of,
+)
 from ortops.kernels.weights import Weights, move_weights, span_of_weights, weights_of
 
 
@@ -35,7 +44,7 @@ def average_rois(x: Array, axes: Array, images: Array, y: Array, outside: float,
         panels = panels_of(channels)
         workers = workers_of(len(x) * panels, height * width * LANES * number.itemsize)
         return _panels(*runner, workers, panels, x, axes, images, y, outside, *tables, number)
-    blocks = blocks_of(channels, len(axes))
+    blocks, runner = blocks_and_runner(axes, x.shape, runner)
     workers = workers_of(len(axes) * blocks, MOST_PIXELS_OF_ROI * LANES * number.itemsize)
     return _rois(*runner, workers, blocks, x, axes, images, y, outside, number)
 
@@ -67,7 +76,7 @@ def average_rois_drois(x: Array, dy: Array, axes: Array, images: Array, drois: A
         parts = np.zeros((workers, *drois.shape))
         failed = _panels_drois(*runner, workers, panels, dy, axes, images, x, parts, *tables, number)
     else:
-        blocks = blocks_of(channels, len(axes))
+        blocks, runner = blocks_and_runner(axes, x.shape, runner)
         workers = workers_of(len(axes) * blocks, MOST_PIXELS_OF_ROI * LANES * number.itemsize)
         parts = np.zeros((blocks, *drois.shape))
         failed = _rois_drois(*runner, workers, blocks, dy, axes, images, x, parts, number)
@@ -113,8 +122,14 @@ def _rois_task(
                 lanes = min(LANES, high - c)
                 at = ((images[r] * channels + c) * height + window.top) * width + window.left
                 pack(flat_x, at, height * width, lanes, width, window.height, window.width, panel)
+                following = min(LANES, high - c - LANES)
+                fetch_window(
+                    flat_x, at + LANES * height * width, height * width, following, width, window.height, window.width
+                )
+                to = (r * channels + c) * bins
+                fetch_to_write(flat_y, to, bins * lanes)
                 average_panel(panel, window.width, rows, columns, outside, runs, panel_line, panel_sums)
-                unpack(panel_sums, bins, flat_y, (r * channels + c) * bins, bins, lanes)
+                unpack(panel_sums, bins, flat_y, to, bins, lanes)
         else:
             for c in range(low, high):
                 average(x[images[r], c], rows, columns, outside, line, sums)
@@ -164,8 +179,10 @@ def _panels_task(
             if images[r] == image:
                 rows = weights_of_roi(every_row, r, axes[r, 0], y.shape[2], height, dtype, False)
                 columns = weights_of_roi(every_column, r, axes[r, 1], y.shape[3], width, dtype, False)
+                at = (r * channels + channel) * bins
+                fetch_to_write(flat_y, at, bins * lanes)
                 average_panel(panel, width, rows, columns, outside, runs, line, sums)
-                unpack(sums, bins, flat_y, (r * channels + channel) * bins, bins, lanes)
+                unpack(sums, bins, flat_y, at, bins, lanes)
 
 
 @cached
@@ -258,7 +275,10 @@ def _panels_dx_task(
             if images[r] == image:
                 rows = weights_of_roi(every_row, r, axes[r, 0], dy.shape[2], height, dtype, False)
                 columns = weights_of_roi(every_column, r, axes[r, 1], dy.shape[3], width, dtype, False)
-                pack(flat_dy, (r * channels + channel) * bins, bins, lanes, 0, 1, bins, gradient)
+                at = (r * channels + channel) * bins
+                pack(flat_dy, at, bins, lanes, 0, 1, bins, gradient)
+                if r + 1 < len(axes):
+                    fetch_to_read(flat_dy, at + channels * bins, lanes * bins)
                 add_average_panel_gradient(gradient, rows, columns, width, runs, line, panel)
         unpack(panel, pixels, flat_dx, (image * channels + channel) * pixels, pixels, lanes)
 
@@ -297,7 +317,7 @@ def _rois_drois_task(
     bins, runs = dy.shape[2] * dy.shape[3], np.empty((width // 2 + 1, 2), np.int64)
     flat_x, flat_dy = x.reshape(x.size), dy.reshape(dy.size)
     panel, gradient = room(0, dtype), room(bins, dtype)
-    lines, work = (room(width, dtype), room(width, dtype), room(width, dtype)), np.empty((4, width), dtype)
+    line, spread = room(width, dtype), room(width, dtype)
     drois = np.empty(4 * LANES, np.float64)
     for index in range(worker, len(axes) * blocks, workers):
         r, block = index // blocks, index % blocks
@@ -315,11 +335,11 @@ def _rois_drois_task(
                 pack(flat_x, at, height * width, lanes, width, window.height, window.width, panel)
                 pack(flat_dy, (r * channels + c) * bins, bins, lanes, 0, 1, bins, gradient)
                 drois[:] = 0.0
-                add_average_panel_box_gradient(panel, window.width, gradient, rows, columns, runs, lines, drois)
+                add_average_panel_box_gradient(panel, window.width, gradient, rows, columns, runs, line, spread, drois)
                 _add_lanes(drois, parts[block, r])
         else:
             for c in range(low, high):
-                add_average_box_gradient(x[images[r], c], dy[r, c], rows, columns, work, parts[block, r])
+                add_average_box_gradient(x[images[r], c], dy[r, c], rows, columns, line, spread, parts[block, r])
 
 
 @njit(**INNER)
@@ -365,7 +385,7 @@ def _panels_drois_task(
     pixels, bins, runs = height * width, dy.shape[2] * dy.shape[3], np.empty((width // 2 + 1, 2), np.int64)
     flat_x, flat_dy = x.reshape(x.size), dy.reshape(dy.size)
     panel, gradient = room(pixels, dtype), room(bins, dtype)
-    lines, drois = (room(width, dtype), room(width, dtype), room(width, dtype)), np.empty(4 * LANES, np.float64)
+    line, spread, drois = room(width, dtype), room(width, dtype), np.empty(4 * LANES, np.float64)
     for index in range(worker, len(x) * panels, workers):
         image, channel = index // panels, index % panels * LANES
         lanes = min(LANES, channels - channel)
@@ -374,9 +394,12 @@ def _panels_drois_task(
             if images[r] == image:
                 rows = weights_of_roi(every_row, r, axes[r, 0], dy.shape[2], height, dtype, True)
                 columns = weights_of_roi(every_column, r, axes[r, 1], dy.shape[3], width, dtype, True)
-                pack(flat_dy, (r * channels + channel) * bins, bins, lanes, 0, 1, bins, gradient)
+                at = (r * channels + channel) * bins
+                pack(flat_dy, at, bins, lanes, 0, 1, bins, gradient)
+                if r + 1 < len(axes):
+                    fetch_to_read(flat_dy, at + channels * bins, lanes * bins)
                 drois[:] = 0.0
-                add_average_panel_box_gradient(panel, width, gradient, rows, columns, runs, lines, drois)
+                add_average_panel_box_gradient(panel, width, gradient, rows, columns, runs, line, spread, drois)
                 _add_lanes(drois, parts[worker, r])
 
 

@@ -10,16 +10,18 @@ from numba import njit
 from ortops.kernels.candidates import Candidates, candidates_of, move_candidates, span_of_candidates
 from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array, accumulator, round_at, round_sums, sums_for
+from ortops.kernels.fetch import fetch_to_write
 from ortops.kernels.lanes import LANES
 from ortops.kernels.maximum import add_maximum_gradient, largest_product, largest_sample
 from ortops.kernels.maximum_panel import largest_product_panel, largest_sample_panel
 from ortops.kernels.panels import MOST_PIXELS_OF_ROI, pack, room, unpack
 from ortops.kernels.parallel import Runner, parallel_for
 from ortops.kernels.roi_tables import RoiTables, extremes_of_roi, roi_extremes
-from ortops.kernels.sampling import axis_of
+from ortops.kernels.sampling import NUMBERS, axis_of
 from ortops.kernels.tasks import (
     MOST_BYTES,
     block_of,
+    blocks_and_runner,
     blocks_of,
     is_packed,
     panels_of,
@@ -27,7 +29,7 @@ from ortops.kernels.tasks import (
     window_of,
     workers_of,
 )
-from ortops.kernels.weights import extremes_of, move_weights
+from ortops.kernels.weights import extremes_of, move_weights, span_of_weights
 
 
 def maximum_rois(
@@ -45,7 +47,7 @@ def maximum_rois(
         panels = panels_of(channels)
         workers = workers_of(len(x) * panels, height * width * LANES * number.itemsize)
         return _panels(*runner, workers, panels, x, axes, images, y, outside, products, *tables, number)
-    blocks = blocks_of(channels, len(axes))
+    blocks, runner = blocks_and_runner(axes, x.shape, runner)
     workers = workers_of(len(axes) * blocks, MOST_PIXELS_OF_ROI * LANES * number.itemsize)
     return _rois(*runner, workers, blocks, x, axes, images, y, outside, products, number)
 
@@ -94,13 +96,18 @@ def _rois_task(
     flat_x, flat_y = x.reshape(x.size), y.reshape(y.size)
     panel, panel_line, panel_best = room(0, dtype), room(width, dtype), room(bins, dtype)
     line, best = panel_line[:width], panel_best[:bins].reshape(y.shape[2], y.shape[3])
+    no_samples = np.zeros((2, NUMBERS))
     for index in range(worker, len(axes) * blocks, workers):
         r, block = index // blocks, index % blocks
         low, high = block_of(channels, blocks, block)
-        rows, columns = _candidates(axes[r], y, x)
-        tall = extremes_of(axis_of(axes[r, 0], y.shape[2]), height, dtype)
-        wide = extremes_of(axis_of(axes[r, 1], y.shape[3]), width, dtype)
-        window = window_of(span_of_candidates(rows), span_of_candidates(columns), width)
+        of_products, of_samples = (axes[r], no_samples) if products else (no_samples, axes[r])
+        rows, columns = _candidates(of_samples, y, x)
+        tall = extremes_of(axis_of(of_products[0], y.shape[2]), height, dtype)
+        wide = extremes_of(axis_of(of_products[1], y.shape[3]), width, dtype)
+        if products:
+            window = window_of(span_of_weights(tall), span_of_weights(wide), width)
+        else:
+            window = window_of(span_of_candidates(rows), span_of_candidates(columns), width)
         if is_packed(window, high - low):
             move_candidates(rows, window.top)
             move_candidates(columns, window.left)
@@ -170,6 +177,8 @@ def _panels_task(
         for r in range(len(axes)):
             if images[r] != image:
                 continue
+            at = (r * channels + channel) * bins
+            fetch_to_write(flat_y, at, bins * lanes)
             if products:
                 tall = extremes_of_roi(every_row, r, axes[r, 0], y.shape[2], height, dtype)
                 wide = extremes_of_roi(every_column, r, axes[r, 1], y.shape[3], width, dtype)
@@ -177,7 +186,7 @@ def _panels_task(
             else:
                 rows, columns = _candidates(axes[r], y, x)
                 largest_sample_panel(panel, width, rows, columns, outside, best)
-            unpack(best, bins, flat_y, (r * channels + channel) * bins, bins, lanes)
+            unpack(best, bins, flat_y, at, bins, lanes)
 
 
 @cached

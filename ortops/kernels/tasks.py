@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 from numba import njit
 
-from ortops.kernels.compile import INNER
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array
 from ortops.kernels.lanes import LANES
 from ortops.kernels.panels import MOST_PIXELS, MOST_PIXELS_OF_ROI
+from ortops.kernels.parallel import Runner
 
 TASKS = 64
 """Tasks to aim for where RoIs or images are fewer: enough for any session's threads to share them evenly."""
@@ -34,6 +34,10 @@ def workers_of(tasks: int, bytes_each: int) -> int:
     return max(min(tasks, MOST_BYTES // max(bytes_each, 1)), 1)
 
 
+LEAST_PIXELS = 1 << 19
+"""To read or write, of all channels: with fewer, waking another thread takes longer than it saves."""
+
+
 def panels_pay(axes: Array, x_shape: tuple[int, ...]) -> bool:
     """Whether to pack channels of whole maps into panels.
 
@@ -43,8 +47,24 @@ def panels_pay(axes: Array, x_shape: tuple[int, ...]) -> bool:
     images, channels, height, width = x_shape
     if channels < LANES // 2 or height * width > MOST_PIXELS or len(axes) <= images:
         return False
-    covered = np.minimum(np.abs(axes[:, :, 1]) + 2.0, [float(height), float(width)]).prod(axis=1).sum()
-    return bool(covered >= images * height * width)
+    return _covered(axes, height, width) >= images * height * width
+
+
+def blocks_and_runner(axes: Array, x_shape: tuple[int, ...], runner: Runner) -> tuple[int, Runner]:
+    """Into how many blocks to cut the channels of each RoI, and what runs them: a plain loop where they are little work."""
+    _, channels, height, width = x_shape
+    if _covered(axes, height, width) * channels < LEAST_PIXELS:
+        return 1, (0, 0)
+    return blocks_of(channels, len(axes)), runner
+
+
+@cached
+def _covered(axes: Array, height: int, width: int) -> float:
+    """About how many pixels of the map the RoIs have, those that several have counted several times."""
+    total = 0.0
+    for r in range(len(axes)):
+        total += min(abs(axes[r, 0, 1]) + 2.0, float(height)) * min(abs(axes[r, 1, 1]) + 2.0, float(width))
+    return total
 
 
 class Window(NamedTuple):

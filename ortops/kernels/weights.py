@@ -136,22 +136,26 @@ def fill_extremes(axis: Axis, length: int, table: Weights) -> None:
                 table.inside[p] = 0.0
             if is_inside(where, length):
                 # A weight is monotonic within a cell: the first and the last sample of a cell stand for all between them.
-                for n in (i, end - 1):
-                    f = coordinate(axis, p, n) - pixel if between else 0.0
-                    _widen(table, start + pixel - first, pixel, 1.0 - f)
-                    if between:
-                        _widen(table, start + pixel + 1 - first, pixel + 1, f)
+                at = start + pixel - first
+                f = coordinate(axis, p, i) - pixel if between else 0.0
+                g = coordinate(axis, p, end - 1) - pixel if between else 0.0
+                _widen(table.pixel, table.weight, table.near, at, pixel, 1.0 - max(f, g), 1.0 - min(f, g))
+                if between:
+                    _widen(table.pixel, table.weight, table.near, at + 1, pixel + 1, min(f, g), max(f, g))
             i = end
         table.start[p + 1] = _closed_up(table, start, start + count)
 
 
 @njit(**INNER)
-def _widen(table: Weights, at: int, pixel: int, weight: float) -> None:
-    """Take the weight of a sample into the extremes of a pixel."""
-    is_new = table.pixel[at] < 0
-    table.pixel[at] = pixel
-    table.weight[at] = weight if is_new else max(weight, table.weight[at])
-    table.near[at] = weight if is_new else min(weight, table.near[at])
+def _widen(pixels: Array, most: Array, least: Array, at: int, pixel: int, low: float, high: float) -> None:
+    """Take the weights from low to high into the extremes of a pixel."""
+    if pixels[at] < 0:
+        pixels[at], most[at], least[at] = pixel, high, low
+        return
+    if high > most[at]:
+        most[at] = high
+    if low < least[at]:
+        least[at] = low
 
 
 @njit(**INNER)

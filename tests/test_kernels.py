@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -240,3 +243,36 @@ def test_ours_is_onnxruntimes_own_within_float32_coordinates(problem: Problem, m
     steepest = 4.0  # values are within -2 and 2
     ours = forward(problem).astype(np.float64)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=4 * rounding * steepest + 1e-6)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="only Linux forgets how large a process has been"
+)
+@pytest.mark.parametrize("call", ["forward()", "backward('dx')", "backward('drois')"])
+def test_sixteen_threads_take_no_more_than_64_mib_to_work_in(call: str) -> None:
+    # One panel of these maps takes 16 MiB, and there are ten.
+    code = f"""
+import pathlib, re
+import numpy as np
+import ortops.functional.call, ortops
+from ortops.kernels.parallel import thread_runner
+ortops.functional.call.runner_for = lambda _: thread_runner(16)
+peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
+def prepare(channels, size):
+    global x, rois, of, dy
+    x = np.ones((1, channels, size, size), np.float32)
+    rois, of = np.array([[0, 0, size, size]] * 4, np.float32), np.zeros(4, np.int64)
+    dy = np.ones((4, channels, 2, 2), np.float32)
+forward = lambda: ortops.roi_align(x, rois, of, output_height=2, output_width=2)
+backward = lambda name: ortops.roi_align_grad(dy, rois, of, x.shape, x=x, outputs=(name,))
+prepare(160, 32)
+{call}
+prepare(160, 512)
+pathlib.Path("/proc/self/clear_refs").write_text("5")
+before = peak()
+result = {call}
+outputs = sum(array.nbytes for array in (result if isinstance(result, tuple) else [result]) if array is not None)
+print((peak() - before) * 1024 - outputs)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)  # noqa: S603
+    assert int(done.stdout) <= 64 << 20

@@ -65,7 +65,7 @@ def _axes(
     for axis, name in enumerate(("y", "x")):
         _place(
             words(rois),
-            1 - axis,
+            axis,
             attributes[f"spatial_scale_{name}"],
             attributes["input_pixel_offset"],
             attributes["output_pixel_offset"],
@@ -74,7 +74,7 @@ def _axes(
             attributes["maximum_samples_per_output"],
             attributes["align_regions_to_corners"] != 0,
             rule,
-            axes[:, axis],
+            axes,
         )
     return axes, images
 
@@ -82,7 +82,7 @@ def _axes(
 @cached
 def _place(
     rois: Array,
-    column: int,
+    axis: int,
     scale: float,
     input_offset: float,
     output_offset: float,
@@ -94,5 +94,6 @@ def _place(
     axes: Array,
 ) -> None:
     for r in range(len(rois)):
-        r1, r2 = np.float64(widen(rois[r, column])), np.float64(widen(rois[r, column + 2]))
-        dml_axis(r1, r2, scale, input_offset, output_offset, bins, least, most, to_corners, rule, axes[r])
+        # Axes have y first, regions x.
+        r1, r2 = np.float64(widen(rois[r, 1 - axis])), np.float64(widen(rois[r, 3 - axis]))
+        dml_axis(r1, r2, scale, input_offset, output_offset, bins, least, most, to_corners, rule, axes[r, axis])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnxruntime
 
+from conformance import expected_failures
 from conformance.backends import session
 from conformance.case import Array, Case
-from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
 from onnx_models.portable import attach
 
@@ -17,9 +17,8 @@ class Portable:
     provider: of execution; what it lacks of standard operators the CPU computes, as in any session.
     """
 
-    expected_failures: tuple[ExpectedFailure, ...] = ()
-
     def __init__(self, provider: str | None = None) -> None:
+        _, self.expected_failures = expected_failures.load("portable")
         self._provider = session.check_provider(provider)
 
     def run(self, case: Case) -> dict[str, Array]:

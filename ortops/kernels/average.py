@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array, widen
-from ortops.kernels.inner import INNER
 from ortops.kernels.weights import Weights, span_of_weights
 
 # No sum is reordered: the vectors run over pixels or lanes, and a short sum is faster as it stands.

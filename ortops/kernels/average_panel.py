@@ -11,8 +11,8 @@ from typing import Any
 from numba import njit
 
 from ortops.kernels.average import FAST
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES, add_doubles, load, plus, store, times, zeros
 from ortops.kernels.weights import Weights, runs_of
 

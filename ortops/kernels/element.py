@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-from ortops.kernels.inner import INNER
+from ortops.kernels.compile import INNER
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -13,8 +13,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES
 
 LINE = 64

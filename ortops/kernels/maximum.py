@@ -11,8 +11,8 @@ from numba import njit
 
 from ortops.kernels.average import FAST
 from ortops.kernels.candidates import Candidates
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array, widen
-from ortops.kernels.inner import INNER
 from ortops.kernels.weights import Weights, span_of_weights
 
 ALL_CORNERS = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from numba import njit
 
 from ortops.kernels.candidates import Candidates
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES, larger, load, plus, same, store, times, zeros
 from ortops.kernels.weights import Weights, runs_of
 

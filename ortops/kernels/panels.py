@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array, put, widen
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES, transpose
 
 MOST_PIXELS = 1 << 18

@@ -19,8 +19,7 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ortops.kernels.compile import cached_cfunc
-from ortops.kernels.inner import INNER
+from ortops.kernels.compile import INNER, cached_cfunc
 
 Runner: TypeAlias = tuple[int, int]
 """A runner and its context."""

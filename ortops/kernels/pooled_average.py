@@ -14,10 +14,9 @@ from numba import njit
 
 from ortops.kernels.average import FAST, average
 from ortops.kernels.average_panel import average_panel
-from ortops.kernels.compile import cached
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array, accumulator, round_at
 from ortops.kernels.fetch import fetch_to_write, fetch_window
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES
 from ortops.kernels.panels import MOST_PIXELS_OF_ROI, pack, room, unpack
 from ortops.kernels.parallel import Runner, parallel_for

@@ -12,10 +12,9 @@ from numba import njit
 
 from ortops.kernels.average import FAST, FAST_SUM, add_average_box_gradient, add_average_gradient
 from ortops.kernels.average_panel import add_average_panel_box_gradient, add_average_panel_gradient
-from ortops.kernels.compile import cached
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array, accumulator, round_sums, sums_for
 from ortops.kernels.fetch import fetch_to_read
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES
 from ortops.kernels.panels import MOST_PIXELS, MOST_PIXELS_OF_ROI, pack, room, unpack
 from ortops.kernels.parallel import Runner, parallel_for

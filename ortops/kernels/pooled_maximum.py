@@ -8,10 +8,9 @@ import numpy as np
 from numba import njit
 
 from ortops.kernels.candidates import Candidates, candidates_of, move_candidates, span_of_candidates
-from ortops.kernels.compile import cached
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array, accumulator, round_at, round_sums, sums_for
 from ortops.kernels.fetch import fetch_to_write
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES
 from ortops.kernels.maximum import add_maximum_gradient, largest_product, largest_sample
 from ortops.kernels.maximum_panel import largest_product_panel, largest_sample_panel

@@ -12,9 +12,8 @@ import numpy as np
 from numba import njit
 
 from ortops.kernels.average import FAST, sum_columns
-from ortops.kernels.compile import cached
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array, accumulator, put, widen, words
-from ortops.kernels.inner import INNER
 from ortops.kernels.parallel import Runner, parallel_for
 from ortops.kernels.sampling import CEIL, resample_axis
 from ortops.kernels.weights import Weights, is_identity, transposed, weights_of

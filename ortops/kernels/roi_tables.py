@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from ortops.kernels.compile import cached
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 from ortops.kernels.parallel import Runner, parallel_for
 from ortops.kernels.sampling import axis_of
 from ortops.kernels.weights import Weights, count_weights, extremes_of, fill_extremes, fill_weights, weights_of

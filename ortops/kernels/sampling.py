@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 
 MOST_SAMPLES = 2**62
 """Samples of an axis are numbered in int64. More than these are one sample each 1e-18 of the RoI."""

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from numba import njit
 
-from ortops.kernels.compile import cached
+from ortops.kernels.compile import INNER, cached
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 from ortops.kernels.lanes import LANES
 from ortops.kernels.panels import MOST_PIXELS, MOST_PIXELS_OF_ROI
 from ortops.kernels.parallel import Runner

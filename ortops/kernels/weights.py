@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from ortops.kernels.compile import INNER
 from ortops.kernels.element import Array
-from ortops.kernels.inner import INNER
 from ortops.kernels.sampling import Axis, coordinate, is_between, is_inside, region, run_end, sensitivity
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ortops.kernels.element import Array, words
 from ortops.kernels.parallel import Runner
-from ortops.kernels.pooled_average import average_rois
-from ortops.kernels.pooled_average_grad import average_rois_drois, average_rois_dx
+from ortops.kernels.pooled_average import average_rois, average_rois_drois, average_rois_dx
 from ortops.kernels.pooled_maximum import maximum_rois, maximum_rois_drois, maximum_rois_dx
 
 

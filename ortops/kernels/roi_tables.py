@@ -91,13 +91,6 @@ def _of_roi(every: RoiTables, r: int) -> Weights:
 
 
 @njit(**INNER)
-def both_weights(pair: Array, y: Array, x: Array, dtype: Any, slopes: bool) -> tuple[Weights, Weights]:
-    """The weights of one RoI along y and along x, for the bins of y [R, C, PH, PW] and the pixels of x [N, C, H, W]."""
-    rows = weights_of(axis_of(pair[0], y.shape[2]), x.shape[2], dtype, slopes)
-    return rows, weights_of(axis_of(pair[1], y.shape[3]), x.shape[3], dtype, slopes)
-
-
-@njit(**INNER)
 def weights_of_roi(
     every: RoiTables, r: int, numbers: Array, bins: int, length: int, dtype: Any, slopes: bool
 ) -> Weights:

@@ -1,0 +1,251 @@
+"""Where an operator samples an axis. This file alone knows half pixels, borders and sample counts.
+
+Every convention places evenly spaced samples, so a convention is a function from numbers to an `Axis`, and all else is
+shared. Coordinates are float64. Source: the formulas of ONNX RoiAlign-10, -16 and -22 and of their reference evaluator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.scalar import ceil, load, maximum, minimum, offset
+from ortops.kernels.layout import ABOVE, BELOW, NEAREST, NEXT, NUMBERS, Placed
+
+MOST_SAMPLES = 2**62
+"""Samples of an axis are numbered in int64. More than these are one sample each 1e-18 of the RoI."""
+
+BEFORE = -2
+"""The region of samples that lie off the map before its first pixel; past the last one it is twice the map's length."""
+
+
+class Axis(NamedTuple):
+    """The samples of one RoI on one axis: sample i of bin p is at origin + (p*samples + i + shift)*size/steps.
+
+    scale is d(coordinate)/d(stored coordinate); is_fixed is True where the size does not follow the RoI; rule is NEXT or one
+    of those beside it; margin is how far before the first and past the last pixel a sample still reads that pixel.
+    """
+
+    origin: float
+    size: float
+    bins: int
+    samples: int
+    shift: float
+    steps: float
+    scale: float
+    is_fixed: bool
+    rule: int
+    margin: float
+
+
+@inner
+def axis_of(axes: Any, r: int, k: int, bins: int) -> Axis:
+    """The axis that a convention has written down for RoI r, along y for k = 0 and along x for k = 1."""
+    n = offset(axes, (2 * r + k) * NUMBERS)
+    return Axis(n[0], n[1], bins, int(n[2]), n[3], n[4], n[5], n[6] != 0.0, int(n[7]), n[8])
+
+
+@inner
+def _onnx_axis(r1: float, r2: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
+    """ONNX's convention for a RoI that is stored as r1 to r2."""
+    origin = r1 * scale - 0.5 if half_pixel else r1 * scale
+    size = (r2 - r1) * scale
+    is_fixed = not half_pixel and size < 1.0
+    if is_fixed:
+        size = 1.0
+    wanted = float(sampling_ratio) if sampling_ratio > 0 else ceil(maximum(size / bins, 0.0))
+    samples = minimum(wanted, float(MOST_SAMPLES // bins))
+    return Axis(origin, size, bins, int(samples), 0.5, bins * samples, scale, is_fixed, NEXT, 1.0)
+
+
+@inner
+def _dml_axis(
+    r1: float,
+    r2: float,
+    scale: float,
+    input_offset: float,
+    output_offset: float,
+    bins: int,
+    least: int,
+    most: int,
+    to_corners: bool,
+    rule: int,
+) -> Axis:
+    """DirectML's convention for a region that is stored as r1 to r2."""
+    start, size = r1 * scale, r2 * scale - r1 * scale
+    # Not minimum and maximum: a size that overflowed to NaN must become a number.
+    wanted = ceil(size / bins)
+    samples = float(least) if not wanted > least else minimum(wanted, float(most))
+    samples = minimum(samples, float(MOST_SAMPLES // bins))
+    steps, shift = bins * samples, -output_offset
+    if to_corners:
+        steps, shift = (steps - 1.0, shift) if steps > 1.0 else (1.0, 0.5)
+    return Axis(start - input_offset, size, bins, int(samples), shift, steps, scale, False, rule, 1.0)
+
+
+@inner
+def resample_axis(scale: float, length: int, bins: int, input_offset: float, output_offset: float, rule: int) -> Axis:
+    """DirectML's RESAMPLE: the one sample of each output of an axis; scale 0 stands for the ratio of the lengths."""
+    # The ratio as one fraction: where the quotient is a whole number, no rounding may make it miss a pixel.
+    size, steps = (1.0, scale) if scale > 0.0 else (float(length), float(bins))
+    return Axis(-input_offset, size, bins, 1, -output_offset, steps, 0.0, True, rule, np.inf)
+
+
+@inner
+def coordinate(axis: Axis, p: int, i: int) -> float:
+    """The pixel coordinate of sample i of bin p.
+
+    As one fraction it stays monotonic over the whole axis when rounded, on which the lengths of all tables rely: as the
+    sum of p*size/bins and the rest, the bins of a RoI that starts at -1e30 would overlap.
+    """
+    return axis.origin + (p * axis.samples + i + axis.shift) * axis.size / axis.steps
+
+
+@inner
+def sensitivity(axis: Axis, p: int, i: int) -> tuple[float, float]:
+    """The derivatives of `coordinate` with respect to the RoI's two stored coordinates."""
+    if axis.is_fixed:
+        return axis.scale, 0.0
+    t = (p * axis.samples + i + axis.shift) / axis.steps
+    return axis.scale * (1.0 - t), axis.scale * t
+
+
+@inner
+def region(axis: Axis, c: float, length: int) -> int:
+    """Which value holds at c: 2*k that of pixel k, 2*k + 1 between pixels k and k + 1; BEFORE or 2*length off the map.
+
+    Regions ascend with c, and within one the value is linear in c.
+    """
+    if not c >= -axis.margin:  # a coordinate that overflowed to NaN is off the map, too
+        return BEFORE
+    if c > length - 1 + axis.margin:
+        return 2 * length
+    if c < 0.0:
+        return 0
+    if c >= length - 1:
+        return 2 * (length - 1)
+    if axis.rule == NEAREST:
+        return 2 * int(c + 0.5)
+    k = int(c)
+    if axis.rule == BELOW or (axis.rule != NEXT and c == k):
+        return 2 * k
+    return 2 * k + (2 if axis.rule == ABOVE else 1)
+
+
+@outlined
+def region_of_sample(axis: Axis, p: int, i: int, length: int) -> int:
+    """The region of sample i of bin p."""
+    return region(axis, coordinate(axis, p, i), length)
+
+
+@inner
+def is_inside(where: int, length: int) -> bool:
+    """Whether samples of a region read the map."""
+    return 0 <= where < 2 * length
+
+
+@inner
+def is_between(where: int) -> bool:
+    """Whether a region on the map lies between two pixels; elsewhere its value is constant and its slope 0."""
+    return where % 2 == 1
+
+
+@inner
+def run_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
+    """One past the last sample, from i on, that is in the region `here` of sample i of bin p.
+
+    Doubling steps, then bisection: the work is bounded by the map and not by the number of samples.
+    """
+    low, step = i, 1
+    while low + step < axis.samples and region_of_sample(axis, p, low + step, length) == here:
+        low, step = low + step, 2 * step
+    high = minimum(low + step, axis.samples)
+    while low + 1 < high:
+        middle = low + (high - low) // 2
+        if region_of_sample(axis, p, middle, length) == here:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@inner
+def pixels_between(axis: Axis, p: int, q: int, length: int) -> tuple[int, int]:
+    """The first pixel and the number of pixels that the samples of the bins p to q can read."""
+    if axis.samples == 0:
+        return 0, 0
+    a = region_of_sample(axis, p, 0, length)
+    b = region_of_sample(axis, q, axis.samples - 1, length)
+    low, high = maximum(minimum(a, b), 0), minimum(maximum(a, b), 2 * (length - 1))
+    if low > high:
+        return 0, 0
+    return low // 2, (high + 1) // 2 - low // 2 + 1
+
+
+@inner
+def _place_axis(placed: Placed, r: int, k: int, axis: Axis, length: int) -> None:
+    """Write down the samples of RoI r along one axis, and how many pixels they can read."""
+    numbers = offset(placed.axes, (2 * r + k) * NUMBERS)
+    numbers[0], numbers[1], numbers[2] = axis.origin, axis.size, float(axis.samples)
+    numbers[3], numbers[4], numbers[5] = axis.shift, axis.steps, axis.scale
+    numbers[6], numbers[7], numbers[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
+    placed.spans[2 * r + k] = pixels_between(axis, 0, axis.bins - 1, length)[1]
+
+
+@inner
+def _is_lawful(rois: Any, placed: Placed, r: int) -> bool:
+    """Whether a RoI is finite and its image is one."""
+    for k in range(4):
+        value = float(load(rois, 4 * r + k))
+        if value - value != 0.0:
+            return False
+    return 0 <= placed.images[r] < placed.shape.images
+
+
+@inner
+def place_onnx_rois(rois: Any, placed: Placed, scale: float, half_pixel: int, sampling_ratio: int) -> int:
+    """Place the samples of all RoIs [R, 4], each x1, y1, x2, y2, by ONNX's convention.
+
+    Returns:
+        The first RoI with an index that is no image's or with a coordinate that is not finite; -1 if there is none.
+    """
+    shape = placed.shape
+    for r in range(shape.rois):
+        if not _is_lawful(rois, placed, r):
+            return r
+        for k in range(2):
+            # Axes have y first, RoIs x.
+            r1, r2 = float(load(rois, 4 * r + 1 - k)), float(load(rois, 4 * r + 3 - k))
+            bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
+            axis = _onnx_axis(r1, r2, scale, half_pixel != 0, bins, sampling_ratio)
+            _place_axis(placed, r, k, axis, length)
+    return -1
+
+
+@inner
+def place_dml_regions(
+    regions: Any,
+    placed: Placed,
+    scale_y: float,
+    scale_x: float,
+    input_offset: float,
+    output_offset: float,
+    least: int,
+    most: int,
+    to_corners: int,
+    rule: int,
+) -> int:
+    """Place the samples of all regions by DirectML's convention; otherwise as `place_onnx_rois`."""
+    shape = placed.shape
+    for r in range(shape.rois):
+        if not _is_lawful(regions, placed, r):
+            return r
+        for k in range(2):
+            r1, r2 = float(load(regions, 4 * r + 1 - k)), float(load(regions, 4 * r + 3 - k))
+            bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
+            scale = scale_x if k else scale_y
+            axis = _dml_axis(r1, r2, scale, input_offset, output_offset, bins, least, most, to_corners != 0, rule)
+            _place_axis(placed, r, k, axis, length)
+    return -1

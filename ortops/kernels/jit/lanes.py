@@ -1,0 +1,176 @@
+"""Instructions on LANES numbers at once, for compiled code: a vector of LLVM's, whatever registers the processor has for it.
+
+Loops over single numbers leave it to LLVM to keep sums in registers, which it does not where arrays might overlap; values of
+this type are registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+from ortops.kernels.jit import CACHE_LINE, LANES
+from ortops.kernels.jit.scalar import LanesType, constant, number_of, read, splat_number, write
+
+_INT32 = ir.IntType(32)
+
+
+@register_model(LanesType)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, lanes: LanesType) -> None:
+        super().__init__(manager, lanes, _vector(lanes.number))
+
+
+def _vector(number: Any) -> ir.VectorType:
+    return ir.VectorType(ir.DoubleType() if number == types.float64 else ir.FloatType(), LANES)
+
+
+@intrinsic
+def load_lanes(_typing: Any, pointer: Any, at: Any) -> Any:
+    """The LANES numbers from element `at` on."""
+    lanes = LanesType(number_of(pointer.dtype))
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return read(builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
+
+    return lanes(pointer, types.intp), codegen
+
+
+@intrinsic
+def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
+    """Store LANES numbers from element `at` on."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        write(builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2], lanes)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, lanes), codegen
+
+
+@intrinsic
+def splat(_typing: Any, pointer: Any, value: Any) -> Any:
+    """One number in all lanes, in the type in which the elements at a pointer are computed."""
+    lanes = LanesType(number_of(pointer.dtype))
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return splat_number(builder, _vector(lanes.number), args[1])
+
+    return lanes(pointer, lanes.number), codegen
+
+
+@intrinsic
+def product(_typing: Any, weight: Any, lanes: Any) -> Any:
+    """One number times each of LANES."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.fmul(splat_number(builder, args[1].type, args[0]), args[1])
+
+    return lanes(lanes.number, lanes), codegen
+
+
+@intrinsic
+def larger_lanes(_typing: Any, first: Any, second: Any) -> Any:
+    """The larger in each lane, NaN above all."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        a, b = args
+        keeps = builder.fcmp_ordered(">=", a, b)
+        is_nan = builder.fcmp_unordered("uno", a, a)
+        return builder.select(builder.or_(keeps, is_nan), a, b)
+
+    return first(first, second), codegen
+
+
+@intrinsic
+def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
+    """Add LANES numbers, each made float64, to the float64s from element `at` on."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
+        vector = _vector(types.float64)
+        value = args[2] if args[2].type == vector else builder.fpext(args[2], vector)
+        total = builder.fadd(read(builder, types.float64, pointer, double), value)
+        write(builder, types.float64, pointer, total, double)
+        return context.get_dummy_value()
+
+    return types.void(doubles, types.intp, lanes), codegen
+
+
+@intrinsic
+def transpose(
+    _typing: Any, source: Any, stride: Any, rows: Any, target: Any, target_stride: Any, columns: Any
+) -> Any:
+    """Store the transpose of a square of LANES x LANES elements.
+
+    Row k begins `stride` elements after row k - 1 of the source, column k `target_stride` elements after column k - 1 of the
+    target. The rows from number `rows` on are read as 0, the columns from number `columns` on are not stored.
+    """
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        first, stride_value, rows_value, base, target_stride_value, columns_value = args
+        index, lanes = rows_value.type, LanesType(number_of(source.dtype))
+        lines = []
+        for k in range(LANES):
+            exists = builder.icmp_signed("<", index(k), rows_value)
+            # A row that is not there is read from the first one's place and then forgotten.
+            place = builder.select(exists, builder.mul(stride_value, index(k)), index(0))
+            line = read(builder, source.dtype, builder.gep(first, [place]), lanes)
+            lines.append(builder.select(exists, line, constant(line.type, 0.0)))
+        for k, line in enumerate(_transposed(builder, lines)):
+            exists = builder.icmp_signed("<", index(k), columns_value)
+            with cgutils.if_likely(builder, exists):
+                pointer = builder.gep(base, [builder.mul(target_stride_value, index(k))])
+                write(builder, target.dtype, pointer, line, lanes)
+        return context.get_dummy_value()
+
+    intp = types.intp
+    return types.void(source, intp, intp, target, intp, intp), codegen
+
+
+def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
+    """Exchange halves of pairs of lines, then quarters, and so on."""
+    places = ir.VectorType(_INT32, LANES)
+    half = LANES // 2
+    while half:
+        upper = [k if not k & half else LANES + k - half for k in range(LANES)]
+        lower = [k + half if not k & half else LANES + k for k in range(LANES)]
+        exchanged = list(lines)
+        for k in range(LANES):
+            if not k & half:
+                a, b = lines[k], lines[k + half]
+                exchanged[k] = builder.shuffle_vector(a, b, ir.Constant(places, upper))
+                exchanged[k + half] = builder.shuffle_vector(a, b, ir.Constant(places, lower))
+        lines, half = exchanged, half // 2
+    return lines
+
+
+def _prefetch(is_written: int) -> Any:
+    @intrinsic
+    def prefetch(_typing: Any, pointer: Any, count: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            byte = ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            step = CACHE_LINE * 8 // pointer.dtype.bitwidth
+            zero, stop = args[1].type(0), args[1]
+            with cgutils.for_range_slice(builder, zero, stop, args[1].type(step), args[1].type) as (index, _):
+                where = builder.bitcast(builder.gep(args[0], [index]), byte)
+                builder.call(function, [where, _INT32(is_written), _INT32(3), _INT32(1)])
+            return context.get_dummy_value()
+
+        return types.void(pointer, types.intp), codegen
+
+    return prefetch
+
+
+prefetch_to_read, prefetch_to_write = _prefetch(0), _prefetch(1)
+"""Ask the processor for `count` elements before they are used.
+
+A kernel takes a few lines of sixteen planes, then writes a few of sixteen others: too short for the processor to foresee.
+Measured: with 1024 channels the forward operator takes 60 % of its time if a RoI's output is asked for before its sums.
+"""

@@ -1,0 +1,35 @@
+"""Levels of processors: sets of features for which a wheel brings machine code.
+
+A processor has a level if it has every feature of it, whatever its name. Source of the x86-64 levels: the x86-64 psABI,
+"Micro-Architecture Levels".
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+
+from llvmlite import binding as llvm
+
+_V3 = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "xsave")
+_V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
+
+LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3},
+    "aarch64": {"generic": ("neon",)},
+}
+"""For each architecture the levels, best first, by LLVM's names for processors and features."""
+
+
+def architecture() -> str:
+    """The architecture of this machine by LLVM's name."""
+    machine = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+def of_this_processor() -> Iterator[str]:
+    """The levels that this processor has, best first."""
+    features = llvm.get_host_cpu_features()
+    for level, needed in LEVELS.get(architecture(), {}).items():
+        if all(features.get(feature) for feature in needed):
+            yield level

@@ -1,0 +1,47 @@
+"""Machine code in this process: object files, loaded by LLVM without numba."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import binding as llvm
+
+SYMBOL = "ortops_kernel"
+"""The name of the kernel in every object file."""
+
+_loaded: list[Any] = []
+
+
+def load(code: bytes) -> int:
+    """The address of the kernel in an object file, good for as long as this process lives.
+
+    Raises:
+        RuntimeError: LLVM does not take the file.
+    """
+    # An engine for each file: in one, two kernels of the same name would be the same.
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _loaded.append(engine)
+    address: int = engine.get_function_address(SYMBOL)
+    if not address:
+        raise RuntimeError(f"an object file has no function {SYMBOL}")
+    return address
+
+
+def _target_machine() -> Any:
+    _initialize()
+    return llvm.Target.from_default_triple().create_target_machine(jit=True)
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def processor() -> tuple[str, str, str]:
+    """What code for this processor depends on: the target triple, the name of the processor and its features."""
+    _initialize()
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()

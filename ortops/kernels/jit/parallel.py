@@ -1,0 +1,80 @@
+"""For compiled code: running tasks through a runner (`run.py`), and memory to work in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+
+
+@intrinsic
+def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any, args: Any) -> Any:
+    """Call kernel(*args, index) for each index below count through a runner; whether the runner reports success.
+
+    The kernel is compiled into the caller, wrapped as a C function whose data is a copy of `args` on the caller's stack.
+    """
+    signature = kernel.get_call_type(typing, (*args.types, types.intp), {})
+
+    def codegen(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        runner_value, context_value, count_value, _, args_value = values
+        compiled = kernel.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((compiled.library,))
+        data = cgutils.alloca_once_value(builder, args_value)
+        pointer = _BYTE.as_pointer()
+
+        task_type = ir.FunctionType(ir.VoidType(), [pointer, _WORD])
+        name = builder.module.get_unique_name(f"task.{compiled.fndesc.mangled_name}")
+        task = ir.Function(builder.module, task_type, name=name)
+        task.linkage = "internal"
+        body = ir.IRBuilder(task.append_basic_block("entry"))
+        own = body.load(body.bitcast(task.args[0], data.type))
+        callee = context.declare_function(builder.module, compiled.fndesc)
+        parts = [*cgutils.unpack_tuple(body, own, len(args.types)), task.args[1]]
+        context.call_conv.call_function(body, callee, signature.return_type, signature.args, parts)
+        body.ret_void()
+
+        runner_type = ir.FunctionType(pointer, [pointer, task_type.as_pointer(), _WORD, _WORD, pointer])
+        status = cgutils.alloca_once_value(builder, ir.Constant(pointer, None))
+        data = builder.bitcast(data, pointer)
+        with builder.if_else(cgutils.is_null(builder, runner_value)) as (here, there):
+            with here, cgutils.for_range(builder, count_value) as loop:
+                builder.call(task, [data, loop.index])
+            with there:
+                run = builder.inttoptr(runner_value, runner_type.as_pointer())
+                passed = [builder.inttoptr(context_value, pointer), task, count_value, _WORD(0), data]
+                builder.store(builder.call(run, passed), status)
+        return cgutils.is_null(builder, builder.load(status))
+
+    return types.boolean(types.intp, types.intp, types.intp, kernel, args), codegen
+
+
+@intrinsic
+def allocate(_typing: Any, words: Any) -> Any:
+    """A pointer to memory of that many int64, or null where there is none left. Its content is undefined."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(_BYTE.as_pointer(), [_WORD])
+        malloc = cgutils.get_or_insert_function(builder.module, kind, "malloc")
+        # Not 0 bytes, for which malloc may give null.
+        memory = builder.call(malloc, [builder.add(builder.mul(args[0], _WORD(8)), _WORD(8))])
+        return builder.bitcast(memory, _WORD.as_pointer())
+
+    return types.CPointer(types.int64)(types.intp), codegen
+
+
+@intrinsic
+def release(_typing: Any, memory: Any) -> Any:
+    """Give memory back."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
+        free = cgutils.get_or_insert_function(builder.module, kind, "free")
+        builder.call(free, [builder.bitcast(args[0], _BYTE.as_pointer())])
+        return context.get_dummy_value()
+
+    return types.void(types.CPointer(types.int64)), codegen

@@ -1,0 +1,46 @@
+"""Runners: whoever runs the tasks of a kernel.
+
+A runner is the address of a C function with the signature of OrtApi's KernelContext_ParallelFor,
+
+    void* runner(void* context, void (*task)(void* data, size_t index), size_t count, size_t batches, void* data)
+
+and its context, or (0, 0) for a plain loop on this thread. ONNX Runtime brings its own for each call of a session; the one
+for other calls is here.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TypeAlias
+
+import numpy as np
+
+Runner: TypeAlias = tuple[int, int]
+
+IN_TURN: Runner = (0, 0)
+
+
+def available_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def on_threads(count: int) -> Runner:
+    """A runner that uses `count` POSIX threads, or a plain loop where there are none.
+
+    Threads made for the call cost some 20 us each and, unlike a pool, survive a fork; without Python in them, nothing can
+    interrupt a call halfway.
+    """
+    if count < 2 or os.name == "nt":
+        return IN_TURN
+    from ortops.kernels.jit.kernel import CFunction
+
+    worker = CFunction("jit.threads", "work", 1).address
+    context = np.array([count, worker], np.int64)
+    _contexts.append(context)
+    return CFunction("jit.threads", "run_on_threads", 5).address, context.ctypes.data
+
+
+_contexts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []

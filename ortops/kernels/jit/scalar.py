@@ -1,0 +1,232 @@
+"""Instructions on single numbers, for compiled code: pointers, conversions, and the fused multiply-add.
+
+float16 and bfloat16 are held in memory as 16-bit words, uint16 and int16, and computed in float32, since numba has no such
+types on a CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ortops.kernels.jit import LANES
+
+
+class LanesType(types.Type):
+    """LANES numbers of the type `number`, as one value of compiled code."""
+
+    def __init__(self, number: Any) -> None:
+        self.number = number
+        super().__init__(name=f"Lanes({number})")
+
+
+def number_of(element: Any) -> Any:
+    """The type in which an element of an array is computed."""
+    return types.float32 if element in (types.uint16, types.int16) else element
+
+
+def widths(kind: Any, single: Any) -> Any:
+    """LLVM's type of `kind`, a number or lanes, with `single` for one number."""
+    return ir.VectorType(single, LANES) if isinstance(kind, LanesType) else single
+
+
+def constant(kind: Any, value: float) -> ir.Constant:
+    """A constant of an LLVM type; of a vector in all lanes."""
+    return ir.Constant(kind, [value] * LANES if isinstance(kind, ir.VectorType) else value)
+
+
+def read(builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
+    """A number, or lanes of them, read at a pointer and widened."""
+    stored = widths(kind, pointer.type.pointee)
+    value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
+    if element == types.uint16:
+        return builder.fpext(builder.bitcast(value, widths(kind, ir.HalfType())), widths(kind, ir.FloatType()))
+    if element == types.int16:
+        words = widths(kind, ir.IntType(32))
+        return builder.bitcast(builder.shl(builder.zext(value, words), constant(words, 16)), widths(kind, ir.FloatType()))
+    return value
+
+
+def write(builder: Any, element: Any, pointer: Any, value: Any, kind: Any) -> None:
+    """Round a number, or lanes of them, once to the type of an element and store it at a pointer."""
+    if element == types.uint16:
+        halves = builder.fptrunc(value, widths(kind, ir.HalfType()))
+        value = builder.bitcast(halves, widths(kind, ir.IntType(16)))
+    elif element == types.int16:
+        value = _to_bfloat16(builder, value, kind)
+    builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=element.bitwidth // 8)
+
+
+def _to_bfloat16(builder: Any, value: Any, kind: Any) -> Any:
+    """The upper half of a float32, rounded to nearest even."""
+    words = widths(kind, ir.IntType(32))
+    bits = builder.bitcast(value, words)
+    upper = builder.lshr(bits, constant(words, 16))
+    odd = builder.and_(upper, constant(words, 1))
+    rounded = builder.lshr(builder.add(bits, builder.add(odd, constant(words, 0x7FFF))), constant(words, 16))
+    is_nan = builder.fcmp_unordered("uno", value, value)
+    chosen = builder.select(is_nan, builder.or_(upper, constant(words, 0x40)), rounded)
+    return builder.trunc(chosen, widths(kind, ir.IntType(16)))
+
+
+@intrinsic
+def offset(_typing: Any, pointer: Any, count: Any) -> Any:
+    """The pointer `count` elements further on."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.intp), codegen
+
+
+def _cast(element: Any) -> Any:
+    """An intrinsic that takes the memory at a pointer, or at an address, for elements of a type."""
+
+    @intrinsic
+    def cast(_typing: Any, pointer: Any) -> Any:
+        result = types.CPointer(element)
+
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            to = context.get_value_type(result)
+            return builder.inttoptr(args[0], to) if pointer == types.intp else builder.bitcast(args[0], to)
+
+        return result(pointer), codegen
+
+    return cast
+
+
+int64s_at, doubles_at = _cast(types.int64), _cast(types.float64)
+
+
+@intrinsic
+def numbers_at(_typing: Any, pointer: Any, like: Any) -> Any:
+    """The memory at a pointer, taken for numbers of the type in which the elements at `like` are computed."""
+    result = types.CPointer(number_of(like.dtype))
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(result))
+
+    return result(pointer, like), codegen
+
+
+@intrinsic
+def bytes_of(_typing: Any, pointer: Any) -> Any:
+    """The bytes of an element at a pointer."""
+    size = pointer.dtype.bitwidth // 8
+    return types.intp(pointer), lambda context, _builder, _signature, _args: context.get_constant(types.intp, size)
+
+
+@intrinsic
+def address_of(_typing: Any, pointer: Any) -> Any:
+    """A pointer as a number."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.ptrtoint(args[0], ir.IntType(64))
+
+    return types.intp(pointer), codegen
+
+
+@intrinsic
+def load(_typing: Any, pointer: Any, at: Any) -> Any:
+    """Element `at` as a number: float32 for the 16-bit types."""
+    number = number_of(pointer.dtype)
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return read(builder, pointer.dtype, builder.gep(args[0], [args[1]]), number)
+
+    return number(pointer, types.intp), codegen
+
+
+@intrinsic
+def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
+    """Round a number once to the type of the elements and store it as element `at`."""
+    number = number_of(pointer.dtype)
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        write(builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2], number)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, number), codegen
+
+
+@intrinsic
+def number(_typing: Any, pointer: Any, value: Any) -> Any:
+    """A number in the type in which the elements at a pointer are computed."""
+    kind = number_of(pointer.dtype)
+    return kind(pointer, kind), lambda _context, _builder, _signature, args: args[1]
+
+
+@intrinsic
+def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a*b + c with one rounding; a*b, rounded, + c on a processor that has no such instruction.
+
+    b and c are both numbers or both lanes; a number `a` stands for lanes that all have its value. Every sum of products is
+    made by this, and LLVM may fuse nothing by itself: so one channel gives the same bits alone and among others.
+    """
+    single = b.number if isinstance(b, LanesType) else b
+    factor = a if isinstance(a, LanesType) else single
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        first, second, third = args
+        if first.type != second.type:
+            first = splat_number(builder, second.type, first)
+        if not _has_fma(context):
+            return builder.fadd(builder.fmul(first, second), third)
+        return _call(builder, "fma", first, second, third)
+
+    return b(factor, b, b), codegen
+
+
+def _call(builder: Any, name: str, *args: Any) -> Any:
+    """Call LLVM's function of a name on numbers, or on lanes."""
+    kind = args[0].type
+    is_vector = isinstance(kind, ir.VectorType)
+    single = kind.element if is_vector else kind
+    suffix = f"{f'v{LANES}' if is_vector else ''}f{64 if isinstance(single, ir.DoubleType) else 32}"
+    function = ir.FunctionType(kind, [kind] * len(args))
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), args)
+
+
+def _has_fma(context: Any) -> bool:
+    triple, _, features = context.codegen().magic_tuple()
+    return triple.startswith(("aarch64", "arm64")) or "+fma" in features.split(",")
+
+
+def splat_number(builder: Any, vector: Any, value: Any) -> Any:
+    """A vector whose lanes all have a value."""
+    first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+@intrinsic
+def ceil(_typing: Any, value: Any) -> Any:
+    """The least whole number that is not below a float64, as a float64."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return _call(builder, "ceil", *args)
+
+    return types.float64(types.float64), codegen
+
+
+def _chooser(integer: str, float_: str) -> Any:
+    @intrinsic
+    def choose(_typing: Any, a: Any, b: Any) -> Any:
+        kind = types.intp if isinstance(a, types.Integer) and isinstance(b, types.Integer) else types.float64
+
+        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            is_integer = kind == types.intp
+            first = builder.icmp_signed(integer, *args) if is_integer else builder.fcmp_ordered(float_, *args)
+            return builder.select(first, *args)
+
+        return kind(kind, kind), codegen
+
+    return choose
+
+
+minimum, maximum = _chooser("<", "<"), _chooser(">", ">")
+"""The smaller and the larger of two integers or float64s; the second where one is NaN."""

@@ -20,7 +20,7 @@ from benchmarks.problem import Problem
 from benchmarks.report import Run
 from benchmarks.sweeps import Point, Sweep, sweeps
 from benchmarks.workloads import RESAMPLINGS, WORKLOADS
-from ortops.kernels.parallel import available_cpus
+from ortops.kernels.jit.run import available_cpus
 
 CPUS = available_cpus()
 TYPES = ("float", "float16", "bfloat16", "double")

@@ -53,7 +53,7 @@ def compute(
         inputs: one array an input in the operator's order, None where it is absent; C-contiguous, of lawful types.
         attributes: from `Operator.check_attributes`.
         allocate: called with the number and the shape of each output; an array to fill, or None where it is not wanted.
-        runner: who runs the tasks (`ortops.kernels.parallel`).
+        runner: runs the tasks (`ortops.kernels.jit.run`).
 
     Raises:
         ValueError: shapes disagree or the data breaks a rule of the operator.
@@ -68,13 +68,8 @@ def compute(
     _kernel(operator)(inputs, outputs, attributes, runner)
 
 
-WORTH_THREADS = 1 << 16
-"""Elements of the inputs from which threads of a call's own are worth the 20 us that each costs."""
+def runner_for_threads() -> tuple[int, int]:
+    """A runner for a call outside a session: every CPU. Kernels use it where the work is worth it."""
+    from ortops.kernels.jit.run import available_cpus, on_threads
 
-
-def runner_for(inputs: Sequence[Any]) -> tuple[int, int]:
-    """A runner for a call outside a session: every CPU where the work is worth it."""
-    from ortops.kernels.parallel import available_cpus, thread_runner
-
-    size = sum(array.size for array in inputs if array is not None)
-    return thread_runner(available_cpus()) if size >= WORTH_THREADS else (0, 0)
+    return on_threads(available_cpus())

@@ -18,7 +18,7 @@ import onnx_models
 import ortops
 from ortops.kernels.element import words
 from ortops.kernels.lanes import LANES
-from ortops.kernels.parallel import thread_runner
+from ortops.kernels.jit.run import on_threads
 from ortops.kernels.pooling import pool, pool_gradient
 from ortops.kernels.roi_align import _axes
 from ortops.operators.roi_align import ROI_ALIGN_22
@@ -131,7 +131,7 @@ def test_results_are_bit_for_bit_the_same_for_any_number_of_threads(dtype: Any, 
     axes = _axes(problem.rois, problem.batch_indices, problem.x.shape, problem.dy.shape, attributes)
     results = []
     for threads in (1, 2, 16):
-        runner = thread_runner(threads)
+        runner = on_threads(threads)
         y, dx, drois = np.empty_like(problem.dy), np.empty_like(problem.x), np.empty_like(problem.rois)
         pool(problem.x, axes, problem.batch_indices, y, mode, runner)
         pool_gradient(problem.dy, axes, problem.batch_indices, problem.x, dx, drois, mode, runner)
@@ -255,8 +255,8 @@ def test_sixteen_threads_take_no_more_than_64_mib_to_work_in(call: str) -> None:
 import pathlib, re
 import numpy as np
 import ortops.functional.call, ortops
-from ortops.kernels.parallel import thread_runner
-ortops.functional.call.runner_for = lambda _: thread_runner(16)
+from ortops.kernels.jit.run import on_threads
+ortops.functional.call.runner_for = lambda _: on_threads(16)
 peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
 def prepare(channels, size):
     global x, rois, of, dy

@@ -1,7 +1,4 @@
-"""ONNX Runtime's tensors as NumPy arrays over the same memory.
-
-All inputs of a call are looked at in one compiled function: by ctypes, their 30 calls of OrtApi take 20 us.
-"""
+"""ONNX Runtime's tensors as NumPy arrays over the same memory."""
 
 from __future__ import annotations
 
@@ -10,16 +7,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ortops.engine.c_api import ELEMENT_TYPES, Api
-from ortops.kernels.compile import cached
+from ortops.kernels.jit.kernel import Kernel
 from ortops.shapes import Shape
 
 Array = np.ndarray[Any, Any]
+
+_describe = Kernel("session_inputs", "describe")
 
 MOST_RANK = 8
 """Of a tensor with more axes the first are seen, which is enough to refuse it."""
@@ -51,7 +46,7 @@ class Inputs:
             RuntimeError: ONNX Runtime refuses to show one.
         """
         rows = np.zeros((self._count, 3 + MOST_RANK), np.int64)
-        if not _describe(self._functions, context, rows):
+        if _describe(self._functions, context, self._count, MOST_RANK, rows) != 0:
             raise RuntimeError("ONNX Runtime gives no access to an input")
         return [_view(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
 
@@ -86,42 +81,3 @@ def _view(data: int, element_type: int, shape: Shape) -> Array:
     else:  # an empty tensor may have no memory
         array = np.empty(shape, typestr)
     return array.view(ml_dtypes.bfloat16) if element_type == _BFLOAT16 else array
-
-
-@intrinsic
-def _call(_typing: Any, function: Any, args: Any) -> Any:
-    def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        function_type = ir.FunctionType(word, [word] * len(args.types))
-        pointer = builder.inttoptr(values[0], function_type.as_pointer())
-        return builder.call(pointer, cgutils.unpack_tuple(builder, values[1], len(args.types)))
-
-    return types.intp(types.intp, args), codegen
-
-
-@njit(nogil=True)
-def _describe_one(functions: Array, context: int, i: int, row: Array) -> bool:
-    """Fill row with address, element type, rank and lengths; type 0 where the input is absent. False on failure."""
-    get_input, get_info, get_type, get_rank, get_lengths, get_data, release = functions
-    cell = np.zeros(1, np.intp)
-    if _call(get_input, (context, i, cell.ctypes.data)) != 0:
-        return False
-    value = cell[0]
-    if value == 0:
-        return True
-    if _call(get_info, (value, cell.ctypes.data)) != 0:
-        return False
-    info = cell[0]
-    done = _call(get_type, (info, row[1:].ctypes.data)) == 0 and _call(get_rank, (info, row[2:].ctypes.data)) == 0
-    row[2] = min(row[2], MOST_RANK)
-    done = done and _call(get_lengths, (info, row[3:].ctypes.data, row[2])) == 0
-    _call(release, (info,))
-    return done and _call(get_data, (value, row.ctypes.data)) == 0
-
-
-@cached
-def _describe(functions: Array, context: int, rows: Array) -> bool:
-    done = True
-    for i in range(len(rows)):
-        done = done and _describe_one(functions, context, i, rows[i])
-    return done

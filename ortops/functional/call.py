@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import compute, runner_for
+from ortops.compute import compute, runner_for_threads
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
@@ -45,7 +45,7 @@ def call(
             outputs[i] = np.empty(shape, types.get(kind) or ELEMENT_DTYPES[kind])
         return outputs[i]
 
-    compute(operator, arrays, checked, allocate, runner_for(arrays))
+    compute(operator, arrays, checked, allocate, runner_for_threads())
     return outputs
 
 

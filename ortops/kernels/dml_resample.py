@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ortops.kernels.element import Array
-from ortops.kernels.parallel import Runner
-from ortops.kernels.resampling import resample
-from ortops.kernels.sampling import ABOVE, BELOW, CEIL, NEAREST
+from ortops.kernels.jit.kernel import Array, Kernel
+from ortops.kernels.jit.run import Runner
+from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Lengths
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
+
+_kernel = Kernel("resample", "resample")
 
 _RULES = {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
 
@@ -60,4 +61,6 @@ def _resample(x: Array, y: Array, attributes: Mapping[str, Any], backwards: bool
     ):
         places[missing:, column] = attributes[name] or default
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
-    resample(x.reshape((1,) * missing + x.shape), places, rule, y.reshape((1,) * missing + y.shape), backwards, runner)
+    source, target = (Lengths(*(1,) * missing, *array.shape) for array in (x, y))
+    if _kernel(x, y, source, target, places, rule, backwards, *runner) == OUT_OF_MEMORY:
+        raise MemoryError("out of memory for a line of the tensor")

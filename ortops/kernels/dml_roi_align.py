@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ortops.kernels.compile import cached
-from ortops.kernels.element import Array, widen, words
-from ortops.kernels.parallel import Runner
-from ortops.kernels.pooling import pool, pool_gradient
-from ortops.kernels.regions import check_gradient, check_regions
-from ortops.kernels.sampling import CEIL, NEAREST, NUMBERS, dml_axis
+from ortops.kernels.jit.kernel import Array, Kernel
+from ortops.kernels.jit.run import Runner
+from ortops.kernels.layout import CEIL, NEAREST, NUMBERS, Placed, Shape
+from ortops.kernels.roi_pool import pool, pool_gradient
+from ortops.kernels.validate import check_gradient, check_map, check_rois
 
+_place = Kernel("axis", "place_dml_regions")
+
+_NAMES = ("InputTensor", "ROITensor", "BatchIndicesTensor")
 _MODES = {"average": "avg", "max": "max_interpolated"}
 
 
@@ -26,9 +28,9 @@ def dml_roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Map
     """
     x, rois, indices = inputs
     (y,) = outputs
-    axes, images = _axes(rois, indices, x.shape, y.shape, attributes)
+    placed = _placed(rois, indices, x.shape, y.shape, attributes)
     mode = _MODES[attributes["reduction_function"]]
-    pool(x, axes, images, y, mode, runner, attributes["out_of_bounds_input_value"])
+    pool(x, placed, y, mode, runner, attributes["out_of_bounds_input_value"])
 
 
 def dml_roi_align_grad(
@@ -46,54 +48,33 @@ def dml_roi_align_grad(
     mode = _MODES[attributes["reduction_function"]]
     names = ("InputGradientTensor", "InputTensor", "OutputGradientTensor", "OutputROIGradientTensor")
     check_gradient(names, dy, x, dx, drois, None if mode == "avg" else "reduction_function = 'max'")
-    axes, images = _axes(rois, indices, x_shape.tolist(), dy.shape, attributes)
-    pool_gradient(dy, axes, images, x, dx, None if drois is None else drois.reshape(-1, 4), mode, runner)
+    placed = _placed(rois, indices, x_shape.tolist(), dy.shape, attributes)
+    pool_gradient(dy, placed, x, dx, None if drois is None else drois.reshape(-1, 4), mode, runner)
 
 
-def _axes(
+def _placed(
     rois: Array, indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
-) -> tuple[Array, Array]:
-    """The axes of all regions, [R, 2, NUMBERS] with y before x, and the image of each.
+) -> Placed:
+    """The regions with their samples.
 
     Raises:
         ValueError: a region or its batch index is refused.
     """
     rois, images = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
-    check_regions(("InputTensor", "ROITensor", "BatchIndicesTensor"), rois, images, x_shape)
-    rule = NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
-    axes = np.empty((len(rois), 2, NUMBERS))
-    for axis, name in enumerate(("y", "x")):
-        _place(
-            words(rois),
-            axis,
-            attributes[f"spatial_scale_{name}"],
-            attributes["input_pixel_offset"],
-            attributes["output_pixel_offset"],
-            y_shape[2 + axis],
-            attributes["minimum_samples_per_output"],
-            attributes["maximum_samples_per_output"],
-            attributes["align_regions_to_corners"] != 0,
-            rule,
-            axes,
-        )
-    return axes, images
-
-
-@cached
-def _place(
-    rois: Array,
-    axis: int,
-    scale: float,
-    input_offset: float,
-    output_offset: float,
-    bins: int,
-    least: int,
-    most: int,
-    to_corners: bool,
-    rule: int,
-    axes: Array,
-) -> None:
-    for r in range(len(rois)):
-        # Axes have y first, regions x.
-        r1, r2 = np.float64(widen(rois[r, 1 - axis])), np.float64(widen(rois[r, 3 - axis]))
-        dml_axis(r1, r2, scale, input_offset, output_offset, bins, least, most, to_corners, rule, axes[r, axis])
+    check_map(_NAMES, rois, x_shape)
+    shape = Shape(*x_shape, len(rois), *y_shape[2:])
+    placed = Placed(shape, np.empty((len(rois), 2, NUMBERS)), np.empty((len(rois), 2), np.int64), images)
+    fault = _place(
+        rois,
+        placed,
+        attributes["spatial_scale_y"],
+        attributes["spatial_scale_x"],
+        attributes["input_pixel_offset"],
+        attributes["output_pixel_offset"],
+        attributes["minimum_samples_per_output"],
+        attributes["maximum_samples_per_output"],
+        attributes["align_regions_to_corners"],
+        NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
+    )
+    check_rois(_NAMES, fault, rois, images, x_shape)
+    return placed

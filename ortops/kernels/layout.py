@@ -39,5 +39,14 @@ class Placed(NamedTuple):
     images: Any
 
 
+class Lengths(NamedTuple):
+    """The lengths of a tensor of four axes."""
+
+    a: int
+    b: int
+    c: int
+    d: int
+
+
 OUT_OF_MEMORY = 1
 """What a kernel returns where there was no memory left to work in; otherwise 0."""

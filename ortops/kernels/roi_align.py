@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.run import Runner
 from ortops.kernels.layout import NUMBERS, Placed, Shape
-from ortops.kernels.roi_pool import Array, pool
+from ortops.kernels.roi_pool import pool, pool_gradient
+from ortops.kernels.validate import check_gradient, check_map, check_rois
 
 _place = Kernel("axis", "place_onnx_rois")
+
+_NAMES = ("X", "rois", "batch_indices")
 
 
 def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner) -> None:
@@ -27,12 +30,37 @@ def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping
     placed = _placed(rois, batch_indices, x.shape, y.shape, attributes)
     pool(x, placed, y, attributes["mode"], runner)
 
+
+def roi_align_grad(
+    inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
+) -> None:
+    """Fill dX [N, C, H, W] and drois [R, 4], where not None, from dY, rois, batch_indices, x_shape and X.
+
+    Raises:
+        ValueError: as `roi_align`; or X is None though a maximum or drois needs it; or no output is wanted.
+        MemoryError: there is none left to work in.
+    """
+    dy, rois, batch_indices, x_shape, x = inputs
+    dx, drois = outputs
+    mode = attributes["mode"]
+    names = ("dY", "X", "dX", "drois")
+    check_gradient(names, dy, x, dx, drois, None if mode == "avg" else f"mode = {mode!r}")
+    placed = _placed(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    pool_gradient(dy, placed, x, dx, drois, mode, runner)
+
+
 def _placed(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
 ) -> Placed:
-    count = len(rois)
+    """The RoIs with their samples.
+
+    Raises:
+        ValueError: a RoI or its batch index is refused.
+    """
+    check_map(_NAMES, rois, x_shape)
+    count, half_pixel = len(rois), attributes["coordinate_transformation_mode"] == "half_pixel"
     shape = Shape(*x_shape, count, *y_shape[2:])
-    half_pixel = attributes["coordinate_transformation_mode"] == "half_pixel"
     placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), batch_indices)
-    _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
+    fault = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
+    check_rois(_NAMES, fault, rois, batch_indices, x_shape)
     return placed

@@ -1,35 +1,63 @@
-"""Pooling a map over RoIs whose samples are placed, and its gradients: which kernel each mode has.
-
-Arguments: x [N, C, H, W]; y [R, C, PH, PW].
-"""
+"""Pooling a map over RoIs whose samples are placed, and its gradients: which kernel each mode has."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import Placed
+from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 
-Array: TypeAlias = np.ndarray[Any, Any]
-
-_pool_average = Kernel("average", "pool_average")
+_POOL = {
+    "avg": Kernel("forward", "pool_average"),
+    "max": Kernel("forward", "pool_corners"),
+    "max_interpolated": Kernel("forward", "pool_samples"),
+}
+_average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
+_maximum_dx, _maximum_drois = Kernel("gradient", "maximum_dx"), Kernel("gradient", "maximum_drois")
 
 
 def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
-    """Fill y; mode is avg, max (of weighted corners) or max_interpolated; outside is the value of samples off the map.
+    """Fill y [R, C, PH, PW] from x [N, C, H, W].
+
+    Args:
+        x: the feature maps.
+        placed: the RoIs.
+        y: what is filled.
+        mode: "avg", "max" (of weighted corners) or "max_interpolated".
+        runner: runs the tasks.
+        outside: the value of samples off the map.
 
     Raises:
         MemoryError: there is none left to work in.
     """
-    if y.size == 0:
-        return
-    if mode == "avg":
-        _check(_pool_average(x, y, placed, *runner, outside))
+    if y.size:
+        _check(_POOL[mode](x, y, placed, *runner, outside))
+
+
+def pool_gradient(
+    dy: Array, placed: Placed, x: Array | None, dx: Array | None, drois: Array | None, mode: str, runner: Runner
+) -> None:
+    """Fill dx [N, C, H, W] and drois [R, 4] where not None, from dy [R, C, PH, PW]; the dx of an average needs no x.
+
+    Raises:
+        MemoryError: there is none left to work in.
+    """
+    if dx is not None and dx.size:
+        if mode == "avg":
+            _check(_average_dx(dy, dx, placed, *runner))
+        else:
+            _check(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
+    if drois is not None and drois.size:
+        sums = np.empty(drois.shape)
+        if mode == "avg":
+            _check(_average_drois(x, dy, sums, placed, *runner))
+        else:
+            _check(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
+        with np.errstate(over="ignore"):
+            drois[...] = sums
 
 
 def _check(status: int) -> None:
-    if status:
+    if status == OUT_OF_MEMORY:
         raise MemoryError("out of memory for the work space of a RoI")

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.compile import inner
 from ortops.kernels.jit.parallel import allocate
-from ortops.kernels.jit.scalar import address_of, bytes_of, int64s_at, maximum, minimum, numbers_at, offset
+from ortops.kernels.jit.scalar import address_of, bytes_of, int64s_at, maximum, minimum, numbers_at
 from ortops.kernels.layout import Placed
-from ortops.kernels.tables import MOST_PIXELS_OF_WINDOW
 
 TASKS = 64
 """Tasks to aim for where RoIs or images are fewer: enough for any session's threads to share them evenly."""
@@ -27,6 +26,9 @@ MOST_BYTES_OF_TABLES = 16 << 20
 MOST_PIXELS = 1 << 18
 """Larger maps are not packed as a whole: a panel of float32 would take more than 16 MiB."""
 
+MOST_PIXELS_OF_WINDOW = 1 << 14
+"""The window of a RoI is packed if it has at most as many pixels: a larger one would leave the cache of a core."""
+
 LEAST_PIXELS = 1 << 19
 """To read or write, of all channels: with fewer, waking another thread takes longer than it saves."""
 
@@ -34,18 +36,16 @@ LEAST_PIXELS = 1 << 19
 class Plan(NamedTuple):
     """How the work is cut up.
 
-    A unit is an image, whose map is packed as a whole and serves all of its RoIs, or else one RoI with its window of the map.
-    A task is a unit and a block of its panels; worker k does every `workers`-th task from number k on.
+    A task is a unit, an image or a RoI, and a block of channels; worker k does every `workers`-th task from number k on.
 
     runner: the runner of the tasks, or 0 where there is little work.
-    is_whole: whether units are images.
-    units, panels, blocks, workers: their numbers.
+    is_by_image: whether units are images.
+    units, blocks, workers: their numbers.
     """
 
     runner: int
-    is_whole: bool
+    is_by_image: bool
     units: int
-    panels: int
     blocks: int
     workers: int
 
@@ -73,78 +73,84 @@ def packs_maps(placed: Placed) -> bool:
 
 
 @inner
-def runner_for(placed: Placed, runner: int) -> int:
-    """The runner, or 0 for a plain loop where there is little work."""
-    shape = placed.shape
-    pixels = covered_pixels(placed) + float(shape.rois) * float(shape.bins_y * shape.bins_x)
-    return runner if pixels * shape.channels >= LEAST_PIXELS else 0
+def runner_for(placed: Placed, runner: int, written: int) -> int:
+    """The runner, or 0 for a plain loop where there is little work; so many elements of a channel are written."""
+    pixels = covered_pixels(placed) + float(written)
+    return runner if pixels * placed.shape.channels >= LEAST_PIXELS else 0
 
 
 @inner
-def plan_of(placed: Placed, is_whole: bool, runner: int, bytes_each: int) -> Plan:
-    """Cut up the work of images, with is_whole, or of RoIs; each worker holds so many bytes."""
-    panels = (placed.shape.channels + LANES - 1) // LANES
-    units, blocks = placed.shape.images, panels
-    if not is_whole:
-        # Enough tasks, none of fewer than two panels.
-        units = placed.shape.rois
-        blocks = maximum(minimum(panels // 2, (TASKS + units - 1) // maximum(units, 1)), 1)
-    workers = maximum(minimum(units * blocks, MOST_BYTES // maximum(bytes_each, 1)), 1)
-    return Plan(runner, is_whole, units, panels, blocks, workers if runner else 1)
+def plan_by_image(placed: Placed, runner: int, blocks: int, bytes_each: int) -> Plan:
+    """Cut up the work of images, each in so many blocks; each worker holds so many bytes."""
+    return Plan(runner, True, placed.shape.images, blocks, _workers(runner, placed.shape.images * blocks, bytes_each))
 
 
 @inner
-def pixels_of_panel(placed: Placed, is_whole: bool) -> int:
-    """The pixels for which a panel needs room."""
-    pixels = placed.shape.height * placed.shape.width
+def plan_by_roi(placed: Placed, runner: int, panels: int, bytes_each: int) -> Plan:
+    """Cut up the work of RoIs: into enough tasks, none of fewer than two panels."""
+    rois = placed.shape.rois
+    blocks = maximum(minimum(panels // 2, (TASKS + rois - 1) // maximum(rois, 1)), 1)
+    return Plan(runner, False, rois, blocks, _workers(runner, rois * blocks, bytes_each))
+
+
+@inner
+def plan_of_panels(placed: Placed, is_whole: bool, runner: int, panels: int, bytes_each: int) -> Plan:
+    """Cut up the work of images whose maps are packed as a whole, or else of RoIs."""
     if is_whole:
-        return pixels
-    return minimum(pixels, MOST_PIXELS_OF_WINDOW) if placed.shape.channels >= LANES // 2 else 0
+        return plan_by_image(placed, runner, panels, bytes_each)
+    return plan_by_roi(placed, runner, panels, bytes_each)
 
 
 @inner
-def work_space(count: int, like: Any, width: int) -> Any:
-    """Memory of a worker for `count` numbers, of the type in which elements at `like` are computed, and for runs of a line.
+def _workers(runner: int, tasks: int, bytes_each: int) -> int:
+    """Into how many workers to deal the tasks, so that they hold no more than MOST_BYTES."""
+    return maximum(minimum(tasks, MOST_BYTES // maximum(bytes_each, 1)), 1) if runner else 1
 
-    The memory to release, null where there is none left; the numbers, at a line of the cache; and the runs.
+
+@inner
+def panels_of(channels: int) -> int:
+    """How many panels the channels make."""
+    return (channels + LANES - 1) // LANES
+
+
+@inner
+def room_of_panel(placed: Placed, is_whole: bool) -> int:
+    """The numbers for which a panel needs room."""
+    pixels = placed.shape.height * placed.shape.width
+    if not is_whole:
+        pixels = minimum(pixels, MOST_PIXELS_OF_WINDOW) if placed.shape.channels >= LANES // 2 else 0
+    return pixels * LANES
+
+
+@inner
+def work_space(count: int, like: Any) -> Any:
+    """Memory of a worker for `count` numbers, of the type in which elements at `like` are computed.
+
+    The memory to release, null where there is none left; and the numbers, at a line of the cache.
     """
     words = (count * bytes_of(numbers_at(like, like)) + 7) // 8
-    memory = allocate(words + width + 2 + CACHE_LINE // 8)
+    memory = allocate(words + CACHE_LINE // 8)
     address = (address_of(memory) + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
-    numbers = int64s_at(address)
-    return memory, numbers_at(numbers, like), offset(numbers, words)
+    return memory, numbers_at(int64s_at(address), like)
 
 
-class Groups(NamedTuple):
-    """The RoIs of each image: those of image n are order[first[n]:first[n + 1]], ascending."""
+class Window(NamedTuple):
+    """A part of the map."""
 
-    order: Any
-    first: Any
-
-
-@inner
-def carve_groups(memory: Any, placed: Placed) -> Any:
-    """Groups in memory, and the memory behind them."""
-    first = offset(memory, placed.shape.rois)
-    return Groups(memory, first), offset(first, placed.shape.images + 1)
+    top: int
+    left: int
+    height: int
+    width: int
 
 
 @inner
-def fill_groups(groups: Groups, placed: Placed) -> None:
-    """Sort the RoIs by image."""
-    first, images = groups.first, placed.shape.images
-    for n in range(images + 1):
-        first[n] = 0
-    for r in range(placed.shape.rois):
-        first[placed.images[r] + 1] += 1
-    for n in range(images):
-        first[n + 1] += first[n]
-    # Taken from the end, and first moves to where each group begins.
-    for k in range(placed.shape.rois):
-        r = placed.shape.rois - 1 - k
-        image = placed.images[r] + 1
-        first[image] -= 1
-        groups.order[first[image]] = r
-    for n in range(images):
-        first[n] = first[n + 1]
-    first[images] = placed.shape.rois
+def window_of(rows: tuple[int, int], columns: tuple[int, int], map_width: int) -> Window:
+    """The part that the two spans [low, high) cover, no narrower than LANES pixels where the map is not."""
+    width = maximum(columns[1] - columns[0], minimum(LANES, map_width))
+    return Window(rows[0], minimum(columns[0], map_width - width), rows[1] - rows[0], width)
+
+
+@inner
+def is_packed(window: Window, channels: int) -> bool:
+    """Whether to pack a window for itself: it fits into a core's cache, and the lanes are at least half full."""
+    return channels >= LANES // 2 and window.height * window.width <= MOST_PIXELS_OF_WINDOW

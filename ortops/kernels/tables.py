@@ -1,8 +1,8 @@
-"""The samples of one axis as tables: for each bin what it reads of which pixels.
+"""The samples of one axis as a table: what each bin reads of which pixels.
 
-`Weights` hold each bin's weights of pixels, for averages; with the largest and the smallest weight of each pixel, for maxima
-of weighted corners. `Candidates` hold the samples of each bin that can be the largest. Their lengths depend on the map and on
-the bins, not on the number of samples.
+A table holds weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
+corners; or the samples that can be the largest, for maxima of samples. Its length depends on the map and on the bins, not on
+the number of samples.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from ortops.kernels.axis import (
     Axis,
-    axis_of,
     coordinate,
     is_between,
     is_inside,
@@ -20,21 +19,28 @@ from ortops.kernels.axis import (
     run_end,
     sensitivity,
 )
-from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import inner, outlined
-from ortops.kernels.jit.scalar import bytes_of, doubles_at, maximum, minimum, numbers_at, offset, store
-from ortops.kernels.layout import Placed
+from ortops.kernels.jit.scalar import maximum, minimum, store
 
-MOST_PIXELS_OF_WINDOW = 1 << 14
-"""The window of a RoI is packed if it has at most as many pixels: a larger one would leave the cache of a core."""
+OFF_MAP = -1
+"""In place of the region of a candidate that reads no pixel."""
 
 
-class Weights(NamedTuple):
-    """The matrix A of one axis, [bins, length], by its entries: those of bin p are start[p]:start[p + 1], ascending.
+class Table(NamedTuple):
+    """The entries of one axis; those of bin p are start[p]:start[p + 1].
 
-    pixel and weight tell where they are and what. near and far are the derivatives of A with respect to the RoI's two
-    stored coordinates in the same places; in a table of extremes weight is the largest and near the smallest weight.
-    inside is the share of a bin's samples that lie on the map.
+    Of weights, the matrix A [bins, length]: pixel and weight tell where an entry is and what, ascending in each bin. near and
+    far are the derivatives of A with respect to the RoI's two stored coordinates in the same places. inside is the share of a
+    bin's samples that lie on the map.
+
+    Of extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 where
+    every sample of the bin reads two pixels, else 0: one that reads fewer has a weight 0, too.
+
+    Of candidates, in the order of the samples: pixel is the sample's region (`axis.region`), or OFF_MAP; weight is that of the
+    second of its two pixels. near and far are the derivatives of its coordinate.
+
+    runs, which tables of columns have that are no candidates: the number of runs of pixels that have an entry, and for each,
+    ascending, its first pixel and the one after its last.
     """
 
     bins: int
@@ -44,74 +50,11 @@ class Weights(NamedTuple):
     weight: Any
     near: Any
     far: Any
-
-
-class RoiTables(NamedTuple):
-    """The weights of all RoIs along one axis, each in a slot; or one slot for each worker, where all took too much memory.
-
-    first [slots] is where the entries of a slot begin. start [slots, bins + 1], inside [slots, bins]; the rest are lists of the
-    entries of all slots, where near and far are empty if no derivatives are wanted.
-    """
-
-    first: Any
-    start: Any
-    inside: Any
-    pixel: Any
-    weight: Any
-    near: Any
-    far: Any
-
-
-@inner
-def _slot(tables: RoiTables, slot: int, bins: int) -> Weights:
-    """The table in a slot."""
-    start, inside = offset(tables.start, slot * (bins + 1)), offset(tables.inside, slot * bins)
-    return Weights(bins, start, inside, tables.pixel, tables.weight, tables.near, tables.far)
-
-
-@inner
-def room_of_weights(placed: Placed, r: int, k: int) -> int:
-    """The most entries that the table of RoI r along an axis needs: neighbouring bins share at most two pixels."""
-    span = placed.spans[2 * r + k]
-    return span + 2 * (placed.shape.bins_x if k else placed.shape.bins_y) if span > 0 else 0
-
-
-@inner
-def carve_tables(memory: Any, slots: int, bins: int, entries: int, slopes: int, like: Any) -> Any:
-    """Tables in memory, and the memory behind them. slopes: how many of near and far there are."""
-    start = offset(memory, slots + 1)
-    inside = offset(start, slots * (bins + 1))
-    pixel = offset(inside, slots * bins)
-    weight = offset(pixel, entries)
-    numbers = (entries * bytes_of(numbers_at(memory, like)) + 7) // 8
-    near = offset(weight, numbers)
-    far = offset(near, numbers if slopes > 0 else 0)
-    end = offset(far, numbers if slopes > 1 else 0)
-    tables = RoiTables(
-        memory,
-        start,
-        doubles_at(inside),
-        pixel,
-        numbers_at(weight, like),
-        numbers_at(near, like),
-        numbers_at(far, like),
-    )
-    return tables, end
-
-
-@inner
-def weights_of(tables: RoiTables, slot: int, is_filled: bool, placed: Placed, r: int, k: int, has_slopes: bool) -> Weights:
-    """The weights of RoI r along y for k = 0, along x for k = 1, from its slot, which is filled first where it is not."""
-    shape = placed.shape
-    bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
-    table = _slot(tables, slot, bins)
-    if not is_filled:
-        fill_weights(axis_of(placed.axes, r, k, bins), length, has_slopes, tables.first[slot], table)
-    return table
+    runs: Any
 
 
 @outlined
-def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: Weights) -> None:
+def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: Table) -> None:
     """Fill a table from entry `first` on; the derivatives only with has_slopes."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -161,7 +104,7 @@ def _add(numbers: Any, at: int, first: float, second: float) -> None:
 
 
 @inner
-def _closed_up(table: Weights, start: int, end: int, has_near: bool, has_far: bool) -> int:
+def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
     """Leave out the entries in start:end that no sample reads; the new end."""
     to = start
     for at in range(start, end):
@@ -175,8 +118,82 @@ def _closed_up(table: Weights, start: int, end: int, has_near: bool, has_far: bo
     return to
 
 
+@outlined
+def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
+    """Fill a table of extremes from entry `first` on."""
+    table.start[0] = first
+    for p in range(axis.bins):
+        start = table.start[p]
+        low, count = pixels_between(axis, p, p, length)
+        for at in range(start, start + count):
+            table.pixel[at] = -1
+        table.inside[p] = 1.0 if count else 0.0
+        i = 0 if count else axis.samples
+        while i < axis.samples:
+            where = region_of_sample(axis, p, i, length)
+            end = run_end(axis, p, i, where, length)
+            pixel = where // 2
+            between = is_inside(where, length) and is_between(where)
+            if not between:
+                table.inside[p] = 0.0
+            if is_inside(where, length):
+                # A weight is monotonic within a cell: the first and the last sample of a cell stand for all between them.
+                at = start + pixel - low
+                f = coordinate(axis, p, i) - pixel if between else 0.0
+                g = coordinate(axis, p, end - 1) - pixel if between else 0.0
+                _extend(table, at, pixel, 1.0 - maximum(f, g), 1.0 - minimum(f, g))
+                if between:
+                    _extend(table, at + 1, pixel + 1, minimum(f, g), maximum(f, g))
+            i = end
+        table.start[p + 1] = _closed_up(table, start, start + count, True, False)
+
+
 @inner
-def span_of(table: Weights) -> tuple[int, int]:
+def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
+    """Take the weights from low to high into the extremes of a pixel."""
+    if table.pixel[at] < 0:
+        table.pixel[at] = pixel
+        store(table.weight, at, high)
+        store(table.near, at, low)
+        return
+    if high > table.weight[at]:
+        store(table.weight, at, high)
+    if low < table.near[at]:
+        store(table.near, at, low)
+
+
+@outlined
+def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table: Table) -> None:
+    """Fill a table of candidates from entry `first` on; derivatives only with has_slopes.
+
+    A product of weight and pixel, and an interpolation too, is monotonic within a cell: the first and the last sample of a
+    cell stand for all between them. One sample off the map stands for its neighbours.
+    """
+    n = first
+    table.start[0] = first
+    for p in range(axis.bins):
+        i = 0
+        while i < axis.samples:
+            where = region_of_sample(axis, p, i, length)
+            end = run_end(axis, p, i, where, length)
+            between = is_inside(where, length) and is_between(where)
+            last = end - 1 if between else i
+            at = i
+            while at >= 0:
+                table.pixel[n] = where if is_inside(where, length) else OFF_MAP
+                store(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
+                if has_slopes:
+                    near, far = sensitivity(axis, p, at) if between else (0.0, 0.0)
+                    store(table.near, n, near)
+                    store(table.far, n, far)
+                n += 1
+                at = last if at < last else -1
+            i = end
+        table.start[p + 1] = n
+
+
+@inner
+def span_of(table: Table) -> tuple[int, int]:
     """The pixels [low, high) between the first and the last of the table."""
     low, high = 0, 0
     for p in range(table.bins):
@@ -187,13 +204,22 @@ def span_of(table: Weights) -> tuple[int, int]:
     return low, high
 
 
-@outlined
-def runs_of(table: Weights, runs: Any) -> int:
-    """The pixels of the table as ascending runs [low, high), in pairs of `runs` [length // 2 + 1, 2]; their number.
+@inner
+def span_of_candidates(table: Table) -> tuple[int, int]:
+    """The pixels [low, high) between the first and the last that a candidate reads."""
+    low, high = 0, 0
+    for n in range(table.start[0], table.start[table.bins]):
+        where = table.pixel[n]
+        if where != OFF_MAP:
+            first, end = where // 2, (where + 1) // 2 + 1
+            low, high = (minimum(low, first), maximum(high, end)) if high > 0 else (first, end)
+    return low, high
 
-    The bins of an inverted RoI descend.
-    """
-    n, descends, last = 0, False, -1
+
+@outlined
+def fill_runs(table: Table) -> None:
+    """Fill the runs from the entries. The bins of an inverted RoI descend."""
+    runs, n, descends, last = table.runs, 0, False, -1
     for p in range(table.bins):
         if table.start[p] < table.start[p + 1]:
             descends |= table.pixel[table.start[p]] < last
@@ -202,31 +228,9 @@ def runs_of(table: Weights, runs: Any) -> int:
         p = table.bins - 1 - k if descends else k
         for i in range(table.start[p], table.start[p + 1]):
             pixel = table.pixel[i]
-            if n and pixel <= runs[2 * n - 1]:
-                runs[2 * n - 1] = maximum(runs[2 * n - 1], pixel + 1)
+            if n and pixel <= runs[2 * n]:
+                runs[2 * n] = maximum(runs[2 * n], pixel + 1)
             else:
-                runs[2 * n], runs[2 * n + 1] = pixel, pixel + 1
+                runs[2 * n + 1], runs[2 * n + 2] = pixel, pixel + 1
                 n += 1
-    return n
-
-
-class Window(NamedTuple):
-    """A part of the map."""
-
-    top: int
-    left: int
-    height: int
-    width: int
-
-
-@inner
-def window_of(rows: tuple[int, int], columns: tuple[int, int], map_width: int) -> Window:
-    """The part that the two spans [low, high) cover, no narrower than LANES pixels where the map is not."""
-    width = maximum(columns[1] - columns[0], minimum(LANES, map_width))
-    return Window(rows[0], minimum(columns[0], map_width - width), rows[1] - rows[0], width)
-
-
-@inner
-def is_packed(window: Window, channels: int) -> bool:
-    """Whether to pack a window for itself: it fits into a core's cache, and the lanes are at least half full."""
-    return channels >= LANES // 2 and window.height * window.width <= MOST_PIXELS_OF_WINDOW
+    runs[0] = n

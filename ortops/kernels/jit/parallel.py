@@ -1,4 +1,4 @@
-"""For compiled code: running tasks through a runner (`run.py`), and memory to work in."""
+"""For compiled code: running tasks through a runner (`run.py`), calling C functions, and memory to work in."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
         return cgutils.is_null(builder, builder.load(status))
 
     return types.boolean(types.intp, types.intp, types.intp, kernel, args), codegen
+
+
+@intrinsic
+def call(_typing: Any, function: Any, args: Any) -> Any:
+    """Call the C function at an address with integers and addresses; what it returns, if anything."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        kind = ir.FunctionType(_WORD, [_WORD] * len(args.types))
+        pointer = builder.inttoptr(values[0], kind.as_pointer())
+        return builder.call(pointer, cgutils.unpack_tuple(builder, values[1], len(args.types)))
+
+    return types.intp(types.intp, args), codegen
 
 
 @intrinsic

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from ortops.kernels.jit.compile import inner
-from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.parallel import allocate, call, release
 from ortops.kernels.jit.scalar import address_of, int64s_at, minimum, offset
 
 _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.intp, types.intp, types.intp, types.intp))
@@ -19,23 +17,12 @@ _SHARE = 5
 """Numbers that a thread is given: the task, its data, the first index, the step and the number of indices."""
 
 
-@intrinsic
-def _call(_typing: Any, task: Any, data: Any, index: Any) -> Any:
-    def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        function = ir.FunctionType(ir.VoidType(), [word, word]).as_pointer()
-        builder.call(builder.inttoptr(values[0], function), [values[1], values[2]])
-        return ir.Constant(word, 0)
-
-    return types.intp(types.intp, types.intp, types.intp), codegen
-
-
 @inner
 def work(share: int) -> int:
     """The tasks of one thread."""
     numbers = int64s_at(share)
     for index in range(numbers[2], numbers[4], numbers[3]):
-        _call(numbers[0], numbers[1], index)
+        call(numbers[0], (numbers[1], index))
     return 0
 
 
@@ -47,7 +34,7 @@ def run_on_threads(context: int, task: int, count: int, _batches: int, data: int
     shares = allocate(workers * (_SHARE + 1))
     if address_of(shares) == 0:
         for index in range(count):
-            _call(task, data, index)
+            call(task, (data, index))
         return 0
     threads = offset(shares, workers * _SHARE)
     for k in range(workers):

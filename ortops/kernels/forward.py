@@ -1,0 +1,151 @@
+"""The forward operators: averages and maxima over RoIs, cut into tasks that share no output.
+
+A task is a RoI, or an image whose map is packed as a whole, and some panels of channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ortops.kernels.average import average
+from ortops.kernels.jit import LANES
+from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.lanes import prefetch_to_write
+from ortops.kernels.jit.parallel import parallel_for, release
+from ortops.kernels.jit.scalar import address_of, bytes_of, minimum, numbers_at, offset, store
+from ortops.kernels.layout import OUT_OF_MEMORY, Placed
+from ortops.kernels.maximum import largest_corner, largest_sample
+from ortops.kernels.pack import pack, prefetch_window, unpack
+from ortops.kernels.roi_tables import Shared, share, tables_of
+from ortops.kernels.schedule import (
+    Plan,
+    Window,
+    is_packed,
+    packs_maps,
+    panels_of,
+    plan_of_panels,
+    room_of_panel,
+    runner_for,
+    window_of,
+    work_space,
+)
+from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
+
+
+@inner
+def pool_average(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
+    """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; outside is the value of samples off the map.
+
+    Returns:
+        OUT_OF_MEMORY or 0.
+    """
+    return _pool(x, y, placed, runner, context, x, 1, 0, fill_weights, span_of, average, outside)
+
+
+@inner
+def pool_corners(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
+    """As `pool_average`, but the largest weighted corners; outside is not used."""
+    return _pool(x, y, placed, runner, context, x, 1, 1, fill_extremes, span_of, largest_corner, outside)
+
+
+@inner
+def pool_samples(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
+    """As `pool_average`, but the largest interpolated samples."""
+    doubles = placed.axes
+    return _pool(
+        x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, largest_sample, outside
+    )
+
+
+@inner
+def _pool(
+    x: Any,
+    y: Any,
+    placed: Placed,
+    runner: int,
+    context: int,
+    like: Any,
+    each: int,
+    extra: int,
+    fill: Any,
+    span: Any,
+    apply: Any,
+    outside: float,
+) -> int:
+    """Pool by tables that `fill` fills (`roi_tables.share`), of which `span` tells the pixels, and that `apply` applies."""
+    shape, is_whole = placed.shape, packs_maps(placed)
+    bins = shape.bins_y * shape.bins_x
+    room = room_of_panel(placed, is_whole) + (bins + shape.width) * LANES
+    runner = runner_for(placed, runner, shape.rois * bins)
+    plan = plan_of_panels(placed, is_whole, runner, panels_of(shape.channels), room * bytes_of(numbers_at(x, x)))
+    memory, shared = share(placed, plan, context, like, each, extra, False, fill)
+    if address_of(memory) == 0:
+        return OUT_OF_MEMORY
+    args = (x, y, placed, plan, shared, fill, span, apply, outside, room)
+    done = parallel_for(runner, context, plan.workers, _pool_task, args)
+    failed = shared.failed[0] != 0 or not done
+    release(memory)
+    return OUT_OF_MEMORY if failed else 0
+
+
+@inner
+def _pool_task(
+    x: Any,
+    y: Any,
+    placed: Placed,
+    plan: Plan,
+    shared: Shared,
+    fill: Any,
+    span: Any,
+    apply: Any,
+    outside: float,
+    room: int,
+    worker: int,
+) -> None:
+    shape = placed.shape
+    memory, sums = work_space(room, x)
+    if address_of(memory) == 0:
+        shared.failed[0] = 1
+        return
+    pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panels_of(shape.channels)
+    whole_line = offset(sums, bins * LANES)
+    panel = offset(whole_line, shape.width * LANES)
+    for index in range(worker, plan.units * plan.blocks, plan.workers):
+        unit, block = index // plan.blocks, index % plan.blocks
+        if plan.is_by_image:
+            image, begin, end = unit, shared.groups.first[unit], shared.groups.first[unit + 1]
+            window, packs = Window(0, 0, shape.height, shape.width), begin < end
+        else:
+            image, begin, end = placed.images[unit], unit, unit + 1
+            rows, columns = tables_of(placed, shared, worker, unit, False, fill)
+            window = window_of(span(rows), span(columns), shape.width)
+            packs = is_packed(window, shape.channels)
+        corner = window.top * shape.width + window.left
+        # Pixels have their numbers on the map, also where a part of it is packed.
+        packed = offset(panel, -(window.top * window.width + window.left) * LANES)
+        line = offset(whole_line, -window.left * LANES) if packs else whole_line
+        for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
+            channel = k * LANES
+            lanes = minimum(LANES, shape.channels - channel)
+            planes = offset(x, (image * shape.channels + channel) * pixels)
+            if packs:
+                source = offset(planes, corner)
+                pack(source, pixels, lanes, shape.width, window.height, window.width, panel)
+                if not plan.is_by_image:
+                    following = minimum(LANES, shape.channels - channel - LANES)
+                    source = offset(source, LANES * pixels)
+                    prefetch_window(source, pixels, following, shape.width, window.height, window.width)
+            for m in range(begin, end):
+                r = shared.groups.order[m] if plan.is_by_image else m
+                rows, columns = tables_of(placed, shared, worker, r, False, fill)
+                target = offset(y, (r * shape.channels + channel) * bins)
+                if packs:
+                    prefetch_to_write(target, bins * lanes)
+                    apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)
+                    unpack(sums, bins, target, bins, lanes)
+                else:
+                    for c in range(lanes):
+                        apply(offset(planes, c * pixels), shape.width, 1, rows, columns, outside, line, sums)
+                        for b in range(bins):
+                            store(target, c * bins + b, sums[b])
+    release(memory)

@@ -1,0 +1,225 @@
+"""Scaling a tensor of four axes by a thin matrix on each, cut into tasks that share no output.
+
+The lines along the last axis that an output line needs are combined first, elementwise; then each of its elements is a
+short sum over the combined line. A task is some output lines.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ortops.kernels.axis import resample_axis
+from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.parallel import allocate, parallel_for, release
+from ortops.kernels.jit.scalar import (
+    address_of,
+    bytes_of,
+    doubles_at,
+    fma,
+    load,
+    maximum,
+    minimum,
+    number,
+    numbers_at,
+    offset,
+    store,
+)
+from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Lengths
+from ortops.kernels.schedule import TASKS
+from ortops.kernels.tables import Table, fill_weights
+
+LEAST_ELEMENTS = 1 << 12
+"""Of a task: with fewer, starting it costs more than a thread saves."""
+
+WORTH_THREADS = 1 << 16
+"""Elements from which the threads of a call's own are worth the 20 us that each costs."""
+
+
+class _Matrix(NamedTuple):
+    """A thin matrix of one axis: row p is the sum of the elements `at` times `weight`, for entries start[p]:start[p + 1].
+
+    is_pairs: whether each row has one or two entries.
+    is_identity: whether row p is element p.
+    """
+
+    start: Any
+    at: Any
+    weight: Any
+    is_pairs: bool
+    is_identity: bool
+
+
+@inner
+def resample(
+    x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, backwards: int, runner: int, context: int
+) -> int:
+    """Fill y, of lengths target, from x, of lengths source. OUT_OF_MEMORY or 0.
+
+    Args:
+        places: of each axis its scale, or 0 for the ratio of the lengths, its input and its output offset [4, 3].
+        rule: which pixels a sample reads (`layout`).
+        backwards: whether x is the gradient by the output and y that by the input.
+    """
+    size = target.a * target.b * target.c * target.d
+    tasks = maximum(minimum(TASKS, size // LEAST_ELEMENTS), 1)
+    runner = runner if maximum(size, source.a * source.b * source.c * source.d) >= WORTH_THREADS else 0
+    words = _words(source.a, target.a) + _words(source.b, target.b) + _words(source.c, target.c)
+    memory = allocate(1 + words + _words(source.d, target.d))
+    if address_of(memory) == 0:
+        return OUT_OF_MEMORY
+    memory[0] = 0
+    at = offset(memory, 1)
+    a = _matrix(at, source.a, target.a, offset(places, 0), rule, backwards != 0, x)
+    at = offset(at, _words(source.a, target.a))
+    b = _matrix(at, source.b, target.b, offset(places, 3), rule, backwards != 0, x)
+    at = offset(at, _words(source.b, target.b))
+    c = _matrix(at, source.c, target.c, offset(places, 6), rule, backwards != 0, x)
+    at = offset(at, _words(source.c, target.c))
+    d = _matrix(at, source.d, target.d, offset(places, 9), rule, backwards != 0, x)
+    if not backwards and rule != CEIL:
+        done = parallel_for(runner, context, tasks, _copy_task, (tasks, x, y, source, target, a, b, c, d))
+    else:
+        done = parallel_for(runner, context, tasks, _sum_task, (tasks, x, y, source, target, a, b, c, d, memory))
+    failed = memory[0] != 0 or not done
+    release(memory)
+    return OUT_OF_MEMORY if failed else 0
+
+
+@inner
+def _words(source: int, target: int) -> int:
+    """Memory for the matrix of an axis: a table and its transpose, of no more entries than 2 for each sample."""
+    length, bins = maximum(source, target), maximum(source, target)
+    return 2 * (length + 1) + bins + 4 * (2 * bins)
+
+
+@inner
+def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, backwards: bool, like: Any) -> _Matrix:
+    """From `source` to `target` elements of an axis."""
+    length, bins = (target, source) if backwards else (source, target)
+    axis = resample_axis(place[0], length, bins, place[1], place[2], rule)
+    room = 2 * maximum(source, target)
+    start = offset(memory, maximum(source, target) + 1)
+    inside = offset(start, maximum(source, target) + 1)
+    pixel = offset(inside, maximum(source, target))
+    weight = offset(pixel, room)
+    numbers = numbers_at(weight, like)
+    table = Table(bins, start, doubles_at(inside), pixel, numbers, numbers, numbers, memory)
+    fill_weights(axis, length, False, 0, table)
+    if not backwards:
+        return _noted(start, pixel, numbers, bins, length)
+    to, weights = offset(weight, room), numbers_at(offset(weight, 2 * room), like)
+    _transpose(table, length, memory, to, weights)
+    return _noted(memory, to, weights, length, bins)
+
+
+@inner
+def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) -> None:
+    """Fill the matrix A^T [length, bins]."""
+    for k in range(length + 1):
+        start[k] = 0
+    for i in range(table.start[table.bins]):
+        start[table.pixel[i]] += 1
+    at = 0
+    for k in range(length + 1):
+        count = start[k]
+        start[k] = at
+        at += count
+    for p in range(table.bins):
+        for i in range(table.start[p], table.start[p + 1]):
+            pixel = table.pixel[i]
+            bin_of[start[pixel]], weight[start[pixel]] = p, table.weight[i]
+            start[pixel] += 1
+    # Each is where its entries end by now, and where those of the next one begin.
+    for k in range(length):
+        start[length - k] = start[length - k - 1]
+    start[0] = 0
+
+
+@outlined
+def _noted(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
+    is_pairs, is_identity = True, rows == length
+    for p in range(rows):
+        count = start[p + 1] - start[p]
+        is_pairs = is_pairs and 1 <= count <= 2
+        is_identity = is_identity and count == 1 and at[start[p]] == p and weight[start[p]] == 1.0
+    return _Matrix(start, at, weight, is_pairs, is_identity)
+
+
+@inner
+def _place_of_line(target: Lengths, n: int) -> tuple[int, int, int]:
+    """Where output line n is on the first three axes."""
+    plane = n // target.c
+    return plane // target.b, plane % target.b, n % target.c
+
+
+@inner
+def _copy_task(
+    tasks: int, x: Any, y: Any, source: Lengths, target: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, d: _Matrix, task: int
+) -> None:
+    """Each output is one element of x: measured, 3 times as fast as sums of one term."""
+    lines = target.a * target.b * target.c
+    for n in range(lines * task // tasks, lines * (task + 1) // tasks):
+        i, j, k = _place_of_line(target, n)
+        line = offset(x, ((a.at[i] * source.b + b.at[j]) * source.c + c.at[k]) * source.d)
+        out = offset(y, n * target.d)
+        for q in range(target.d):
+            out[q] = line[d.at[q]]
+
+
+@inner
+def _sum_task(
+    tasks: int,
+    x: Any,
+    y: Any,
+    source: Lengths,
+    target: Lengths,
+    a: _Matrix,
+    b: _Matrix,
+    c: _Matrix,
+    d: _Matrix,
+    failed: Any,
+    task: int,
+) -> None:
+    memory = allocate((source.d * bytes_of(numbers_at(x, x)) + 7) // 8)
+    if address_of(memory) == 0:
+        failed[0] = 1
+        return
+    line, lines = numbers_at(memory, x), target.a * target.b * target.c
+    for n in range(lines * task // tasks, lines * (task + 1) // tasks):
+        i, j, k = _place_of_line(target, n)
+        _combine(x, source, a, b, c, i, j, k, line)
+        out = offset(y, n * target.d)
+        if d.is_identity:
+            for q in range(target.d):
+                store(out, q, line[q])
+        elif d.is_pairs:
+            # As below, in half its time.
+            for q in range(target.d):
+                first, last = d.start[q], d.start[q + 1] - 1
+                total = d.weight[first] * line[d.at[first]]
+                other = fma(d.weight[last], line[d.at[last]], total)
+                store(out, q, total if first == last else other)
+        else:
+            for q in range(target.d):
+                total = number(line, 0.0)
+                for e in range(d.start[q], d.start[q + 1]):
+                    total = fma(d.weight[e], line[d.at[e]], total)
+                store(out, q, total)
+    release(memory)
+
+
+@inner
+def _combine(
+    x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any
+) -> None:
+    """The weighted sum of the lines of x that output line (i, j, k) needs."""
+    for q in range(source.d):
+        line[q] = 0.0
+    for at_a in range(a.start[i], a.start[i + 1]):
+        for at_b in range(b.start[j], b.start[j + 1]):
+            for at_c in range(c.start[k], c.start[k + 1]):
+                w = a.weight[at_a] * b.weight[at_b] * c.weight[at_c]
+                plane = (a.at[at_a] * source.b + b.at[at_b]) * source.c + c.at[at_c]
+                from_line = offset(x, plane * source.d)
+                for q in range(source.d):
+                    line[q] = fma(w, load(from_line, q), line[q])

@@ -38,7 +38,7 @@ def draw(run: Run, file: Path) -> None:
             _panel(axes[i][j], chosen, run.peers)
             axes[i][j].set_xlabel(sweep.name)
         axes[i][0].set_ylabel(f"{operation}, ms")
-    handles = {line.get_label(): line for panel in figure.axes for line in panel.lines}
+    handles = {str(line.get_label()): line for panel in figure.axes for line in panel.lines}
     figure.legend(handles.values(), handles.keys(), loc="outside upper right", ncols=len(handles))
     figure.suptitle(f"{_base()}\n{run.machine['cpu']}, {run.machine['cpus']} CPUs", x=0.01, ha="left", fontsize=9)
     figure.savefig(file)

@@ -99,12 +99,11 @@ def _markdown(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
-    problem = cell.problem
     return {
-        "operation": problem.operation.name,
-        "workload": problem.workload.name,
-        "facts": problem.workload.facts,
-        "element_type": problem.element_type,
+        "operation": cell.operation,
+        "workload": cell.workload.name,
+        "facts": cell.workload.facts,
+        "element_type": cell.element_type,
         "threads": cell.threads,
         "rounds": len(cell.times[OURS]),
         "seconds": {

@@ -38,7 +38,7 @@ def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
     """A table for each operation and element type."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.problem.operation.name, cell.problem.element_type), []).append(cell)
+        groups.setdefault((cell.operation, cell.element_type), []).append(cell)
     return [_table(f"{operation}, {kind}", group, peers) for (operation, kind), group in groups.items()]
 
 
@@ -58,7 +58,7 @@ def _table(title: str, cells: Sequence[Cell], peers: Sequence[str]) -> Table:
     able = [peer for peer in peers if any(peer in cell.differences for cell in cells)]
     headings = [
         "workload",
-        *cells[0].problem.workload.facts,
+        *cells[0].workload.facts,
         "threads",
         OURS,
         *(f"/ {name}" for name in references),
@@ -68,10 +68,9 @@ def _table(title: str, cells: Sequence[Cell], peers: Sequence[str]) -> Table:
 
 
 def _row(cell: Cell, references: Sequence[str], peers: Sequence[str]) -> list[str]:
-    workload = cell.problem.workload
     return [
-        workload.name,
-        *workload.facts.values(),
+        cell.workload.name,
+        *cell.workload.facts.values(),
         str(cell.threads),
         _milliseconds(cell, OURS),
         *(_multiple(cell.ratio(OURS, name)) for name in references),

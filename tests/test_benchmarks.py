@@ -327,4 +327,4 @@ def test_a_plot_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 def test_a_cell_keeps_no_arrays() -> None:
     cell: Cell = measure(tiny(AVG), 1, {}, rounds=1)
-    assert not any(isinstance(value, np.ndarray) for value in vars(cell.problem).values())
+    assert not any(isinstance(value, np.ndarray) for value in vars(cell).values())

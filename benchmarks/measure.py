@@ -14,7 +14,7 @@ from benchmarks.operations import Operation
 from benchmarks.peers import Peer
 from benchmarks.problem import Problem
 from benchmarks.sessions import our_call
-from benchmarks.workloads import Resampling, Workload
+from benchmarks.workloads import Pyramid, Resampling, Workload
 
 OURS, FLOOR = "ortops", "copy"
 
@@ -29,7 +29,7 @@ class Cell:
     """
 
     operation: str
-    workload: Workload | Resampling
+    workload: Workload | Resampling | Pyramid
     element_type: str
     threads: int
     times: Mapping[str, list[float]]

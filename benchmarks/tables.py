@@ -12,6 +12,7 @@ LEGEND = (
     f"{FLOOR}: ours as a multiple of copying its inputs and writing its outputs, once, with as many threads.",
     "It can be less than 1: RoIs may leave much of a map unread.",
     "forward, float: ours as a multiple of our forward operator, and of the same in float.",
+    "in-model: the node of RoiAlign by ONNX Runtime's profile, in a model whose convolutions make X. FPN: its levels' sum.",
     "Of torchvision, mmcv and torch, dX is autograd's backward pass alone, through the public API.",
     "-: the peer cannot do it. wrong: it computes something else. *: it is known to differ, as said below.",
 )

@@ -6,31 +6,34 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
+import onnx_models
 from benchmarks import __main__ as command
-from benchmarks import models, peers
+from benchmarks import in_model, models, peers
 from benchmarks.call import Call
 from benchmarks.copying import copying
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
 from benchmarks.measure import Cell, measure
-from benchmarks.operations import BY_DEFAULT, OPERATIONS, Operation
+from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem
-from benchmarks.sessions import our_call
+from benchmarks.sessions import make, our_call
 from benchmarks.sweeps import BASE, Point, Sweep, sweeps
-from benchmarks.workloads import RESAMPLINGS, WORKLOADS, Array, Resampling, Workload
+from benchmarks.workloads import FPN, PYRAMIDS, RESAMPLINGS, WORKLOADS, Array, Pyramid, Resampling, Workload
 
 ALL_OPERATIONS = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 TINY = Workload("tiny", (2, 3, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
+TINY_PYRAMID = Pyramid("mask", (TINY, replace(TINY, name="half", shape=(2, 3, 6, 8), spatial_scale=1 / 4)))
 TINY_RESAMPLING = Resampling("tiny", (1, 2, 5, 6), (10, 12))
 AVG, DX = (next(o for o in OPERATIONS if o.name == name) for name in ("avg", "dX"))
 
@@ -61,7 +64,9 @@ def off_by_a_tenth(array: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    "workload", [*WORKLOADS, *(point.workload for sweep in sweeps(3) for point in sweep.points)], ids=lambda w: w.name
+    "workload",
+    [*WORKLOADS, *FPN.levels, *(point.workload for sweep in sweeps(3) for point in sweep.points)],
+    ids=lambda w: w.name,
 )
 def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
     images, _, height, width = workload.shape
@@ -83,9 +88,10 @@ def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
 
 
 def test_names_are_unique_so_that_they_can_be_chosen() -> None:
-    for names in ([w.name for w in (*WORKLOADS, *RESAMPLINGS)], [o.name for o in OPERATIONS], NAMES):
+    workloads = [*(w.name for w in (*WORKLOADS, *FPN.levels)), *(w.name for w in RESAMPLINGS), FPN.name]
+    for names in (workloads, [pyramid.name for pyramid in PYRAMIDS], command.OPERATION_NAMES, NAMES):
         assert len(set(names)) == len(names)
-    assert {o.name for o in OPERATIONS} >= set(BY_DEFAULT)
+    assert set(command.OPERATION_NAMES) >= set(BY_DEFAULT) > {IN_MODEL.name}
 
 
 def test_each_sweep_varies_what_it_says_and_threads_end_at_the_most() -> None:
@@ -200,6 +206,81 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     assert rows[0].endswith(f"| {times['onnxruntime']['median'] * 1e3:.2f} ({shown}) |")
 
 
+def test_a_model_has_a_row_for_each_level_and_one_for_their_sum() -> None:
+    first, second, both = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=3)
+    assert [first.workload, second.workload, both.workload] == [*TINY_PYRAMID.levels, TINY_PYRAMID]
+    assert both.workload.facts == {"X": "2 maps", "RoIs": "10", "bins": "3", "samples": "by size"}
+    for cell in (first, second, both):
+        assert (cell.operation, cell.element_type, cell.threads, cell.refused) == ("in-model", "float", 1, [])
+        assert {name: len(times) for name, times in cell.times.items()} == {"ortops": 3, "onnxruntime": 3}
+    for name, times in both.times.items():
+        assert times == [a + b for a, b in zip(first.times[name], second.times[name], strict=True)]
+
+
+def test_a_model_of_one_level_has_one_row_and_runs_without_peers() -> None:
+    (cell,) = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=1)
+    assert cell.workload == TINY
+    assert (set(cell.times), cell.differences) == ({"ortops"}, {})
+
+
+def test_of_a_model_each_second_run_after_the_first_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = [{"name": "tiny/RoiAlign_kernel_time", "dur": 1e6 * run} for run in range(7)]
+    events.insert(3, {"name": "tiny/Conv_kernel_time", "dur": 1e9})
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(events), "utf-8")
+    monkeypatch.setattr(onnxruntime.InferenceSession, "end_profiling", lambda _: str(file))
+    (cell,) = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=3)
+    assert cell.times == {"ortops": [2, 4, 6]}
+
+
+def test_levels_of_a_model_run_one_after_the_other_and_roi_align_last(tmp_path: Path) -> None:
+    session = make(onnxruntime.InferenceSession, in_model.model(FPN), 1, str(tmp_path / "profile"))
+    session.run(None, in_model.feeds(FPN))
+    events = [event for event in json.loads(Path(session.end_profiling()).read_text("utf-8")) if event["cat"] == "Node"]
+    named = [event for event in events if event["name"].startswith("FPN")]
+    runs = [list(run) for _, run in groupby(named, key=lambda event: event["name"].partition("/")[0])]
+    assert len(runs) == len(FPN.levels)
+    for *convolution, last in runs:
+        assert convolution
+        level = next(level for level in FPN.levels if last["name"] == f"{level.name}/RoiAlign_kernel_time")
+        assert last["args"]["input_type_shape"][0] == {"float": [*level.shape]}
+
+
+def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(model: onnx.ModelProto) -> onnx.ModelProto:
+        made = convert(model)
+        (node,) = (node for node in made.graph.node if node.name == "half/RoiAlign")
+        next(attribute for attribute in node.attribute if attribute.name == "spatial_scale").f = 1 / 5
+        return made
+
+    convert = onnx_models.convert
+    monkeypatch.setattr(onnx_models, "convert", wrong)
+    right, *others = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)
+    assert right.refused == []
+    assert set(right.times) == {"ortops", "onnxruntime"}
+    for cell, name in zip(others, ("half", "mask"), strict=True):
+        assert cell.refused[0].startswith(
+            f"onnxruntime is not compared: in-model of {name} in float differs from ours by"
+        )
+        assert set(cell.times) == {"ortops"}
+
+
+def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "PYRAMIDS", (TINY_PYRAMID,))
+    json_file = tmp_path / "run.json"
+    chosen = ("--operation", "in-model", "--workload", "mask", "--peer", "onnxruntime", "--threads", "1")
+    result = run(*chosen, "--rounds", "1", "--json", str(json_file))
+    assert result.exit_code == 0, result.output
+    assert "in-model, float" in result.output
+    cells = json.loads(json_file.read_text("utf-8"))["cells"]
+    assert [(cell["operation"], cell["workload"]) for cell in cells] == [
+        ("in-model", "tiny"),
+        ("in-model", "half"),
+        ("in-model", "mask"),
+    ]
+    assert all(set(cell["seconds"]) == {"ortops", "onnxruntime"} for cell in cells)
+
+
 def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None:
     called: list[str] = []
     calls = {name: (lambda name=name: called.append(name)) for name in "abc"}
@@ -246,6 +327,9 @@ def test_copying_takes_parts_of_any_size(threads: int) -> None:
         (["--operation", "linear", "--workload", "one"], "no chosen operation"),
         (["--operation", "linear", "--type", "bfloat16"], "no chosen operation"),
         (["--operation", "linear", "--plot", "run.png"], "--plot"),
+        (["--operation", "in-model", "--workload", "one"], "no chosen operation"),
+        (["--operation", "in-model", "--type", "float16"], "no chosen operation"),
+        (["--operation", "in-model", "--plot", "run.png"], "--plot"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:

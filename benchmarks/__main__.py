@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import in_model, operations, peers, report
+from benchmarks import first_call, fresh_process, in_model, operations, peers, report
 from benchmarks.machine import PACKAGES, machine, versions
 from benchmarks.measure import measure
 from benchmarks.operations import IN_MODEL, OPERATIONS, Operation
@@ -24,7 +24,7 @@ from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, WORKLOADS, Pyramid
 from ortops.kernels.parallel import available_cpus
 
 CPUS = available_cpus()
-OPERATION_NAMES = (*(operation.name for operation in OPERATIONS), IN_MODEL.name)
+OPERATION_NAMES = (*(operation.name for operation in OPERATIONS), IN_MODEL.name, first_call.NAME)
 TYPES = ("float", "float16", "bfloat16", "double")
 ALL_WORKLOADS = (*WORKLOADS, *RESAMPLINGS)
 # RoiAlign of some workloads is measured in models, too.
@@ -45,7 +45,8 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=operations.BY_DEFAULT,
     show_default=True,
     type=click.Choice(OPERATION_NAMES),
-    help="What is computed; in-model is avg among the other nodes of a model. [repeatable, as are the next four]",
+    help="What is computed; in-model is avg among the other nodes of a model, first-call what it costs to compile or load "
+    "avg and dX, which always is in float and has no workload. [repeatable, as are the next four]",
 )
 @click.option(
     "--workload",
@@ -78,7 +79,7 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10_000),
-    help="Calls of each. [default: as many as fit in the time for a cell of the table, at least 7]",
+    help="Calls of each. [default: as many as fit in the time for a cell of the table, at least 7; 3 of first-call]",
 )
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write everything to F.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")
@@ -111,13 +112,14 @@ def main(
     chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
     cells = _cells(chosen, workload_names, types, sorted(set(threads)))
     models = _models(operation_names, workload_names, types, sorted(set(threads)))
-    if not (cells or models):
+    cases = list(fresh_process.CASES) if first_call.NAME in operation_names else []
+    if not (cells or models or cases):
         raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
     swept = _swept(chosen, types, threads) if plot_file else []
     if plot_file:
         _check_plot(plot_file, swept)
     found = _peers(peer_names)
-    run = _run(cells, models, swept, found, rounds)
+    run = _run(cells, models, swept, cases, found, rounds)
     report.write(run, Console(file=sys.stdout, width=report.WIDTH))
     if json_file:
         json_file.write_text(report.to_json(run), "utf-8")
@@ -181,7 +183,9 @@ def _peers(names: Sequence[str]) -> Mapping[str, Peer]:
         raise click.BadParameter(str(error), param_hint="--peer") from error
 
 
-def _run(cells: Cells, models: Models, swept: Swept, found: Mapping[str, Peer], rounds: int | None) -> Run:
+def _run(
+    cells: Cells, models: Models, swept: Swept, cases: Sequence[str], found: Mapping[str, Peer], rounds: int | None
+) -> Run:
     packages = versions(dict.fromkeys((*PACKAGES, *(peer.PACKAGE for peer in found.values()))))
     # The load is that before all this.
     where = machine()
@@ -192,7 +196,8 @@ def _run(cells: Cells, models: Models, swept: Swept, found: Mapping[str, Peer], 
         (sweep, point, measure(problem, threads, found, rounds))
         for sweep, point, problem, threads in _track(swept, "the plot")
     ]
-    return Run(where, packages, list(found), measured, swept_cells)
+    first_calls = [first_call.measure(case, rounds) for case in _track(cases, "first calls")]
+    return Run(where, packages, list(found), measured, swept_cells, first_calls)
 
 
 def _track(steps: Sequence[Step], what: str) -> Iterable[Step]:

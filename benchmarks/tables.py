@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.first_call import NAME, FirstCall
 from benchmarks.measure import FLOOR, OURS, Cell
 
 LEGEND = (
@@ -17,6 +18,13 @@ LEGEND = (
     "-: the peer cannot do it. wrong: it computes something else. *: it is known to differ, as said below.",
 )
 """What the figures mean."""
+
+FIRST_CALL_LEGEND = (
+    f"{NAME}: processor seconds in a fresh process, medians. imports: of numpy, onnxruntime and ortops, nothing else.",
+    "nothing cached, cached: imports and a first call, without compiled code on disk and with that of such a process.",
+    "one RoI, other bins: calls after the first one, in the process that found nothing cached.",
+)
+"""What those of first calls mean."""
 
 REFERENCES = (FLOOR, "forward", "float")
 
@@ -32,7 +40,7 @@ class Table:
     @property
     def are_text(self) -> list[bool]:
         """Of each column, whether it has words and no numbers."""
-        return [heading in ("workload", "X", "Y") for heading in self.headings]
+        return [heading in ("workload", "X", "Y", "case") for heading in self.headings]
 
 
 def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
@@ -41,6 +49,13 @@ def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
     for cell in cells:
         groups.setdefault((cell.operation, cell.element_type), []).append(cell)
     return [_table(f"{operation}, {kind}", group, peers) for (operation, kind), group in groups.items()]
+
+
+def first_call_table(first_calls: Sequence[FirstCall]) -> Table:
+    """A row for each case."""
+    columns = list(first_calls[0].times)
+    rows = [[one.case, *(f"{one.median(column):.2f}" for column in columns)] for one in first_calls]
+    return Table(f"{NAME}, float", ["case", *columns], rows)
 
 
 def notes(cells: Sequence[Cell]) -> list[str]:

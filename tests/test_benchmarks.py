@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,9 +20,10 @@ from click.testing import CliRunner, Result
 
 import onnx_models
 from benchmarks import __main__ as command
-from benchmarks import in_model, models, peers
+from benchmarks import first_call, fresh_process, in_model, models, peers
 from benchmarks.call import Call
 from benchmarks.copying import copying
+from benchmarks.first_call import FirstCall
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
 from benchmarks.measure import Cell, measure
 from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
@@ -91,7 +93,7 @@ def test_names_are_unique_so_that_they_can_be_chosen() -> None:
     workloads = [*(w.name for w in (*WORKLOADS, *FPN.levels)), *(w.name for w in RESAMPLINGS), FPN.name]
     for names in (workloads, [pyramid.name for pyramid in PYRAMIDS], command.OPERATION_NAMES, NAMES):
         assert len(set(names)) == len(names)
-    assert set(command.OPERATION_NAMES) >= set(BY_DEFAULT) > {IN_MODEL.name}
+    assert {*command.OPERATION_NAMES} - {first_call.NAME} >= {*BY_DEFAULT} > {IN_MODEL.name}
 
 
 def test_each_sweep_varies_what_it_says_and_threads_end_at_the_most() -> None:
@@ -175,7 +177,7 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     result = run(*chosen, "--rounds", "3", "--json", str(json_file), "--markdown", str(markdown_file))
     assert result.exit_code == 0, result.output
     data = json.loads(json_file.read_text("utf-8"))
-    assert set(data) == {"machine", "packages", "cells", "swept"}
+    assert set(data) == {"machine", "packages", "cells", "swept", "first_calls"}
     assert set(data["machine"]) == {"cpu", "cpus", "architecture", "system", "python", "load"}
     assert {"ortops", "onnxruntime", "numba", "numpy"} <= set(data["packages"])
     assert [(cell["operation"], cell["workload"], cell["threads"]) for cell in data["cells"]] == [
@@ -279,6 +281,96 @@ def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, t
         ("in-model", "mask"),
     ]
     assert all(set(cell["seconds"]) == {"ortops", "onnxruntime"} for cell in cells)
+
+
+def test_first_calls_are_those_of_two_processes_that_share_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+    was_empty: list[bool] = []
+
+    def process(command: list[str], env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        assert command[-2:] == ["benchmarks.fresh_process", "function"]
+        folders.append(Path(env["NUMBA_CACHE_DIR"]))
+        was_empty.append(not list(folders[-1].iterdir()))
+        (folders[-1] / "code").touch()
+        n = len(folders)
+        seconds = {"imports": n, "first": 100 * n, "one RoI": 10 * n, "other bins": 20 * n}
+        return subprocess.CompletedProcess(command, 0, json.dumps(seconds).encode())
+
+    monkeypatch.setattr(subprocess, "run", process)
+    measured = first_call.measure("function", 2)
+    assert measured.times == {
+        "imports": [2, 4],
+        "nothing cached": [101, 303],
+        "cached": [202, 404],
+        "one RoI": [10, 30],
+        "other bins": [20, 60],
+    }
+    assert measured.median("cached") == 303
+    assert was_empty == [True, False, True, False]
+    assert folders[0] == folders[1] != folders[2] == folders[3]
+    assert not any(folder.exists() for folder in folders)
+    first_call.measure("function")
+    assert len(folders) == 4 + 2 * first_call.RUNS
+
+
+def test_the_cases_of_first_calls_compute_what_they_say() -> None:
+    workload = replace(fresh_process.WORKLOAD, rois=5)
+    y, also_y, dx = (prepare(workload)() for prepare in fresh_process.CASES.values())
+    assert y.shape == (5, 64, 7, 7)
+    np.testing.assert_array_equal(also_y, y)
+    assert dx.shape == workload.shape
+    np.testing.assert_allclose(np.vdot(dx, workload.inputs()["X"]), np.vdot(workload.gradient(), y), rtol=1e-3)
+
+
+def test_later_calls_have_one_roi_and_other_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[int, int]] = []
+
+    def case(workload: Workload) -> Callable[[], Array]:
+        def call() -> Array:
+            called.append((workload.rois, workload.bins))
+            return np.zeros(0)
+
+        return call
+
+    monkeypatch.setattr(fresh_process, "CASES", {"noted": case})
+    seconds = fresh_process.seconds("noted")
+    assert list(seconds) == ["imports", "first", "one RoI", "other bins"]
+    assert called == [(100, 7), (1, 7), (100, 14)]
+
+
+def test_imports_are_those_that_a_call_needs_and_not_the_compiler() -> None:
+    code = "import sys, benchmarks.fresh_process; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    imported = {*answer.stdout.split()}
+    assert imported >= {"numpy", "onnxruntime", "ortops"}
+    assert imported.isdisjoint({"numba", "onnx_models", "conformance"})
+
+
+def test_first_calls_are_written_as_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[str, int | None]] = []
+
+    def measured(case: str, runs: int | None) -> FirstCall:
+        asked.append((case, runs))
+        return FirstCall(case, {"imports": [0.25, 0.5, 1.0], "cached": [1.0, 4.0, 2.0]})
+
+    monkeypatch.setattr(first_call, "measure", measured)
+    json_file, markdown_file = tmp_path / "run.json", tmp_path / "run.md"
+    result = run("--operation", "first-call", "--json", str(json_file), "--markdown", str(markdown_file))
+    assert result.exit_code == 0, result.output
+    assert asked == [(case, None) for case in fresh_process.CASES]
+    data = json.loads(json_file.read_text("utf-8"))
+    assert data["cells"] == []
+    assert data["first_calls"][0] == {
+        "case": "function",
+        "seconds": {
+            "imports": {"median": 0.5, "min": 0.25, "all": [0.25, 0.5, 1.0]},
+            "cached": {"median": 2.0, "min": 1.0, "all": [1.0, 4.0, 2.0]},
+        },
+    }
+    for text in (result.output, markdown_file.read_text("utf-8")):
+        assert "processor seconds" in text
+        assert "Milliseconds" not in text
+    assert "| session | 0.50 | 2.00 |" in markdown_file.read_text("utf-8").splitlines()
 
 
 def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None:

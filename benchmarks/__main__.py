@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 import click
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import operations, peers, report
+from benchmarks import first_call, fresh_process, in_model, operations, peers, report
 from benchmarks.machine import PACKAGES, machine, versions
 from benchmarks.measure import measure
-from benchmarks.operations import OPERATIONS, Operation
+from benchmarks.operations import IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import MissingPeerError, Peer
 from benchmarks.problem import Problem
 from benchmarks.report import Run
 from benchmarks.sweeps import Point, Sweep, sweeps
-from benchmarks.workloads import RESAMPLINGS, WORKLOADS
+from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, WORKLOADS, Pyramid
 from ortops.kernels.jit.run import available_cpus
 
 CPUS = available_cpus()
+OPERATION_NAMES = (*(operation.name for operation in OPERATIONS), IN_MODEL.name, first_call.NAME)
 TYPES = ("float", "float16", "bfloat16", "double")
 ALL_WORKLOADS = (*WORKLOADS, *RESAMPLINGS)
+# RoiAlign of some workloads is measured in models, too.
+WORKLOAD_NAMES = tuple(dict.fromkeys([*(one.name for one in ALL_WORKLOADS), *(one.name for one in PYRAMIDS)]))
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
+Step = TypeVar("Step")
 Cells = list[tuple[Problem, int]]
+Models = list[tuple[Pyramid, int]]
 Swept = list[tuple[Sweep, Point, Problem, int]]
 
 
@@ -38,16 +44,17 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     multiple=True,
     default=operations.BY_DEFAULT,
     show_default=True,
-    type=click.Choice([operation.name for operation in OPERATIONS]),
-    help="What is computed. [repeatable, as are the next four]",
+    type=click.Choice(OPERATION_NAMES),
+    help="What is computed; in-model is avg among the other nodes of a model, first-call what it costs to compile or load "
+    "avg and dX, which always is in float and has no workload. [repeatable, as are the next four]",
 )
 @click.option(
     "--workload",
     "workload_names",
     multiple=True,
-    default=[workload.name for workload in ALL_WORKLOADS],
+    default=WORKLOAD_NAMES,
     show_default=True,
-    type=click.Choice([workload.name for workload in ALL_WORKLOADS]),
+    type=click.Choice(WORKLOAD_NAMES),
     help="On what.",
 )
 @click.option(
@@ -72,7 +79,7 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10_000),
-    help="Calls of each. [default: as many as fit in the time for a cell of the table, at least 7]",
+    help="Calls of each. [default: as many as fit in the time for a cell of the table, at least 7; 3 of first-call]",
 )
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write everything to F.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")
@@ -104,11 +111,15 @@ def main(
             raise click.BadParameter(f"{file.parent} is no folder")
     chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
     cells = _cells(chosen, workload_names, types, sorted(set(threads)))
+    models = _models(operation_names, workload_names, types, sorted(set(threads)))
+    cases = list(fresh_process.CASES) if first_call.NAME in operation_names else []
+    if not (cells or models or cases):
+        raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
     swept = _swept(chosen, types, threads) if plot_file else []
     if plot_file:
         _check_plot(plot_file, swept)
     found = _peers(peer_names)
-    run = _run(cells, swept, found, rounds)
+    run = _run(cells, models, swept, cases, found, rounds)
     report.write(run, Console(file=sys.stdout, width=report.WIDTH))
     if json_file:
         json_file.write_text(report.to_json(run), "utf-8")
@@ -124,14 +135,20 @@ def main(
 
 def _cells(chosen: Sequence[Operation], names: Sequence[str], types: Sequence[str], threads: Sequence[int]) -> Cells:
     """What is in the tables: one workload after the other, whose data is then made once."""
-    cells = [
+    return [
         (Problem(operation, workload, kind), count)
         for workload, operation, kind, count in product(ALL_WORKLOADS, chosen, dict.fromkeys(types), threads)
         if workload.name in names and workload in operation.workloads and kind in operation.element_types
     ]
-    if not cells:
-        raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
-    return cells
+
+
+def _models(
+    operation_names: Sequence[str], names: Sequence[str], types: Sequence[str], threads: Sequence[int]
+) -> Models:
+    """What follows in the tables: RoiAlign in models."""
+    if IN_MODEL.name not in operation_names or in_model.ELEMENT_TYPE not in types:
+        return []
+    return [(pyramid, count) for pyramid in PYRAMIDS if pyramid.name in names for count in threads]
 
 
 def _swept(chosen: Sequence[Operation], types: Sequence[str], threads: Sequence[int]) -> Swept:
@@ -166,21 +183,25 @@ def _peers(names: Sequence[str]) -> Mapping[str, Peer]:
         raise click.BadParameter(str(error), param_hint="--peer") from error
 
 
-def _run(cells: Cells, swept: Swept, found: Mapping[str, Peer], rounds: int | None) -> Run:
+def _run(
+    cells: Cells, models: Models, swept: Swept, cases: Sequence[str], found: Mapping[str, Peer], rounds: int | None
+) -> Run:
     packages = versions(dict.fromkeys((*PACKAGES, *(peer.PACKAGE for peer in found.values()))))
     # The load is that before all this.
     where = machine()
-    steps: Iterator[tuple[Problem, int]] = iter(
-        track(
-            [*cells, *((problem, threads) for _, _, problem, threads in swept)],
-            "measuring",
-            console=Console(stderr=True),
-            transient=True,
-        )
-    )
-    measured = [measure(problem, threads, found, rounds) for problem, threads in steps]
-    swept_cells = [(sweep, point, cell) for (sweep, point, *_), cell in zip(swept, measured[len(cells) :], strict=True)]
-    return Run(where, packages, list(found), measured[: len(cells)], swept_cells)
+    measured = [measure(problem, threads, found, rounds) for problem, threads in _track(cells, "operations")]
+    for pyramid, threads in _track(models, "models"):
+        measured += in_model.measure(pyramid, threads, found, rounds)
+    swept_cells = [
+        (sweep, point, measure(problem, threads, found, rounds))
+        for sweep, point, problem, threads in _track(swept, "the plot")
+    ]
+    first_calls = [first_call.measure(case, rounds) for case in _track(cases, "first calls")]
+    return Run(where, packages, list(found), measured, swept_cells, first_calls)
+
+
+def _track(steps: Sequence[Step], what: str) -> Iterable[Step]:
+    return track(steps, f"measuring {what}", console=Console(stderr=True), transient=True)
 
 
 if __name__ == "__main__":

@@ -14,20 +14,23 @@ from benchmarks.operations import Operation
 from benchmarks.peers import Peer
 from benchmarks.problem import Problem
 from benchmarks.sessions import our_call
+from benchmarks.workloads import Pyramid, Resampling, Workload
 
 OURS, FLOOR = "ortops", "copy"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured.
+    """What was measured: an operation, by its name, on a workload in an element type.
 
     times: seconds of each call: of `OURS` and of each peer that can do it and is not refused; of `FLOOR`, copying;
         where they are something else, of our operator in `float` and of our `forward` operator.
     differences: of each peer that can do it.
     """
 
-    problem: Problem
+    operation: str
+    workload: Workload | Resampling | Pyramid
+    element_type: str
     threads: int
     times: Mapping[str, list[float]]
     differences: Mapping[str, Difference]
@@ -43,9 +46,8 @@ class Cell:
     @property
     def refused(self) -> list[str]:
         """What is to be said of each peer that computes something else."""
-        operation, name, kind = self.problem.operation.name, self.problem.workload.name, self.problem.element_type
         return [
-            f"{peer} is not compared: {operation} of {name} in {kind} {difference}"
+            f"{peer} is not compared: {self.operation} of {self.workload.name} in {self.element_type} {difference}"
             for peer, difference in self.differences.items()
             if difference.is_refused
         ]
@@ -70,7 +72,7 @@ def measure(problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: i
     # Apart from the others: between them, it would drive the data that they share out of the caches.
     floor.run()
     times |= interleave({FLOOR: floor.run}, rounds or LEAST_ROUNDS)
-    return Cell(problem, threads, times, differences)
+    return Cell(problem.operation.name, problem.workload, problem.element_type, threads, times, differences)
 
 
 def _references(problem: Problem, threads: int) -> dict[str, Call]:

@@ -62,4 +62,7 @@ OPERATIONS = (
     Operation("nearest dX", "resample", "nearest", ("dX",)),
 )
 
-BY_DEFAULT = ("avg", "max", "dX", "drois", "linear", "nearest", "linear dX", "nearest dX")
+IN_MODEL = Operation("in-model", "roi_align", "avg", ("Y",))
+"""What ONNX Runtime's profile says of the first of them among the other nodes of a model (`in_model`)."""
+
+BY_DEFAULT = ("avg", "max", "dX", "drois", "linear", "nearest", "linear dX", "nearest dX", IN_MODEL.name)

@@ -25,20 +25,18 @@ _COLOURS = ("C1", "C2", "C3", "C4", "C5")
 
 def draw(run: Run, file: Path) -> None:
     """Write the plot. The figures at a peer's points are how many times longer than ours it took."""
-    operations = list(dict.fromkeys(cell.problem.operation.name for _, _, cell in run.swept))
+    operations = list(dict.fromkeys(cell.operation for _, _, cell in run.swept))
     sweeps = list(dict.fromkeys(sweep for sweep, _, _ in run.swept))
     figure = Figure(figsize=(3.6 * len(sweeps), 0.8 + 2.8 * len(operations)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(operations), len(sweeps), squeeze=False)
     for i, operation in enumerate(operations):
         for j, sweep in enumerate(sweeps):
-            chosen = [
-                (point, cell) for s, point, cell in run.swept if s == sweep and cell.problem.operation.name == operation
-            ]
+            chosen = [(point, cell) for s, point, cell in run.swept if s == sweep and cell.operation == operation]
             _panel(axes[i][j], chosen, run.peers)
             axes[i][j].set_xlabel(sweep.name)
         axes[i][0].set_ylabel(f"{operation}, ms")
-    handles = {line.get_label(): line for panel in figure.axes for line in panel.lines}
+    handles = {str(line.get_label()): line for panel in figure.axes for line in panel.lines}
     figure.legend(handles.values(), handles.keys(), loc="outside upper right", ncols=len(handles))
     figure.suptitle(f"{_base()}\n{run.machine['cpu']}, {run.machine['cpus']} CPUs", x=0.01, ha="left", fontsize=9)
     figure.savefig(file)

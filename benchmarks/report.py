@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import rich.box
@@ -14,9 +15,10 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from benchmarks.agreement import Difference
+from benchmarks.first_call import FirstCall
 from benchmarks.measure import OURS, Cell
 from benchmarks.sweeps import Point, Sweep
-from benchmarks.tables import LEGEND, Table, notes, tables
+from benchmarks.tables import FIRST_CALL_LEGEND, LEGEND, Table, first_call_table, notes, tables
 
 WIDTH = 150
 """Columns of the tables, in a pipe too."""
@@ -31,6 +33,7 @@ class Run:
     peers: Sequence[str]
     cells: Sequence[Cell]
     swept: Sequence[tuple[Sweep, Point, Cell]] = ()
+    first_calls: Sequence[FirstCall] = ()
 
     @property
     def all_cells(self) -> list[Cell]:
@@ -52,33 +55,45 @@ class Run:
 def write(run: Run, console: Console) -> None:
     """Print the tables."""
     console.print(escape(run.heading), highlight=False)
-    for table in tables(run.cells, run.peers):
+    for table in _tables(run):
         console.print(_rich(table))
-    for line in (*LEGEND, *notes(run.all_cells)):
+    for line in _lines(run):
         console.print(escape(line), highlight=False)
 
 
 def markdown(run: Run) -> str:
     """The tables as Markdown."""
-    parts = [run.heading, *(_markdown(table) for table in tables(run.cells, run.peers))]
-    parts.append("\n".join(f"- {line}" for line in (*LEGEND, *notes(run.all_cells))))
+    parts = [run.heading, *map(_markdown, _tables(run))]
+    parts.append("\n".join(f"- {line}" for line in _lines(run)))
     return "\n\n".join(parts) + "\n"
 
 
 def to_json(run: Run) -> str:
-    """{"machine", "packages", "cells": [...], "swept": [{"sweep", "value", **cell}]}, times in seconds.
+    """{"machine", "packages", "cells": [...], "swept": [{"sweep", "value", **cell}], "first_calls": [...]}, in seconds.
 
     A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
     "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a peer that is refused has no
-    seconds, one without a difference cannot do it.
+    seconds, one without a difference cannot do it. A first call is {"case", "seconds": {column: as of a call}}.
     """
     data = {
         "machine": run.machine,
         "packages": run.packages,
         "cells": [_cell(cell) for cell in run.cells],
         "swept": [{"sweep": sweep.name, "value": point.value, **_cell(cell)} for sweep, point, cell in run.swept],
+        "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
     }
     return json.dumps(data, indent=1, allow_nan=False) + "\n"
+
+
+def _tables(run: Run) -> list[Table]:
+    first_calls = [first_call_table(run.first_calls)] if run.first_calls else []
+    return [*tables(run.cells, run.peers), *first_calls]
+
+
+def _lines(run: Run) -> list[str]:
+    """What is to be read below the tables."""
+    legends = [*(LEGEND if run.all_cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
+    return [*legends, *notes(run.all_cells)]
 
 
 def _rich(table: Table) -> RichTable:
@@ -99,19 +114,20 @@ def _markdown(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
-    problem = cell.problem
     return {
-        "operation": problem.operation.name,
-        "workload": problem.workload.name,
-        "facts": problem.workload.facts,
-        "element_type": problem.element_type,
+        "operation": cell.operation,
+        "workload": cell.workload.name,
+        "facts": cell.workload.facts,
+        "element_type": cell.element_type,
         "threads": cell.threads,
         "rounds": len(cell.times[OURS]),
-        "seconds": {
-            name: {"median": cell.median(name), "min": min(times), "all": times} for name, times in cell.times.items()
-        },
+        "seconds": _seconds(cell.times),
         "differences": {peer: _difference(difference) for peer, difference in cell.differences.items()},
     }
+
+
+def _seconds(times: Mapping[str, list[float]]) -> dict[str, dict[str, object]]:
+    return {name: {"median": median(taken), "min": min(taken), "all": taken} for name, taken in times.items()}
 
 
 def _difference(difference: Difference) -> dict[str, object]:

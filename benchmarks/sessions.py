@@ -18,16 +18,24 @@ _NAMES = {"InputTensor": "X", "InputGradientTensor": "dY"}
 """DirectML's names of inputs as ONNX's."""
 
 
+def make(session: Callable[..., Any], model: onnx.ModelProto, threads: int, profile: str | None = None) -> Any:
+    """A session of that class; `profile` is how the name of the file begins to which it writes its profile, if any."""
+    chosen = options()
+    chosen.intra_op_num_threads = threads
+    # Idle threads of one session that spin would take the others' cores.
+    chosen.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if profile is not None:
+        chosen.enable_profiling = True
+        chosen.profile_file_prefix = profile
+    return session(model.SerializeToString(), chosen, providers=[CPU])
+
+
 def call_of(session: Callable[..., Any], model: onnx.ModelProto, problem: Problem, threads: int) -> Call:
     """A call of the model in a session of that class on the problem's arrays, which are not copied.
 
     It is `run`, as people call it. bfloat16, which NumPy lacks, goes in and out as OrtValue: 50 us a call slower.
     """
-    chosen = options()
-    chosen.intra_op_num_threads = threads
-    # Idle threads of one session that spin would take the others' cores.
-    chosen.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    made = session(model.SerializeToString(), chosen, providers=[CPU])
+    made = make(session, model, threads)
     inputs, outputs = ([value.name for value in values] for values in (model.graph.input, model.graph.output))
     feeds = {name: problem.arrays[_NAMES.get(name, name)] for name in inputs}
     if problem.element_type != "bfloat16":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.first_call import NAME, FirstCall
 from benchmarks.measure import FLOOR, OURS, Cell
 
 LEGEND = (
@@ -12,10 +13,18 @@ LEGEND = (
     f"{FLOOR}: ours as a multiple of copying its inputs and writing its outputs, once, with as many threads.",
     "It can be less than 1: RoIs may leave much of a map unread.",
     "forward, float: ours as a multiple of our forward operator, and of the same in float.",
+    "in-model: the node of RoiAlign by ONNX Runtime's profile, in a model whose convolutions make X. FPN: its levels' sum.",
     "Of torchvision, mmcv and torch, dX is autograd's backward pass alone, through the public API.",
     "-: the peer cannot do it. wrong: it computes something else. *: it is known to differ, as said below.",
 )
 """What the figures mean."""
+
+FIRST_CALL_LEGEND = (
+    f"{NAME}: processor seconds in a fresh process, medians. imports: of numpy, onnxruntime and ortops, nothing else.",
+    "nothing cached, cached: imports and a first call, without compiled code on disk and with that of such a process.",
+    "one RoI, other bins: calls after the first one, in the process that found nothing cached.",
+)
+"""What those of first calls mean."""
 
 REFERENCES = (FLOOR, "forward", "float")
 
@@ -31,15 +40,22 @@ class Table:
     @property
     def are_text(self) -> list[bool]:
         """Of each column, whether it has words and no numbers."""
-        return [heading in ("workload", "X", "Y") for heading in self.headings]
+        return [heading in ("workload", "X", "Y", "case") for heading in self.headings]
 
 
 def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
     """A table for each operation and element type."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.problem.operation.name, cell.problem.element_type), []).append(cell)
+        groups.setdefault((cell.operation, cell.element_type), []).append(cell)
     return [_table(f"{operation}, {kind}", group, peers) for (operation, kind), group in groups.items()]
+
+
+def first_call_table(first_calls: Sequence[FirstCall]) -> Table:
+    """A row for each case."""
+    columns = list(first_calls[0].times)
+    rows = [[one.case, *(f"{one.median(column):.2f}" for column in columns)] for one in first_calls]
+    return Table(f"{NAME}, float", ["case", *columns], rows)
 
 
 def notes(cells: Sequence[Cell]) -> list[str]:
@@ -58,7 +74,7 @@ def _table(title: str, cells: Sequence[Cell], peers: Sequence[str]) -> Table:
     able = [peer for peer in peers if any(peer in cell.differences for cell in cells)]
     headings = [
         "workload",
-        *cells[0].problem.workload.facts,
+        *cells[0].workload.facts,
         "threads",
         OURS,
         *(f"/ {name}" for name in references),
@@ -68,10 +84,9 @@ def _table(title: str, cells: Sequence[Cell], peers: Sequence[str]) -> Table:
 
 
 def _row(cell: Cell, references: Sequence[str], peers: Sequence[str]) -> list[str]:
-    workload = cell.problem.workload
     return [
-        workload.name,
-        *workload.facts.values(),
+        cell.workload.name,
+        *cell.workload.facts.values(),
         str(cell.threads),
         _milliseconds(cell, OURS),
         *(_multiple(cell.ratio(OURS, name)) for name in references),

@@ -85,6 +85,20 @@ class Resampling:
         return _normal(self.y_shape)
 
 
+@dataclass(frozen=True)
+class Pyramid:
+    """Maps that one model makes, each of them a workload of RoIs of its own."""
+
+    name: str
+    levels: tuple[Workload, ...]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a table says of all levels together."""
+        rois = sum(level.rois for level in self.levels)
+        return {**self.levels[0].facts, "X": f"{len(self.levels)} maps", "RoIs": str(rois)}
+
+
 def _normal(shape: tuple[int, ...]) -> Array:
     return np.random.default_rng(1).standard_normal(shape, np.float32)
 
@@ -102,5 +116,18 @@ WORKLOADS = (
     Workload("thin", (8, 3, 512, 512), 64, 32, 0, 1.0, (32, 400)),
     Workload("one", (1, 256, 50, 76), 1, 7, 2, 1 / 16, (112, 600)),
 )
+
+# The paper on feature pyramids (arXiv 1612.03144, equation 1) gives each RoI to a level by its size.
+FPN = Pyramid(
+    "FPN",
+    (
+        Workload("FPN P2", (1, 256, 200, 304), 250, 7, 2, 1 / 4, (16, 112)),
+        Workload("FPN P3", (1, 256, 100, 152), 250, 7, 2, 1 / 8, (112, 224)),
+        Workload("FPN P4", (1, 256, 50, 76), 250, 7, 2, 1 / 16, (224, 448)),
+        Workload("FPN P5", (1, 256, 25, 38), 250, 7, 2, 1 / 32, (448, 800)),
+    ),
+)
+
+PYRAMIDS = (FPN, *(Pyramid(one.name, (one,)) for one in WORKLOADS if one.name in ("mask", "C4")))
 
 RESAMPLINGS = (Resampling("P3 to P2", (1, 256, 100, 152), (200, 304)),)

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
+import onnx_models
 from benchmarks import __main__ as command
-from benchmarks import models, peers
+from benchmarks import first_call, fresh_process, in_model, models, peers
 from benchmarks.call import Call
 from benchmarks.copying import copying
+from benchmarks.first_call import FirstCall
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
 from benchmarks.measure import Cell, measure
-from benchmarks.operations import BY_DEFAULT, OPERATIONS, Operation
+from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem
-from benchmarks.sessions import our_call
+from benchmarks.sessions import make, our_call
 from benchmarks.sweeps import BASE, Point, Sweep, sweeps
-from benchmarks.workloads import RESAMPLINGS, WORKLOADS, Array, Resampling, Workload
+from benchmarks.workloads import FPN, PYRAMIDS, RESAMPLINGS, WORKLOADS, Array, Pyramid, Resampling, Workload
 
 ALL_OPERATIONS = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 TINY = Workload("tiny", (2, 3, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
+TINY_PYRAMID = Pyramid("mask", (TINY, replace(TINY, name="half", shape=(2, 3, 6, 8), spatial_scale=1 / 4)))
 TINY_RESAMPLING = Resampling("tiny", (1, 2, 5, 6), (10, 12))
 AVG, DX = (next(o for o in OPERATIONS if o.name == name) for name in ("avg", "dX"))
 
@@ -61,7 +66,9 @@ def off_by_a_tenth(array: Array) -> Array:
 
 
 @pytest.mark.parametrize(
-    "workload", [*WORKLOADS, *(point.workload for sweep in sweeps(3) for point in sweep.points)], ids=lambda w: w.name
+    "workload",
+    [*WORKLOADS, *FPN.levels, *(point.workload for sweep in sweeps(3) for point in sweep.points)],
+    ids=lambda w: w.name,
 )
 def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
     images, _, height, width = workload.shape
@@ -83,9 +90,10 @@ def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
 
 
 def test_names_are_unique_so_that_they_can_be_chosen() -> None:
-    for names in ([w.name for w in (*WORKLOADS, *RESAMPLINGS)], [o.name for o in OPERATIONS], NAMES):
+    workloads = [*(w.name for w in (*WORKLOADS, *FPN.levels)), *(w.name for w in RESAMPLINGS), FPN.name]
+    for names in (workloads, [pyramid.name for pyramid in PYRAMIDS], command.OPERATION_NAMES, NAMES):
         assert len(set(names)) == len(names)
-    assert {o.name for o in OPERATIONS} >= set(BY_DEFAULT)
+    assert {*command.OPERATION_NAMES} - {first_call.NAME} >= {*BY_DEFAULT} > {IN_MODEL.name}
 
 
 def test_each_sweep_varies_what_it_says_and_threads_end_at_the_most() -> None:
@@ -169,7 +177,7 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     result = run(*chosen, "--rounds", "3", "--json", str(json_file), "--markdown", str(markdown_file))
     assert result.exit_code == 0, result.output
     data = json.loads(json_file.read_text("utf-8"))
-    assert set(data) == {"machine", "packages", "cells", "swept"}
+    assert set(data) == {"machine", "packages", "cells", "swept", "first_calls"}
     assert set(data["machine"]) == {"cpu", "cpus", "architecture", "system", "python", "load"}
     assert {"ortops", "onnxruntime", "numba", "numpy"} <= set(data["packages"])
     assert [(cell["operation"], cell["workload"], cell["threads"]) for cell in data["cells"]] == [
@@ -198,6 +206,171 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     ratio = times["onnxruntime"]["median"] / times["ortops"]["median"]
     shown = f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
     assert rows[0].endswith(f"| {times['onnxruntime']['median'] * 1e3:.2f} ({shown}) |")
+
+
+def test_a_model_has_a_row_for_each_level_and_one_for_their_sum() -> None:
+    first, second, both = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=3)
+    assert [first.workload, second.workload, both.workload] == [*TINY_PYRAMID.levels, TINY_PYRAMID]
+    assert both.workload.facts == {"X": "2 maps", "RoIs": "10", "bins": "3", "samples": "by size"}
+    for cell in (first, second, both):
+        assert (cell.operation, cell.element_type, cell.threads, cell.refused) == ("in-model", "float", 1, [])
+        assert {name: len(times) for name, times in cell.times.items()} == {"ortops": 3, "onnxruntime": 3}
+    for name, times in both.times.items():
+        assert times == [a + b for a, b in zip(first.times[name], second.times[name], strict=True)]
+
+
+def test_a_model_of_one_level_has_one_row_and_runs_without_peers() -> None:
+    (cell,) = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=1)
+    assert cell.workload == TINY
+    assert (set(cell.times), cell.differences) == ({"ortops"}, {})
+
+
+def test_of_a_model_each_second_run_after_the_first_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = [{"name": "tiny/RoiAlign_kernel_time", "dur": 1e6 * run} for run in range(7)]
+    events.insert(3, {"name": "tiny/Conv_kernel_time", "dur": 1e9})
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(events), "utf-8")
+    monkeypatch.setattr(onnxruntime.InferenceSession, "end_profiling", lambda _: str(file))
+    (cell,) = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=3)
+    assert cell.times == {"ortops": [2, 4, 6]}
+
+
+def test_levels_of_a_model_run_one_after_the_other_and_roi_align_last(tmp_path: Path) -> None:
+    session = make(onnxruntime.InferenceSession, in_model.model(FPN), 1, str(tmp_path / "profile"))
+    session.run(None, in_model.feeds(FPN))
+    events = [event for event in json.loads(Path(session.end_profiling()).read_text("utf-8")) if event["cat"] == "Node"]
+    named = [event for event in events if event["name"].startswith("FPN")]
+    runs = [list(run) for _, run in groupby(named, key=lambda event: event["name"].partition("/")[0])]
+    assert len(runs) == len(FPN.levels)
+    for *convolution, last in runs:
+        assert convolution
+        level = next(level for level in FPN.levels if last["name"] == f"{level.name}/RoiAlign_kernel_time")
+        assert last["args"]["input_type_shape"][0] == {"float": [*level.shape]}
+
+
+def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(model: onnx.ModelProto) -> onnx.ModelProto:
+        made = convert(model)
+        (node,) = (node for node in made.graph.node if node.name == "half/RoiAlign")
+        next(attribute for attribute in node.attribute if attribute.name == "spatial_scale").f = 1 / 5
+        return made
+
+    convert = onnx_models.convert
+    monkeypatch.setattr(onnx_models, "convert", wrong)
+    right, *others = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)
+    assert right.refused == []
+    assert set(right.times) == {"ortops", "onnxruntime"}
+    for cell, name in zip(others, ("half", "mask"), strict=True):
+        assert cell.refused[0].startswith(
+            f"onnxruntime is not compared: in-model of {name} in float differs from ours by"
+        )
+        assert set(cell.times) == {"ortops"}
+
+
+def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "PYRAMIDS", (TINY_PYRAMID,))
+    json_file = tmp_path / "run.json"
+    chosen = ("--operation", "in-model", "--workload", "mask", "--peer", "onnxruntime", "--threads", "1")
+    result = run(*chosen, "--rounds", "1", "--json", str(json_file))
+    assert result.exit_code == 0, result.output
+    assert "in-model, float" in result.output
+    cells = json.loads(json_file.read_text("utf-8"))["cells"]
+    assert [(cell["operation"], cell["workload"]) for cell in cells] == [
+        ("in-model", "tiny"),
+        ("in-model", "half"),
+        ("in-model", "mask"),
+    ]
+    assert all(set(cell["seconds"]) == {"ortops", "onnxruntime"} for cell in cells)
+
+
+def test_first_calls_are_those_of_two_processes_that_share_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders: list[Path] = []
+    was_empty: list[bool] = []
+
+    def process(command: list[str], env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        assert command[-2:] == ["benchmarks.fresh_process", "function"]
+        folders.append(Path(env["NUMBA_CACHE_DIR"]))
+        was_empty.append(not list(folders[-1].iterdir()))
+        (folders[-1] / "code").touch()
+        n = len(folders)
+        seconds = {"imports": n, "first": 100 * n, "one RoI": 10 * n, "other bins": 20 * n}
+        return subprocess.CompletedProcess(command, 0, json.dumps(seconds).encode())
+
+    monkeypatch.setattr(subprocess, "run", process)
+    measured = first_call.measure("function", 2)
+    assert measured.times == {
+        "imports": [2, 4],
+        "nothing cached": [101, 303],
+        "cached": [202, 404],
+        "one RoI": [10, 30],
+        "other bins": [20, 60],
+    }
+    assert measured.median("cached") == 303
+    assert was_empty == [True, False, True, False]
+    assert folders[0] == folders[1] != folders[2] == folders[3]
+    assert not any(folder.exists() for folder in folders)
+    first_call.measure("function")
+    assert len(folders) == 4 + 2 * first_call.RUNS
+
+
+def test_the_cases_of_first_calls_compute_what_they_say() -> None:
+    workload = replace(fresh_process.WORKLOAD, rois=5)
+    y, also_y, dx = (prepare(workload)() for prepare in fresh_process.CASES.values())
+    assert y.shape == (5, 64, 7, 7)
+    np.testing.assert_array_equal(also_y, y)
+    assert dx.shape == workload.shape
+    np.testing.assert_allclose(np.vdot(dx, workload.inputs()["X"]), np.vdot(workload.gradient(), y), rtol=1e-3)
+
+
+def test_later_calls_have_one_roi_and_other_bins(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[int, int]] = []
+
+    def case(workload: Workload) -> Callable[[], Array]:
+        def call() -> Array:
+            called.append((workload.rois, workload.bins))
+            return np.zeros(0)
+
+        return call
+
+    monkeypatch.setattr(fresh_process, "CASES", {"noted": case})
+    seconds = fresh_process.seconds("noted")
+    assert list(seconds) == ["imports", "first", "one RoI", "other bins"]
+    assert called == [(100, 7), (1, 7), (100, 14)]
+
+
+def test_imports_are_those_that_a_call_needs_and_not_the_compiler() -> None:
+    code = "import sys, benchmarks.fresh_process; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    imported = {*answer.stdout.split()}
+    assert imported >= {"numpy", "onnxruntime", "ortops"}
+    assert imported.isdisjoint({"numba", "onnx_models", "conformance"})
+
+
+def test_first_calls_are_written_as_seconds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[str, int | None]] = []
+
+    def measured(case: str, runs: int | None) -> FirstCall:
+        asked.append((case, runs))
+        return FirstCall(case, {"imports": [0.25, 0.5, 1.0], "cached": [1.0, 4.0, 2.0]})
+
+    monkeypatch.setattr(first_call, "measure", measured)
+    json_file, markdown_file = tmp_path / "run.json", tmp_path / "run.md"
+    result = run("--operation", "first-call", "--json", str(json_file), "--markdown", str(markdown_file))
+    assert result.exit_code == 0, result.output
+    assert asked == [(case, None) for case in fresh_process.CASES]
+    data = json.loads(json_file.read_text("utf-8"))
+    assert data["cells"] == []
+    assert data["first_calls"][0] == {
+        "case": "function",
+        "seconds": {
+            "imports": {"median": 0.5, "min": 0.25, "all": [0.25, 0.5, 1.0]},
+            "cached": {"median": 2.0, "min": 1.0, "all": [1.0, 4.0, 2.0]},
+        },
+    }
+    for text in (result.output, markdown_file.read_text("utf-8")):
+        assert "processor seconds" in text
+        assert "Milliseconds" not in text
+    assert "| session | 0.50 | 2.00 |" in markdown_file.read_text("utf-8").splitlines()
 
 
 def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None:
@@ -246,6 +419,9 @@ def test_copying_takes_parts_of_any_size(threads: int) -> None:
         (["--operation", "linear", "--workload", "one"], "no chosen operation"),
         (["--operation", "linear", "--type", "bfloat16"], "no chosen operation"),
         (["--operation", "linear", "--plot", "run.png"], "--plot"),
+        (["--operation", "in-model", "--workload", "one"], "no chosen operation"),
+        (["--operation", "in-model", "--type", "float16"], "no chosen operation"),
+        (["--operation", "in-model", "--plot", "run.png"], "--plot"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
@@ -327,4 +503,4 @@ def test_a_plot_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 def test_a_cell_keeps_no_arrays() -> None:
     cell: Cell = measure(tiny(AVG), 1, {}, rounds=1)
-    assert not any(isinstance(value, np.ndarray) for value in vars(cell.problem).values())
+    assert not any(isinstance(value, np.ndarray) for value in vars(cell).values())

@@ -220,3 +220,29 @@ def test_spatial_scale_is_a_float32_as_in_an_onnx_attribute() -> None:
     np.testing.assert_array_equal(
         forward(FORWARD, spatial_scale=0.1), forward(FORWARD, spatial_scale=float(np.float32(0.1)))
     )
+
+
+def dml(corners: Any) -> list[Any]:
+    x, rois, indices = FORWARD.values()
+    y = ortops.dml_roi_align(x, rois, indices, output_height=2, output_width=2, align_regions_to_corners=corners)
+    return [y, *ortops.dml_roi_align_grad(y, rois, indices, x.shape, x=x, align_regions_to_corners=corners)]
+
+
+def test_a_flag_is_a_boolean_or_0_or_1() -> None:
+    for off, on in ((False, True), (0, 1), (np.False_, np.True_), (np.int64(0), np.uint8(1))):
+        for flag, other in ((off, False), (on, True)):
+            for actual, expected in zip(dml(flag), dml(other), strict=True):
+                np.testing.assert_array_equal(actual, expected)
+    assert not np.array_equal(dml(0)[0], dml(1)[0])
+
+
+@pytest.mark.parametrize("flag", [0.7, 1.0, "1", None, [1], np.float32(1)])
+def test_any_other_flag_is_refused(flag: Any) -> None:
+    x, rois, indices = FORWARD.values()
+    says = re.escape(f"align_regions_to_corners = {flag!r}: INT attribute, must be >= 0 and <= 1")
+    with pytest.raises(TypeError, match=says):
+        ortops.dml_roi_align(x, rois, indices, output_height=2, output_width=2, align_regions_to_corners=flag)
+    with pytest.raises(TypeError, match=says):
+        ortops.dml_roi_align_grad(
+            np.ones((2, 1, 2, 2), np.float32), rois, indices, x.shape, x=x, align_regions_to_corners=flag
+        )

@@ -170,12 +170,12 @@ def test_direct_is_refused_once_pyop_is_in_use() -> None:
 def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> None:
     assert run("""
         import ctypes
-        from ortops.engine import session as engine
+        from ortops.engine import extensions, session as engine
 
         class Bare:
             def __init__(self, path): pass
 
-        engine.ctypes.CDLL, engine._chosen = Bare, None
+        extensions.ctypes.CDLL, engine._chosen = Bare, None
         try:
             engine._choose("direct")
         except RuntimeError as error:

@@ -14,7 +14,8 @@ from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import Any
 
 from ortops.compute import compute
-from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, OrtError, custom_op, ort_api
+from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, custom_op, ort_api
+from ortops.engine.extensions import add_c_operator
 from ortops.engine.shape_inference import infer_output_shapes
 from ortops.engine.shutdown import Call
 from ortops.engine.tensors import Inputs, output
@@ -172,19 +173,17 @@ def _callbacks(operator: Operator, types: Mapping[str, str]) -> dict[str, Any]:
     return callbacks
 
 
-def add_operator(library: ctypes.CDLL, operator: Operator) -> None:
-    """Add an operator to a loaded onnxruntime-extensions library: one table for each element type.
+def add_operator(operator: Operator) -> None:
+    """Add an operator to the library of onnxruntime-extensions: one table for each element type.
 
     Raises:
         OrtError: the library refuses it, or this onnxruntime cannot be reached through its C API.
     """
     ort_api()
-    add = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)(("AddExternalCustomOp", library))
     variables = [(name, kinds) for name, kinds in operator.types.items() if len(kinds) > 1]
     for kinds in itertools.product(*(kinds for _, kinds in variables)):
         types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items()}
         types.update(zip((name for name, _ in variables), kinds, strict=True))
         table, alive = custom_op(_callbacks(operator, types))
         _alive.extend(alive)
-        if not add(ctypes.addressof(table)):
-            raise OrtError(f"onnxruntime-extensions refused the operator {operator.name}")
+        add_c_operator(ctypes.addressof(table))

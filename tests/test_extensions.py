@@ -48,12 +48,12 @@ def test_no_second_runtime_is_loaded() -> None:
     code = """
 import onnxruntime, onnx_models, ortops
 def loaded():
-    return {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line and "onnxruntime" in line}
+    return {line.split()[-1] for line in open("/proc/self/maps") if "onnxruntime/capi" in line}
 before = loaded()
 ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString())
-print(*[path.split("/")[-2] for path in loaded() - before])
+print(len(before) > 0, loaded() - before)
 """
-    assert python(code) == "onnxruntime_extensions"
+    assert python(code) == "True set()"
 
 
 REGISTER = """

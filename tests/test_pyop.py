@@ -7,6 +7,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+from gradient_nodes import IS_OLD
+
 PRELUDE = """
 import logging, sys
 import numpy as np, onnxruntime, onnxruntime_extensions
@@ -201,6 +205,7 @@ def test_lists_and_absent_attributes_are_mended_by_our_session() -> None:
     )
 
 
+@pytest.mark.skipif(IS_OLD, reason="ONNX Runtime 1.20 cannot be told the folder of a model given as bytes")
 def test_a_mended_model_of_a_file_finds_its_external_data(tmp_path: Path) -> None:
     assert (
         run(f"""

@@ -1,7 +1,7 @@
 """The only module that uses onnxruntime-extensions.
 
-Little of what is used is documented, so each function says what it relies on. Releases 0.13.0, 0.14.0, 0.15.0 and 0.15.2
-have all of it on Linux.
+Little of what is used is documented, so each function says what it relies on. Releases 0.13.0, 0.15.0 and 0.15.2 have all of
+it on Linux. Release 0.14.0 cannot be imported without transformers, which it does not require.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from ortops.engine.c_api import OrtError
 
-RELEASES = ">=0.13,<0.16"
+RELEASES = ">=0.13,!=0.14.0,<0.16"
 """Those that this module was tried with, as pyproject.toml asks for them."""
 
 _C_ENTRY = "AddExternalCustomOp"

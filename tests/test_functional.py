@@ -89,8 +89,11 @@ def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: s
 def test_integers_beyond_64_bits_are_refused() -> None:
     with pytest.raises(ValueError, match=r"sampling_ratio = \d+: must fit in 64 bits"):
         forward(FORWARD, sampling_ratio=2**63)
-    with pytest.raises(ValueError, match=r"batch_indices\[0\] = \d+: must be >= 0 and < 2"):
-        forward(FORWARD | {"batch_indices": np.array([2**63, 0], np.uint64)})
+    for indices in (np.array([0, 2**63], np.uint64), [0, 2**63], (0, np.uint64(2**63))):
+        with pytest.raises(ValueError, match=r"^batch_indices\[1\] = 9223372036854775808: must fit in int64$"):
+            forward(FORWARD | {"batch_indices": indices})
+    with pytest.raises(ValueError, match=r"^x_shape\[3\] = -9223372036854775809: must fit in int64$"):
+        gradient(GRADIENT | {"x_shape": [2, 1, 5, -(2**63) - 1]})
     with pytest.raises(ValueError, match=r"spatial_scale = 1e\+39: must be finite"):
         forward(FORWARD, spatial_scale=1e39)
 
@@ -106,6 +109,65 @@ def test_lists_take_the_type_of_the_map_and_integers_any_width() -> None:
             y = forward(inputs)
             assert y.dtype == dtype
             np.testing.assert_array_equal(y, forward(inputs | {"rois": FORWARD["rois"].astype(dtype)}))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({"batch_indices": [0, 1.9]}, "batch_indices[1] = 1.9 has type float: must be an integer"),
+        ({"batch_indices": [0, 1.0]}, "batch_indices[1] = 1.0 has type float: must be an integer"),
+        ({"batch_indices": [0, np.float32(1)]}, "batch_indices[1] = 1.0 has type float: must be an integer"),
+        ({"batch_indices": ["0", "1"]}, "batch_indices[0] = '0' has type str: must be an integer"),
+        ({"batch_indices": [0, True]}, "batch_indices[1] = True has type bool: must be an integer"),
+        ({"batch_indices": [0, np.True_]}, "batch_indices[1] = True has type bool: must be an integer"),
+        ({"batch_indices": [0, 1j]}, "batch_indices[1] = 1j has type complex: must be an integer"),
+        ({"batch_indices": (0, None)}, "batch_indices[1] = None has type NoneType: must be an integer"),
+        ({"batch_indices": [0, np.array([1.5])]}, "batch_indices[1, 0] = 1.5 has type float: must be an integer"),
+        ({"batch_indices": True}, "batch_indices has type bool: must be int64"),
+        ({"batch_indices": "01"}, "batch_indices has type <U2: must be int64"),
+        ({"x_shape": [2, 1, 5.9, 6.2]}, "x_shape[2] = 5.9 has type float: must be an integer"),
+        ({"x_shape": 2.0}, "x_shape = 2.0 has type float: must be an integer"),
+        ({"rois": [["0", "0", "4", "4"]]}, "rois[0, 0] = '0' has type str: must be an int or a float"),
+        ({"rois": [[0, 0, 4, 4 + 0j]]}, "rois[0, 3] = (4+0j) has type complex: must be an int or a float"),
+        ({"rois": [[0.0, 0.0, True, 4.0]]}, "rois[0, 2] = True has type bool: must be an int or a float"),
+        ({"rois": [np.array([0, 0, 4, 4]) > 1]}, "rois[0, 0] = False has type bool: must be an int or a float"),
+    ],
+)
+def test_lists_of_anything_but_numbers_are_refused(inputs: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(says)}$"):
+        gradient(GRADIENT | inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({"rois": [[0, 0, 4, 4], [1, 1, 3]]}, "rois = [[0, 0, 4, 4], [1, 1, 3]]: must be rows of equal length"),
+        ({"batch_indices": [0, [1]]}, "batch_indices = [0, [1]]: must be rows of equal length"),
+        ({"rois": [[0, 0, 4, 10**400]]}, "numbers that fit in float32"),
+    ],
+)
+def test_lists_that_make_no_array_are_refused(inputs: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        gradient(GRADIENT | inputs)
+
+
+def test_lists_of_numbers_are_as_good_as_arrays() -> None:
+    rois, indices = GRADIENT["rois"], GRADIENT["batch_indices"]
+    expected = gradient(GRADIENT)
+    shape = tuple(map(int, GRADIENT["x_shape"]))
+    lists = [
+        {"rois": rois.astype(int).tolist(), "batch_indices": range(2), "x_shape": shape},
+        {"rois": list(rois), "batch_indices": list(indices), "x_shape": list(GRADIENT["x_shape"])},
+        {"rois": [tuple(roi) for roi in rois], "batch_indices": [np.uint64(0), 1], "x_shape": [np.int8(2), *shape[1:]]},
+    ]
+    for inputs in lists:
+        for actual, array in zip(gradient(GRADIENT | inputs), expected, strict=True):
+            np.testing.assert_array_equal(actual, array)
+
+
+def test_an_empty_list_has_every_type() -> None:
+    assert forward(FORWARD | {"rois": np.zeros((0, 4), np.float32), "batch_indices": []}).shape == (0, 1, 2, 2)
+    assert ortops.dml_resample([[]], output_sizes=[0, 0]).shape == (0, 0)
 
 
 def test_any_memory_layout_gives_the_same_result() -> None:
@@ -158,3 +220,29 @@ def test_spatial_scale_is_a_float32_as_in_an_onnx_attribute() -> None:
     np.testing.assert_array_equal(
         forward(FORWARD, spatial_scale=0.1), forward(FORWARD, spatial_scale=float(np.float32(0.1)))
     )
+
+
+def dml(corners: Any) -> list[Any]:
+    x, rois, indices = FORWARD.values()
+    y = ortops.dml_roi_align(x, rois, indices, output_height=2, output_width=2, align_regions_to_corners=corners)
+    return [y, *ortops.dml_roi_align_grad(y, rois, indices, x.shape, x=x, align_regions_to_corners=corners)]
+
+
+def test_a_flag_is_a_boolean_or_0_or_1() -> None:
+    for off, on in ((False, True), (0, 1), (np.False_, np.True_), (np.int64(0), np.uint8(1))):
+        for flag, other in ((off, False), (on, True)):
+            for actual, expected in zip(dml(flag), dml(other), strict=True):
+                np.testing.assert_array_equal(actual, expected)
+    assert not np.array_equal(dml(0)[0], dml(1)[0])
+
+
+@pytest.mark.parametrize("flag", [0.7, 1.0, "1", None, [1], np.float32(1)])
+def test_any_other_flag_is_refused(flag: Any) -> None:
+    x, rois, indices = FORWARD.values()
+    says = re.escape(f"align_regions_to_corners = {flag!r}: INT attribute, must be >= 0 and <= 1")
+    with pytest.raises(TypeError, match=says):
+        ortops.dml_roi_align(x, rois, indices, output_height=2, output_width=2, align_regions_to_corners=flag)
+    with pytest.raises(TypeError, match=says):
+        ortops.dml_roi_align_grad(
+            np.ones((2, 1, 2, 2), np.float32), rois, indices, x.shape, x=x, align_regions_to_corners=flag
+        )

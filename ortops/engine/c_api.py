@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
+from collections.abc import Mapping, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_void_p
-from pathlib import Path
 from typing import Any
 
 API_VERSION = 20
@@ -86,27 +87,8 @@ class Api:
         return not status
 
 
-@functools.cache
-def ort_api() -> Api:
-    """The OrtApi of the onnxruntime that this process imports.
-
-    Raises:
-        OrtError: its library cannot be found, or is older than onnxruntime 1.20.
-    """
-    import onnxruntime
-
-    folder = Path(onnxruntime.__file__).parent / "capi"
-    for path in [*folder.glob("libonnxruntime.*"), *folder.glob("onnxruntime.dll"), *folder.glob("*pybind11_state*")]:
-        try:
-            base = ctypes.CDLL(str(path)).OrtGetApiBase
-        except (OSError, AttributeError):
-            continue
-        base.restype = POINTER(c_void_p)
-        address = ctypes.CFUNCTYPE(c_void_p, c_uint32)(base()[0])(API_VERSION)
-        if not address:
-            raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
-        return Api(address)
-    raise OrtError(f"no library in {folder} exports OrtGetApiBase")
+api_at = functools.cache(Api)
+"""The OrtApi at an address."""
 
 
 # The callbacks of OrtCustomOp in their order: result and arguments; empty where none of ours is ever given.
@@ -145,12 +127,102 @@ class OrtCustomOp(ctypes.Structure):
     _fields_ = (("version", c_uint32), *((name, c_void_p) for name in _CALLBACKS))
 
 
-def custom_op(callbacks: dict[str, Any]) -> tuple[OrtCustomOp, list[Any]]:
-    """A filled table, and what must live as long as ONNX Runtime may use it."""
-    table = OrtCustomOp(version=API_VERSION)
-    alive: list[Any] = [table]
-    for name, function in callbacks.items():
-        pointer = ctypes.CFUNCTYPE(*_CALLBACKS[name])(function)
-        alive.append(pointer)
-        setattr(table, name, ctypes.cast(pointer, c_void_p))
-    return table, alive
+_ANY_VERSION = 2**31 - 1
+
+# An operator of version 1 for the CPU, with nothing optional or variadic, whose kernel has nothing to free.
+_DEFAULTS: dict[str, Any] = {
+    "GetExecutionProviderType": lambda _table: None,
+    "KernelDestroy": lambda _kernel: None,
+    "GetInputCharacteristic": lambda _table, _i: 0,
+    "GetOutputCharacteristic": lambda _table, _i: 0,
+    "GetInputMemoryType": lambda _table, _i: 0,
+    "GetVariadicInputMinArity": lambda _table: 0,
+    "GetVariadicInputHomogeneity": lambda _table: 0,
+    "GetVariadicOutputMinArity": lambda _table: 0,
+    "GetVariadicOutputHomogeneity": lambda _table: 0,
+    "GetStartVersion": lambda _table: 1,
+    "GetEndVersion": lambda _table: _ANY_VERSION,
+}
+
+_alive: list[Any] = []
+"""Tables and callbacks, which ONNX Runtime may use for as long as the process lives."""
+
+
+def add_custom_op(name: str, inputs: Sequence[int], outputs: Sequence[int], callbacks: Mapping[str, Any]) -> None:
+    """Give an operator to the library of onnxruntime-extensions, for all sessions that register it from now on.
+
+    Args:
+        name: the operator's name.
+        inputs: for each input its number in `ELEMENT_TYPES`.
+        outputs: for each output likewise.
+        callbacks: further callbacks by their names in OrtCustomOp, or others in place of the defaults.
+
+    Raises:
+        OrtError: the library refuses it, or takes no operators in C.
+    """
+    from ortops.engine.extensions import add_c_operator
+
+    text, table = ctypes.create_string_buffer(name.encode()), OrtCustomOp(version=API_VERSION)
+    _alive.extend((text, table))
+    given = {
+        "GetName": lambda _table: ctypes.addressof(text),
+        "GetInputType": lambda _table, i: inputs[i],
+        "GetInputTypeCount": lambda _table: len(inputs),
+        "GetOutputType": lambda _table, i: outputs[i],
+        "GetOutputTypeCount": lambda _table: len(outputs),
+    }
+    for callback, function in {**_DEFAULTS, **given, **callbacks}.items():
+        pointer = ctypes.CFUNCTYPE(*_CALLBACKS[callback])(function)
+        _alive.append(pointer)
+        setattr(table, callback, ctypes.cast(pointer, c_void_p))
+    add_c_operator(ctypes.addressof(table))
+
+
+_PROBE = """
+    <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
+    probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
+"""
+_probing = threading.Lock()
+_probed: list[int] = []
+
+
+def ort_api() -> Api:
+    """The OrtApi of the onnxruntime that this process imports, as its sessions hand it to the kernels that they create.
+
+    A session with an operator that does nothing is made for it, once in a process. No library is looked for: the module
+    that Python imports has the runtime inside and exports no OrtGetApiBase, and the libonnxruntime beside it in the wheels
+    is a second runtime, which nothing else loads.
+
+    Raises:
+        OrtError: onnxruntime is older than 1.20, or onnxruntime-extensions takes no operators in C (on Windows).
+    """
+    if not _probed:
+        with _probing:
+            if not _probed:
+                _probe()
+    return api_at(_probed[0])
+
+
+def _probe() -> None:
+    """Fill `_probed` with the address of OrtApi."""
+    import onnx
+    import onnxruntime
+
+    from ortops.engine.extensions import library_path
+
+    # An operator of a later API than the runtime's would end every session that registers the library.
+    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, API_VERSION):
+        raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
+
+    def create(_table: int, api: int, _info: int, _kernel: int) -> None:
+        _probed.append(api)
+
+    kind = (ELEMENT_TYPES["float"],)
+    add_custom_op(
+        "OrtopsProbe", kind, kind, {"CreateKernelV2": create, "KernelComputeV2": lambda _kernel, _context: None}
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.register_custom_ops_library(library_path())
+    model = onnx.parser.parse_model(_PROBE).SerializeToString()
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -9,19 +9,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import Any
 
 from ortops.compute import compute
-from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, OrtError, custom_op, ort_api
+from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, add_custom_op, api_at, ort_api
 from ortops.engine.shape_inference import infer_output_shapes
 from ortops.engine.shutdown import Call
 from ortops.engine.tensors import Inputs, output
 from ortops.shapes import Shape
 from ortops.spec import Attribute, AttributeValue, Operator
-
-_ANY_VERSION = 2**31 - 1
 
 
 def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
@@ -77,10 +75,8 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
     "INTS": functools.partial(_read_list, "int64", c_int64),
 }
 
-_api_at = functools.lru_cache(Api)
 _kernels: dict[int, Callable[[int], None]] = {}
 _handles = itertools.count(1)
-_alive: list[Any] = []
 
 
 def _status(api: Api, error: BaseException, name: str) -> int:
@@ -113,16 +109,11 @@ def _create(operator: Operator, output_types: Sequence[int], api: Api, info: int
     return run
 
 
-def _callbacks(operator: Operator, types: Mapping[str, str]) -> dict[str, Any]:
-    """The callbacks of an operator for one element type of each type variable."""
-    input_types = [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in operator.inputs]
-    output_types = [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in operator.outputs]
-    name = ctypes.create_string_buffer(operator.name.encode())
-    _alive.append(name)
-    name_address = ctypes.addressof(name)
+def _callbacks(operator: Operator, output_types: Sequence[int]) -> dict[str, Any]:
+    """The callbacks in which one operator differs from another."""
 
     def create(_table: int, api_address: int, info: int, kernel: int) -> int | None:
-        api = _api_at(api_address)
+        api = api_at(api_address)
         try:
             handle = next(_handles)
             _kernels[handle] = _create(operator, output_types, api, info)
@@ -147,24 +138,11 @@ def _callbacks(operator: Operator, types: Mapping[str, str]) -> dict[str, Any]:
         return None
 
     callbacks = {
-        "GetName": lambda _table: name_address,
-        "GetExecutionProviderType": lambda _table: None,
-        "GetInputType": lambda _table, i: input_types[i],
-        "GetInputTypeCount": lambda _table: len(input_types),
-        "GetOutputType": lambda _table, i: output_types[i],
-        "GetOutputTypeCount": lambda _table: len(output_types),
         "KernelDestroy": lambda kernel: _kernels.pop(kernel, None) and None,
         "GetInputCharacteristic": lambda _table, i: int(operator.inputs[i].optional),
         "GetOutputCharacteristic": lambda _table, i: int(operator.outputs[i].optional),
-        "GetInputMemoryType": lambda _table, _i: 0,
-        "GetVariadicInputMinArity": lambda _table: 0,
-        "GetVariadicInputHomogeneity": lambda _table: 0,
-        "GetVariadicOutputMinArity": lambda _table: 0,
-        "GetVariadicOutputHomogeneity": lambda _table: 0,
         "CreateKernelV2": create,
         "KernelComputeV2": run,
-        "GetStartVersion": lambda _table: 1,
-        "GetEndVersion": lambda _table: _ANY_VERSION,
     }
     # onnxruntime 1.20 crashes in this interface where a node leaves an input or an output out.
     if not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
@@ -172,19 +150,17 @@ def _callbacks(operator: Operator, types: Mapping[str, str]) -> dict[str, Any]:
     return callbacks
 
 
-def add_operator(library: ctypes.CDLL, operator: Operator) -> None:
-    """Add an operator to a loaded onnxruntime-extensions library: one table for each element type.
+def add_operator(operator: Operator) -> None:
+    """Add an operator to the library of onnxruntime-extensions: one table for each element type of each type variable.
 
     Raises:
-        OrtError: the library refuses it, or this onnxruntime cannot be reached through its C API.
+        OrtError: the library refuses it, or this onnxruntime is too old.
     """
-    ort_api()
-    add = ctypes.CFUNCTYPE(ctypes.c_bool, c_void_p)(("AddExternalCustomOp", library))
-    variables = [(name, kinds) for name, kinds in operator.types.items() if len(kinds) > 1]
-    for kinds in itertools.product(*(kinds for _, kinds in variables)):
-        types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items()}
-        types.update(zip((name for name, _ in variables), kinds, strict=True))
-        table, alive = custom_op(_callbacks(operator, types))
-        _alive.extend(alive)
-        if not add(ctypes.addressof(table)):
-            raise OrtError(f"onnxruntime-extensions refused the operator {operator.name}")
+    ort_api()  # It refuses an onnxruntime that is too old before anything is added.
+    for kinds in itertools.product(*operator.types.values()):
+        types = dict(zip(operator.types, kinds, strict=True))
+        inputs, outputs = (
+            [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in tensors]
+            for tensors in (operator.inputs, operator.outputs)
+        )
+        add_custom_op(operator.name, inputs, outputs, _callbacks(operator, outputs))

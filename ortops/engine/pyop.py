@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnxruntime_extensions import _ocos
 
 from ortops.compute import compute, runner_for
+from ortops.engine.extensions import add_python_operator, take_python_calls
 from ortops.engine.pyop_attributes import from_text
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -28,16 +28,15 @@ _ELEMENT_TYPES = ("float", "double", "int64", "uint32")
 
 _errors = threading.local()
 _logged: set[str] = set()
-_ours: set[int] = set()
 
 
 def add_operators(operators: Iterable[Operator]) -> None:
     """Add the operators to the library and take its calls of them."""
+    take_python_calls()
     for operator in operators:
         choices = ([kind for kind in allowed if kind in _ELEMENT_TYPES] for allowed in operator.types.values())
         for kinds in itertools.product(*choices):
             _add(operator, dict(zip(operator.types, kinds, strict=True)))
-    _ocos.PyCustomOpDef.install_hooker(_invoke)
 
 
 @contextlib.contextmanager
@@ -54,33 +53,16 @@ def raising() -> Iterator[None]:
 
 
 def _add(operator: Operator, types: Mapping[str, str]) -> None:
-    kinds = _ocos.PyCustomOpDef
-    dtypes = [ELEMENT_DTYPES[types.get(tensor.type, tensor.type)] for tensor in operator.outputs]
-
-    def number(name: str) -> int:
-        return int(getattr(kinds, f"dt_{name}"))
+    inputs, outputs = (
+        [types.get(tensor.type, tensor.type) for tensor in tensors] for tensors in (operator.inputs, operator.outputs)
+    )
+    dtypes = [ELEMENT_DTYPES[kind] for kind in outputs]
 
     def body(*arrays: np.ndarray[Any, Any], **attributes: object) -> Sequence[np.ndarray[Any, Any]]:
         return _outputs(operator, arrays, attributes, dtypes)
 
-    definition = _ocos.Opdef.create(
-        body,
-        op_type=operator.name,
-        inputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.inputs],
-        outputs=[number(types.get(tensor.type, tensor.type)) for tensor in operator.outputs],
-        attrs={a.name: number({"INT": "int64", "FLOAT": "float"}.get(a.type, "string")) for a in operator.attributes},
-    )
-    _ours.add(id(definition))
-
-
-def _invoke(handle: int, arrays: Sequence[np.ndarray[Any, Any]], attributes: Mapping[str, str]) -> tuple[Any, ...]:
-    """What the library calls for every Python operator; outputs of ours stay arrays, where its own makes lists of them."""
-    if handle not in _ours:
-        result: tuple[Any, ...] = _ocos._on_pyop_invocation(handle, arrays, attributes)  # noqa: SLF001 - the stock hook
-        return result
-    definition = _ocos.Opdef._odlist[handle]  # noqa: SLF001 - as the stock hook finds it
-    outputs = definition.body(*arrays, **definition.cast_attributes(attributes))
-    return (handle, *(part for output in outputs for part in (output.shape, output.ravel())))
+    attributes = {a.name: {"INT": "int64", "FLOAT": "float"}.get(a.type, "string") for a in operator.attributes}
+    add_python_operator(operator.name, body, inputs, outputs, attributes)
 
 
 def _outputs(

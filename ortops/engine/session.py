@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import threading
 import weakref
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 import onnxruntime
 
+from ortops.engine import extensions
 from ortops.engine.shutdown import Call
 from ortops.operators import OPERATORS
 
@@ -31,10 +31,7 @@ def library_path() -> str:
     For those who call `SessionOptions.register_custom_ops_library` themselves; all others use `register`.
     """
     _choose("auto")
-    from onnxruntime_extensions import get_library_path
-
-    path: str = get_library_path()
-    return path
+    return extensions.library_path()
 
 
 def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto") -> None:
@@ -79,24 +76,18 @@ def _add_all(engine: Engine) -> Engine:
     """Add the operators to the library of onnxruntime-extensions; the engine that took them.
 
     Raises:
-        RuntimeError: the library cannot be imported, or the engine is direct and the library has no entry for it.
+        RuntimeError: the library cannot be imported or lacks what the engine needs, or onnxruntime is too old.
     """
-    try:
-        from onnxruntime_extensions import get_library_path
-    except ImportError as error:
-        raise RuntimeError(f"onnxruntime-extensions cannot be imported: must be 0.13 or later ({error})") from error
-    if engine != "pyop":
-        library = ctypes.CDLL(get_library_path())
-        if hasattr(library, "AddExternalCustomOp"):
-            from ortops.engine.direct import add_operator
+    if engine != "pyop" and extensions.takes_c_operators():
+        from ortops.engine.direct import add_operator
 
-            for operator in OPERATORS:
-                add_operator(library, operator)
-            return "direct"
-        if engine == "direct":
-            raise RuntimeError(
-                "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
-            )
+        for operator in OPERATORS:
+            add_operator(operator)
+        return "direct"
+    if engine == "direct":
+        raise RuntimeError(
+            "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
+        )
     from ortops.engine.pyop import add_operators
 
     add_operators(OPERATORS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,12 @@ def _arrays(
 ) -> tuple[list[Array | None], dict[str, np.dtype[Any]]]:
     """The inputs as C-contiguous arrays, and the type that each type variable has.
 
-    Integers of any width become int64; other arrays must have the operator's types, but lists take that of the first array.
+    Integers of any width become int64; other arrays must have the operator's types. Lists of ints become int64 where the
+    operator wants integers; elsewhere lists of ints and floats take the type of the first array.
+
+    Raises:
+        TypeError: an array has another type, or a list has an element of another type.
+        ValueError: an integer does not fit in int64, or a list has rows of different lengths.
     """
     arrays: list[Array | None] = []
     types: dict[str, np.dtype[Any]] = {}
@@ -63,18 +69,69 @@ def _arrays(
             arrays.append(None)
             continue
         allowed = [ELEMENT_DTYPES[name] for name in operator.element_types(tensor)]
-        array = np.asarray(value)
-        if np.dtype(np.int64) in allowed and (array.dtype.kind in "iu" or array.size == 0):
-            array = (
-                array.clip(max=_INT64.max).astype(np.int64)
-                if array.dtype == np.uint64
-                else array.astype(np.int64, copy=False)
-            )
-        elif not isinstance(value, np.ndarray | np.generic):
-            array = array.astype(types.get(tensor.type, allowed[-1]), copy=False)
+        if _is_sequence(value) or type(value) in (int, float):
+            dtype = _INT64.dtype if _INT64.dtype in allowed else types.get(tensor.type, allowed[-1])
+            array = _from_list(tensor.name, value, dtype)
+        else:
+            array = np.asarray(value)
+            if _INT64.dtype in allowed and (array.dtype.kind in "iu" or array.size == 0):
+                array = _as_int64(tensor.name, array)
         expected = types.setdefault(tensor.type, array.dtype)
         if array.dtype not in allowed or array.dtype != expected:
             names = [str(dtype) for dtype in ([expected] if expected in allowed else allowed)]
             raise TypeError(f"{tensor.name} has type {array.dtype}: must be {' or '.join(names)}")
         arrays.append(np.asarray(array, order="C"))
     return arrays, types
+
+
+def _as_int64(name: str, array: Array) -> Array:
+    """An array of integers as int64.
+
+    Raises:
+        ValueError: one of them is too large.
+    """
+    if array.dtype.kind == "u":
+        for index in np.argwhere(array > _INT64.max)[:1]:
+            raise ValueError(f"{_at(name, index)} = {array[tuple(index)]}: must fit in int64")
+    return array.astype(np.int64, copy=False)
+
+
+def _is_sequence(value: object) -> bool:
+    """Whether a value is a list or the like: one whose elements are Python objects, not bytes of a buffer or of text."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
+
+
+def _from_list(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
+    """A list of Python's or NumPy's numbers, nested or not, as an array of a given type.
+
+    Raises:
+        TypeError: an element is not an int, nor a float where the type is a float type.
+        ValueError: a number does not fit in the type, or rows differ in length.
+    """
+    is_integer = dtype == np.int64
+    for index, element in _elements(value):
+        if isinstance(element, bool) or not isinstance(element, int if is_integer else int | float):
+            rule = "must be an integer" if is_integer else "must be an int or a float"
+            raise TypeError(f"{_at(name, index)} = {element!r} has type {type(element).__name__}: {rule}")
+        if is_integer and not _INT64.min <= element <= _INT64.max:
+            raise ValueError(f"{_at(name, index)} = {element}: must fit in int64")
+    try:
+        return np.asarray(value, dtype if is_integer else None).astype(dtype, copy=False)
+    except (ValueError, OverflowError) as error:
+        rule = f"must be rows of equal length, of numbers that fit in {dtype}"
+        raise ValueError(f"{name} = {reprlib.repr(value)}: {rule}") from error
+
+
+def _elements(value: Any, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """The elements of nested lists and arrays as Python's objects, each with its index."""
+    plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if _is_sequence(plain):
+        for i, item in enumerate(plain):
+            yield from _elements(item, (*index, i))
+    else:
+        yield index, plain
+
+
+def _at(name: str, index: Sequence[int] | Array) -> str:
+    """An element's name: the input's, and the element's index unless that is empty."""
+    return f"{name}[{', '.join(map(str, index))}]" if len(index) else name

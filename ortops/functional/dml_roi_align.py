@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ortops.functional.call import Array, call, gradients
@@ -30,7 +31,7 @@ def dml_roi_align(
     out_of_bounds_input_value: float = 0.0,
     minimum_samples_per_output: int = 1,
     maximum_samples_per_output: int = UINT32_MAX,
-    align_regions_to_corners: bool = False,
+    align_regions_to_corners: bool | Literal[0, 1] = False,
 ) -> Array:
     """Feature maps pooled over regions, as DirectML's ROI_ALIGN1 describes it; by default as its ROI_ALIGN.
 
@@ -54,7 +55,7 @@ def dml_roi_align(
         out_of_bounds_input_value: of a sample more than a pixel before, or past the end of, the map on either axis.
         minimum_samples_per_output: on each axis, >= 1.
         maximum_samples_per_output: on each axis, >= the minimum.
-        align_regions_to_corners: whether the outermost samples lie on a region's very corners.
+        align_regions_to_corners: whether the outermost samples lie on a region's very corners; True, False, 1 or 0.
 
     Returns:
         [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
@@ -77,7 +78,7 @@ def dml_roi_align(
         "out_of_bounds_input_value": out_of_bounds_input_value,
         "minimum_samples_per_output": minimum_samples_per_output,
         "maximum_samples_per_output": maximum_samples_per_output,
-        "align_regions_to_corners": int(align_regions_to_corners),
+        "align_regions_to_corners": _as_int(align_regions_to_corners),
     }
     y: Array
     (y,) = call(DML_ROI_ALIGN, (x, rois, batch_indices), attributes, (True,))
@@ -99,7 +100,7 @@ def dml_roi_align_grad(
     output_pixel_offset: float = -0.5,
     minimum_samples_per_output: int = 1,
     maximum_samples_per_output: int = UINT32_MAX,
-    align_regions_to_corners: bool = False,
+    align_regions_to_corners: bool | Literal[0, 1] = False,
     outputs: Sequence[Literal["dx", "drois"]] = ("dx", "drois"),
 ) -> tuple[Array | None, Array | None]:
     """The gradient of `dml_roi_align` with respect to the feature maps and to the regions.
@@ -143,7 +144,12 @@ def dml_roi_align_grad(
         "output_pixel_offset": output_pixel_offset,
         "minimum_samples_per_output": minimum_samples_per_output,
         "maximum_samples_per_output": maximum_samples_per_output,
-        "align_regions_to_corners": int(align_regions_to_corners),
+        "align_regions_to_corners": _as_int(align_regions_to_corners),
     }
     dx, drois = call(DML_ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, gradients(outputs))
     return dx, drois
+
+
+def _as_int(flag: object) -> object:
+    """A boolean as 0 or 1, as the INT attribute has it; anything else as it is, for the attribute's own check."""
+    return int(flag) if isinstance(flag, bool | np.bool_) else flag

@@ -16,10 +16,6 @@ from ortops.spec import ELEMENT_DTYPES, MOST_RANK, RANK, AttributeValue, Operato
 
 FLOATS = ("float16", "bfloat16", "float", "double")
 
-SIZES: tuple[Mapping[str, int], ...] = ({}, {"C": 64, "num_rois": 2})
-"""Lengths of axes for which the kernels take different ways, where not 1: one channel of one RoI; channels side by side."""
-
-
 def warmup(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
 ) -> None:
@@ -59,8 +55,7 @@ def warmup(
         for given in _attributes(operator, attributes)
     ]
     for operator, kinds, given in calls:
-        for sizes in SIZES:
-            _call(operator, kinds, given, sizes)
+        _call(operator, kinds, given)
     _warm_calls()
 
 
@@ -113,11 +108,9 @@ def _attributes(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dic
         yield operator.check_attributes({**needed, **own, **chosen})
 
 
-def _call(
-    operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue], sizes: Mapping[str, int]
-) -> None:
-    """Compute the operator on arrays of zeros, the lengths of whose axes are those of `sizes`, the attributes' or 1."""
-    lengths = {**attributes, **sizes, RANK: MOST_RANK}
+def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> None:
+    """Compute the operator on arrays of zeros, the lengths of whose axes are those of the attributes or 1."""
+    lengths = {**attributes, RANK: MOST_RANK}
 
     def length(axis: int | str) -> int:
         return axis if isinstance(axis, int) else int(lengths.get(axis, 1))

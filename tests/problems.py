@@ -27,6 +27,7 @@ class Problem:
     rois: Array
     batch_indices: Array
     attributes: dict[str, Any] = field(default_factory=dict)
+    given_dy: Array | None = None
 
     @property
     def gradient_attributes(self) -> dict[str, Any]:
@@ -34,7 +35,9 @@ class Problem:
 
     @property
     def dy(self) -> Array:
-        """A gradient with respect to the output, always the same for a problem."""
+        """A gradient with respect to the output, where none is given always the same for a problem."""
+        if self.given_dy is not None:
+            return self.given_dy
         a = self.attributes
         shape = (len(self.rois), self.x.shape[1], a["output_height"], a["output_width"])
         return np.random.default_rng(len(self.rois)).uniform(-1, 1, shape).astype(self.x.dtype)

@@ -15,20 +15,13 @@ from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import Operator
 
 LOADED = '''
-"""How much compiled code the process has of each function that Python or C calls."""
-import sys
-from ortops.kernels.compile import CFunction
-from ortops.kernels.disk import DiskCache
+"""For how many kinds of arguments the process has code of each kernel."""
+import gc
+from ortops.kernels.jit.kernel import Kernel
 
 def loaded():
-    found = {}
-    for module in [module for name, module in sys.modules.items() if name.startswith("ortops.")]:
-        for name, f in vars(module).items():
-            if isinstance(f, CFunction):
-                found[f"{module.__name__}.{name}"] = int("address" in vars(f))
-            elif isinstance(getattr(f, "_cache", None), DiskCache):
-                found[f"{f.__module__}.{f.__name__}"] = len(f.signatures)
-    return found
+    kernels = [one for one in gc.get_objects() if isinstance(one, Kernel)]
+    return {f"{kernel.module}.{kernel.function}": len(kernel._loaded) for kernel in kernels}
 '''
 
 USE = '''

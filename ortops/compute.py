@@ -68,7 +68,7 @@ def compute(
     _kernel(operator)(inputs, outputs, attributes, runner)
 
 
-def runner_for_threads() -> tuple[int, int]:
+def runner_on_all_cpus() -> tuple[int, int]:
     """A runner for a call outside a session: every CPU. Kernels use it where the work is worth it."""
     from ortops.kernels.jit.run import available_cpus, on_threads
 

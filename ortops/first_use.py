@@ -16,6 +16,7 @@ from ortops.spec import ELEMENT_DTYPES, MOST_RANK, RANK, AttributeValue, Operato
 
 FLOATS = ("float16", "bfloat16", "float", "double")
 
+
 def warmup(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
 ) -> None:

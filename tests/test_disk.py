@@ -18,9 +18,9 @@ import numba
 import pytest
 from numba.core import event
 from numba.core.codegen import CPUCodegen
+from ortops.kernels.compile import cached
 
 from ortops.kernels import disk
-from ortops.kernels.compile import cached
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)

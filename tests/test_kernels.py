@@ -24,10 +24,22 @@ from ortops.kernels.jit.kernel import Kernel
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
 from ortops.reference import evaluate
-from problems import COORDINATES, DTYPES, MODES, SHAPES_OF_ROIS, Array, Problem, assert_close, make_problem, problems, reach
+from problems import (
+    COORDINATES,
+    DTYPES,
+    MODES,
+    SHAPES_OF_ROIS,
+    Array,
+    Problem,
+    assert_close,
+    make_problem,
+    problems,
+    reach,
+)
 
 # The first example compiles the kernels.
 SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+
 
 def kernels() -> list[Kernel]:
     return [one for one in gc.get_objects() if isinstance(one, Kernel)]
@@ -101,20 +113,25 @@ def of_threads(problem: Problem, threads: int) -> tuple[Array, Array, Array]:
     feeds = {"X": problem.x, "rois": problem.rois, "batch_indices": problem.batch_indices}
     gradients = {**feeds, "dY": problem.dy, "x_shape": np.array(problem.x.shape)}
     outputs: list[Array] = []
-    for model, given in (
+    for model, tensors in (
         (onnx_models.roi_align(22, element_type=kind, **problem.attributes), feeds),
         (onnx_models.roi_align_grad(element_type=kind, **problem.gradient_attributes), gradients),
     ):
         session = ortops.InferenceSession(model.SerializeToString(), options)
-        values = {name: to_ort(array) for name, array in given.items()}
+        values = {name: to_ort(array) for name, array in tensors.items()}
         outputs += map(from_ort, session.run_with_ort_values(None, values))
     y, dx, drois = outputs
     return y, dx, drois
 
 
 def part(problem: Problem, channels: slice, rois: slice = slice(None)) -> Problem:
-    return Problem(
-        problem.x[:, channels], problem.rois[rois], problem.batch_indices[rois], problem.attributes, problem.dy[rois, channels]
+    dy = problem.dy[rois, channels]
+    return replace(
+        problem,
+        x=problem.x[:, channels],
+        rois=problem.rois[rois],
+        batch_indices=problem.batch_indices[rois],
+        given_dy=dy,
     )
 
 
@@ -122,7 +139,9 @@ def part(problem: Problem, channels: slice, rois: slice = slice(None)) -> Proble
 def large_problems(draw: st.DrawFn) -> Problem:
     """Problems whose maps are packed as a whole, or window by window, or not at all, on more threads than one."""
     problem = draw(problems(output_height=draw(st.integers(1, 7)), output_width=draw(st.integers(1, 7))))
-    size = draw(st.tuples(st.integers(1, 3), st.sampled_from([1, 7, 8, 33, 256]), st.integers(1, 40), st.integers(1, 40)))
+    size = draw(
+        st.tuples(st.integers(1, 3), st.sampled_from([1, 7, 8, 33, 256]), st.integers(1, 40), st.integers(1, 40))
+    )
     kinds = tuple(draw(st.lists(st.sampled_from(SHAPES_OF_ROIS), min_size=1, max_size=40)))
     return make_problem(draw(st.integers(0, 99)), problem.x.dtype, problem.attributes, kinds, size)
 
@@ -179,11 +198,11 @@ def test_results_have_the_same_bits_for_any_number_of_threads(dtype: Any, mode: 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_read_only_arrays_and_views_need_no_code_of_their_own(mode: str) -> None:
+def test_read_only_arrays_and_views_need_no_code_of_their_own(mode: Any) -> None:
     before = {id(kernel): set(kernel._loaded) for kernel in kernels()}  # noqa: SLF001
     x, rois = np.ones((1, 4, 6, 6), np.float32), np.array([[0, 0, 4, 4]], np.float32)
-    for given in (x, np.frombuffer(x.tobytes(), np.float32).reshape(x.shape), np.moveaxis(x, 1, 2), x[:, ::2]):
-        ortops.roi_align(given, rois, [0], output_height=1, output_width=1, mode=mode)
+    for array in (x, np.frombuffer(x.tobytes(), np.float32).reshape(x.shape), np.moveaxis(x, 1, 2), x[:, ::2]):
+        ortops.roi_align(array, rois, [0], output_height=1, output_width=1, mode=mode)
     after = {id(kernel): set(kernel._loaded) for kernel in kernels()}  # noqa: SLF001
     assert all(len(after[kernel] - loaded) <= 1 for kernel, loaded in before.items())
 
@@ -303,7 +322,7 @@ import pathlib, re
 import numpy as np
 import ortops.functional.call, ortops
 from ortops.kernels.jit.run import on_threads
-ortops.functional.call.runner_for_threads = lambda: on_threads(16)
+ortops.functional.call.runner_on_all_cpus = lambda: on_threads(16)
 peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
 def prepare(channels, size):
     global x, rois, of, dy

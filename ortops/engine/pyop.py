@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ortops.compute import compute, runner_for
+from ortops.compute import compute, runner_on_all_cpus
 from ortops.engine.extensions import add_python_operator, take_python_calls
 from ortops.engine.pyop_attributes import from_text
 from ortops.shapes import Shape
@@ -80,7 +80,7 @@ def _outputs(
     try:
         inputs = [np.asarray(array, order="C") for array in arrays]
         lists = {a.name: from_text(a, str(attributes[a.name])) for a in operator.attributes if a.is_list}
-        compute(operator, inputs, operator.check_attributes({**attributes, **lists}), allocate, runner_for(inputs))
+        compute(operator, inputs, operator.check_attributes({**attributes, **lists}), allocate, runner_on_all_cpus())
     except BaseException as error:  # noqa: BLE001 - one that leaves would abort the process
         if getattr(_errors, "first", None) is None:
             _errors.first = error

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import compute, runner_for_threads
+from ortops.compute import compute, runner_on_all_cpus
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
@@ -46,7 +46,7 @@ def call(
             outputs[i] = np.empty(shape, types.get(kind) or ELEMENT_DTYPES[kind])
         return outputs[i]
 
-    compute(operator, arrays, checked, allocate, runner_for_threads())
+    compute(operator, arrays, checked, allocate, runner_on_all_cpus())
     return outputs
 
 

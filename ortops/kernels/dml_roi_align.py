@@ -62,7 +62,8 @@ def _placed(
     """
     rois, images = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
     check_map(_NAMES, rois, x_shape)
-    shape = Shape(*x_shape, len(rois), *y_shape[2:])
+    images_, channels, height, width = x_shape
+    shape = Shape(images_, channels, height, width, len(rois), y_shape[2], y_shape[3])
     placed = Placed(shape, np.empty((len(rois), 2, NUMBERS)), np.empty((len(rois), 2), np.int64), images)
     fault = _place(
         rois,

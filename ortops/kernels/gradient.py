@@ -14,7 +14,17 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import inner
 from ortops.kernels.jit.lanes import prefetch_to_read
 from ortops.kernels.jit.parallel import allocate, parallel_for, release
-from ortops.kernels.jit.scalar import address_of, bytes_of, doubles_at, load, maximum, minimum, numbers_at, offset, store
+from ortops.kernels.jit.scalar import (
+    address_of,
+    bytes_of,
+    doubles_at,
+    load,
+    maximum,
+    minimum,
+    numbers_at,
+    offset,
+    store,
+)
 from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 from ortops.kernels.maximum import add_maximum_gradient
 from ortops.kernels.pack import pack, unpack
@@ -57,7 +67,9 @@ def average_dx(dy: Any, dx: Any, placed: Placed, runner: int, context: int) -> i
     memory, shared = share(placed, plan, context, dx, 1, 0, False, fill_weights)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    done = parallel_for(runner, context, plan.workers, _dx_task, (dy, dx, placed, plan, shared, unit, lines, numbers, room))
+    done = parallel_for(
+        runner, context, plan.workers, _dx_task, (dy, dx, placed, plan, shared, unit, lines, numbers, room)
+    )
     failed = shared.failed[0] != 0 or not done
     release(memory)
     return OUT_OF_MEMORY if failed else 0
@@ -65,7 +77,16 @@ def average_dx(dy: Any, dx: Any, placed: Placed, runner: int, context: int) -> i
 
 @inner
 def _dx_task(
-    dy: Any, dx: Any, placed: Placed, plan: Plan, shared: Shared, unit: int, lines: int, numbers: int, room: int, worker: int
+    dy: Any,
+    dx: Any,
+    placed: Placed,
+    plan: Plan,
+    shared: Shared,
+    unit: int,
+    lines: int,
+    numbers: int,
+    room: int,
+    worker: int,
 ) -> None:
     shape = placed.shape
     memory, own = work_space(room, dx)
@@ -227,9 +248,7 @@ def _add_lanes(
 
 
 @inner
-def maximum_dx(
-    x: Any, dy: Any, dx: Any, placed: Placed, takes_corners: int, runner: int, context: int
-) -> int:
+def maximum_dx(x: Any, dy: Any, dx: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
     """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
     shape = placed.shape
     pixels = shape.height * shape.width
@@ -274,9 +293,7 @@ def _maximum_dx_task(
 
 
 @inner
-def maximum_drois(
-    x: Any, dy: Any, drois: Any, placed: Placed, takes_corners: int, runner: int, context: int
-) -> int:
+def maximum_drois(x: Any, dy: Any, drois: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
     """Fill the float64 drois [R, 4] from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
     shape = placed.shape
     runner = runner_for(placed, runner, shape.rois * shape.bins_y * shape.bins_x)

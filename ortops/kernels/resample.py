@@ -154,7 +154,16 @@ def _place_of_line(target: Lengths, n: int) -> tuple[int, int, int]:
 
 @inner
 def _copy_task(
-    tasks: int, x: Any, y: Any, source: Lengths, target: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, d: _Matrix, task: int
+    tasks: int,
+    x: Any,
+    y: Any,
+    source: Lengths,
+    target: Lengths,
+    a: _Matrix,
+    b: _Matrix,
+    c: _Matrix,
+    d: _Matrix,
+    task: int,
 ) -> None:
     """Each output is one element of x: measured, 3 times as fast as sums of one term."""
     lines = target.a * target.b * target.c
@@ -209,9 +218,7 @@ def _sum_task(
 
 
 @inner
-def _combine(
-    x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any
-) -> None:
+def _combine(x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
     """The weighted sum of the lines of x that output line (i, j, k) needs."""
     for q in range(source.d):
         line[q] = 0.0

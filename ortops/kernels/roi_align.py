@@ -59,7 +59,8 @@ def _placed(
     """
     check_map(_NAMES, rois, x_shape)
     count, half_pixel = len(rois), attributes["coordinate_transformation_mode"] == "half_pixel"
-    shape = Shape(*x_shape, count, *y_shape[2:])
+    images, channels, height, width = x_shape
+    shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
     placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), batch_indices)
     fault = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
     check_rois(_NAMES, fault, rois, batch_indices, x_shape)

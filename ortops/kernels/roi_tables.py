@@ -62,7 +62,9 @@ class Shared(NamedTuple):
 
 
 @inner
-def share(placed: Placed, plan: Plan, context: int, like: Any, each: int, extra: int, has_slopes: bool, fill: Any) -> Any:
+def share(
+    placed: Placed, plan: Plan, context: int, like: Any, each: int, extra: int, has_slopes: bool, fill: Any
+) -> Any:
     """Make the tables of all RoIs, and group them by image.
 
     Args:
@@ -119,7 +121,9 @@ def _entries(placed: Placed, r: int, k: int, each: int) -> int:
 
 
 @inner
-def _carve(memory: Any, placed: Placed, slots: int, rooms: Any, each: int, extra: int, like: Any, is_filled: bool) -> Any:
+def _carve(
+    memory: Any, placed: Placed, slots: int, rooms: Any, each: int, extra: int, like: Any, is_filled: bool
+) -> Any:
     """What is shared, laid out in memory; and the memory behind it."""
     rows, end = _carve_tables(offset(memory, 1), slots, placed.shape.bins_y, rooms[0], extra, like)
     columns, end = _carve_tables(end, slots, placed.shape.bins_x, rooms[1], extra, like)

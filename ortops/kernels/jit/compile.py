@@ -22,7 +22,6 @@ from numba.core.typed_passes import AnnotateTypes
 from ortops.kernels.jit.kernel import Kinds
 from ortops.kernels.jit.machine_code import SYMBOL
 
-
 _WORD = ir.IntType(64)
 
 
@@ -146,7 +145,9 @@ def compile_kernel(module: str, function: str, kinds: tuple[Kinds, ...]) -> byte
 @global_compiler_lock
 def compile_function(module: str, function: str, parameters: int) -> bytes:
     """The object file of a C function whose parameters and result are all intptr_t."""
-    return _compile(module, function, (types.intp,) * parameters, [_WORD] * parameters, lambda _c, _b, given: list(given))
+    return _compile(
+        module, function, (types.intp,) * parameters, [_WORD] * parameters, lambda _c, _b, given: list(given)
+    )
 
 
 def _compile(

@@ -87,7 +87,9 @@ def _archive() -> zipfile.ZipFile | None:
 
 def _key(name: str, kinds: tuple[str, ...]) -> bytes:
     """What machine code is for: a kernel, its arguments, a processor, and the compiler with its options."""
-    options = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] != "NUMBA_CACHE_DIR")
+    options = sorted(
+        item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] != "NUMBA_CACHE_DIR"
+    )
     return repr((name, kinds, machine_code.processor(), _compiler(), options)).encode()
 
 

@@ -102,9 +102,7 @@ def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
 
 
 @intrinsic
-def transpose(
-    _typing: Any, source: Any, stride: Any, rows: Any, target: Any, target_stride: Any, columns: Any
-) -> Any:
+def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, target_stride: Any, columns: Any) -> Any:
     """Store the transpose of a square of LANES x LANES elements.
 
     Row k begins `stride` elements after row k - 1 of the source, column k `target_stride` elements after column k - 1 of the

@@ -47,7 +47,9 @@ def read(builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
         return builder.fpext(builder.bitcast(value, widths(kind, ir.HalfType())), widths(kind, ir.FloatType()))
     if element == types.int16:
         words = widths(kind, ir.IntType(32))
-        return builder.bitcast(builder.shl(builder.zext(value, words), constant(words, 16)), widths(kind, ir.FloatType()))
+        return builder.bitcast(
+            builder.shl(builder.zext(value, words), constant(words, 16)), widths(kind, ir.FloatType())
+        )
     return value
 
 

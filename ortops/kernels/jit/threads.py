@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numba import types
 
 from ortops.kernels.jit.compile import inner

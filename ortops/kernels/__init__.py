@@ -1,7 +1,11 @@
-"""The kernels, compiled by numba when first called and cached on disk. One file per family of operators.
+"""The kernels, in the order in which a call of an operator meets them.
 
-A family checks its data (`regions.py`) and places samples by its convention (`sampling.py`). The rest knows nothing of any
-operator: `tables.py` merges the samples of an axis, into weights of pixels for the average and into the few that can win a
-maximum; `average.py` applies the weights forwards and transposed, `maximum.py` finds the winners; `pooling.py` cuts both
-into tasks, `panels.py` lays channels side by side for them, and `parallel.py` runs them.
+- `roi_align`, `dml_roi_align`, `dml_resample`: the operators. Each checks its data (`validate`) and says what its convention is.
+- `axis` places the samples: each convention, half pixels, borders and counts of samples.
+- `tables` turns the samples of one axis into weights of pixels; `roi_tables` does so for all RoIs.
+- `schedule` cuts the work into tasks, `forward` and `gradient` are the tasks.
+- `pack` lays channels side by side; `average` and `maximum` apply the tables to them. `resample` scales whole tensors.
+
+`layout` has what Python and compiled code agree on. `jit` compiles, keeps and loads kernels, and runs their tasks; nothing
+outside it knows numba.
 """

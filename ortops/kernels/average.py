@@ -1,9 +1,9 @@
 """The average over samples as two thin matrix products, Y = A_y X A_x^T, and its gradients.
 
-The lines of the map that a bin needs are combined first, elementwise; then each output is a short sum over one combined line.
-Both work on a panel, where a pixel is LANES numbers of as many channels, and on one plane, where it is one number: `unit` is
-the numbers of a pixel. Every sum is made in the same order by the same instructions, so a channel gives the same bits in
-either form.
+The lines of the map that a bin needs are combined first, elementwise; then each output is a short sum over one combined
+line. Both work on a panel, where a pixel is LANES numbers of as many channels, and on one plane, where it is one number:
+`unit` is the numbers of a pixel. Every sum is made in the same order by the same instructions, so a channel gives the same
+bits in either form.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _combine_slopes(
     by_near: Any,
     by_far: Any,
 ) -> None:
-    """Row p of A_y X, and of the derivatives of A_y times X, in the runs of three lines; two lines of X are taken at once."""
+    """Row p of A_y X, and of its derivatives, in the runs of three lines. Two lines of X are taken at once."""
     start, end = rows.start[p], rows.start[p + 1]
     for i in range(start, end, 2):
         k, has_two = minimum(i + 1, end - 1), i + 1 < end

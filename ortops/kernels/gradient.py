@@ -1,8 +1,8 @@
 """The gradients of averages and maxima over RoIs, cut into tasks that share no output.
 
-A task of the dX of an average is an image and a panel of channels, or an image, a channel and a band of lines; of a maximum, an
-image and a channel; always over all RoIs in their order. A task of drois is a RoI, or an image whose map is packed as a whole,
-and some panels of channels.
+A task of the dX of an average is an image and a panel of channels, or an image, a channel and a band of lines; of a
+maximum, an image and a channel; always over all RoIs in their order. A task of drois is a RoI, or an image whose map is
+packed as a whole, and some panels of channels.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ortops.kernels.schedule import (
 )
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
 
-MOST_PIXELS_OF_BAND = 1 << 15
+MOST_PIXELS_OF_BAND = 1 << 17
 """Of a plane that is not packed dX is summed up in bands of as many pixels, which stay in the cache of a core."""
 
 
@@ -133,9 +133,9 @@ def _dx_task(
 
 @inner
 def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, context: int) -> int:
-    """Fill the float64 drois [R, 4] from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0.
+    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0.
 
-    In float64: the two ends of a box pull in opposite directions and what is left is small.
+    Sums over channels are float64: the two ends of a box pull in opposite directions and what is left is small.
     """
     shape, is_whole = placed.shape, packs_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panels_of(shape.channels)
@@ -144,22 +144,26 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, cont
     # Each panel of a round has sums of its own, which are then added in the order of the panels.
     size = 4 * shape.rois
     most = minimum(panels, maximum(MOST_BYTES // (8 * maximum(size, 1)), 1))
-    parts = allocate(most * size)
+    memory_of_sums = allocate((most + 1) * size)
+    sums = doubles_at(memory_of_sums)
+    parts = offset(sums, size)
     plan = plan_of_panels(placed, is_whole, runner, most, room * bytes_of(numbers_at(x, x)))
     memory, shared = share(placed, plan, context, x, 1, 2, True, fill_weights)
-    failed = address_of(memory) == 0 or address_of(parts) == 0
-    for i in range(size):
-        drois[i] = 0.0
+    failed = address_of(memory) == 0 or address_of(sums) == 0
+    for i in range(0 if failed else size):
+        sums[i] = 0.0
     for first in range(0, 0 if failed else panels, most):
         count = minimum(most, panels - first)
-        args = (x, dy, doubles_at(parts), placed, plan, shared, first, count, room)
+        args = (x, dy, parts, placed, plan, shared, first, count, room)
         done = parallel_for(runner, context, plan.workers, _drois_task, args)
         failed = failed or not done or shared.failed[0] != 0
         for k in range(count):
             for i in range(size):
-                drois[i] += doubles_at(parts)[k * size + i]
+                sums[i] += parts[k * size + i]
+    for i in range(0 if failed else size):
+        store(drois, i, sums[i])
     release(memory)
-    release(parts)
+    release(memory_of_sums)
     return OUT_OF_MEMORY if failed else 0
 
 
@@ -294,16 +298,20 @@ def _maximum_dx_task(
 
 @inner
 def maximum_drois(x: Any, dy: Any, drois: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
-    """Fill the float64 drois [R, 4] from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
+    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
     shape = placed.shape
     runner = runner_for(placed, runner, shape.rois * shape.bins_y * shape.bins_x)
     plan = plan_by_roi(placed, runner, 1, 0)
     memory, shared = share(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
-    if address_of(memory) == 0:
-        return OUT_OF_MEMORY
-    args = (x, dy, drois, placed, plan, shared, takes_corners != 0)
-    done = parallel_for(runner, context, plan.workers, _maximum_drois_task, args)
+    sums = allocate(4 * shape.rois)
+    done = False
+    if address_of(memory) != 0 and address_of(sums) != 0:
+        args = (x, dy, doubles_at(sums), placed, plan, shared, takes_corners != 0)
+        done = parallel_for(runner, context, plan.workers, _maximum_drois_task, args)
+    for i in range(4 * shape.rois if done else 0):
+        store(drois, i, doubles_at(sums)[i])
     release(memory)
+    release(sums)
     return 0 if done else OUT_OF_MEMORY
 
 

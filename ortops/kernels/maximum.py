@@ -1,8 +1,8 @@
 """The maximum over samples, in both of its meanings, and where it is attained.
 
-The largest *sample* is the largest interpolated one. The largest *corner* is the largest product of a weight and a pixel of any
-sample, as ONNX's reference evaluator and ONNX Runtime have it. Forwards both work on a panel, where a pixel is LANES numbers,
-and on one plane: `unit` is the numbers of a pixel.
+The largest *sample* is the largest interpolated one. The largest *corner* is the largest product of a weight and a pixel of
+any sample, as ONNX's reference evaluator and ONNX Runtime have it. Forwards both work on a panel, where a pixel is LANES
+numbers, and on one plane: `unit` is the numbers of a pixel.
 """
 
 from __future__ import annotations

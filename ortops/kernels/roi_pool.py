@@ -49,13 +49,15 @@ def pool_gradient(
         else:
             _check(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
     if drois is not None and drois.size:
-        sums = np.empty(drois.shape)
+        # Rounded once: sums in float64 go through float32 to the 16-bit types otherwise.
+        sums = drois if drois.dtype.itemsize >= 4 else np.empty(drois.shape)
         if mode == "avg":
             _check(_average_drois(x, dy, sums, placed, *runner))
         else:
             _check(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
-        with np.errstate(over="ignore"):
-            drois[...] = sums
+        if sums is not drois:
+            with np.errstate(over="ignore"):
+                drois[...] = sums
 
 
 def _check(status: int) -> None:

@@ -22,8 +22,8 @@ BLOCK = 16
 class RoiTables(NamedTuple):
     """The tables along one axis, one for each slot.
 
-    first [slots] is where the entries of a slot begin. start [slots, bins + 1], inside [slots, bins]; the rest are lists of the
-    entries of all slots, where near and far are empty if they are not wanted; runs are no more than the entries.
+    first [slots] is where the entries of a slot begin. start [slots, bins + 1], inside [slots, bins]; the rest are lists of
+    the entries of all slots, where near and far are empty if they are not wanted; runs are no more than the entries.
     """
 
     first: Any
@@ -113,8 +113,8 @@ def share(
 def _entries(placed: Placed, r: int, k: int, each: int) -> int:
     """The most entries of the table of RoI r along an axis.
 
-    Neighbouring bins share at most two pixels. Of candidates there are one at each pixel, two between pixels, one off each end
-    of the map, and two more for each cell that a new bin cuts in two.
+    Neighbouring bins share at most two pixels. Of candidates there are one at each pixel, two between pixels, one off each
+    end of the map, and two more for each cell that a new bin cuts in two.
     """
     bins = placed.shape.bins_x if k else placed.shape.bins_y
     return each * placed.spans[2 * r + k] + 2 * bins + 2

@@ -29,15 +29,15 @@ OFF_MAP = -1
 class Table(NamedTuple):
     """The entries of one axis; those of bin p are start[p]:start[p + 1].
 
-    Of weights, the matrix A [bins, length]: pixel and weight tell where an entry is and what, ascending in each bin. near and
-    far are the derivatives of A with respect to the RoI's two stored coordinates in the same places. inside is the share of a
-    bin's samples that lie on the map.
+    Of weights, the matrix A [bins, length]: pixel and weight tell where an entry is and what, ascending in each bin. near
+    and far are the derivatives of A with respect to the RoI's two stored coordinates in the same places. inside is the
+    share of a bin's samples that lie on the map.
 
     Of extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 where
     every sample of the bin reads two pixels, else 0: one that reads fewer has a weight 0, too.
 
-    Of candidates, in the order of the samples: pixel is the sample's region (`axis.region`), or OFF_MAP; weight is that of the
-    second of its two pixels. near and far are the derivatives of its coordinate.
+    Of candidates, in the order of the samples: pixel is the sample's region (`axis.region`), or OFF_MAP; weight is that of
+    the second of its two pixels. near and far are the derivatives of its coordinate.
 
     runs, which tables of columns have that are no candidates: the number of runs of pixels that have an entry, and for each,
     ascending, its first pixel and the one after its last.

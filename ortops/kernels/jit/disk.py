@@ -1,9 +1,9 @@
 """Machine code on disk: what an installed package brings, and what this machine has compiled.
 
-A wheel brings one archive for each level of processors (`levels.py`). What is compiled here is kept in a file for each kernel
-and kinds of arguments, in the first folder that can be written. A file begins with the digest of its code and of everything
-that the code was made from; a file whose digest does not match is compiled again and replaced. Files share nothing, so any
-number of processes may write at once.
+A wheel brings one archive for each level of processors (`levels.py`). What is compiled here is kept in a file for each
+kernel and kinds of arguments, in the first folder that can be written. A file begins with the digest of its code and of
+everything that the code was made from; a file whose digest does not match is compiled again and replaced. Files share
+nothing, so any number of processes may write at once.
 
 Code is run as it is read, so a folder that someone else could write to is never read.
 """

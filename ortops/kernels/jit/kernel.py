@@ -1,8 +1,8 @@
 """Kernels: functions of this package that are compiled for the types of their arguments.
 
-A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Its arguments are numbers and the addresses of arrays, eight
-bytes each, so that all arrays of one type, read-only ones and views of a session's memory too, share the code. Neither numba
-nor the source of a kernel is imported where its machine code is found on disk.
+A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Its arguments are numbers and the addresses of arrays,
+eight bytes each, so that all arrays of one type, read-only ones and views of a session's memory too, share the code.
+Neither numba nor the source of a kernel is imported where its machine code is found on disk.
 """
 
 from __future__ import annotations

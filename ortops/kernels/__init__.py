@@ -1,6 +1,6 @@
 """The kernels, in the order in which a call of an operator meets them.
 
-- `roi_align`, `dml_roi_align`, `dml_resample`: the operators. Each checks its data (`validate`) and says what its convention is.
+- `roi_align`, `dml_roi_align`, `dml_resample` are the operators. Each checks its data (`validate`) and has a convention.
 - `axis` places the samples: each convention, half pixels, borders and counts of samples.
 - `tables` turns the samples of one axis into weights of pixels; `roi_tables` does so for all RoIs.
 - `schedule` cuts the work into tasks, `forward` and `gradient` are the tasks.

@@ -143,7 +143,7 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, cont
     runner = runner_for(placed, runner, shape.rois * bins)
     # Each panel of a round has sums of its own, which are then added in the order of the panels.
     size = 4 * shape.rois
-    most = minimum(panels, maximum(MOST_BYTES // (8 * maximum(size, 1)), 1))
+    most = maximum(minimum(panels, MOST_BYTES // (8 * size)), 1)
     memory_of_sums = allocate((most + 1) * size)
     sums = doubles_at(memory_of_sums)
     parts = offset(sums, size)

@@ -104,7 +104,8 @@ def plan_of_panels(placed: Placed, is_whole: bool, runner: int, panels: int, byt
 @inner
 def _workers(runner: int, tasks: int, bytes_each: int) -> int:
     """Into how many workers to deal the tasks, so that they hold no more than MOST_BYTES."""
-    return maximum(minimum(tasks, MOST_BYTES // maximum(bytes_each, 1)), 1) if runner else 1
+    most = minimum(TASKS, MOST_BYTES // maximum(bytes_each, 1))
+    return maximum(minimum(tasks, most), 1) if runner else 1
 
 
 @inner

@@ -52,19 +52,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel(folder, ORTOPS_BUILD_COMPILED="native", ORTOPS_BUILD_TYPES="float")
 
 
-# Soon `python -m conformance --backend ortops --select '*float'`, when all operators are compiled in the new way.
-FORWARD = """
-import numpy as np
-from ortops.kernels.jit.run import on_threads
-from ortops.kernels.roi_align import roi_align
-attributes = {"mode": "avg", "coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0, "sampling_ratio": 0}
-x, y = np.ones((1, 40, 9, 9), np.float32), np.zeros((3, 40, 2, 2), np.float32)
-rois = np.array([[0, 0, 8, 8]] * 3, np.float32)
-roi_align([x, rois, np.zeros(3, np.int64)], [y], attributes, on_threads(2))
-assert (abs(y - 1) < 1e-6).all()
-"""
-
-
 @needs_archives
 def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "installed", compiled)
@@ -73,7 +60,7 @@ def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch
     environment = {"PYTHONPATH": first, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     monkeypatch.chdir(tmp_path)  # and not where the sources are
     assert str(tmp_path) in run(sys.executable, "-c", "import ortops; print(ortops.__file__)", **environment)
-    run(sys.executable, "-c", FORWARD, **environment)
+    run(sys.executable, "-m", "conformance", "--backend", "ortops", "--select", "*float", **environment)
     assert not (tmp_path / "cache").exists()
 
 

@@ -67,23 +67,9 @@ def _write(path: Path, sources: Iterable[Source]) -> None:
 
 def _run_all(types: Sequence[str]) -> list[Source]:
     """Run every kernel that operators on these element types need; which these are."""
-    # ortops.warmup(types=types) as soon as all operators are compiled in the new way.
-    import numpy as np
+    import ortops
 
-    from ortops.kernels.jit.run import IN_TURN, on_threads
-    from ortops.kernels.roi_align import roi_align
-    from ortops.spec import ELEMENT_DTYPES
-
-    attributes = {
-        "mode": "avg",
-        "coordinate_transformation_mode": "half_pixel",
-        "spatial_scale": 1.0,
-        "sampling_ratio": 0,
-    }
-    for name in types:
-        x = np.zeros((1, 1, 1, 1), ELEMENT_DTYPES[name])
-        roi_align([x, np.zeros((1, 4), x.dtype), np.zeros(1, np.int64)], [x.copy()], attributes, IN_TURN)
-    on_threads(2)
+    ortops.warmup(types=types)
     return kernel.loaded
 
 

@@ -389,6 +389,13 @@ def test_a_damaged_archive_is_no_archive(package: Package, best: Path, damage: C
     assert package.compilations() == 0
 
 
+def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: Package, best: Path) -> None:
+    content = best.read_bytes()
+    for at in range(len(content)):
+        best.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        assert package.compilations() <= 1  # and the code is the kernel's
+
+
 def test_an_archive_of_other_sources_is_not_used(package: Package, best: Path) -> None:
     package.says("3 * x")
     assert package.compilations() == 1

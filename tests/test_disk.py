@@ -2,79 +2,74 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
 import os
-import pickle
 import pwd
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import llvmlite
-import numba
 import pytest
-from numba.core import event
-from numba.core.codegen import CPUCodegen
-from ortops.kernels.compile import cached
 
-from ortops.kernels import disk
+from ortops.kernels.jit import disk, levels, machine_code
+from ortops.kernels.jit.kernel import Source
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)
 
 
-class Compilations(event.Listener):  # type: ignore[misc]
-    """Counts what numba compiles."""
-
-    count = 0
-
-    def on_start(self, event: Any) -> None:  # noqa: ARG002 - numba's interface
-        self.count += 1
-
-    def on_end(self, event: Any) -> None:
-        pass
-
-
-class Module:
-    """A source file with a function, and what each new process makes of it."""
+class Package:
+    """A package with one source file. The code of its kernel, as compiled here, is that file and what it is made for."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "source" / "tiny.py"
         self.path.parent.mkdir()
+        self.compiled: list[tuple[Any, ...]] = []
         self.says("2 * x")
 
-    def says(self, result: str) -> None:
-        self.path.write_text(f"def f(x):\n    return {result}\n")
+    def says(self, text: str) -> None:
+        self.path.write_text(text)
 
-    def new_process(self) -> Any:
-        """The function as a process sees it that starts now."""
-        disk._sources.cache_clear()  # noqa: SLF001 - a new process has none
-        sys.modules.pop("tiny", None)
-        return cached(importlib.import_module("tiny").f)
+    def code(self, *source: Any) -> bytes:
+        return f"{self.path.read_text()} {source}".encode()
 
-    def compilations(self, argument: Any = 1) -> int:
-        """How many functions a new process compiles for its first call."""
-        listener = Compilations()
-        f = self.new_process()
-        with event.install_listener("numba:compile", listener):
-            assert f(argument) == eval(self.path.read_text().split("return")[1], {"x": argument})  # noqa: S307
-        return listener.count
+    def compile(self, *source: Any) -> bytes:
+        self.compiled.append(source)
+        return self.code(*source)
+
+    def compilations(self, arguments: Any = ("int64",)) -> int:
+        """How many functions a new process compiles to load the kernel for these arguments."""
+        disk.sources.cache_clear()
+        disk._compiler.cache_clear()  # noqa: SLF001 - a new process has none
+        self.compiled.clear()
+        assert Source("tiny", "f", arguments).code() == self.code("tiny", "f", arguments)
+        return len(self.compiled)
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
-    """A module whose code can be kept in no folder of the machine's but in those below tmp_path."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
-    monkeypatch.setattr(sys, "pycache_prefix", None)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
+    """A package whose code can be kept in no folder of the machine's but in those below tmp_path."""
+    made = Package(tmp_path)
+    compiler = ModuleType("compile")
+    monkeypatch.setattr(compiler, "compile_kernel", made.compile, raising=False)
+    monkeypatch.setattr(compiler, "compile_function", made.compile, raising=False)
+    monkeypatch.setitem(sys.modules, "ortops.kernels.jit.compile", compiler)
+    monkeypatch.setattr(disk, "PACKAGE", made.path.parent)
+    monkeypatch.setattr(disk, "ARCHIVES", tmp_path / "archives")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "shared"))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(tmp_path / "source")
     (tmp_path / "shared").mkdir()
-    return Module(tmp_path)
+    yield made
+    monkeypatch.undo()
+    disk.sources.cache_clear()
+    disk._compiler.cache_clear()  # noqa: SLF001 - of the real package
 
 
 def files(folder: Path) -> list[Path]:
@@ -87,89 +82,132 @@ def shut(folder: Path) -> None:
     folder.write_bytes(b"")
 
 
-def test_the_next_process_reads_what_one_has_compiled(module: Module, tmp_path: Path) -> None:
-    assert module.compilations() == 1
-    assert module.compilations() == 0
-    assert [path.parent for path in files(tmp_path)] == [module.path.parent / "__pycache__"]
+def test_the_next_process_reads_what_one_has_compiled(package: Package, tmp_path: Path) -> None:
+    assert package.compilations() == 1
+    assert package.compilations() == 0
+    assert [path.parent for path in files(tmp_path)] == [package.path.parent / "__pycache__"]
 
 
-def test_every_signature_is_a_file(module: Module, tmp_path: Path) -> None:
-    assert module.compilations(1) + module.compilations(1.5) == 2
-    assert module.compilations(1) + module.compilations(1.5) == 0
-    assert len(files(tmp_path)) == 2
+def test_all_kinds_of_arguments_have_a_file_each(package: Package, tmp_path: Path) -> None:
+    arguments: list[Any] = [("int64",), ("float64",), ("*float32",), ("int64", "int64"), ((tuple, ("*int64",)),), 3]
+    assert [package.compilations(one) for one in arguments] == [1] * 6
+    assert [package.compilations(one) for one in arguments] == [0] * 6
+    assert len(files(tmp_path)) == 6
 
 
-def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(module: Module, tmp_path: Path) -> None:
-    assert module.compilations() == 1
-    module.says("3 * x")
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(package: Package, tmp_path: Path) -> None:
+    assert package.compilations() == 1
+    package.says("3 * x")
+    assert package.compilations() == 1
+    assert package.compilations() == 0
     assert len(files(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("package", [numba, llvmlite])
-def test_code_of_another_compiler_is_compiled_anew(
-    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: Any
-) -> None:
-    assert module.compilations() == 1
-    monkeypatch.setattr(package, "__version__", "0.1")
-    assert module.compilations() == 1
+def test_so_it_is_after_a_change_of_another_file_which_the_kernel_may_use(package: Package, tmp_path: Path) -> None:
+    assert package.compilations() == 1
+    (package.path.parent / "below").mkdir()
+    (package.path.parent / "below" / "tiny.py").write_text("")
+    assert package.compilations() == 1
     assert len(files(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("name", ["numba", "llvmlite"])
+def test_another_compiler_compiles_anew(package: Package, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    assert package.compilations() == 1
+    version = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda one: "0.1" if one == name else version(one))
+    assert package.compilations() == 1
+    assert package.compilations() == 0
+
+
+@pytest.mark.parametrize("part", range(3), ids=["triple", "name", "features"])
 def test_code_for_another_processor_is_kept_beside(
-    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    assert module.compilations() == 1
-    monkeypatch.setattr(CPUCodegen, "magic_tuple", lambda _: ("another",))
-    assert module.compilations() == 1
+    assert package.compilations() == 1
+    mine = machine_code.processor()
+    monkeypatch.setattr(machine_code, "processor", lambda: (*mine[:part], "another", *mine[part + 1 :]))
+    assert package.compilations() == 1
+    monkeypatch.undo()
     assert len(files(tmp_path)) == 2
 
 
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("option", ["NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"])
+def test_code_for_other_options_of_numba_is_kept_beside(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    assert package.compilations() == 1
+    monkeypatch.setenv(option, "0")
+    assert package.compilations() == 1
+    monkeypatch.delenv(option)
+    assert package.compilations() == 0
+    assert len(files(tmp_path)) == 2
+
+
+def test_options_that_change_no_code_compile_nothing_anew(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert package.compilations() == 1
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    monkeypatch.setenv("NUMBA_THREADING_LAYER", "omp")
+    assert package.compilations() == 0
+
+
+DAMAGES = pytest.mark.parametrize(
     "damage",
     [
         lambda _: b"",
         lambda content: content[:20],
         lambda content: content[: len(content) // 2],
-        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: content[:-1],
+        lambda content: content[:60] + bytes([content[60] ^ 1]) + content[61:],
         lambda content: bytes(len(content)),
     ],
-    ids=["empty", "short", "half", "one bit", "zeros"],
+    ids=["empty", "short", "half", "one byte", "one bit", "zeros"],
 )
+
+
+@DAMAGES
 def test_a_damaged_file_is_compiled_anew_and_mended(
-    module: Module, tmp_path: Path, damage: Callable[[bytes], bytes]
+    package: Package, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    assert module.compilations() == 1
+    assert package.compilations() == 1
     (path,) = files(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+    assert package.compilations() == 1
+    assert package.compilations() == 0
 
 
-def test_code_that_cannot_be_loaded_here_is_compiled_anew(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert module.compilations() == 1
+def test_a_file_under_the_name_of_another_kernel_is_not_its_code(package: Package, tmp_path: Path) -> None:
+    assert package.compilations(("int64",)) == 1
+    (first,) = files(tmp_path)
+    assert package.compilations(("float64",)) == 1
+    (second,) = {*files(tmp_path)} - {first}
+    second.write_bytes(first.read_bytes())
+    assert package.compilations(("float64",)) == 1
 
-    def fail(_: bytes) -> Any:
-        raise ModuleNotFoundError("numpy._elsewhere")
 
-    monkeypatch.setattr(pickle, "loads", fail)
-    assert module.compilations() == 1
+def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Path) -> None:
+    assert package.compilations() == 1
+    kept = package.code("tiny", "f", "int64")
+    package.path.rename(package.path.with_suffix(".txt"))
+    disk.sources.cache_clear()
+    disk.keep("tiny.f", ("float64",), kept)
+    assert disk.find("tiny.f", ("int64",)) is None
+    assert len(files(tmp_path)) == 2
 
 
-def test_a_full_disk_leaves_nothing_behind(module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_nothing_behind(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError("No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
-    assert module.compilations() == 1
+    assert package.compilations() == 1
     assert files(tmp_path) == []
 
 
 def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
-    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert module.compilations(1) == 1
+    assert package.compilations() == 1
     write = disk._write  # noqa: SLF001 - root can write to any folder that is only marked as read-only
 
     def refuse(path: Path, content: bytes) -> None:
@@ -178,131 +216,210 @@ def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
         write(path, content)
 
     monkeypatch.setattr(disk, "_write", refuse)
-    assert module.compilations(1) == 0
-    assert module.compilations(1.5) == 1
-    assert module.compilations(1.5) == 0
+    assert package.compilations() == 0
+    assert package.compilations(("float64",)) == 1
+    assert package.compilations(("float64",)) == 0
     assert len(files(tmp_path / "user" / "ortops")) == 1
     assert (tmp_path / "user" / "ortops").stat().st_mode & 0o777 == 0o700
 
 
 def test_without_a_home_the_code_goes_to_a_private_folder_for_temporary_files(
-    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(_: int) -> Any:
         raise KeyError("getpwuid(): uid not found")
 
-    shut(module.path.parent / "__pycache__")
+    shut(package.path.parent / "__pycache__")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.chdir(tmp_path)
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+    assert package.compilations() == 1
+    assert package.compilations() == 0
     own = tmp_path / "shared" / f"ortops-{os.geteuid()}"
     assert own.stat().st_mode & 0o777 == 0o700
     assert len(files(own)) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "source"]
 
 
-def test_where_no_folder_can_be_written_each_process_compiles(module: Module, tmp_path: Path) -> None:
-    for folder in (module.path.parent / "__pycache__", tmp_path / "user", tmp_path / "shared"):
+def test_where_no_folder_can_be_written_each_process_compiles(package: Package, tmp_path: Path) -> None:
+    for folder in (package.path.parent / "__pycache__", tmp_path / "user", tmp_path / "shared"):
         shut(folder)
-    assert module.compilations() == 1
-    assert module.compilations() == 1
+    assert package.compilations() == 1
+    assert package.compilations() == 1
 
 
-def test_no_folder_for_temporary_files_is_no_error(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_folder_for_temporary_files_is_no_error(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", fail)
-    shut(module.path.parent / "__pycache__")
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+    shut(package.path.parent / "__pycache__")
+    assert package.compilations() == 1
+    assert package.compilations() == 0
 
 
 def test_the_folder_that_is_named_is_the_only_one(
-    module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert module.compilations() == 1
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "named"))
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+    assert package.compilations() == 1
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    assert package.compilations() == 1
+    assert package.compilations() == 0
     assert len(files(tmp_path / "named")) == 1
 
 
 @pytest.fixture
-def filled(module: Module, tmp_path: Path) -> Path:
-    """The temporary folder of the user, the only one that can be written, with the code of the module in it."""
-    shut(module.path.parent / "__pycache__")
+def filled(package: Package, tmp_path: Path) -> Path:
+    """The temporary folder of the user, the only one that can be written, with the code of the package in it."""
+    shut(package.path.parent / "__pycache__")
     shut(tmp_path / "user")
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+    assert package.compilations() == 1
+    assert package.compilations() == 0
     return tmp_path / "shared" / f"ortops-{os.geteuid()}"
 
 
 @pytest.mark.parametrize("mode", [0o701, 0o710, 0o704, 0o720, 0o777])
 def test_a_temporary_folder_that_others_may_enter_is_neither_read_nor_written(
-    module: Module, filled: Path, mode: int
+    package: Package, filled: Path, mode: int
 ) -> None:
     filled.chmod(mode)
     before = {path: path.stat().st_mtime_ns for path in files(filled)}
-    assert module.compilations() == 1
-    assert module.compilations(1.5) == 1
+    assert package.compilations() == 1
+    assert package.compilations(("float64",)) == 1
     assert {path: path.stat().st_mtime_ns for path in files(filled)} == before
 
 
-def test_a_temporary_folder_that_is_a_link_is_not_read(module: Module, filled: Path) -> None:
+def test_a_temporary_folder_that_is_a_link_is_not_read(package: Package, filled: Path) -> None:
     target = filled.rename(filled.with_name("elsewhere"))
     filled.symlink_to(target)
-    assert module.compilations() == 1
+    assert package.compilations() == 1
 
 
 def test_a_temporary_folder_of_another_user_is_not_read(
-    module: Module, filled: Path, monkeypatch: pytest.MonkeyPatch
+    package: Package, filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
     filled.rename(filled.with_name(f"ortops-{other}"))
-    assert module.compilations() == 1
+    assert package.compilations() == 1
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_a_folder_of_the_user_that_others_may_write_is_not_read(module: Module, tmp_path: Path, mode: int) -> None:
-    shut(module.path.parent / "__pycache__")
+def test_a_folder_of_the_user_that_others_may_write_is_not_read(package: Package, tmp_path: Path, mode: int) -> None:
+    shut(package.path.parent / "__pycache__")
     shut(tmp_path / "shared")
-    assert module.compilations() == 1
-    assert module.compilations() == 0
+    assert package.compilations() == 1
+    assert package.compilations() == 0
     (tmp_path / "user" / "ortops").chmod(mode)
-    assert module.compilations() == 1
+    assert package.compilations() == 1
 
 
-def test_the_home_of_another_user_is_not_used(module: Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shut(module.path.parent / "__pycache__")
+def test_the_home_of_another_user_is_not_used(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shut(package.path.parent / "__pycache__")
     shut(tmp_path / "shared")
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    assert module.compilations() == 1
+    assert package.compilations() == 1
     assert not (tmp_path / "user").exists()
 
 
 def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_path: Path) -> None:
-    path = tmp_path / "tiny.py"
-    path.write_text(
-        "import sys\n"
-        "from ortops.kernels.compile import cached\n"
-        "@cached\n"
-        "def f(x):\n"
-        "    return 2 * x\n"
-        "print(f(eval(sys.argv[1])), sum(f.stats.cache_misses.values()))\n"
-    )
+    code = """
+import hashlib, sys
+from ortops.kernels.jit import disk
+name, found = sys.argv[1], 0
+for k in range(20):
+    kinds, code = (str(k),), hashlib.sha256(f"{name} {k}".encode()).digest() * 10_000
+    read = disk.find(name, kinds)
+    assert read in (None, code)
+    found += read is not None
+    disk.keep(name, kinds, code)
+print(found)
+"""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "named")}
 
-    def run(*arguments: str) -> list[str]:
+    def run(*names: str) -> list[str]:
         started = [
-            subprocess.Popen([sys.executable, str(path), one], env=environment, stdout=subprocess.PIPE, text=True)  # noqa: S603
-            for one in arguments
+            subprocess.Popen([sys.executable, "-c", code, name], env=environment, stdout=subprocess.PIPE, text=True)  # noqa: S603
+            for name in names
         ]
         return [process.communicate(timeout=120)[0].strip() for process in started]
 
-    assert [line.split()[0] for line in run("1", "1.5", "1")] == ["2", "3.0", "2"]
-    assert run("1", "1.5") == ["2 0", "3.0 0"]
+    assert all(run("f", "f", "g"))
+    assert run("f", "g") == ["20", "20"]
+    assert len(files(tmp_path)) == 40
+
+
+@pytest.fixture
+def best(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed archive for the better of the two levels of this processor, with the code for an int64."""
+    monkeypatch.setattr(levels, "of_this_processor", lambda: iter(["better", "good"]))
+    disk.sources.cache_clear()
+    (tmp_path / "archives").mkdir()
+    return archive(package, "better", "int64")
+
+
+def archive(package: Package, level: str, *members: Any) -> Path:
+    path = disk.ARCHIVES / disk.archive_name(level)
+    with zipfile.ZipFile(path, "w") as made:
+        made.comment = disk.sources()
+        for kind in members:
+            made.writestr(disk.member("tiny.f", (kind,)), package.code("tiny", "f", (kind,)))
+    return path
+
+
+def test_installed_code_is_neither_compiled_nor_kept(package: Package, best: Path, tmp_path: Path) -> None:
+    assert package.compilations() == 0
+    assert files(tmp_path) == [best]
+
+
+def test_code_that_an_archive_lacks_is_taken_from_a_lower_level_or_compiled(package: Package, best: Path) -> None:
+    archive(package, "good", "float64")
+    assert [package.compilations((kind,)) for kind in ("int64", "float64", "*int64")] == [0, 0, 1]
+    best.unlink()
+    assert [package.compilations((kind,)) for kind in ("int64", "float64", "*int64")] == [1, 0, 0]
+
+
+@DAMAGES
+def test_a_damaged_archive_is_no_archive(package: Package, best: Path, damage: Callable[[bytes], bytes]) -> None:
+    best.write_bytes(damage(best.read_bytes()))
+    assert package.compilations() == 1
+    assert package.compilations() == 0
+
+
+def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: Package, best: Path) -> None:
+    content = best.read_bytes()
+    for at in range(len(content)):
+        best.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        assert package.compilations() <= 1  # and the code is the kernel's
+
+
+def test_an_archive_of_other_sources_is_not_used(package: Package, best: Path) -> None:
+    package.says("3 * x")
+    assert package.compilations() == 1
+    assert best.exists()
+
+
+def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Package, best: Path) -> None:
+    package.path.unlink()
+    disk.sources.cache_clear()
+    archive(Package(best.parent), "better", "int64")
+    assert disk.find("tiny.f", ("int64",)) is None
+
+
+def test_an_archive_of_another_operating_system_is_not_used(
+    package: Package, best: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert best.exists()
+    monkeypatch.setattr(sys, "platform", "plan9")
+    assert package.compilations() == 1
+
+
+def test_whoever_gives_numba_options_gets_code_that_is_compiled_with_them(
+    package: Package, best: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert best.exists()
+    monkeypatch.setenv("NUMBA_OPT", "1")
+    assert package.compilations() == 1

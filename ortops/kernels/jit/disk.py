@@ -1,9 +1,9 @@
 """Machine code on disk: what an installed package brings, and what this machine has compiled.
 
-A wheel brings one archive for each level of processors (`levels.py`). What is compiled here is kept in a file for each
-kernel and kinds of arguments, in the first folder that can be written. A file begins with the digest of its code and of
-everything that the code was made from; a file whose digest does not match is compiled again and replaced. Files share
-nothing, so any number of processes may write at once.
+A wheel brings one archive for each level of processors (`levels.py`), made by `build.py`. What is compiled here is kept in a
+file for each kernel and kinds of arguments, in the first folder that can be written. A file begins with the digest of its
+code and of everything that the code was made from; a file whose digest does not match is compiled again and replaced. Files
+share nothing, so any number of processes may write at once.
 
 Code is run as it is read, so a folder that someone else could write to is never read.
 """
@@ -41,11 +41,11 @@ def find(name: str, kinds: tuple[str, ...]) -> bytes | None:
     code = _installed(name, kinds)
     if code is not None:
         return code
-    processor = _key(name, kinds)
-    for path in _paths(name, processor):
+    key = _key(name, kinds)
+    for path in _paths(name, key):
         with contextlib.suppress(OSError):
             content = path.read_bytes()
-            if content[:DIGEST] == _digest(processor, content[DIGEST:]):
+            if content[:DIGEST] == _digest(key, content[DIGEST:]):
                 return content[DIGEST:]
     return None
 
@@ -64,33 +64,39 @@ def member(name: str, kinds: tuple[str, ...]) -> str:
     return f"{name}({','.join(kinds)})"
 
 
+def archive_name(level: str) -> str:
+    """The name of the archive for a level; the operating system stands for its object files and its calling convention."""
+    return f"{sys.platform}-{level}.zip"
+
+
 def _installed(name: str, kinds: tuple[str, ...]) -> bytes | None:
-    """A kernel's code from the archive that the installed package has for this processor."""
-    archive = _archive()
-    if archive is not None:
-        with contextlib.suppress(KeyError):
-            return archive.read(member(name, kinds))
-    return None
+    """A kernel's code from the installed archive for the best level of this processor that has it.
 
-
-@functools.cache
-def _archive() -> zipfile.ZipFile | None:
-    """The archive for the best level of this processor, if it was made from the sources that are here."""
+    Only archives that were made from the sources that are here, and as numba compiles without options. An archive is opened
+    for each kernel, since processes that are forked would share the position in an open file. Members have checksums.
+    """
+    if not sources() or options():
+        return None
     for level in levels.of_this_processor():
-        with contextlib.suppress(OSError, zipfile.BadZipFile):
-            archive = zipfile.ZipFile(ARCHIVES / f"{level}.zip")
+        # Measured: of archives with a changed bit, zipfile raises seven kinds of exceptions.
+        with contextlib.suppress(Exception), zipfile.ZipFile(ARCHIVES / archive_name(level)) as archive:
             if archive.comment == sources():
-                return archive
-            archive.close()
+                return archive.read(member(name, kinds))
     return None
+
+
+def options() -> list[tuple[str, str]]:
+    """The options of numba in the environment that may change the code it makes."""
+    return sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in _HARMLESS)
+
+
+_HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER")
+"""Options that say nothing of how kernels are compiled: where code is kept, and which threads numba itself would make."""
 
 
 def _key(name: str, kinds: tuple[str, ...]) -> bytes:
     """What machine code is for: a kernel, its arguments, a processor, and the compiler with its options."""
-    options = sorted(
-        item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] != "NUMBA_CACHE_DIR"
-    )
-    return repr((name, kinds, machine_code.processor(), _compiler(), options)).encode()
+    return repr((name, kinds, machine_code.processor(), _compiler(), options())).encode()
 
 
 @functools.cache
@@ -169,7 +175,7 @@ def _folders_of_user() -> Iterator[tuple[Path, int]]:
 
 def _user_cache() -> Path:
     """The folder where a program of this user keeps what it can make again."""
-    home = Path("~").expanduser()
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.expanduser raises where no home is known
     if os.name == "nt":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local", "ortops", "Cache")
     if sys.platform == "darwin":

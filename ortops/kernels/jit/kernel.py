@@ -11,8 +11,8 @@ import ctypes
 import functools
 import struct
 import threading
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -39,6 +39,54 @@ _POINTERS = {
 """Pointers to each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
 
 _lock = threading.RLock()
+
+
+class Source(NamedTuple):
+    """What machine code is made from.
+
+    Args:
+        module: the file below `ortops.kernels` that defines the function.
+        function: its name there.
+        arguments: their kinds, of a kernel; their number, of a `CFunction`.
+    """
+
+    module: str
+    function: str
+    arguments: tuple[Kinds, ...] | int
+
+    @property
+    def name(self) -> str:
+        """The name of the function on disk."""
+        return f"{self.module}.{self.function}"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of its arguments, with the fields of named tuples one by one."""
+        return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_fields(self.arguments))
+
+    def code(self) -> bytes:
+        """The object file: from disk, or compiled and kept there."""
+        code = disk.find(self.name, self.kinds)
+        if code is None:
+            from ortops.kernels.jit.compile import compile_function, compile_kernel
+
+            if isinstance(self.arguments, int):
+                code = compile_function(self.module, self.function, self.arguments)
+            else:
+                code = compile_kernel(self.module, self.function, self.arguments)
+            disk.keep(self.name, self.kinds, code)
+        return code
+
+
+loaded: list[Source] = []
+"""The sources of all machine code that this process runs."""
+
+
+def _address_of(source: Source) -> int:
+    """Load machine code; where it is."""
+    address = machine_code.load(source.code())
+    loaded.append(source)
+    return address
 
 
 class Kernel:
@@ -68,15 +116,9 @@ class Kernel:
     def _load(self, kinds: tuple[str, ...], arguments: tuple[Any, ...]) -> Callable[..., int]:
         with _lock:
             if kinds not in self._loaded:
-                name = f"{self.module}.{self.function}"
-                code = disk.find(name, kinds)
-                if code is None:
-                    from ortops.kernels.jit.compile import compile_kernel
-
-                    code = compile_kernel(self.module, self.function, _kinds_of(arguments))
-                    disk.keep(name, kinds, code)
+                address = _address_of(Source(self.module, self.function, _kinds_of(arguments)))
                 # ctypes releases the interpreter's lock while the function runs.
-                function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(machine_code.load(code))
+                function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
                 pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in kinds)).pack
                 self._loaded[kinds] = lambda *values: function(pack(*values))
             return self._loaded[kinds]
@@ -91,15 +133,8 @@ class CFunction:
     @functools.cached_property
     def address(self) -> int:
         """Where it is, for as long as this process lives."""
-        name, kinds = f"{self.module}.{self.function}", (INTEGER,) * self.parameters
         with _lock:
-            code = disk.find(name, kinds)
-            if code is None:
-                from ortops.kernels.jit.compile import compile_function
-
-                code = compile_function(self.module, self.function, self.parameters)
-                disk.keep(name, kinds, code)
-            return machine_code.load(code)
+            return _address_of(Source(self.module, self.function, self.parameters))
 
 
 def _flatten(arguments: tuple[Any, ...], kinds: list[str], values: list[int | float]) -> None:
@@ -134,3 +169,11 @@ def _kind_of(argument: Any) -> Kinds:
     kinds: list[str] = []
     _flatten((argument,), kinds, [])
     return kinds[0]
+
+
+def _fields(kinds: tuple[Kinds, ...]) -> Iterator[str]:
+    for kind in kinds:
+        if isinstance(kind, str):
+            yield kind
+        else:
+            yield from _fields(kind[1])

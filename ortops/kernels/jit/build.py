@@ -1,0 +1,93 @@
+"""Archives of compiled kernels for a wheel: `python -m ortops.kernels.jit.build FOLDER`."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ortops.kernels.jit import disk, kernel, levels
+from ortops.kernels.jit.kernel import Source
+
+TYPES = ("float16", "bfloat16", "float", "double")
+
+
+def build(folder: Path, chosen: Iterable[str], types: Sequence[str]) -> None:
+    """Write an archive for each of these levels of processors, with all kernels that these element types need.
+
+    Which kernels these are is found out by running them. For a level that this processor lacks they are only compiled.
+    """
+    here, chosen = set(levels.of_this_processor()), list(chosen)
+    runs = [level for level in chosen if level in here]
+    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
+        needed, *_ = pool.starmap(level_archive, [(folder, level, types, ()) for level in runs or [""]], 1)
+        pool.starmap(level_archive, [(folder, level, types, needed) for level in chosen if level not in here], 1)
+
+
+def level_archive(folder: Path, level: str, types: Sequence[str], needed: Iterable[Source]) -> list[Source]:
+    """Write the archive for one level, in a process for it alone; none for the level "".
+
+    Args:
+        needed: the kernels; where there are none, all that are run here on these types.
+
+    Returns:
+        The kernels.
+
+    Raises:
+        RuntimeError: the process has imported numba, which reads only once what processor it compiles for.
+    """
+    if "numba" in sys.modules:
+        raise RuntimeError("numba has been imported before it is told the processor")
+    for name, _ in disk.options():
+        del os.environ[name]
+    if level:
+        os.environ["NUMBA_CPU_NAME"] = level
+        os.environ["NUMBA_CPU_FEATURES"] = ",".join(f"+{name}" for name in levels.LEVELS[levels.architecture()][level])
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["NUMBA_CACHE_DIR"] = cache
+        sources = list(needed) or _run_all(types)
+        if level:
+            _write(folder / disk.archive_name(level), sources)
+    return sources
+
+
+def _write(path: Path, sources: Iterable[Source]) -> None:
+    by_name = {disk.member(source.name, source.kinds): source for source in sources}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = disk.sources()
+        for name, source in sorted(by_name.items()):
+            # ZipInfo has a fixed date: the same code makes the same archive.
+            archive.writestr(zipfile.ZipInfo(name), source.code(), zipfile.ZIP_DEFLATED)
+
+
+def _run_all(types: Sequence[str]) -> list[Source]:
+    """Run every kernel that operators on these element types need; which these are."""
+    import ortops
+
+    ortops.warmup(types=types)
+    return kernel.loaded
+
+
+def main() -> None:
+    """Build what the command line asks for."""
+    known = levels.LEVELS.get(levels.architecture(), {})
+    parser = argparse.ArgumentParser(prog="python -m ortops.kernels.jit.build", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--level", action="append", choices=[*known, "native"], help="default: all; native: this machine's"
+    )
+    parser.add_argument("--type", action="append", choices=TYPES, help="default: all")
+    given = parser.parse_args()
+    native = list(levels.of_this_processor())[:1]
+    chosen = {name: None for level in given.level or known for name in (native if level == "native" else [level])}
+    if chosen:
+        build(given.folder, chosen, given.type or TYPES)
+
+
+if __name__ == "__main__":
+    main()

@@ -142,7 +142,7 @@ def _flatten(arguments: tuple[Any, ...], kinds: list[str], values: list[int | fl
     for argument in arguments:
         if isinstance(argument, np.ndarray):
             kinds.append(_POINTERS[argument.dtype])
-            values.append(_address(argument))
+            values.append(_data_of(argument))
         elif isinstance(argument, tuple):
             _flatten(argument, kinds, values)
         else:
@@ -150,7 +150,7 @@ def _flatten(arguments: tuple[Any, ...], kinds: list[str], values: list[int | fl
             values.append(argument)
 
 
-def _address(array: Array) -> int:
+def _data_of(array: Array) -> int:
     """Where the elements of an array are."""
     try:
         # Measured: a quarter of the time of array.ctypes.data.

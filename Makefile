@@ -9,7 +9,7 @@ conformance: .venv/.base
 	$(BIN)/python -m conformance
 
 test: .venv/.test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: .venv/.bench
 	@mkdir -p build

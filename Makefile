@@ -6,10 +6,12 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: conformance test bench examples lint
 
 conformance: .venv/.base
+	$(BIN)/python -m ortops warmup
 	$(BIN)/python -m conformance
 
 test: .venv/.test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m ortops warmup
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 bench: .venv/.bench
 	@mkdir -p build

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 import ortops
+from conformance.backends.session import CPU, options
 from onnx_models.gradient import gradient
 
 Array = np.ndarray[Any, Any]
@@ -57,9 +57,14 @@ def with_loss(model: onnx.ModelProto, cotangents: Mapping[str, Array]) -> onnx.M
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """All outputs by name, in a session with this project's operators."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = ortops.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return _outputs(_session(model), feeds)
+
+
+def _session(model: onnx.ModelProto) -> ortops.InferenceSession:
+    return ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
+
+
+def _outputs(session: ortops.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
@@ -85,7 +90,8 @@ def check(
     """
     made = parsed(model) if isinstance(model, str) else model
     rng = np.random.default_rng(0)
-    values = run(made, feeds)
+    session = _session(made)
+    values = _outputs(session, feeds)
     cotangents = {n: np.asarray(rng.uniform(-1, 1, values[n].shape), values[n].dtype) for n in outputs or values}
     weighted = with_loss(made, cotangents)
     differentiated = gradient(weighted, "loss", wrt)
@@ -101,7 +107,7 @@ def check(
         assert by_it.dtype == feeds[name].dtype
         direction = np.asarray(rng.uniform(-1, 1, feeds[name].shape), feeds[name].dtype)
         ends = [np.asarray(feeds[name] + sign * step * direction, feeds[name].dtype) for sign in (1, -1)]
-        sums = [_weighted_sum(run(made, {**feeds, name: end}), cotangents) for end in ends]
+        sums = [_weighted_sum(_outputs(session, {**feeds, name: end}), cotangents) for end in ends]
         # The step as it was taken, after rounding.
         moved = (ends[0].astype(np.float64) - ends[1].astype(np.float64)) / (2 * step)
         terms = by_it.astype(np.float64) * moved

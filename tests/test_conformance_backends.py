@@ -1,4 +1,4 @@
-"""The backends that come with the suite, on every case."""
+"""The backends that come with the suite. Our operators are asked every case by `make conformance`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,12 @@ def counts_of(name: str, tmp_path: Path, *options: str) -> dict[str, int]:
     return summary
 
 
-def test_reference_passes_every_case() -> None:
+def test_the_reference_passes_every_case_whose_answer_is_not_its_own() -> None:
     reference = backends.load("reference")
-    outcomes = Counter(r.outcome for r in run_suite(collect(), functools.partial(ask, reference), ()))
-    assert outcomes == {Outcome.PASSED: len(collect())}
-
-
-def test_ortops_passes_every_case(tmp_path: Path) -> None:
-    assert counts_of("ortops", tmp_path)["passed"] == len(collect())
+    cases = [case for case in collect() if case.expected is not None or case.expects_error is not None]
+    assert len(cases) > 1500
+    outcomes = Counter(r.outcome for r in run_suite(cases, functools.partial(ask, reference), ()))
+    assert outcomes == {Outcome.PASSED: len(cases)}
 
 
 def test_bodies_pass(tmp_path: Path) -> None:
@@ -49,9 +47,10 @@ def test_bodies_pass(tmp_path: Path) -> None:
 
 
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
-    summary = counts_of("ortops-pyop", tmp_path)
+    # Values of other types than float are what kernels compute, whose engine does not matter to them.
+    summary = counts_of("ortops-pyop", tmp_path, "--select", "*/float")
     assert (summary["failed"], summary["crashed"], summary["expected_failure"]) == (0, 0, 0)
-    assert summary["passed"] > 700
+    assert summary["passed"] > 1000
 
 
 @pytest.mark.parametrize("name", RUNTIMES)

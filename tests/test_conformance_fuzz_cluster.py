@@ -49,7 +49,7 @@ def outcome(plan: Plan, crew: Crew, cases: int) -> tuple[Counter[str], list[Fail
 
 
 def test_a_cluster_finds_what_processes_here_find(workers: LocalCluster, tmp_path: Path) -> None:
-    arguments = ("--backend", SWAPPED, "--operator", "RoiAlign_16", "--cases", "12")
+    arguments = ("--backend", SWAPPED, "--operator", "RoiAlign_16", "--cases", "8")
     lines, files = [], []
     for name, place in (("here", ("--jobs", "1")), ("there", ("--dask", workers.scheduler_address))):
         result = fuzz(*arguments, *place, "--out", str(tmp_path / name))

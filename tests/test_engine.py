@@ -16,7 +16,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import onnx_models
 import ortops
-from conformance.backends.session import from_ort, to_ort
+from conformance.backends.session import CPU, from_ort, options, to_ort
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, ELEMENT_DTYPES
 from problems import Problem, problems
@@ -25,14 +25,8 @@ from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZ
 SIZE: dict[str, Any] = {"output_height": 2, "output_width": 2}
 
 
-def quiet() -> Any:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    return options
-
-
-def session(model: onnx.ModelProto, options: Any = None) -> ortops.InferenceSession:
-    return ortops.InferenceSession(model.SerializeToString(), options or quiet(), providers=["CPUExecutionProvider"])
+def session(model: onnx.ModelProto, chosen: Any = None) -> ortops.InferenceSession:
+    return ortops.InferenceSession(model.SerializeToString(), chosen or options(), providers=[CPU])
 
 
 def run(runner: ortops.InferenceSession, inputs: dict[str, Any]) -> list[Any]:
@@ -67,9 +61,9 @@ def feeds(problem: Problem) -> dict[str, Any]:
 def test_a_session_gives_the_bits_of_the_function(problem: Problem) -> None:
     element_type = next(name for name, dtype in ELEMENT_DTYPES.items() if dtype == problem.x.dtype)
     model = onnx_models.joint(element_type=element_type, **problem.attributes)
-    options = quiet()
-    options.intra_op_num_threads = 2
-    y, dx, drois = run(session(model, options), feeds(problem) | {"dY": problem.dy})
+    chosen = options()
+    chosen.intra_op_num_threads = 2
+    y, dx, drois = run(session(model, chosen), feeds(problem) | {"dY": problem.dy})
     arrays = (problem.rois, problem.batch_indices)
     assert y.dtype == dx.dtype == drois.dtype == problem.x.dtype
     assert y.tobytes() == ortops.roi_align(problem.x, *arrays, **problem.attributes).tobytes()
@@ -172,9 +166,9 @@ def test_sixteen_threads_on_one_session_get_identical_bits() -> None:
     indices = rng.integers(0, 2, 50)
     dy = rng.standard_normal((50, 32, 7, 7), np.float32)
     inputs = {"X": x, "rois": rois, "batch_indices": indices, "dY": dy}
-    options = quiet()
-    options.intra_op_num_threads = 2
-    runner = session(onnx_models.joint(output_height=7, output_width=7), options)
+    chosen = options()
+    chosen.intra_op_num_threads = 2
+    runner = session(onnx_models.joint(output_height=7, output_width=7), chosen)
     first = [array.tobytes() for array in runner.run(None, inputs)]
     together = threading.Barrier(16)
 
@@ -197,44 +191,44 @@ def test_results_do_not_depend_on_the_threads_of_the_session() -> None:
     }
     bits = set()
     for threads in (1, 2, 3, 8):
-        options = quiet()
-        options.intra_op_num_threads = threads
-        runner = session(onnx_models.joint(output_height=3, output_width=3), options)
+        chosen = options()
+        chosen.intra_op_num_threads = threads
+        runner = session(onnx_models.joint(output_height=3, output_width=3), chosen)
         bits.add(b"".join(array.tobytes() for array in runner.run(None, inputs)))
     assert len(bits) == 1
 
 
 def test_registering_the_same_options_twice_is_harmless() -> None:
-    options = quiet()
-    ortops.register(options)
-    ortops.register(options)
-    assert session(onnx_models.roi_align(16), options).run(None, FORWARD)
+    chosen = options()
+    ortops.register(chosen)
+    ortops.register(chosen)
+    assert session(onnx_models.roi_align(16), chosen).run(None, FORWARD)
 
 
 def test_the_library_path_serves_those_who_register_it_themselves() -> None:
-    options = quiet()
-    options.register_custom_ops_library(ortops.library_path())
+    chosen = options()
+    chosen.register_custom_ops_library(ortops.library_path())
     model = onnx_models.roi_align(16).SerializeToString()
-    assert onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, FORWARD)
+    assert onnxruntime.InferenceSession(model, chosen, providers=[CPU]).run(None, FORWARD)
 
 
 def test_options_that_have_the_library_already_meet_onnxruntimes_error() -> None:
-    options = quiet()
-    options.register_custom_ops_library(ortops.library_path())
+    chosen = options()
+    chosen.register_custom_ops_library(ortops.library_path())
     with pytest.raises(Exception, match="Conflicting with a registered kernel"):
-        session(onnx_models.roi_align(16), options)
+        session(onnx_models.roi_align(16), chosen)
 
 
 @pytest.mark.parametrize("engine", ["", "fast", None])
 def test_an_unknown_engine_is_refused(engine: Any) -> None:
     with pytest.raises(ValueError, match="must be one of 'auto', 'direct', 'pyop'"):
-        ortops.register(quiet(), engine)
+        ortops.register(options(), engine)
 
 
 def test_one_process_has_one_engine() -> None:
-    ortops.register(quiet())
+    ortops.register(options())
     with pytest.raises(RuntimeError, match="this process uses 'direct' already"):
-        ortops.register(quiet(), "pyop")
+        ortops.register(options(), "pyop")
 
 
 def test_sessions_can_come_and_go() -> None:

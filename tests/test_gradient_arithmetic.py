@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from gradient_checks import check
+from pairs import pairwise
 
 
-@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
-@pytest.mark.parametrize(
-    ("a", "b"), [((2, 3), (2, 3)), ((2, 3), (3,)), ((3,), (2, 3)), ((2, 1, 4), (3, 1)), ((), (2, 2)), ((1, 1), (2, 0))]
+@pairwise(
+    {
+        "operator": ["Add", "Sub", "Mul", "Div"],
+        "a, b": [
+            ((2, 3), (2, 3)),
+            ((2, 3), (3,)),
+            ((3,), (2, 3)),
+            ((2, 1, 4), (3, 1)),
+            ((), (2, 2)),
+            ((1, 1), (2, 0)),
+        ],
+        "declared": ["lengths", "names", "ranks"],
+    }
 )
-@pytest.mark.parametrize("declared", ["lengths", "names", "ranks"])
 def test_binary(operator: str, a: tuple[int, ...], b: tuple[int, ...], declared: str) -> None:
     def shape(lengths: tuple[int, ...], tensor: str) -> str:
         words = {"lengths": "{n}", "names": "{t}{i}", "ranks": "unknown_{t}{i}"}[declared]

@@ -17,6 +17,7 @@ import ortops
 from gradient_checks import Array, check
 from gradient_nodes import IS_OLD, NEWEST_OPSET, node_model, uniform
 from onnx_models.gradient import gradient
+from pairs import pairwise
 
 STEP, TOLERANCE = 1.0, 1e-5
 
@@ -51,9 +52,7 @@ CONVOLUTIONS: list[tuple[Sequence[int], Sequence[int], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("x", "w", "attributes"), CONVOLUTIONS, ids=str)
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize("with_bias", [False, True])
+@pairwise({"x, w, attributes": CONVOLUTIONS, "opened": [False, True], "with_bias": [False, True]})
 def test_conv(x: Sequence[int], w: Sequence[int], attributes: dict[str, Any], opened: bool, with_bias: bool) -> None:
     feeds = tensors(x=x, w=w, b=w[:1]) if with_bias else tensors(x=x, w=w)
     made = node_model("Conv", feeds, attributes, opened=opened, opset=NEWEST_OPSET if with_bias else 18)
@@ -80,9 +79,7 @@ TRANSPOSED: list[tuple[Sequence[int], Sequence[int], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("x", "w", "attributes"), TRANSPOSED, ids=str)
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize("with_bias", [False, True])
+@pairwise({"x, w, attributes": TRANSPOSED, "opened": [False, True], "with_bias": [False, True]})
 def test_conv_transpose(
     x: Sequence[int], w: Sequence[int], attributes: dict[str, Any], opened: bool, with_bias: bool
 ) -> None:

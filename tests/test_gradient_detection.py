@@ -13,6 +13,7 @@ from gradient_checks import Array, check, parsed, run, with_loss
 from gradient_nodes import IS_OLD, node_model, uniform
 from onnx_models.gradient import gradient
 from ortops.spec import DOMAIN
+from pairs import pairwise
 
 SIZES = {"output_height": 3, "output_width": 2}
 
@@ -36,20 +37,20 @@ def _gradient_node(model: onnx.ModelProto, wrt: Sequence[str], operator: str) ->
     return nodes[0]
 
 
-@pytest.mark.parametrize("wrt", [["x"], ["rois"], ["x", "rois"]])
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {},
-        {"mode": "max", "sampling_ratio": 2},
-        {"coordinate_transformation_mode": "output_half_pixel", "spatial_scale": 0.5},
-        {"coordinate_transformation_mode": "half_pixel", "sampling_ratio": 3, "spatial_scale": 1.5, "mode": "avg"},
-        {"coordinate_transformation_mode": "output_half_pixel", "mode": "max"},
-    ],
-    ids=str,
+@pairwise(
+    {
+        "wrt": [["x"], ["rois"], ["x", "rois"]],
+        "attributes": [
+            {},
+            {"mode": "max", "sampling_ratio": 2},
+            {"coordinate_transformation_mode": "output_half_pixel", "spatial_scale": 0.5},
+            {"coordinate_transformation_mode": "half_pixel", "sampling_ratio": 3, "spatial_scale": 1.5, "mode": "avg"},
+            {"coordinate_transformation_mode": "output_half_pixel", "mode": "max"},
+        ],
+        "opened": [False, True],
+        "operator": ["RoiAlign", "RoiAlign_16", "RoiAlign_22"],
+    }
 )
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize("operator", ["RoiAlign", "RoiAlign_16", "RoiAlign_22"])
 def test_roi_align(wrt: list[str], attributes: dict[str, Any], opened: bool, operator: str) -> None:
     feeds = _regions(["x", "rois", "batch_indices"])
     domain = "" if operator == "RoiAlign" else DOMAIN
@@ -100,19 +101,19 @@ def test_the_gradient_by_the_regions_has_the_type_of_the_feature_map() -> None:
     check(node_model("RoiAlign", feeds, SIZES, opened=True), feeds, ["rois"], step=1e-3, tolerance=1e-3)
 
 
-@pytest.mark.parametrize("wrt", [["x"], ["rois"], ["x", "rois"]])
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        {},
-        {"reduction_function": "max", "minimum_samples_per_output": 2},
-        {"interpolation_mode": "nearest_neighbor", "spatial_scale_x": 0.5, "spatial_scale_y": 1.5},
-        {"out_of_bounds_input_value": 3.0, "align_regions_to_corners": 1, "maximum_samples_per_output": 2},
-        {"input_pixel_offset": 0.0, "output_pixel_offset": 0.25},
-    ],
-    ids=str,
+@pairwise(
+    {
+        "wrt": [["x"], ["rois"], ["x", "rois"]],
+        "attributes": [
+            {},
+            {"reduction_function": "max", "minimum_samples_per_output": 2},
+            {"interpolation_mode": "nearest_neighbor", "spatial_scale_x": 0.5, "spatial_scale_y": 1.5},
+            {"out_of_bounds_input_value": 3.0, "align_regions_to_corners": 1, "maximum_samples_per_output": 2},
+            {"input_pixel_offset": 0.0, "output_pixel_offset": 0.25},
+        ],
+        "opened": [False, True],
+    }
 )
-@pytest.mark.parametrize("opened", [False, True])
 def test_dml_roi_align(wrt: list[str], attributes: dict[str, Any], opened: bool) -> None:
     feeds = _regions(["x", "rois", "batch_indices"])
     check(node_model("DmlRoiAlign", feeds, SIZES | attributes, opened=opened, domain=DOMAIN), feeds, wrt)
@@ -135,18 +136,16 @@ def test_dml_resample(attributes: dict[str, Any], opened: bool) -> None:
     check(node_model("DmlResample", feeds, attributes, opened=opened, domain=DOMAIN), feeds, ["x"])
 
 
-MODES = [
-    {"mode": mode, "coordinate_transformation_mode": coordinates, **more}
-    for coordinates in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
-    for mode, more in (
-        ("linear", {}),
-        ("nearest", {}),
-        ("nearest", {"nearest_mode": "floor"}),
-        ("nearest", {"nearest_mode": "ceil"}),
-        ("nearest", {"nearest_mode": "round_prefer_ceil"}),
-    )
+MODES: list[dict[str, Any]] = [
+    {"mode": "linear"},
+    {"mode": "nearest"},
+    {"mode": "nearest", "nearest_mode": "floor"},
+    {"mode": "nearest", "nearest_mode": "ceil"},
+    {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
 ]
-NEED_LENGTHS = ("half_pixel_symmetric", "align_corners")
+NEED_NO_LENGTHS = ("half_pixel", "pytorch_half_pixel", "asymmetric")
+OF_OPSET_18 = (*NEED_NO_LENGTHS, "align_corners")
+COORDINATES = (*OF_OPSET_18, "half_pixel_symmetric")
 
 
 def _resize(
@@ -169,38 +168,49 @@ def _x(*shape: int) -> Array:
     return uniform({"x": shape}, np.float32)["x"]
 
 
-@pytest.mark.parametrize("attributes", MODES, ids=str)
-@pytest.mark.parametrize(
-    "given", [{"scales": [1, 1, 2, 0.5]}, {"sizes": [2, 3, 8, 3]}, {"scales": [1, 1, 1.5, 3]}], ids=str
+@pairwise(
+    {
+        "coordinates, opset": [(one, 18) for one in OF_OPSET_18] + [(one, 19) for one in COORDINATES],
+        "mode": MODES,
+        "given": [{"scales": [1, 1, 2, 0.5]}, {"sizes": [2, 3, 8, 3]}, {"scales": [1, 1, 1.5, 3]}],
+    }
 )
-@pytest.mark.parametrize("opset", [18, 19])
-def test_resize(attributes: dict[str, Any], given: dict[str, list[float]], opset: int) -> None:
+def test_resize(coordinates: str, opset: int, mode: dict[str, Any], given: dict[str, list[float]]) -> None:
     x = _x(2, 3, 4, 6)
-    is_new = attributes["coordinate_transformation_mode"] == "half_pixel_symmetric"
-    opset = 19 if is_new else opset
+    attributes = {**mode, "coordinate_transformation_mode": coordinates}
     _check_resize(_resize(x, attributes, given, opened=False, opset=opset), x)
 
 
-@pytest.mark.parametrize(
-    "attributes", [m for m in MODES if m["coordinate_transformation_mode"] not in NEED_LENGTHS], ids=str
+@pairwise(
+    {
+        "coordinates": NEED_NO_LENGTHS,
+        "mode": MODES,
+        "given": [
+            {"scales": [1, 1, 2, 0.55]},
+            {"sizes": [2, 3, 8, 3]},
+            {"sizes": [2, 3, 1, 7]},
+            {"scales": [1, 1, 0.3, 3]},
+        ],
+    }
 )
-@pytest.mark.parametrize(
-    "given",
-    [{"scales": [1, 1, 2, 0.55]}, {"sizes": [2, 3, 8, 3]}, {"sizes": [2, 3, 1, 7]}, {"scales": [1, 1, 0.3, 3]}],
-    ids=str,
-)
-def test_resize_of_open_lengths(attributes: dict[str, Any], given: dict[str, list[float]]) -> None:
+def test_resize_of_open_lengths(coordinates: str, mode: dict[str, Any], given: dict[str, list[float]]) -> None:
     x = _x(2, 3, 4, 6)
-    _check_resize(_resize(x, attributes, given, opened=True), x)
+    _check_resize(_resize(x, {**mode, "coordinate_transformation_mode": coordinates}, given, opened=True), x)
 
 
-@pytest.mark.parametrize(
-    "attributes", [m for m in MODES if m["coordinate_transformation_mode"] not in NEED_LENGTHS], ids=str
+@pairwise(
+    {
+        "coordinates": NEED_NO_LENGTHS,
+        "mode": MODES,
+        "sizes": [[2, 3, 8, 3], [2, 3, 1, 7], [2, 3, 1, 1]],
+        "opened": [False, True],
+    }
 )
-@pytest.mark.parametrize("sizes", [[2, 3, 8, 3], [2, 3, 1, 7], [2, 3, 1, 1]])
-@pytest.mark.parametrize("opened", [False, True])
-def test_resize_to_sizes_that_are_known_at_run_time(attributes: dict[str, Any], sizes: list[int], opened: bool) -> None:
+def test_resize_to_sizes_that_are_known_at_run_time(
+    coordinates: str, mode: dict[str, Any], sizes: list[int], opened: bool
+) -> None:
     feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "sizes": np.array(sizes)}
+    attributes = {**mode, "coordinate_transformation_mode": coordinates}
     made = node_model("Resize", feeds, attributes, opened=opened, opset=19, inputs=["x", "", "", "sizes"])
     made.graph.input[1].type.tensor_type.shape.dim[0].dim_value = 4
     _check_resize(made, **feeds)

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from gradient_checks import Array, check, declared, of_sum, parsed, with_loss
 from onnx_models.gradient import gradient
+from pairs import pairwise
 
 ALL, POSITIVE, INSIDE, ABOVE_ONE = (-4.0, 4.0), (0.5, 3.0), (-0.8, 0.8), (1.5, 3.0)
 
@@ -156,9 +157,7 @@ def _binary(call: str, kind: str, a: str, b: str) -> str:
 SHAPES = [((2, 3), (2, 3)), ((2, 3), (3,)), ((3,), (2, 1)), ((), (2, 2)), ((2, 2), ()), ((1, 1), (2, 0))]
 
 
-@pytest.mark.parametrize("operator", ["Pow", "Max", "Min"])
-@pytest.mark.parametrize(("a", "b"), SHAPES)
-@pytest.mark.parametrize("shapes", ["lengths", "names", "any"])
+@pairwise({"operator": ["Pow", "Max", "Min"], "a, b": SHAPES, "shapes": ["lengths", "names", "any"]})
 def test_binary(operator: str, a: tuple[int, ...], b: tuple[int, ...], shapes: str) -> None:
     rng = np.random.default_rng(3)
     feeds = {"a": rng.uniform(1, 2, a), "b": rng.uniform(1, 2, b)}
@@ -226,19 +225,20 @@ def test_power_with_an_exponent_of_another_type(exponent: str) -> None:
         check(text, {**feeds, "a": abs(feeds["a"])}, ["b"], step=2**-10, tolerance=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("call", "wrt"),
-    [
-        ("Clip(x, low, high)", ["x", "low", "high"]),
-        ("Clip(x, high, low)", ["x", "low", "high"]),
-        ("Clip(x, low)", ["x", "low"]),
-        ("Clip(x, , high)", ["x", "high"]),
-        ("Clip(x, low, high)", ["high"]),
-        ("Clip(x)", ["x"]),
-    ],
+@pairwise(
+    {
+        "call, wrt": [
+            ("Clip(x, low, high)", ["x", "low", "high"]),
+            ("Clip(x, high, low)", ["x", "low", "high"]),
+            ("Clip(x, low)", ["x", "low"]),
+            ("Clip(x, , high)", ["x", "high"]),
+            ("Clip(x, low, high)", ["high"]),
+            ("Clip(x)", ["x"]),
+        ],
+        "shape": [(3, 4), (), (0,)],
+        "kind": ["double", "float16"],
+    }
 )
-@pytest.mark.parametrize("shape", [(3, 4), (), (0,)])
-@pytest.mark.parametrize("kind", ["double", "float16"])
 def test_clip(call: str, wrt: list[str], shape: tuple[int, ...], kind: str) -> None:
     text = f"""<ir_version: 10, opset_import: ["" : 18]>
         g ({kind}{declared("x", shape, "names")} x, {kind} low, {kind} high) => ({kind} y) {{ y = {call} }}"""

@@ -8,6 +8,7 @@ import pytest
 from gradient_checks import check, parsed
 from gradient_nodes import not_of_old
 from onnx_models.gradient import gradient
+from pairs import pairwise
 
 
 def _shape(rank: int, tensor: str) -> str:
@@ -57,10 +58,13 @@ def test_matmul(a: tuple[int, ...], b: tuple[int, ...], opened: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("turned_a", [0, 1])
-@pytest.mark.parametrize("turned_b", [0, 1])
-@pytest.mark.parametrize("c", [None, (), (1,), (4,), (2, 1), (1, 4), (2, 4)])
-@pytest.mark.parametrize("opened", [False, True])
+@pairwise(
+    {
+        "turned_a, turned_b": [(0, 0), (0, 1), (1, 0), (1, 1)],
+        "c": [None, (), (1,), (4,), (2, 1), (1, 4), (2, 4)],
+        "opened": [False, True],
+    }
+)
 def test_gemm(turned_a: int, turned_b: int, c: tuple[int, ...] | None, opened: bool) -> None:
     a, b = ((3, 2) if turned_a else (2, 3)), ((4, 3) if turned_b else (3, 4))
     rng = np.random.default_rng(1)

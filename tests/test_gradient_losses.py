@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from gradient_checks import check
+from pairs import pairwise
 
 
-@pytest.mark.parametrize("operator", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
-@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("ignored", [None, 1, -100])
-@pytest.mark.parametrize("places", [(), (3,), (2, 3)])
+@pairwise(
+    {
+        # What the mean divides by depends on the weights and on what is ignored: these three in full.
+        "reduction, weighted, ignored": list(product(["none", "sum", "mean"], [False, True], [None, 1, -100])),
+        "operator": ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"],
+        "places": [(), (3,), (2, 3)],
+    }
+)
 def test_losses(operator: str, reduction: str, weighted: bool, ignored: int | None, places: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     shape = (5, 4, *places)

@@ -11,6 +11,7 @@ import pytest
 
 from gradient_checks import Array, check, of_sum
 from onnx_models.gradient import gradient
+from pairs import pairwise
 
 
 def _model(
@@ -65,7 +66,8 @@ def _ints(*values: int) -> Array:
     return np.array(values, np.int64)
 
 
-EVERY_SHAPE = pytest.mark.parametrize(("shapes", "constants"), [("lengths", True), ("names", False), ("any", False)])
+SHAPES = [("lengths", True), ("names", False), ("any", False)]
+EVERY_SHAPE = pytest.mark.parametrize(("shapes", "constants"), SHAPES)
 
 
 @EVERY_SHAPE
@@ -229,9 +231,13 @@ def test_shapes(
     _verify(operator, [_random(*shape), *inputs], shapes=shapes, constants=constants, **attributes)
 
 
-@EVERY_SHAPE
-@pytest.mark.parametrize("mode", ["DCR", "CRD"])
-@pytest.mark.parametrize("shape", [(2, 12, 2, 3), (0, 4, 2, 2), (1, 8, 0, 3)])
+@pairwise(
+    {
+        "shapes, constants": SHAPES,
+        "shape": [(2, 12, 2, 3), (0, 4, 2, 2), (1, 8, 0, 3)],
+        "mode": ["DCR", "CRD"],
+    }
+)
 def test_depth_to_space(mode: str, shape: tuple[int, ...], shapes: str, constants: bool) -> None:
     _verify("DepthToSpace", [_random(*shape)], blocksize=2, mode=mode, shapes=shapes, constants=constants)
 
@@ -253,17 +259,18 @@ def test_where(
     _verify("Where", [chosen, _random(*a), _random(*b)], shapes=shapes, constants=constants)
 
 
-@EVERY_SHAPE
-@pytest.mark.parametrize(
-    ("pads", "axes"),
-    [
-        (_ints(1, 2, 0, 2), None),
-        (_ints(2, 1), _ints(-1)),
-        (_ints(-1, 2, 1, -2), None),
-        (_ints(0, -1, -2, -1), _ints(1, 0)),
-    ],
+@pairwise(
+    {
+        "shapes, constants": SHAPES,
+        "pads, axes": [
+            (_ints(1, 2, 0, 2), None),
+            (_ints(2, 1), _ints(-1)),
+            (_ints(-1, 2, 1, -2), None),
+            (_ints(0, -1, -2, -1), _ints(1, 0)),
+        ],
+        "mode": ["constant", "reflect", "edge", "wrap"],
+    }
 )
-@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_pad(mode: str, pads: Array, axes: Array | None, shapes: str, constants: bool) -> None:
     tail = [] if axes is None else [None, axes]
     _verify("Pad", [_random(4, 5), pads, *tail], mode=mode, opset=19, shapes=shapes, constants=constants)

@@ -11,6 +11,7 @@ import pytest
 from gradient_checks import Array, check, run, with_loss
 from gradient_nodes import node_model, not_of_old, uniform
 from onnx_models.gradient import gradient
+from pairs import pairwise
 
 
 def tensors(shapes: Mapping[str, Sequence[int]], dtype: type = np.float64) -> dict[str, Array]:
@@ -21,11 +22,13 @@ def _batch(x: Sequence[int]) -> dict[str, Array]:
     return tensors({"x": x, "scale": (3,), "b": (3,), "mean": (3,), "var": (3,)})
 
 
-@pytest.mark.parametrize(
-    "x", [(5, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 2), pytest.param((0, 3, 4, 5), marks=not_of_old)]
+@pairwise(
+    {
+        "x": [(5, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 2), pytest.param((0, 3, 4, 5), marks=not_of_old)],
+        "opened": [False, True],
+        "attributes": [{}, {"epsilon": 0.25, "momentum": 0.5}],
+    }
 )
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize("attributes", [{}, {"epsilon": 0.25, "momentum": 0.5}])
 def test_batch_normalization(x: tuple[int, ...], opened: bool, attributes: dict[str, float]) -> None:
     feeds = _batch(x)
     check(node_model("BatchNormalization", feeds, attributes, opened=opened), feeds, list(feeds))
@@ -45,20 +48,21 @@ def test_batch_normalization_in_training_is_refused() -> None:
         gradient(with_loss(made, {"y": np.ones(1)}), "loss", ["x"])
 
 
-@pytest.mark.parametrize(
-    ("axis", "scale"),
-    [
-        (None, (5,)),
-        (-1, (5,)),
-        (3, (5,)),
-        (2, (4, 5)),
-        (-3, (3, 4, 5)),
-        pytest.param(-2, (1, 5), marks=not_of_old),
-        pytest.param(1, (3, 1, 5), marks=not_of_old),
-    ],
+@pairwise(
+    {
+        "axis, scale": [
+            (None, (5,)),
+            (-1, (5,)),
+            (3, (5,)),
+            (2, (4, 5)),
+            (-3, (3, 4, 5)),
+            pytest.param(-2, (1, 5), marks=not_of_old),
+            pytest.param(1, (3, 1, 5), marks=not_of_old),
+        ],
+        "opened": [False, True],
+        "with_bias": [False, True],
+    }
 )
-@pytest.mark.parametrize("opened", [False, True])
-@pytest.mark.parametrize("with_bias", [False, True])
 def test_layer_normalization(axis: int | None, scale: tuple[int, ...], opened: bool, with_bias: bool) -> None:
     shapes = {"x": (2, 3, 4, 5), "scale": scale} | ({"b": scale} if with_bias else {})
     attributes = {} if axis is None else {"axis": axis, "epsilon": 0.01}
@@ -66,9 +70,7 @@ def test_layer_normalization(axis: int | None, scale: tuple[int, ...], opened: b
     check(node_model("LayerNormalization", feeds, attributes, opened=opened), feeds, list(feeds))
 
 
-@pytest.mark.parametrize("x", [(2, 6, 4), (2, 6, 4, 3)])
-@pytest.mark.parametrize("groups", [1, 2, 3, 6])
-@pytest.mark.parametrize("opened", [False, True])
+@pairwise({"x": [(2, 6, 4), (2, 6, 4, 3)], "groups": [1, 2, 3, 6], "opened": [False, True]})
 def test_group_normalization(x: tuple[int, ...], groups: int, opened: bool) -> None:
     feeds = tensors({"x": x, "scale": (6,), "bias": (6,)})
     made = _in_double(feeds, opened=opened, num_groups=groups)

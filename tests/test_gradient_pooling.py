@@ -16,6 +16,7 @@ import pytest
 from gradient_checks import Array, check, run
 from gradient_nodes import NEWEST_OPSET, node_model, not_of_old
 from onnx_models.gradient import gradient
+from pairs import pairwise
 
 STEP, TOLERANCE = 1.0, 1e-5
 
@@ -52,9 +53,7 @@ POOLS: list[Any] = [
 DECLARED = [(18, True), (NEWEST_OPSET, False), (NEWEST_OPSET, True)]
 
 
-@pytest.mark.parametrize("attributes", POOLS, ids=str)
-@pytest.mark.parametrize(("opset", "opened"), DECLARED)
-@pytest.mark.parametrize("storage_order", [None, 0, 1])
+@pairwise({"attributes": POOLS, "opset, opened": DECLARED, "storage_order": [None, 0, 1]})
 def test_max_pool(attributes: dict[str, Any], opset: int, opened: bool, storage_order: int | None) -> None:
     x = apart(SHAPES[len(attributes["kernel_shape"])])
     more = {} if storage_order is None else {"storage_order": storage_order}
@@ -73,9 +72,7 @@ def test_of_equal_pixels_the_first_has_the_gradient() -> None:
         np.testing.assert_array_equal(by_x, np.eye(1, 8, dtype=np.float32).reshape(1, 1, 2, 4))
 
 
-@pytest.mark.parametrize("attributes", POOLS, ids=str)
-@pytest.mark.parametrize(("opset", "opened"), [*DECLARED, (19, True)])
-@pytest.mark.parametrize("with_pads", [0, 1])
+@pairwise({"attributes": POOLS, "opset, opened": [*DECLARED, (19, True)], "with_pads": [0, 1]})
 def test_average_pool(attributes: dict[str, Any], opset: int, opened: bool, with_pads: int) -> None:
     # AveragePool has dilations from opset 19 on.
     opset = max(opset, 19) if "dilations" in attributes else opset

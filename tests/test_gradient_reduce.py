@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gradient_checks import Array, check, declared, of_sum
+from pairs import pairwise
 
 OPERATORS = [
     "ReduceSum",
@@ -33,10 +34,14 @@ def _random(*shape: int) -> Array:
     return np.asarray(np.random.default_rng(8).uniform(0.2, 1, shape))
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("axes", ["{1}", "{-1, 0}", "[A]", "[]", None])
-@pytest.mark.parametrize("shapes", ["names", "any"])
+@pairwise(
+    {
+        "operator": OPERATORS,
+        "axes": ["{1}", "{-1, 0}", "[A]", "[]", None],
+        "keepdims": [0, 1],
+        "shapes": ["names", "any"],
+    }
+)
 def test_axes(operator: str, keepdims: int, axes: str | None, shapes: str) -> None:
     shape = (2, 3, 4)
     call = f"{operator}<keepdims={keepdims}>(x{', axes' if axes else ''})"
@@ -46,10 +51,7 @@ def test_axes(operator: str, keepdims: int, axes: str | None, shapes: str) -> No
     check(_text(call, declared("x", shape, shapes), axes), feeds, ["x"])
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("keepdims", [0, 1])
-@pytest.mark.parametrize("noop", [0, 1])
-@pytest.mark.parametrize("axes", ["{}", "[A]", None])
+@pairwise({"operator": OPERATORS, "axes": ["{}", "[A]", None], "noop, keepdims": [(0, 0), (0, 1), (1, 0), (1, 1)]})
 def test_without_axes(operator: str, keepdims: int, noop: int, axes: str | None) -> None:
     call = f"{operator}<keepdims={keepdims}, noop_with_empty_axes={noop}>(x{', axes' if axes else ''})"
     feeds: dict[str, Array] = {"x": _random(2, 3)}

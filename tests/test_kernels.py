@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import onnx_models
 import ortops
-from conformance.backends.session import from_ort, to_ort
+from conformance.backends.session import CPU, from_ort, options, to_ort
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.kernel import Kernel
 from ortops.operators.roi_align import ROI_ALIGN_22
@@ -302,7 +302,7 @@ def test_ours_is_onnxruntimes_own_within_float32_coordinates(problem: Problem, m
         # Of one negative side its kernel makes an error.
         assume(np.all(sizes >= 0) and np.all(np.abs(sizes - np.round(sizes)) > 4 * rounding))
     session = onnxruntime.InferenceSession(
-        onnx_models.roi_align(16, standard=True, **attributes).SerializeToString(), providers=["CPUExecutionProvider"]
+        onnx_models.roi_align(16, standard=True, **attributes).SerializeToString(), options(), providers=[CPU]
     )
     feeds = dict(zip(("X", "rois", "batch_indices"), (problem.x, problem.rois, problem.batch_indices), strict=True))
     theirs = session.run(None, feeds)[0].astype(np.float64)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import onnx_models
 import ortops
+from conformance.backends.session import CPU, options
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
 from ortops.reference import evaluate
 from problems import Array, assert_close, make_problem, reach
@@ -137,7 +138,7 @@ def test_a_session_gives_the_bits_of_the_function(problem: dict[str, Any]) -> No
     def run(model: Any, feeds: dict[str, Array]) -> list[Array]:
         for value in (*model.graph.input, *model.graph.output):
             value.type.tensor_type.ClearField("shape")
-        session = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
         outputs: list[Array] = session.run(None, feeds)
         return outputs
 

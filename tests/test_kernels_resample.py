@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import onnx_models
 import ortops
+from conformance.backends.session import CPU, options
 from ortops.kernels.jit.run import on_threads
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.reference import evaluate
@@ -128,7 +129,7 @@ def test_a_session_gives_the_bits_of_the_function(call: dict[str, Any]) -> None:
     common: dict[str, Any] = {"element_type": ELEMENT_TYPES[str(x.dtype)], "rank": x.ndim}
 
     def run(model: Any, feeds: dict[str, Array]) -> Array:
-        session = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
         (output,) = session.run(None, feeds)
         return np.asarray(output)
 
@@ -164,10 +165,8 @@ def test_wrong_lists_are_refused_when_a_session_is_made(attributes: dict[str, An
     (node,) = model.graph.node
     del node.attribute[:]
     node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in attributes.items())
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     with pytest.raises(Exception, match=says):
-        ortops.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

@@ -13,6 +13,7 @@ import pytest
 
 import onnx_models
 import ortops
+from conformance.backends.session import CPU, options
 from onnx_models.portable import attach
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
@@ -30,9 +31,7 @@ CONTROL_FLOW = {"Loop", "If", "Scan", "NonZero", "ScatterElements", "ScatterND"}
 
 def session(model: onnx.ModelProto) -> Any:
     """ONNX Runtime without this project's kernels."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
 
 
 def run(made: Any, feeds: dict[str, Array]) -> list[Array]:

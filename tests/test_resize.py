@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 
 import onnx_models
+from conformance.backends.session import CPU, options
 from onnx_models import directml
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
@@ -80,9 +81,8 @@ def resize_model(
 
 
 def onnxruntime_resize(model: onnx.ModelProto, x: Array) -> Array:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # tf_half_pixel_for_nn is deprecated since opset 13
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    # What is deprecated is not worth a line each: tf_half_pixel_for_nn since opset 13.
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
     (y,) = session.run(None, {"x": x})
     return np.asarray(y)
 

@@ -24,9 +24,13 @@ onnxruntime.set_default_logger_severity(QUIET)
 
 
 def options() -> Any:
-    """Session options that print nothing."""
+    """Session options that print nothing, and whose threads do not spin where they have no work.
+
+    Sessions here live for one small case. Spinning took a third of our operators' processor time, half of the bodies'.
+    """
     made = onnxruntime.SessionOptions()
     made.log_severity_level = QUIET
+    made.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return made
 
 

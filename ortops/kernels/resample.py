@@ -189,11 +189,23 @@ def _sum_task(
     failed: Any,
     task: int,
 ) -> None:
-    memory = allocate((source.d * bytes_of(numbers_at(x, x)) + 7) // 8)
+    # One element more, which is 0, for rows of pairs that have but one.
+    words = ((source.d + 1) * bytes_of(numbers_at(x, x)) + 7) // 8
+    memory = allocate(words + 4 * target.d)
     if address_of(memory) == 0:
         failed[0] = 1
         return
     line, lines = numbers_at(memory, x), target.a * target.b * target.c
+    line[source.d] = 0.0
+    first = offset(memory, words)
+    second, first_weight = offset(first, target.d), numbers_at(offset(first, 2 * target.d), x)
+    second_weight = numbers_at(offset(first, 3 * target.d), x)
+    if d.is_pairs:
+        for q in range(target.d):
+            e, has_two = d.start[q], d.start[q + 1] - d.start[q] == 2
+            first[q], first_weight[q] = d.at[e], d.weight[e]
+            second[q] = d.at[e + 1] if has_two else source.d
+            second_weight[q] = d.weight[e + 1] if has_two else number(line, 0.0)
     for n in range(lines * task // tasks, lines * (task + 1) // tasks):
         i, j, k = _place_of_line(target, n)
         _combine(x, source, a, b, c, i, j, k, line)
@@ -204,10 +216,8 @@ def _sum_task(
         elif d.is_pairs:
             # As below, in half its time.
             for q in range(target.d):
-                first, last = d.start[q], d.start[q + 1] - 1
-                total = d.weight[first] * line[d.at[first]]
-                other = fma(d.weight[last], line[d.at[last]], total)
-                store(out, q, total if first == last else other)
+                total = first_weight[q] * line[first[q]]
+                store(out, q, fma(second_weight[q], line[second[q]], total))
         else:
             for q in range(target.d):
                 total = number(line, 0.0)

@@ -140,7 +140,10 @@ class CFunction:
 def _flatten(arguments: tuple[Any, ...], kinds: list[str], values: list[int | float]) -> None:
     """Append the kind and the eight bytes of each argument."""
     for argument in arguments:
-        if isinstance(argument, np.ndarray):
+        if type(argument) is int:  # most are: the first test counts
+            kinds.append(INTEGER)
+            values.append(argument)
+        elif isinstance(argument, np.ndarray):
             kinds.append(_POINTERS[argument.dtype])
             values.append(_data_of(argument))
         elif isinstance(argument, tuple):

@@ -192,6 +192,21 @@ def test_results_have_the_same_bits_for_any_number_of_threads(dtype: Any, mode: 
             same_bits(first, other)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None:
+    # Written past the cache from 16 MiB on; with 15 bins of 33 channels few RoIs begin at a line of it.
+    attributes: dict[str, Any] = {"output_height": 5, "output_width": 3, "sampling_ratio": 1, "mode": mode}
+    attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
+    count = (20 << 20) // (33 * 15 * dtype.itemsize)
+    problem = make_problem(1, dtype, attributes, ("inside",) * 50, (1, 33, 8, 9))
+    many = np.arange(count) % 50
+    problem = replace(problem, rois=problem.rois[many], batch_indices=problem.batch_indices[many])
+    y = forward(problem)
+    same_bits(y[:50], forward(part(problem, slice(None), slice(50))))
+    same_bits(y, y[:50][many])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_read_only_arrays_and_views_need_no_code_of_their_own(mode: Any) -> None:
     x, rois = np.ones((1, 4, 6, 6), np.float32), np.array([[0, 0, 4, 4]], np.float32)

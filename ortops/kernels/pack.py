@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.jit import LANES
+from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.compile import inner, outlined
-from ortops.kernels.jit.lanes import prefetch_to_read, transpose
-from ortops.kernels.jit.scalar import load, minimum, number, offset, store
+from ortops.kernels.jit.lanes import prefetch_to_read, stream_line, transpose
+from ortops.kernels.jit.scalar import address_of, bytes_of, load, minimum, number, offset, store
 
 
 @outlined
@@ -55,3 +55,17 @@ def prefetch_window(x: Any, plane: int, lanes: int, line: int, lines: int, lengt
     for k in range(lanes):
         for a in range(lines):
             prefetch_to_read(offset(x, k * plane + a * line), length)
+
+
+@outlined
+def stream(source: Any, target: Any, count: int) -> None:
+    """Copy elements to memory, past the cache."""
+    begin = minimum(-address_of(target) % CACHE_LINE // bytes_of(target), count)
+    step = CACHE_LINE // bytes_of(target)
+    end = begin + (count - begin) // step * step
+    for i in range(begin):
+        target[i] = source[i]
+    for i in range(begin, end, step):
+        stream_line(offset(source, i), offset(target, i))
+    for i in range(end, count):
+        target[i] = source[i]

@@ -147,6 +147,31 @@ def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
     return lines
 
 
+@intrinsic
+def stream_line(_typing: Any, source: Any, target: Any) -> Any:
+    """Copy a line of the cache to memory, past the cache; the target begins at a line. `fence` comes last."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        line = ir.VectorType(_INT32, CACHE_LINE // 4)
+        value = builder.load(builder.bitcast(args[0], line.as_pointer()), align=1)
+        store = builder.store(value, builder.bitcast(args[1], line.as_pointer()), align=CACHE_LINE)
+        store.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
+        return context.get_dummy_value()
+
+    return types.void(source, target), codegen
+
+
+@intrinsic
+def fence(_typing: Any) -> Any:
+    """Let other threads see what was streamed before whatever this thread stores next."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def _prefetch(is_written: int) -> Any:
     @intrinsic
     def prefetch(_typing: Any, pointer: Any, count: Any) -> Any:

@@ -116,6 +116,16 @@ def numbers_at(_typing: Any, pointer: Any, like: Any) -> Any:
 
 
 @intrinsic
+def elements_at(_typing: Any, pointer: Any, like: Any) -> Any:
+    """The memory at a pointer, taken for elements as those at `like`."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(like))
+
+    return like(pointer, like), codegen
+
+
+@intrinsic
 def bytes_of(_typing: Any, pointer: Any) -> Any:
     """The bytes of an element at a pointer."""
     size = pointer.dtype.bitwidth // 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from dataclasses import replace
@@ -190,6 +191,27 @@ def test_results_have_the_same_bits_for_any_number_of_threads(dtype: Any, mode: 
     for later in results[1:]:
         for first, other in zip(results[0], later, strict=True):
             same_bits(first, other)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def run(_context: int, _task: int, count: int, _batches: int, _data: int) -> int:
+        calls.append(count)
+        return 1
+
+    runner = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 2, *[ctypes.c_size_t] * 2, ctypes.c_void_p)(run)
+    address = ctypes.cast(runner, ctypes.c_void_p).value
+    monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda: (address, 0))
+    x, rois = np.ones((1, 64, 100, 100), np.float32), np.tile(np.float32([[0, 0, 90, 90]]), (30, 1))
+    of, dy = np.zeros(30, np.int64), np.ones((30, 64, 2, 2), np.float32)
+    with pytest.raises(MemoryError):
+        ortops.roi_align(x, rois, of, output_height=2, output_width=2, mode=mode)
+    for output in ("dx", "drois"):
+        with pytest.raises(MemoryError):
+            ortops.roi_align_grad(dy, rois, of, x.shape, x=x, mode=mode, outputs=(output,))
+    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

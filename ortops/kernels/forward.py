@@ -16,17 +16,14 @@ from ortops.kernels.jit.scalar import address_of, bytes_of, elements_at, minimum
 from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 from ortops.kernels.maximum import largest_corner, largest_sample
 from ortops.kernels.pack import pack, prefetch_window, stream, unpack
-from ortops.kernels.roi_tables import Shared, share, tables_of
+from ortops.kernels.roi_tables import Shared, share, tables_of, unit_of
 from ortops.kernels.schedule import (
     Plan,
-    Window,
-    is_packed,
     packs_maps,
     panels_of,
     plan_of_panels,
     room_of_panel,
     runner_for,
-    window_of,
     work_space,
 )
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
@@ -123,14 +120,7 @@ def _pool_task(
     elements, panel = elements_at(behind_line, y), offset(behind_line, rounded)
     for index in range(worker, plan.units * plan.blocks, plan.workers):
         unit, block = index // plan.blocks, index % plan.blocks
-        if plan.is_by_image:
-            image, begin, end = unit, shared.groups.first[unit], shared.groups.first[unit + 1]
-            window, packs = Window(0, 0, shape.height, shape.width), begin < end
-        else:
-            image, begin, end = placed.images[unit], unit, unit + 1
-            rows, columns = tables_of(placed, shared, worker, unit, False, fill)
-            window = window_of(span(rows), span(columns), shape.width)
-            packs = is_packed(window, shape.channels)
+        image, begin, end, window, packs = unit_of(placed, plan, shared, worker, unit, False, fill, span)
         corner = window.top * shape.width + window.left
         # Pixels have their numbers on the map, also where a part of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)

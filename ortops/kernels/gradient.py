@@ -28,12 +28,10 @@ from ortops.kernels.jit.scalar import (
 from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 from ortops.kernels.maximum import add_maximum_gradient
 from ortops.kernels.pack import pack, unpack
-from ortops.kernels.roi_tables import Shared, share, tables_of
+from ortops.kernels.roi_tables import Shared, share, tables_of, unit_of
 from ortops.kernels.schedule import (
     MOST_BYTES,
     Plan,
-    Window,
-    is_packed,
     packs_maps,
     panels_of,
     plan_by_image,
@@ -41,7 +39,6 @@ from ortops.kernels.schedule import (
     plan_of_panels,
     room_of_panel,
     runner_for,
-    window_of,
     work_space,
 )
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
@@ -191,14 +188,7 @@ def _drois_task(
     panel = offset(whole_line, 3 * length)
     for index in range(worker, plan.units * plan.blocks, plan.workers):
         unit, block = index // plan.blocks, index % plan.blocks
-        if plan.is_by_image:
-            image, begin, end = unit, shared.groups.first[unit], shared.groups.first[unit + 1]
-            window, packs = Window(0, 0, shape.height, shape.width), begin < end
-        else:
-            image, begin, end = placed.images[unit], unit, unit + 1
-            rows, columns = tables_of(placed, shared, worker, unit, True, fill_weights)
-            window = window_of(span_of(rows), span_of(columns), shape.width)
-            packs = is_packed(window, shape.channels)
+        image, begin, end, window, packs = unit_of(placed, plan, shared, worker, unit, True, fill_weights, span_of)
         corner = window.top * shape.width + window.left
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line

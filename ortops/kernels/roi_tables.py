@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from ortops.kernels.axis import axis_of
 from ortops.kernels.jit.compile import inner
-from ortops.kernels.jit.parallel import allocate, parallel_for
+from ortops.kernels.jit.parallel import allocate, parallel_for, release
 from ortops.kernels.jit.scalar import address_of, bytes_of, doubles_at, int64s_at, maximum, minimum, numbers_at, offset
 from ortops.kernels.layout import Placed
-from ortops.kernels.schedule import Plan
+from ortops.kernels.schedule import Plan, Window, is_packed, window_of
 from ortops.kernels.tables import Table, fill_runs
 
 MOST_BYTES = 16 << 20
@@ -105,7 +105,9 @@ def share(
                 at += _entries(placed, slot, k, each) if is_filled else most[k]
         if is_filled:
             tasks = (placed.shape.rois + BLOCK - 1) // BLOCK
-            parallel_for(plan.runner, context, tasks, _fill_task, (placed, shared, has_slopes, fill))
+            if not parallel_for(plan.runner, context, tasks, _fill_task, (placed, shared, has_slopes, fill)):
+                release(memory)
+                memory = int64s_at(0)
     return memory, shared
 
 
@@ -204,3 +206,30 @@ def tables_of(placed: Placed, shared: Shared, worker: int, r: int, has_slopes: b
             _fill(placed, shared, slot, r, k, has_slopes, fill)
     shape = placed.shape
     return _slot(shared.rows, slot, shape.bins_y), _slot(shared.columns, slot, shape.bins_x)
+
+
+class Unit(NamedTuple):
+    """What a task works on: the RoIs begin:end of an image, in the order of its group, or one RoI.
+
+    window: the part of the map that is packed. packs: whether it is.
+    """
+
+    image: int
+    begin: int
+    end: int
+    window: Window
+    packs: bool
+
+
+@inner
+def unit_of(
+    placed: Placed, plan: Plan, shared: Shared, worker: int, unit: int, has_slopes: bool, fill: Any, span: Any
+) -> Unit:
+    """A unit of the plan; `span` tells which pixels a table reads."""
+    shape = placed.shape
+    if plan.is_by_image:
+        begin, end = shared.groups.first[unit], shared.groups.first[unit + 1]
+        return Unit(unit, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
+    rows, columns = tables_of(placed, shared, worker, unit, has_slopes, fill)
+    window = window_of(span(rows), span(columns), shape.width)
+    return Unit(placed.images[unit], unit, unit + 1, window, is_packed(window, shape.channels))

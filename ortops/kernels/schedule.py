@@ -20,9 +20,6 @@ TASKS = 64
 MOST_BYTES = 40 << 20
 """Of what all workers hold at once, however many threads there are."""
 
-MOST_BYTES_OF_TABLES = 16 << 20
-"""Larger tables are made by each worker for itself, one RoI at a time."""
-
 MOST_PIXELS = 1 << 18
 """Larger maps are not packed as a whole: a panel of float32 would take more than 16 MiB."""
 

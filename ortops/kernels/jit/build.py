@@ -22,6 +22,7 @@ def build(folder: Path, chosen: Iterable[str], types: Sequence[str]) -> None:
 
     Which kernels these are is found out by running them. For a level that this processor lacks they are only compiled.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     here, chosen = set(levels.of_this_processor()), list(chosen)
     runs = [level for level in chosen if level in here]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:

@@ -1,4 +1,4 @@
-"""The two C tables between an operator and ONNX Runtime: OrtApi, which we call, and OrtCustomOp, which we fill.
+"""The two C tables between an operator and ONNX Runtime: OrtApi, which we call, and OrtCustomOp, which it calls.
 
 Both grow only at their end, so positions hold for every later release. Source: onnxruntime_c_api.h, API version 20.
 """
@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
-from collections.abc import Mapping, Sequence
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_void_p
-from typing import Any
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ortops.engine.shutdown import PROCESS
+from ortops.kernels import layout
+from ortops.kernels.jit.exceptions import uninterrupted
+from ortops.kernels.jit.kernel import Kernel
 
 API_VERSION = 20
 """The API of onnxruntime 1.20; later releases serve it."""
 
-FAIL, INVALID_ARGUMENT = 1, 2
+FAIL, INVALID_ARGUMENT = layout.FAIL, 2
 
 # ONNXTensorElementDataType and OrtOpAttrType.
 ELEMENT_TYPES = {"float": 1, "int64": 7, "float16": 10, "double": 11, "uint32": 12, "bfloat16": 16}
@@ -91,98 +97,68 @@ api_at = functools.cache(Api)
 """The OrtApi at an address."""
 
 
-# The callbacks of OrtCustomOp in their order: result and arguments; empty where none of ours is ever given.
-_CALLBACKS: dict[str, tuple[Any, ...]] = {
-    "CreateKernel": (),
-    "GetName": (c_void_p, c_void_p),
-    "GetExecutionProviderType": (c_void_p, c_void_p),
-    "GetInputType": (c_int, c_void_p, c_size_t),
-    "GetInputTypeCount": (c_size_t, c_void_p),
-    "GetOutputType": (c_int, c_void_p, c_size_t),
-    "GetOutputTypeCount": (c_size_t, c_void_p),
-    "KernelCompute": (),
-    "KernelDestroy": (None, c_void_p),
-    "GetInputCharacteristic": (c_int, c_void_p, c_size_t),
-    "GetOutputCharacteristic": (c_int, c_void_p, c_size_t),
-    "GetInputMemoryType": (c_int, c_void_p, c_size_t),
-    "GetVariadicInputMinArity": (c_int, c_void_p),
-    "GetVariadicInputHomogeneity": (c_int, c_void_p),
-    "GetVariadicOutputMinArity": (c_int, c_void_p),
-    "GetVariadicOutputHomogeneity": (c_int, c_void_p),
-    "CreateKernelV2": (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p),
-    "KernelComputeV2": (c_void_p, c_void_p, c_void_p),
-    "InferOutputShapeFn": (c_void_p, c_void_p, c_void_p),
-    "GetStartVersion": (c_int, c_void_p),
-    "GetEndVersion": (c_int, c_void_p),
-    "GetMayInplace": (),
-    "ReleaseMayInplace": (),
-    "GetAliasMap": (),
-    "ReleaseAliasMap": (),
-}
-
-
-class OrtCustomOp(ctypes.Structure):
-    """The table of callbacks that is an operator to ONNX Runtime."""
-
-    _fields_ = (("version", c_uint32), *((name, c_void_p) for name in _CALLBACKS))
-
-
-_ANY_VERSION = 2**31 - 1
-
-# An operator of version 1 for the CPU, with nothing optional or variadic, whose kernel has nothing to free.
-_DEFAULTS: dict[str, Any] = {
-    "GetExecutionProviderType": lambda _table: None,
-    "KernelDestroy": lambda _kernel: None,
-    "GetInputCharacteristic": lambda _table, _i: 0,
-    "GetOutputCharacteristic": lambda _table, _i: 0,
-    "GetInputMemoryType": lambda _table, _i: 0,
-    "GetVariadicInputMinArity": lambda _table: 0,
-    "GetVariadicInputHomogeneity": lambda _table: 0,
-    "GetVariadicOutputMinArity": lambda _table: 0,
-    "GetVariadicOutputHomogeneity": lambda _table: 0,
-    "GetStartVersion": lambda _table: 1,
-    "GetEndVersion": lambda _table: _ANY_VERSION,
-}
+_fill = Kernel("session_callbacks", "fill")
 
 _alive: list[Any] = []
-"""Tables and callbacks, which ONNX Runtime may use for as long as the process lives."""
+"""What tables refer to, which ONNX Runtime may use for as long as the process lives."""
+
+Callback: TypeAlias = Callable[[int], Any]
 
 
-def add_custom_op(name: str, inputs: Sequence[int], outputs: Sequence[int], callbacks: Mapping[str, Any]) -> None:
-    """Give an operator to the library of onnxruntime-extensions, for all sessions that register it from now on.
+class TensorType(NamedTuple):
+    """An input or an output of an operator: its number in `ELEMENT_TYPES`, and whether a node may leave it out."""
+
+    element_type: int
+    is_optional: bool = False
+
+
+def add_custom_op(
+    name: str,
+    inputs: Sequence[TensorType],
+    outputs: Sequence[TensorType],
+    create: Callback | None = None,
+    infer: Callback | None = None,
+) -> Any:
+    """Give an operator of version 1 to the library of onnxruntime-extensions, for sessions that register it from now on.
+
+    The functions are called with the address of an OrtKernelInfo, OrtKernelContext or OrtShapeInferContext. For success
+    they return 0, else an OrtStatus; where they raise, the exception is kept for the thread (`exceptions.take`) and ONNX
+    Runtime gets a status that says "interrupted".
 
     Args:
         name: the operator's name.
-        inputs: for each input its number in `ELEMENT_TYPES`.
-        outputs: for each output likewise.
-        callbacks: further callbacks by their names in OrtCustomOp, or others in place of the defaults.
+        inputs: its inputs.
+        outputs: its outputs.
+        create: makes the kernel of a node: a function, or a status. Without it nodes can be made but not run.
+        infer: tells the shapes of the outputs.
+
+    Returns:
+        The table, an OrtCustomOp with the words of `ortops.kernels.layout` behind it.
 
     Raises:
         OrtError: the library refuses it, or takes no operators in C.
     """
     from ortops.engine.extensions import add_c_operator
 
-    text, table = ctypes.create_string_buffer(name.encode()), OrtCustomOp(version=API_VERSION)
-    _alive.extend((text, table))
-    given = {
-        "GetName": lambda _table: ctypes.addressof(text),
-        "GetInputType": lambda _table, i: inputs[i],
-        "GetInputTypeCount": lambda _table: len(inputs),
-        "GetOutputType": lambda _table, i: outputs[i],
-        "GetOutputTypeCount": lambda _table: len(outputs),
-    }
-    for callback, function in {**_DEFAULTS, **given, **callbacks}.items():
-        pointer = ctypes.CFUNCTYPE(*_CALLBACKS[callback])(function)
-        _alive.append(pointer)
-        setattr(table, callback, ctypes.cast(pointer, c_void_p))
-    add_c_operator(ctypes.addressof(table))
+    tensors = [number for tensor in (*inputs, *outputs) for number in tensor]
+    texts = [ctypes.create_string_buffer(text.encode()) for text in (name, f"{name}: interrupted by ")]
+    table = np.zeros(layout.TENSORS + len(tensors), np.int64)
+    table[layout.NAME], table[layout.TEXT] = map(ctypes.addressof, texts)
+    table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
+    table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
+    table[layout.API] = _probed[0] if _probed else 0
+    table[layout.PROCESS] = PROCESS.ctypes.data
+    table[layout.TENSORS :] = tensors
+    _fill(table, API_VERSION)
+    _alive.extend((texts, table, create, infer))
+    add_c_operator(table.ctypes.data)
+    return table
 
 
 _PROBE = """
     <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
     probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
 """
-_probing = threading.Lock()
 _probed: list[int] = []
 
 
@@ -197,9 +173,7 @@ def ort_api() -> Api:
         OrtError: onnxruntime is older than 1.20, or onnxruntime-extensions takes no operators in C (on Windows).
     """
     if not _probed:
-        with _probing:
-            if not _probed:
-                _probe()
+        uninterrupted(_probe)
     return api_at(_probed[0])
 
 
@@ -210,19 +184,16 @@ def _probe() -> None:
 
     from ortops.engine.extensions import library_path
 
+    if _probed:
+        return
     # An operator of a later API than the runtime's would end every session that registers the library.
     if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, API_VERSION):
         raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
-
-    def create(_table: int, api: int, _info: int, _kernel: int) -> None:
-        _probed.append(api)
-
-    kind = (ELEMENT_TYPES["float"],)
-    add_custom_op(
-        "OrtopsProbe", kind, kind, {"CreateKernelV2": create, "KernelComputeV2": lambda _kernel, _context: None}
-    )
+    tensor = (TensorType(ELEMENT_TYPES["float"]),)
+    table = add_custom_op("OrtopsProbe", tensor, tensor)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.register_custom_ops_library(library_path())
     model = onnx.parser.parse_model(_PROBE).SerializeToString()
     onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    _probed.append(int(table[layout.API]))

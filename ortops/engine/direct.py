@@ -1,7 +1,8 @@
 """The direct engine: each operator as an OrtCustomOp, added to onnxruntime-extensions through AddExternalCustomOp.
 
-Tensors are views of ONNX Runtime's memory, errors are its statuses, and tasks run on the session's own threads. Nothing
-here lets a Python exception cross into C: it would leave outputs unwritten and the error unseen.
+Tensors are views of ONNX Runtime's memory, errors are its statuses, and tasks run on the session's own threads. What is no
+answer of the operator, such as the KeyboardInterrupt of Ctrl-C, leaves these functions as an exception: the compiled
+callback that calls them (`ortops.kernels.session_callbacks`) keeps it and gives ONNX Runtime a status.
 """
 
 from __future__ import annotations
@@ -10,13 +11,22 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
+from ctypes import byref, c_float, c_int64, c_size_t
 from typing import Any
 
 from ortops.compute import compute
-from ortops.engine.c_api import ELEMENT_TYPES, FAIL, INVALID_ARGUMENT, Api, add_custom_op, api_at, ort_api
+from ortops.engine.c_api import (
+    ELEMENT_TYPES,
+    FAIL,
+    INVALID_ARGUMENT,
+    Api,
+    Callback,
+    OrtError,
+    TensorType,
+    add_custom_op,
+    ort_api,
+)
 from ortops.engine.shape_inference import infer_output_shapes
-from ortops.engine.shutdown import Call
 from ortops.engine.tensors import Inputs, output
 from ortops.shapes import Shape
 from ortops.spec import Attribute, AttributeValue, Operator
@@ -75,24 +85,45 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
     "INTS": functools.partial(_read_list, "int64", c_int64),
 }
 
-_kernels: dict[int, Callable[[int], None]] = {}
-_handles = itertools.count(1)
+_OURS = f"{__name__.split('.', maxsplit=1)[0]}."
+"""How the names of the modules of this package begin."""
 
 
-def _status(api: Api, error: BaseException, name: str) -> int:
-    """An error as ONNX Runtime's status; KeyboardInterrupt too, since nothing may cross into C."""
-    code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
-    text = str(error) or type(error).__name__
-    status: int = api.CreateStatus(code, f"{name}: {text}".encode())
-    return status
+def _answering(operator: Operator, function: Callable[[int], Any]) -> Callback:
+    """The function, for ONNX Runtime: what the operator refuses becomes a status, other exceptions leave it."""
+
+    def answer(address: int) -> Any:
+        try:
+            return function(address)
+        except (TypeError, ValueError, MemoryError, OrtError) as error:
+            if not _is_ours(error):
+                raise
+            code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
+            return ort_api().CreateStatus(code, f"{operator.name}: {error}".encode(errors="replace"))
+
+    return answer
 
 
-def _create(operator: Operator, output_types: Sequence[int], api: Api, info: int) -> Callable[[int], None]:
-    """The kernel of one node: called with the address of an OrtKernelContext.
+def _is_ours(error: BaseException) -> bool:
+    """Whether this package has raised an exception: else a signal handler has, between two lines of ours."""
+    traceback = error.__traceback__
+    while traceback and traceback.tb_next:
+        traceback = traceback.tb_next
+    return traceback is not None and str(traceback.tb_frame.f_globals.get("__name__")).startswith(_OURS)
+
+
+def _kernel(operator: Operator, output_types: Sequence[int], info: int) -> Callback:
+    """The kernel of one node.
+
+    Args:
+        operator: the definition.
+        output_types: the element types of its outputs.
+        info: the address of the node's OrtKernelInfo.
 
     Raises:
         TypeError, ValueError: an attribute of the node is wrong.
     """
+    api = ort_api()
     attributes = operator.check_attributes({a.name: read_attribute(api, info, a) for a in operator.attributes})
     count = c_size_t()
     api.check(api.KernelInfo_GetInputCount(info, byref(count)))
@@ -100,54 +131,14 @@ def _create(operator: Operator, output_types: Sequence[int], api: Api, info: int
     absent = [None] * (len(operator.inputs) - count.value)
     parallel_for = api.addresses["KernelContext_ParallelFor"]
 
-    def run(context: int) -> None:
+    def run(context: int) -> int:
         def allocate(i: int, shape: Shape) -> Any:
             return output(api, context, i, shape, output_types[i])
 
         compute(operator, inputs.of(context) + absent, attributes, allocate, (parallel_for, context))
+        return 0
 
-    return run
-
-
-def _callbacks(operator: Operator, output_types: Sequence[int]) -> dict[str, Any]:
-    """The callbacks in which one operator differs from another."""
-
-    def create(_table: int, api_address: int, info: int, kernel: int) -> int | None:
-        api = api_at(api_address)
-        try:
-            handle = next(_handles)
-            _kernels[handle] = _create(operator, output_types, api, info)
-            ctypes.cast(kernel, ctypes.POINTER(c_void_p))[0] = handle
-        except BaseException as error:  # noqa: BLE001 - see _status
-            return _status(api, error, operator.name)
-        return None
-
-    def run(handle: int, context: int) -> int | None:
-        try:
-            with Call():
-                _kernels[handle](context)
-        except BaseException as error:  # noqa: BLE001 - see _status
-            return _status(ort_api(), error, operator.name)
-        return None
-
-    def infer(_table: int, context: int) -> int | None:
-        try:
-            infer_output_shapes(operator, context)
-        except BaseException as error:  # noqa: BLE001 - see _status
-            return _status(ort_api(), error, operator.name)
-        return None
-
-    callbacks = {
-        "KernelDestroy": lambda kernel: _kernels.pop(kernel, None) and None,
-        "GetInputCharacteristic": lambda _table, i: int(operator.inputs[i].optional),
-        "GetOutputCharacteristic": lambda _table, i: int(operator.outputs[i].optional),
-        "CreateKernelV2": create,
-        "KernelComputeV2": run,
-    }
-    # onnxruntime 1.20 crashes in this interface where a node leaves an input or an output out.
-    if not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
-        callbacks["InferOutputShapeFn"] = infer
-    return callbacks
+    return _answering(operator, run)
 
 
 def add_operator(operator: Operator) -> None:
@@ -157,10 +148,16 @@ def add_operator(operator: Operator) -> None:
         OrtError: the library refuses it, or this onnxruntime is too old.
     """
     ort_api()  # It refuses an onnxruntime that is too old before anything is added.
+    infer = None
+    # onnxruntime 1.20 crashes in this interface where a node leaves an input or an output out.
+    if not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
+        infer = _answering(operator, functools.partial(infer_output_shapes, operator))
     for kinds in itertools.product(*operator.types.values()):
         types = dict(zip(operator.types, kinds, strict=True))
         inputs, outputs = (
-            [ELEMENT_TYPES[types.get(tensor.type, tensor.type)] for tensor in tensors]
+            [TensorType(ELEMENT_TYPES[types.get(tensor.type, tensor.type)], tensor.optional) for tensor in tensors]
             for tensors in (operator.inputs, operator.outputs)
         )
-        add_custom_op(operator.name, inputs, outputs, _callbacks(operator, outputs))
+        output_types = [tensor.element_type for tensor in outputs]
+        create = _answering(operator, functools.partial(_kernel, operator, output_types))
+        add_custom_op(operator.name, inputs, outputs, create, infer)

@@ -15,9 +15,15 @@ from typing import Any
 import numpy as np
 
 from ortops.engine.c_api import OrtError
+from ortops.kernels.jit.kernel import Kernel
 
 RELEASES = ">=0.13,!=0.14.0,<0.16"
 """Those that this module was tried with, as pyproject.toml asks for them."""
+
+_fill = Kernel("pyop_hook", "fill")
+
+_METH_VARARGS = 1
+"""The flag of a PyMethodDef whose function takes its arguments as a tuple."""
 
 _C_ENTRY = "AddExternalCustomOp"
 
@@ -25,6 +31,8 @@ Array = np.ndarray[Any, Any]
 Body = Callable[..., Sequence[Array]]
 
 _definitions: dict[int, Any] = {}
+_interrupted: dict[int, tuple[Any, ...]] = {}
+_alive: list[Any] = []
 
 
 def library_path() -> str:
@@ -69,7 +77,12 @@ def add_c_operator(table: int) -> None:
 
 
 def add_python_operator(
-    name: str, body: Body, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, str]
+    name: str,
+    body: Body,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    attributes: Mapping[str, str],
+    interrupted: Sequence[Array],
 ) -> None:
     """Make a Python function an operator of the domain ai.onnx.contrib.
 
@@ -82,6 +95,7 @@ def add_python_operator(
         inputs: for each input its element type, as in `PyCustomOpDef.dt_*`.
         outputs: for each output likewise.
         attributes: by name, "int64", "float" or "string".
+        interrupted: the outputs of a call in which Python raises, and the exception is kept for the thread.
 
     Raises:
         OrtError: onnxruntime-extensions cannot be imported, or has no such part.
@@ -94,6 +108,7 @@ def add_python_operator(
         attrs={attribute: _number(kind) for attribute, kind in attributes.items()},
     )
     _definitions[id(definition)] = definition
+    _interrupted[id(definition)] = _answer(id(definition), interrupted)
 
 
 def take_python_calls() -> None:
@@ -112,10 +127,24 @@ def take_python_calls() -> None:
         if definition is None:
             result: tuple[Any, ...] = stock(handle, arrays, attributes)
             return result
-        outputs = definition.body(*arrays, **definition.cast_attributes(attributes))
-        return (handle, *(part for output in outputs for part in (output.shape, output.ravel())))
+        return _answer(handle, definition.body(*arrays, **definition.cast_attributes(attributes)))
 
-    _part("PyCustomOpDef.install_hooker")(invoke)
+    _part("PyCustomOpDef.install_hooker")(_builtin(invoke))
+
+
+def _answer(handle: int, outputs: Sequence[Array]) -> tuple[Any, ...]:
+    return (handle, *(part for output in outputs for part in (output.shape, output.ravel())))
+
+
+def _builtin(invoke: Callable[..., Any]) -> Callable[..., Any]:
+    """A builtin function that calls `invoke`, and lets no exception of an operator of ours through (`pyop_hook`)."""
+    name, own = ctypes.create_string_buffer(b"invoke"), (invoke, _interrupted)
+    method = np.array([ctypes.addressof(name), 0, _METH_VARARGS, 0])
+    _fill(method)
+    _alive.extend((name, method))
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    function: Callable[..., Any] = make(("PyCFunction_NewEx", ctypes.pythonapi))(method.ctypes.data, own, None)
+    return function
 
 
 def _number(kind: str) -> int:

@@ -8,12 +8,11 @@ does: the outputs are NaN, the error is logged once, and `ortops.InferenceSessio
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +25,6 @@ from ortops.spec import ELEMENT_DTYPES, Operator
 _LOGGER = logging.getLogger("ortops")
 _ELEMENT_TYPES = ("float", "double", "int64", "uint32")
 
-_errors = threading.local()
 _logged: set[str] = set()
 
 
@@ -39,17 +37,36 @@ def add_operators(operators: Iterable[Operator]) -> None:
             _add(operator, dict(zip(operator.types, kinds, strict=True)))
 
 
-@contextlib.contextmanager
-def raising() -> Iterator[None]:
-    """Raise, after what runs inside, the first error of our operators on this thread.
+class Errors:
+    """The errors of our operators in a run of a session on this thread, which begins here.
 
-    Raises:
-        ValueError, TypeError, MemoryError: as the operator did.
+    An operator of the run that is on a thread of ONNX Runtime's own (ORT_PARALLEL) does not know which run it is of: its
+    error counts for all that are under way.
     """
-    _errors.first = None
-    yield
-    if _errors.first is not None:
-        raise _errors.first
+
+    _of_runs: ClassVar[dict[int, list[BaseException]]] = {}
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        # A signal handler may run a session in the middle of a run.
+        self._is_nested = self._thread in self._of_runs
+        self._of_runs.setdefault(self._thread, [])
+
+    def end(self) -> BaseException | None:
+        """The first error, at the end of the run."""
+        errors = self._of_runs.get(self._thread, [])
+        first = errors[0] if errors else None
+        errors.clear()
+        if not self._is_nested:
+            self._of_runs.pop(self._thread, None)
+        return first
+
+    @classmethod
+    def add(cls, error: BaseException) -> None:
+        """Add an error of an operator that runs on this thread."""
+        own = cls._of_runs.get(threading.get_ident())
+        for errors in list(cls._of_runs.values()) if own is None else [own]:
+            errors.append(error)
 
 
 def _add(operator: Operator, types: Mapping[str, str]) -> None:
@@ -62,16 +79,13 @@ def _add(operator: Operator, types: Mapping[str, str]) -> None:
         return _outputs(operator, arrays, attributes, dtypes)
 
     attributes = {a.name: {"INT": "int64", "FLOAT": "float"}.get(a.type, "string") for a in operator.attributes}
-    add_python_operator(operator.name, body, inputs, outputs, attributes)
+    add_python_operator(operator.name, body, inputs, outputs, attributes, _empty(operator, dtypes))
 
 
 def _outputs(
     operator: Operator, arrays: Sequence[Any], attributes: Mapping[str, object], dtypes: Sequence[np.dtype[Any]]
 ) -> list[np.ndarray[Any, Any]]:
-    # Where even the shapes are not known, outputs are empty.
-    outputs = [
-        np.empty((0,) * len(tensor.shape), dtype) for tensor, dtype in zip(operator.outputs, dtypes, strict=True)
-    ]
+    outputs = _empty(operator, dtypes)
 
     def allocate(i: int, shape: Shape) -> np.ndarray[Any, Any]:
         outputs[i] = np.empty(shape, dtypes[i])
@@ -82,11 +96,15 @@ def _outputs(
         lists = {a.name: from_text(a, str(attributes[a.name])) for a in operator.attributes if a.is_list}
         compute(operator, inputs, operator.check_attributes({**attributes, **lists}), allocate, runner_on_all_cpus())
     except BaseException as error:  # noqa: BLE001 - one that leaves would abort the process
-        if getattr(_errors, "first", None) is None:
-            _errors.first = error
+        Errors.add(error)
         if operator.name not in _logged:
             _logged.add(operator.name)
             _LOGGER.error("%s: %s; the outputs are NaN, and later errors of it are not logged", operator.name, error)
         for output in outputs:
             output[...] = np.nan
     return outputs
+
+
+def _empty(operator: Operator, dtypes: Sequence[np.dtype[Any]]) -> list[np.ndarray[Any, Any]]:
+    """The outputs where not even their shapes are known."""
+    return [np.empty((0,) * len(tensor.shape), dtype) for tensor, dtype in zip(operator.outputs, dtypes, strict=True)]

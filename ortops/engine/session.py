@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ from typing import Any, Literal
 import onnxruntime
 
 from ortops.engine import extensions
-from ortops.engine.shutdown import Call
+from ortops.engine.shutdown import inside
+from ortops.kernels.jit import exceptions
 from ortops.operators import OPERATORS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
@@ -22,7 +22,7 @@ Engine = Literal["auto", "direct", "pyop"]
 
 _lock = threading.RLock()
 _chosen: Engine | None = None
-_registered: weakref.WeakSet[onnxruntime.SessionOptions] = weakref.WeakSet()
+_registered: set[weakref.ref[onnxruntime.SessionOptions]] = set()
 
 
 def library_path() -> str:
@@ -30,7 +30,7 @@ def library_path() -> str:
 
     For those who call `SessionOptions.register_custom_ops_library` themselves; all others use `register`.
     """
-    _choose("auto")
+    exceptions.uninterrupted(lambda: _choose("auto"))
     return extensions.library_path()
 
 
@@ -50,11 +50,18 @@ def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto
         ValueError: engine is none of these.
         RuntimeError: another engine is in use in this process, or onnxruntime-extensions lacks what the engine needs.
     """
+    if engine != "auto" or weakref.ref(session_options) not in _registered:
+        exceptions.uninterrupted(lambda: _register(session_options, engine))
+
+
+def _register(session_options: onnxruntime.SessionOptions, engine: Engine) -> None:
     _choose(engine)
     with _lock:
-        if session_options not in _registered:
-            session_options.register_custom_ops_library(library_path())
-            _registered.add(session_options)
+        # Not a WeakSet, whose callbacks are Python code: what a signal handler raises there is lost.
+        _registered.difference_update([reference for reference in _registered if reference() is None])
+        if weakref.ref(session_options) not in _registered:
+            session_options.register_custom_ops_library(extensions.library_path())
+            _registered.add(weakref.ref(session_options))
 
 
 def _choose(engine: Engine) -> Engine:
@@ -94,11 +101,37 @@ def _add_all(engine: Engine) -> Engine:
     return "pyop"
 
 
+class _Raising:
+    """A context for what ONNX Runtime does: at its end, an exception of our operators is raised as itself.
+
+    ONNX Runtime itself sees a status "interrupted" in its place, or with the pyop engine nothing at all.
+    """
+
+    def __enter__(self) -> None:
+        """Begin, without what a session of onnxruntime's own has left on this thread."""
+        exceptions.take()
+        self._errors = None
+        if _chosen == "pyop":
+            from ortops.engine.pyop import Errors
+
+            self._errors = Errors()
+
+    def __exit__(self, *_: object) -> None:
+        """Raise the first exception, in place of ONNX Runtime's error."""
+        error = exceptions.take()
+        if self._errors is not None:
+            error = error or self._errors.end()
+        if error is not None:
+            raise error from None
+
+
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """onnxruntime.InferenceSession with the operators registered; same arguments.
 
-    Options that are given are registered too, as by `register`. With the pyop engine, nodes may leave attributes out and
-    have lists, and `run` raises the errors of our operators, which ONNX Runtime itself does not see there.
+    Options that are given are registered too, as by `register`. An exception that Python raises while an operator of ours
+    runs, such as Ctrl-C's KeyboardInterrupt or that of a signal handler, is raised as itself, where a session of
+    onnxruntime's own raises an error that says "interrupted". With the pyop engine, nodes may leave attributes out and have
+    lists, and errors of our operators are raised, which ONNX Runtime itself does not see there.
     """
 
     def __init__(
@@ -118,18 +151,34 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if mended is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = mended
-        super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
+        with inside(), _Raising():
+            super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
         """As onnxruntime's.
 
         Raises:
+            BaseException: what Python raised while an operator of ours ran, in place of onnxruntime's error.
             ValueError: with the pyop engine, an operator of ours refused its input.
         """
-        raising: Any = contextlib.nullcontext
-        if _chosen == "pyop":
-            from ortops.engine.pyop import raising
-        outputs: list[Any]
-        with Call(), raising():
-            outputs = super().run(output_names, input_feed, run_options)
+        with inside(), _Raising():
+            outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
+
+    def run_with_ort_values(
+        self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
+    ) -> list[Any]:
+        """As onnxruntime's, with the exceptions of `run`."""
+        with inside(), _Raising():
+            outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
+        return outputs
+
+    def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
+        """As onnxruntime's, with the exceptions of `run`."""
+        with inside(), _Raising():
+            super().run_with_ortvaluevector(*args, **kwargs)
+
+    def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
+        """As onnxruntime's, with the exceptions of `run`."""
+        with inside(), _Raising():
+            super().run_with_iobinding(iobinding, run_options)

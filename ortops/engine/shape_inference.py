@@ -15,8 +15,8 @@ _MOST_TEXT = 256
 """A longer string is no lawful value of any attribute."""
 
 
-def infer_output_shapes(operator: Operator, context: int) -> None:
-    """Tell ONNX Runtime the type and the shape of each output, as far as inputs and attributes settle them.
+def infer_output_shapes(operator: Operator, context: int) -> int:
+    """Tell ONNX Runtime the type and the shape of each output, as far as inputs and attributes settle them; 0.
 
     ONNX Runtime keeps one such function for all element types of a name, so the types are read from the inputs.
 
@@ -46,6 +46,7 @@ def infer_output_shapes(operator: Operator, context: int) -> None:
         # The interface has no word for an unknown length: -1 would be taken for one.
         if tensor.type in types and shape is not None and None not in shape:
             _set_output(api, context, i, types[tensor.type], shape)
+    return 0
 
 
 def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue | None:

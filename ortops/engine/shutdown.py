@@ -1,69 +1,65 @@
 """The end of the interpreter, with daemon threads still inside a session.
 
-A thread that asks for the GIL of an interpreter that is going away is ended by it, and ONNX Runtime's C++ frames on its
+A thread that asks for the lock of an interpreter that is going away is ended by it, and ONNX Runtime's C++ frames on its
 stack turn that into an abort ("exception not rethrown"). So the interpreter waits at exit until the calls under way are
-done, and daemon threads that want to begin another one wait, without the GIL, for the process to end.
+done, and daemon threads that want to begin another one wait, without the lock, for the process to end.
 """
 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import threading
 import time
+from typing import Any
 
-MOST_SECONDS = 60.0
-"""After this long the interpreter ends all the same."""
+import numpy as np
+
+from ortops.kernels.jit.exceptions import MOST_SECONDS
+from ortops.kernels.layout import ACTIVE, ENDING
+
+PROCESS = np.zeros(2, np.int64)
+"""What callbacks of sessions see and count (`ortops.kernels.layout`)."""
+
+# An exception may come at any line: a lock that C code takes and gives in a `with` is the one thing that stays in step.
+_locks: dict[int, Any] = {}
+_shut = threading.RLock()
+_is_shut = False
 
 
-class Call:
-    """A context: the current thread is inside a session. May be nested."""
+def inside() -> Any:
+    """A context in which the current thread is inside a session. May be nested.
 
-    _lock = threading.Lock()
-    _active = 0
-    _closing = False
-    _depth = threading.local()
+    While the interpreter ends, a thread that was not inside waits there for the end of the process.
+    """
+    thread = threading.get_ident()
+    if thread not in _locks and _is_shut:
+        return _shut
+    return _locks.setdefault(thread, threading.RLock())
 
-    def __enter__(self) -> None:
-        """Begin, or wait for the end of the process."""
-        depth = getattr(self._depth, "value", 0)
-        self._depth.value = depth + 1
-        if depth == 0:
-            self._wait_for_the_end()
-            with self._lock:
-                Call._active += 1
 
-    def __exit__(self, *_: object) -> None:
-        """End, or wait for the end of the process."""
-        self._depth.value -= 1
-        if self._depth.value == 0:
-            with self._lock:
-                Call._active -= 1
-            self._wait_for_the_end()
+def close() -> None:
+    """Let no other thread begin a call, and wait for those under way."""
+    global _is_shut  # noqa: PLW0603 - the interpreter ends once
+    deadline = time.monotonic() + MOST_SECONDS
+    _shut.acquire()
+    _is_shut = True
+    for lock in list(_locks.values()):
+        lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
+    # Callbacks of sessions of onnxruntime's own, which hold no lock of these.
+    PROCESS[ENDING] = threading.get_ident()
+    while PROCESS[ACTIVE] > 0 and time.monotonic() < deadline:
+        time.sleep(0.001)
 
-    @classmethod
-    def _wait_for_the_end(cls) -> None:
-        if cls._closing and threading.current_thread() is not threading.main_thread() and os.name == "posix":
-            while True:
-                ctypes.CDLL(None).pause()
 
-    @classmethod
-    def close(cls) -> None:
-        """Let no other thread begin a call, and wait for those under way."""
-        cls._closing = True
-        deadline = time.monotonic() + MOST_SECONDS
-        while cls._active and time.monotonic() < deadline:
-            time.sleep(0.001)
-
-    @classmethod
-    def forget(cls) -> None:
-        """Start anew in a forked child: the threads of its parent are not there, nor is the holder of the lock."""
-        cls._lock, cls._active = threading.Lock(), 0
+def forget() -> None:
+    """Start anew in a forked child: the threads of its parent are not there."""
+    _locks.clear()
+    PROCESS[ACTIVE] = 0
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=Call.forget)
+    os.register_at_fork(after_in_child=forget)
 
 # Threads that are no daemons have ended by now: the interpreter joins them before this runs.
-atexit.register(Call.close)
+atexit.register(close)

@@ -48,5 +48,19 @@ class Lengths(NamedTuple):
     d: int
 
 
-OUT_OF_MEMORY = 1
-"""What a kernel returns where there was no memory left to work in; otherwise 0."""
+OUT_OF_MEMORY, INTERRUPTED = 1, -(2**62)
+"""What a kernel returns where there was no memory left to work in, or a signal handler raised; otherwise 0."""
+
+NAME, INPUTS, OUTPUTS, CREATE, INFER, API, PROCESS, TEXT, TENSORS = range(26, 35)
+"""Words of the table of an operator (`ortops.engine.c_api`), behind those of OrtCustomOp.
+
+NAME, TEXT: addresses of C strings, the name and the beginning of messages about exceptions. INPUTS, OUTPUTS: their numbers.
+CREATE, INFER: Python functions, or 0. API: the address of OrtApi. PROCESS: that of the words ACTIVE and ENDING. From TENSORS
+on: of each input, then of each output, the element type and whether it is optional.
+"""
+
+ACTIVE, ENDING = range(2)
+"""Words of the process: the callbacks that are under way, and the thread that ends the interpreter, or 0."""
+
+FAIL = 1
+"""An OrtErrorCode."""

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit import disk, machine_code
+from ortops.kernels.jit import disk, exceptions, machine_code
+from ortops.kernels.layout import INTERRUPTED
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -106,17 +107,24 @@ class Kernel:
 
         Args:
             arguments: C-contiguous arrays, ints, floats, and named tuples of these.
+
+        Raises:
+            BaseException: a signal came while it ran, and its handler raised.
         """
         kinds: list[str] = []
         values: list[int | float] = []
         _flatten(arguments, kinds, values)
         key = tuple(kinds)
-        return (self._loaded.get(key) or self._load(key, arguments))(*values)
+        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, _kinds_of(arguments)))
+        result: int = run(*values)
+        if result == INTERRUPTED:
+            raise exceptions.take() or KeyboardInterrupt
+        return result
 
-    def _load(self, kinds: tuple[str, ...], arguments: tuple[Any, ...]) -> Callable[..., int]:
+    def _load(self, kinds: tuple[str, ...], nested: tuple[Kinds, ...]) -> Callable[..., int]:
         with _lock:
             if kinds not in self._loaded:
-                address = _address_of(Source(self.module, self.function, _kinds_of(arguments)))
+                address = _address_of(Source(self.module, self.function, nested))
                 # ctypes releases the interpreter's lock while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
                 pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in kinds)).pack
@@ -133,6 +141,10 @@ class CFunction:
     @functools.cached_property
     def address(self) -> int:
         """Where it is, for as long as this process lives."""
+        address: int = exceptions.uninterrupted(self._load)
+        return address
+
+    def _load(self) -> int:
         with _lock:
             return _address_of(Source(self.module, self.function, self.parameters))
 

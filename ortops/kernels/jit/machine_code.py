@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import Any
 
@@ -9,6 +10,33 @@ from llvmlite import binding as llvm
 
 SYMBOL = "ortops_kernel"
 """The name of the kernel in every object file."""
+
+PYTHON_FUNCTIONS = (
+    "PyCallable_Check",
+    "PyCFunction_NewEx",
+    "PyDict_GetItem",
+    "PyDict_SetItemString",
+    "PyErr_CheckSignals",
+    "PyErr_Clear",
+    "PyErr_Fetch",
+    "PyErr_NormalizeException",
+    "PyErr_Occurred",
+    "PyExceptionClass_Name",
+    "PyException_SetTraceback",
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyLong_AsLongLong",
+    "PyLong_FromLongLong",
+    "PyObject_CallObject",
+    "PyThreadState_GetDict",
+    "PyThread_get_thread_ident",
+    "PyTuple_GetItem",
+    "PyTuple_New",
+    "PyTuple_SetItem",
+    "Py_DecRef",
+    "Py_IncRef",
+)
+"""Functions of Python's C API that compiled code calls. Where Python is embedded, the system may not find them by name."""
 
 _loaded: list[Any] = []
 
@@ -39,6 +67,8 @@ def _target_machine() -> Any:
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    for name in PYTHON_FUNCTIONS:
+        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
 
 
 def processor() -> tuple[str, str, str]:

@@ -66,6 +66,40 @@ def call(_typing: Any, function: Any, args: Any) -> Any:
 
 
 @intrinsic
+def pointer_to(typing: Any, function: Any) -> Any:
+    """The address of a C function that calls a compiled one, whose parameters and result are all integers."""
+    parameters = function.dispatcher.py_func.__code__.co_argcount
+    signature = function.get_call_type(typing, (types.intp,) * parameters, {})
+
+    def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        compiled = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((compiled.library,))
+        name = builder.module.get_unique_name(f"c.{compiled.fndesc.mangled_name}")
+        made = ir.Function(builder.module, ir.FunctionType(_WORD, [_WORD] * parameters), name=name)
+        made.linkage = "internal"
+        body = ir.IRBuilder(made.append_basic_block("entry"))
+        callee = context.declare_function(builder.module, compiled.fndesc)
+        _, result = context.call_conv.call_function(
+            body, callee, signature.return_type, signature.args, list(made.args)
+        )
+        body.ret(result)
+        return builder.ptrtoint(made, _WORD)
+
+    return types.intp(function), codegen
+
+
+@intrinsic
+def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
+    """Add to an integer that several threads change."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        builder.atomic_rmw("add", *args, "seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(types.CPointer(types.int64), types.int64), codegen
+
+
+@intrinsic
 def allocate(_typing: Any, words: Any) -> Any:
     """A pointer to memory of that many int64, or null where there is none left. Its content is undefined."""
 

@@ -1,0 +1,232 @@
+"""The callbacks of an operator of a session (OrtCustomOp), as compiled code.
+
+ctypes would drop an exception that Python raises before the first line of a callback or after its last, and ONNX Runtime
+would take what comes back for success, or for an address. Here a call is a success only where the Python function that it
+calls has returned, and said so; otherwise ONNX Runtime gets a status, and the exception is kept for the thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.parallel import add_atomically, allocate, call, pointer_to, release
+from ortops.kernels.jit.python import (
+    call_python,
+    give_lock,
+    give_up,
+    hold_lock,
+    integer_of,
+    is_callable,
+    keep_exception,
+    name_of_exception,
+)
+from ortops.kernels.jit.scalar import address_of, int64s_at, offset
+from ortops.kernels.layout import (
+    ACTIVE,
+    API,
+    CREATE,
+    ENDING,
+    FAIL,
+    INFER,
+    INPUTS,
+    NAME,
+    OUTPUTS,
+    PROCESS,
+    TENSORS,
+    TEXT,
+)
+
+_thread = types.ExternalFunction("PyThread_get_thread_ident", types.intp())
+_pause = types.ExternalFunction("pause", types.int32())
+_append = types.ExternalFunction("strncat", types.intp(types.intp, types.intp, types.intp))
+
+_WORDS_OF_TEXT = 64
+
+
+@inner
+def fill(table: Any, version: int) -> int:
+    """Fill an OrtCustomOp with its version of the API and its callbacks; those that are missing are 0 already."""
+    table[0] = version
+    table[2] = pointer_to(_name)  # GetName
+    table[3] = pointer_to(_nothing)  # GetExecutionProviderType: the CPU
+    table[4] = pointer_to(_input_type)  # GetInputType
+    table[5] = pointer_to(_input_count)  # GetInputTypeCount
+    table[6] = pointer_to(_output_type)  # GetOutputType
+    table[7] = pointer_to(_output_count)  # GetOutputTypeCount
+    table[9] = pointer_to(_destroy)  # KernelDestroy
+    table[10] = pointer_to(_input_is_optional)  # GetInputCharacteristic
+    table[11] = pointer_to(_output_is_optional)  # GetOutputCharacteristic
+    table[12] = pointer_to(_nothing_of)  # GetInputMemoryType: the default
+    for i in range(13, 17):
+        table[i] = pointer_to(_nothing)  # GetVariadic...: there are none
+    table[17] = pointer_to(_create)  # CreateKernelV2
+    table[18] = pointer_to(_compute)  # KernelComputeV2
+    if table[INFER] != 0:
+        table[19] = pointer_to(_infer)  # InferOutputShapeFn
+    table[20] = pointer_to(_first_version)  # GetStartVersion
+    table[21] = pointer_to(_last_version)  # GetEndVersion
+    return 0
+
+
+@inner
+def _name(table: int) -> int:
+    return int64s_at(table)[NAME]
+
+
+@inner
+def _nothing(_table: int) -> int:
+    return 0
+
+
+@inner
+def _nothing_of(_table: int, _i: int) -> int:
+    return 0
+
+
+@inner
+def _input_type(table: int, i: int) -> int:
+    return int64s_at(table)[TENSORS + 2 * i]
+
+
+@inner
+def _input_is_optional(table: int, i: int) -> int:
+    return int64s_at(table)[TENSORS + 2 * i + 1]
+
+
+@inner
+def _input_count(table: int) -> int:
+    return int64s_at(table)[INPUTS]
+
+
+@inner
+def _output_type(table: int, i: int) -> int:
+    return _input_type(table, _input_count(table) + i)
+
+
+@inner
+def _output_is_optional(table: int, i: int) -> int:
+    return _input_is_optional(table, _input_count(table) + i)
+
+
+@inner
+def _output_count(table: int) -> int:
+    return int64s_at(table)[OUTPUTS]
+
+
+@inner
+def _first_version(_table: int) -> int:
+    return 1
+
+
+@inner
+def _last_version(_table: int) -> int:
+    return 2**31 - 1
+
+
+@inner
+def _create(table: int, api: int, info: int, kernel: int) -> int:
+    """Have Python make the kernel of a node, a callable object, from its OrtKernelInfo."""
+    words, result = int64s_at(table), int64s_at(kernel)
+    words[API], result[0] = api, 0
+    if words[CREATE] == 0:
+        return 0
+    cells = allocate(2)
+    lock = _begin(table)
+    made = call_python(words[CREATE], info) if address_of(cells) != 0 else 0
+    if made != 0 and is_callable(made) != 0:
+        cells[0], cells[1] = made, table
+        status, result[0] = 0, address_of(cells)
+    else:
+        status = _status(table, made)
+        release(cells)
+    _end(table, lock)
+    return status
+
+
+@inner
+def _compute(kernel: int, context: int) -> int:
+    cells = int64s_at(kernel)
+    table = cells[1]
+    lock = _begin(table)
+    status = _status(table, call_python(cells[0], context))
+    _end(table, lock)
+    return status
+
+
+@inner
+def _infer(table: int, context: int) -> int:
+    lock = _begin(table)
+    status = _status(table, call_python(int64s_at(table)[INFER], context))
+    _end(table, lock)
+    return status
+
+
+@inner
+def _destroy(kernel: int) -> int:
+    if kernel != 0:
+        cells = int64s_at(kernel)
+        table = cells[1]
+        lock = _begin(table)
+        give_up(cells[0])
+        _end(table, lock)
+        release(cells)
+    return 0
+
+
+@inner
+def _status(table: int, result: int) -> int:
+    """The OrtStatus that a Python function has returned as an int, 0 for success; or one of ours where it has raised."""
+    if result != 0:
+        status = integer_of(result)
+        give_up(result)
+        return status
+    memory = allocate(_WORDS_OF_TEXT)
+    text, most = address_of(memory), 4 * _WORDS_OF_TEXT - 1
+    words, name = int64s_at(table), name_of_exception()
+    create_status = int64s_at(words[API])[0]
+    if text == 0 or name == 0:
+        status = call(create_status, (FAIL, words[TEXT]))
+    else:
+        memory[0] = 0
+        _append(text, words[TEXT], most)
+        _append(text, name, most)
+        status = call(create_status, (FAIL, text))
+    release(memory)
+    keep_exception()
+    return status
+
+
+@inner
+def _begin(table: int) -> int:
+    """Take the interpreter's lock; a thread that begins while the interpreter ends waits for the end of the process."""
+    process = int64s_at(int64s_at(table)[PROCESS])
+    add_atomically(offset(process, ACTIVE), 1)
+    if _has_ended(process):
+        add_atomically(offset(process, ACTIVE), -1)
+        _wait()
+    return hold_lock()
+
+
+@inner
+def _end(table: int, lock: int) -> None:
+    """Give the interpreter's lock; if the interpreter ends, wait for the end of the process."""
+    process = int64s_at(int64s_at(table)[PROCESS])
+    give_lock(lock)
+    add_atomically(offset(process, ACTIVE), -1)
+    if _has_ended(process):
+        _wait()
+
+
+@inner
+def _has_ended(process: Any) -> bool:
+    """Whether the interpreter ends, for all threads but the one that ends it."""
+    return process[ENDING] != 0 and process[ENDING] != _thread()
+
+
+@inner
+def _wait() -> None:
+    while True:
+        _pause()

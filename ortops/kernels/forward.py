@@ -11,7 +11,7 @@ from ortops.kernels.average import average
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import inner
 from ortops.kernels.jit.lanes import fence, prefetch_to_write
-from ortops.kernels.jit.parallel import parallel_for, release
+from ortops.kernels.jit.parallel import release
 from ortops.kernels.jit.scalar import address_of, bytes_of, elements_at, minimum, numbers_at, offset, store
 from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 from ortops.kernels.maximum import largest_corner, largest_sample
@@ -23,7 +23,9 @@ from ortops.kernels.schedule import (
     panels_of,
     plan_of_panels,
     room_of_panel,
+    run_plan,
     runner_for,
+    work_of,
     work_space,
 )
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
@@ -40,7 +42,7 @@ def pool_average(x: Any, y: Any, placed: Placed, runner: int, context: int, outs
     """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; outside is the value of samples off the map.
 
     Returns:
-        OUT_OF_MEMORY or 0.
+        OUT_OF_MEMORY, INTERRUPTED or 0.
     """
     return _pool(x, y, placed, runner, context, x, 1, 0, fill_weights, span_of, average, outside)
 
@@ -82,16 +84,16 @@ def _pool(
     is_large = shape.rois * shape.channels * bins * bytes_of(y) > MOST_BYTES_IN_CACHE
     rounded = bins * LANES if is_large and bins <= MOST_BINS_TO_ROUND else 0
     room = room_of_panel(placed, is_whole) + (bins + shape.width) * LANES + rounded
-    runner = runner_for(placed, runner, shape.rois * bins)
+    work = work_of(placed, shape.rois * bins)
+    runner = runner_for(work, runner)
     plan = plan_of_panels(placed, is_whole, runner, panels_of(shape.channels), room * bytes_of(numbers_at(x, x)))
     memory, shared = share(placed, plan, context, like, each, extra, False, fill)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     args = (x, y, placed, plan, shared, fill, span, apply, outside, rounded, room)
-    done = parallel_for(runner, context, plan.workers, _pool_task, args)
-    failed = shared.failed[0] != 0 or not done
+    status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
-    return OUT_OF_MEMORY if failed else 0
+    return status
 
 
 @inner
@@ -107,6 +109,8 @@ def _pool_task(
     outside: float,
     rounded: int,
     room: int,
+    first: int,
+    last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
@@ -118,7 +122,7 @@ def _pool_task(
     whole_line = offset(sums, bins * LANES)
     behind_line = offset(whole_line, shape.width * LANES)
     elements, panel = elements_at(behind_line, y), offset(behind_line, rounded)
-    for index in range(worker, plan.units * plan.blocks, plan.workers):
+    for index in range(first + worker, last, plan.workers):
         unit, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = unit_of(placed, plan, shared, worker, unit, False, fill, span)
         corner = window.top * shape.width + window.left

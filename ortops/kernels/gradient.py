@@ -13,7 +13,7 @@ from ortops.kernels.average import add_box_gradient, add_gradient
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import inner
 from ortops.kernels.jit.lanes import prefetch_to_read
-from ortops.kernels.jit.parallel import allocate, parallel_for, release
+from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import (
     address_of,
     bytes_of,
@@ -38,7 +38,9 @@ from ortops.kernels.schedule import (
     plan_by_roi,
     plan_of_panels,
     room_of_panel,
+    run_plan,
     runner_for,
+    work_of,
     work_space,
 )
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
@@ -49,7 +51,7 @@ MOST_PIXELS_OF_BAND = 1 << 17
 
 @inner
 def average_dx(dy: Any, dx: Any, placed: Placed, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
     shape, packs = placed.shape, packs_maps(placed)
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     # Sums of an element's own type are made where they belong.
@@ -58,18 +60,17 @@ def average_dx(dy: Any, dx: Any, placed: Placed, runner: int, context: int) -> i
     bands = (shape.height + lines - 1) // lines
     numbers = 0 if is_direct else lines * shape.width * unit
     room = numbers + (shape.width + bins) * unit
-    runner = runner_for(placed, runner, shape.images * pixels)
+    work = work_of(placed, shape.images * pixels)
+    runner = runner_for(work, runner)
     blocks = panels_of(shape.channels) if packs else shape.channels * bands
     plan = plan_by_image(placed, runner, blocks, room * bytes_of(numbers_at(dx, dx)))
     memory, shared = share(placed, plan, context, dx, 1, 0, False, fill_weights)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    done = parallel_for(
-        runner, context, plan.workers, _dx_task, (dy, dx, placed, plan, shared, unit, lines, numbers, room)
-    )
-    failed = shared.failed[0] != 0 or not done
+    args = (dy, dx, placed, plan, shared, unit, lines, numbers, room)
+    status = run_plan(plan, context, work, shared.failed, _dx_task, args)
     release(memory)
-    return OUT_OF_MEMORY if failed else 0
+    return status
 
 
 @inner
@@ -83,6 +84,8 @@ def _dx_task(
     lines: int,
     numbers: int,
     room: int,
+    first: int,
+    last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
@@ -94,7 +97,7 @@ def _dx_task(
     line = offset(own, numbers)
     gradient = offset(line, shape.width * unit)
     bands = (shape.height + lines - 1) // lines
-    for index in range(worker, plan.units * plan.blocks, plan.workers):
+    for index in range(first + worker, last, plan.workers):
         image, block = index // plan.blocks, index % plan.blocks
         channel, top = block // bands * unit, block % bands * lines
         lanes, bottom = minimum(unit, shape.channels - channel), minimum(top + lines, shape.height)
@@ -130,14 +133,18 @@ def _dx_task(
 
 @inner
 def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, context: int) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0.
+    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Sums over channels are float64: the two ends of a box pull in opposite directions and what is left is small.
+
+    Returns:
+        OUT_OF_MEMORY, INTERRUPTED or 0.
     """
     shape, is_whole = placed.shape, packs_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panels_of(shape.channels)
     room = room_of_panel(placed, is_whole) + (bins + 3 * shape.width) * LANES
-    runner = runner_for(placed, runner, shape.rois * bins)
+    work = work_of(placed, shape.rois * bins)
+    runner = runner_for(work, runner)
     # Each panel of a round has sums of its own, which are then added in the order of the panels.
     size = 4 * shape.rois
     most = maximum(minimum(panels, MOST_BYTES // (8 * size)), 1)
@@ -146,22 +153,22 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, cont
     parts = offset(sums, size)
     plan = plan_of_panels(placed, is_whole, runner, most, room * bytes_of(numbers_at(x, x)))
     memory, shared = share(placed, plan, context, x, 1, 2, True, fill_weights)
-    failed = address_of(memory) == 0 or address_of(sums) == 0
-    for i in range(0 if failed else size):
+    status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
+    for i in range(0 if status else size):
         sums[i] = 0.0
-    for first in range(0, 0 if failed else panels, most):
-        count = minimum(most, panels - first)
-        args = (x, dy, parts, placed, plan, shared, first, count, room)
-        done = parallel_for(runner, context, plan.workers, _drois_task, args)
-        failed = failed or not done or shared.failed[0] != 0
-        for k in range(count):
-            for i in range(size):
-                sums[i] += parts[k * size + i]
-    for i in range(0 if failed else size):
+    for panel in range(0, panels, most):
+        if status == 0:
+            count = minimum(most, panels - panel)
+            args = (x, dy, parts, placed, plan, shared, panel, count, room)
+            status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
+            for k in range(0 if status else count):
+                for i in range(size):
+                    sums[i] += parts[k * size + i]
+    for i in range(0 if status else size):
         store(drois, i, sums[i])
     release(memory)
     release(memory_of_sums)
-    return OUT_OF_MEMORY if failed else 0
+    return status
 
 
 @inner
@@ -172,9 +179,11 @@ def _drois_task(
     placed: Placed,
     plan: Plan,
     shared: Shared,
-    first: int,
+    first_panel: int,
     panels: int,
     room: int,
+    first: int,
+    last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
@@ -186,14 +195,14 @@ def _drois_task(
     own, length = doubles_at(offset(gradient, room)), shape.width * LANES
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
-    for index in range(worker, plan.units * plan.blocks, plan.workers):
+    for index in range(first + worker, last, plan.workers):
         unit, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = unit_of(placed, plan, shared, worker, unit, True, fill_weights, span_of)
         corner = window.top * shape.width + window.left
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
-            channel = (first + k) * LANES
+            channel = (first_panel + k) * LANES
             lanes = minimum(LANES, shape.channels - channel)
             planes = offset(x, (image * shape.channels + channel) * pixels)
             if packs:
@@ -243,25 +252,35 @@ def _add_lanes(
 
 @inner
 def maximum_dx(x: Any, dy: Any, dx: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
+    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
     shape = placed.shape
     pixels = shape.height * shape.width
-    runner = runner_for(placed, runner, shape.images * pixels)
+    work = work_of(placed, shape.images * pixels)
+    runner = runner_for(work, runner)
     room = 0 if bytes_of(dx) == bytes_of(numbers_at(dx, dx)) else pixels
     plan = plan_by_image(placed, runner, shape.channels, room * bytes_of(numbers_at(dx, dx)))
     memory, shared = share(placed, plan, context, placed.axes, 3, 0, False, fill_candidates)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     args = (x, dy, dx, placed, plan, shared, takes_corners != 0, room)
-    done = parallel_for(runner, context, plan.workers, _maximum_dx_task, args)
-    failed = shared.failed[0] != 0 or not done
+    status = run_plan(plan, context, work, shared.failed, _maximum_dx_task, args)
     release(memory)
-    return OUT_OF_MEMORY if failed else 0
+    return status
 
 
 @inner
 def _maximum_dx_task(
-    x: Any, dy: Any, dx: Any, placed: Placed, plan: Plan, shared: Shared, takes_corners: bool, room: int, worker: int
+    x: Any,
+    dy: Any,
+    dx: Any,
+    placed: Placed,
+    plan: Plan,
+    shared: Shared,
+    takes_corners: bool,
+    room: int,
+    first: int,
+    last: int,
+    worker: int,
 ) -> None:
     shape = placed.shape
     memory, own = work_space(room, dx)
@@ -269,7 +288,7 @@ def _maximum_dx_task(
         shared.failed[0] = 1
         return
     pixels, bins, unwanted = shape.height * shape.width, shape.bins_y * shape.bins_x, placed.axes
-    for index in range(worker, plan.units * plan.blocks, plan.workers):
+    for index in range(first + worker, last, plan.workers):
         image, channel = index // plan.blocks, index % plan.blocks
         target = offset(dx, index * pixels)
         sums = own if room else numbers_at(target, dx)
@@ -288,30 +307,44 @@ def _maximum_dx_task(
 
 @inner
 def maximum_drois(x: Any, dy: Any, drois: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW]. OUT_OF_MEMORY or 0."""
+    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+
+    Returns:
+        OUT_OF_MEMORY, INTERRUPTED or 0.
+    """
     shape = placed.shape
-    runner = runner_for(placed, runner, shape.rois * shape.bins_y * shape.bins_x)
+    work = work_of(placed, shape.rois * shape.bins_y * shape.bins_x)
+    runner = runner_for(work, runner)
     plan = plan_by_roi(placed, runner, 1, 0)
     memory, shared = share(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
     sums = allocate(4 * shape.rois)
-    done = False
+    status = OUT_OF_MEMORY
     if address_of(memory) != 0 and address_of(sums) != 0:
         args = (x, dy, doubles_at(sums), placed, plan, shared, takes_corners != 0)
-        done = parallel_for(runner, context, plan.workers, _maximum_drois_task, args)
-    for i in range(4 * shape.rois if done else 0):
+        status = run_plan(plan, context, work, shared.failed, _maximum_drois_task, args)
+    for i in range(0 if status else 4 * shape.rois):
         store(drois, i, doubles_at(sums)[i])
     release(memory)
     release(sums)
-    return 0 if done else OUT_OF_MEMORY
+    return status
 
 
 @inner
 def _maximum_drois_task(
-    x: Any, dy: Any, drois: Any, placed: Placed, plan: Plan, shared: Shared, takes_corners: bool, worker: int
+    x: Any,
+    dy: Any,
+    drois: Any,
+    placed: Placed,
+    plan: Plan,
+    shared: Shared,
+    takes_corners: bool,
+    first: int,
+    last: int,
+    worker: int,
 ) -> None:
     shape = placed.shape
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    for r in range(worker, plan.units, plan.workers):
+    for r in range(first + worker, last, plan.workers):
         rows, columns = tables_of(placed, shared, worker, r, True, fill_candidates)
         own = offset(drois, 4 * r)
         own[0], own[1], own[2], own[3] = 0.0, 0.0, 0.0, 0.0

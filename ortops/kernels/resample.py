@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from ortops.kernels.axis import resample_axis
 from ortops.kernels.jit.compile import inner, outlined
-from ortops.kernels.jit.parallel import allocate, parallel_for, release
+from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.rounds import run_in_rounds
 from ortops.kernels.jit.scalar import (
     address_of,
     bytes_of,
@@ -30,6 +31,9 @@ from ortops.kernels.tables import Table, fill_weights
 
 LEAST_ELEMENTS = 1 << 12
 """Of a task: with fewer, starting it costs more than a thread saves."""
+
+MOST_ELEMENTS_OF_ROUND = 1 << 27
+"""Before signal handlers run: on one thread, that takes 0.2 to 1 s."""
 
 WORTH_THREADS = 1 << 16
 """Elements from which the threads of a call's own are worth the 20 us that each costs."""
@@ -53,16 +57,16 @@ class _Matrix(NamedTuple):
 def resample(
     x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, backwards: int, runner: int, context: int
 ) -> int:
-    """Fill y, of lengths target, from x, of lengths source. OUT_OF_MEMORY or 0.
+    """Fill y, of lengths target, from x, of lengths source. OUT_OF_MEMORY, INTERRUPTED or 0.
 
     Args:
         places: of each axis its scale, or 0 for the ratio of the lengths, its input and its output offset [4, 3].
         rule: which pixels a sample reads (`layout`).
         backwards: whether x is the gradient by the output and y that by the input.
     """
-    size = target.a * target.b * target.c * target.d
+    size, of_x = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TASKS, size // LEAST_ELEMENTS), 1)
-    runner = runner if maximum(size, source.a * source.b * source.c * source.d) >= WORTH_THREADS else 0
+    runner = runner if maximum(size, of_x) >= WORTH_THREADS else 0
     words = _words(source.a, target.a) + _words(source.b, target.b) + _words(source.c, target.c)
     memory = allocate(1 + words + _words(source.d, target.d))
     if address_of(memory) == 0:
@@ -76,13 +80,15 @@ def resample(
     c = _matrix(at, source.c, target.c, offset(places, 6), rule, backwards != 0, x)
     at = offset(at, _words(source.c, target.c))
     d = _matrix(at, source.d, target.d, offset(places, 9), rule, backwards != 0, x)
+    lines, rounds = target.a * target.b * target.c, 1 + maximum(size, of_x) // MOST_ELEMENTS_OF_ROUND
+    args = (tasks, x, y, source, target, a, b, c, d, memory)
     if not backwards and rule != CEIL:
-        done = parallel_for(runner, context, tasks, _copy_task, (tasks, x, y, source, target, a, b, c, d))
+        status = run_in_rounds(runner, context, tasks, lines, rounds, _copy_task, args)
     else:
-        done = parallel_for(runner, context, tasks, _sum_task, (tasks, x, y, source, target, a, b, c, d, memory))
-    failed = memory[0] != 0 or not done
+        status = run_in_rounds(runner, context, tasks, lines, rounds, _sum_task, args)
+    failed = memory[0] != 0
     release(memory)
-    return OUT_OF_MEMORY if failed else 0
+    return OUT_OF_MEMORY if failed else status
 
 
 @inner
@@ -163,11 +169,14 @@ def _copy_task(
     b: _Matrix,
     c: _Matrix,
     d: _Matrix,
+    failed: Any,  # noqa: ARG001 - as of `_sum_task`
+    first: int,
+    last: int,
     task: int,
 ) -> None:
     """Each output is one element of x: measured, 3 times as fast as sums of one term."""
-    lines = target.a * target.b * target.c
-    for n in range(lines * task // tasks, lines * (task + 1) // tasks):
+    lines = last - first
+    for n in range(first + lines * task // tasks, first + lines * (task + 1) // tasks):
         i, j, k = _place_of_line(target, n)
         line = offset(x, ((a.at[i] * source.b + b.at[j]) * source.c + c.at[k]) * source.d)
         out = offset(y, n * target.d)
@@ -187,6 +196,8 @@ def _sum_task(
     c: _Matrix,
     d: _Matrix,
     failed: Any,
+    begin: int,
+    end: int,
     task: int,
 ) -> None:
     # One element more, which is 0, for rows of pairs that have but one.
@@ -195,7 +206,7 @@ def _sum_task(
     if address_of(memory) == 0:
         failed[0] = 1
         return
-    line, lines = numbers_at(memory, x), target.a * target.b * target.c
+    line, lines = numbers_at(memory, x), end - begin
     line[source.d] = 0.0
     first = offset(memory, words)
     second, first_weight = offset(first, target.d), numbers_at(offset(first, 2 * target.d), x)
@@ -206,7 +217,7 @@ def _sum_task(
             first[q], first_weight[q] = d.at[e], d.weight[e]
             second[q] = d.at[e + 1] if has_two else source.d
             second_weight[q] = d.weight[e + 1] if has_two else number(line, 0.0)
-    for n in range(lines * task // tasks, lines * (task + 1) // tasks):
+    for n in range(begin + lines * task // tasks, begin + lines * (task + 1) // tasks):
         i, j, k = _place_of_line(target, n)
         _combine(x, source, a, b, c, i, j, k, line)
         out = offset(y, n * target.d)

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.compile import inner
 from ortops.kernels.jit.parallel import allocate
+from ortops.kernels.jit.rounds import run_in_rounds
 from ortops.kernels.jit.scalar import address_of, bytes_of, int64s_at, maximum, minimum, numbers_at
-from ortops.kernels.layout import Placed
+from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 
 TASKS = 64
 """Tasks to aim for where RoIs or images are fewer: enough for any session's threads to share them evenly."""
@@ -29,11 +30,14 @@ MOST_PIXELS_OF_WINDOW = 1 << 14
 LEAST_PIXELS = 1 << 19
 """To read or write, of all channels: with fewer, waking another thread takes longer than it saves."""
 
+MOST_PIXELS_OF_ROUND = float(1 << 28)
+"""To read or write, of all channels, before signal handlers run: on one thread, that takes 40 ms to 1 s."""
+
 
 class Plan(NamedTuple):
     """How the work is cut up.
 
-    A task is a unit, an image or a RoI, and a block of channels; worker k does every `workers`-th task from number k on.
+    A task is a unit, an image or a RoI, and a block of channels; worker k does every `workers`-th task of a round.
 
     runner: the runner of the tasks, or 0 where there is little work.
     is_by_image: whether units are images.
@@ -70,10 +74,15 @@ def packs_maps(placed: Placed) -> bool:
 
 
 @inner
-def runner_for(placed: Placed, runner: int, written: int) -> int:
-    """The runner, or 0 for a plain loop where there is little work; so many elements of a channel are written."""
-    pixels = covered_pixels(placed) + float(written)
-    return runner if pixels * placed.shape.channels >= LEAST_PIXELS else 0
+def work_of(placed: Placed, written: int) -> float:
+    """The pixels to read or write, of all channels, where so many elements of a channel are written."""
+    return (covered_pixels(placed) + float(written)) * placed.shape.channels
+
+
+@inner
+def runner_for(work: float, runner: int) -> int:
+    """The runner, or 0 for a plain loop where there is little work."""
+    return runner if work >= LEAST_PIXELS else 0
 
 
 @inner
@@ -103,6 +112,26 @@ def _workers(runner: int, tasks: int, bytes_each: int) -> int:
     """Into how many workers to deal the tasks, so that they hold no more than MOST_BYTES."""
     most = minimum(TASKS, MOST_BYTES // maximum(bytes_each, 1))
     return maximum(minimum(tasks, most), 1) if runner else 1
+
+
+@inner
+def run_plan(plan: Plan, context: int, work: float, failed: Any, task: Any, args: Any) -> int:
+    """Run the tasks of a plan (`jit.rounds`).
+
+    Args:
+        plan: what to run.
+        context: of the plan's runner.
+        work: the pixels to read or write, of all channels.
+        failed: a flag that a worker without memory sets.
+        task: what a worker does.
+        args: its first arguments.
+
+    Returns:
+        OUT_OF_MEMORY, INTERRUPTED or 0.
+    """
+    rounds = 1 + int(work / MOST_PIXELS_OF_ROUND)
+    status = run_in_rounds(plan.runner, context, plan.workers, plan.units * plan.blocks, rounds, task, args)
+    return OUT_OF_MEMORY if failed[0] != 0 else status
 
 
 @inner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import onnxruntime_extensions
 import pytest
 from hypothesis import HealthCheck, given, settings
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
@@ -17,6 +19,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, from_ort, options, to_ort
+from ortops.engine.c_api import OrtError
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, ELEMENT_DTYPES
 from problems import Problem, problems
@@ -87,6 +90,37 @@ def test_an_attribute_of_a_wrong_type_is_refused_when_a_session_is_made(attribut
     (name,) = attributes
     with pytest.raises(Exception, match=rf"{name} = .* has type .*: must be (INT|FLOAT|STRING)"):
         session(with_attributes(onnx_models.roi_align(16), attributes))
+
+
+@pytest.mark.parametrize(
+    "model", [onnx_models.roi_align(16), onnx_models.roi_align_grad()], ids=["forward", "gradient"]
+)
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        onnx.helper.make_attribute("mode", ["max"]),
+        onnx.helper.make_attribute("mode", onnx.numpy_helper.from_array(np.ones(3))),
+        onnx.helper.make_attribute("mode", onnx.helper.make_tensor_type_proto(1, [2])),
+        onnx.helper.make_attribute("mode", [], attr_type=onnx.AttributeProto.STRINGS),
+        onnx.helper.make_attribute("spatial_scale", [], attr_type=onnx.AttributeProto.FLOATS),
+        onnx.helper.make_attribute("sampling_ratio", [], attr_type=onnx.AttributeProto.INTS),
+    ],
+    ids=["strings", "tensor", "type", "no strings", "no floats", "no ints"],
+)
+def test_an_attribute_that_the_c_api_cannot_read_is_no_default(
+    model: onnx.ModelProto, attribute: onnx.AttributeProto
+) -> None:
+    model = with_attributes(copy.deepcopy(model), {attribute.name: 0})
+    model.graph.node[0].attribute[-1].CopyFrom(attribute)
+    with pytest.raises(
+        Exception, match=f"{attribute.name} has a type that cannot be read, or is an empty list: must be "
+    ):
+        session(model)
+
+
+def test_a_zero_byte_does_not_end_a_string() -> None:
+    with pytest.raises(Exception, match=r"mode = 'avg\\x00max': must be one of"):
+        session(with_attributes(onnx_models.roi_align(16), {"mode": "avg\0max"}))
 
 
 @pytest.mark.parametrize("refusal", OF_FORWARD.values(), ids=OF_FORWARD)
@@ -212,10 +246,10 @@ def test_the_library_path_serves_those_who_register_it_themselves() -> None:
     assert onnxruntime.InferenceSession(model, chosen, providers=[CPU]).run(None, FORWARD)
 
 
-def test_options_that_have_the_library_already_meet_onnxruntimes_error() -> None:
+def test_options_that_have_the_library_already_are_refused_with_the_mend() -> None:
     chosen = options()
-    chosen.register_custom_ops_library(ortops.library_path())
-    with pytest.raises(Exception, match="Conflicting with a registered kernel"):
+    chosen.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+    with pytest.raises(OrtError, match=r"sess_options have .* twice, from ortops and .*: leave the other out"):
         session(onnx_models.roi_align(16), chosen)
 
 

@@ -155,6 +155,13 @@ def add_custom_op(
     return table
 
 
+def onnxruntime_version() -> tuple[int, ...]:
+    """The first two numbers of onnxruntime's version."""
+    import onnxruntime
+
+    return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+
+
 _PROBE = """
     <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
     probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
@@ -187,7 +194,7 @@ def _probe() -> None:
     if _probed:
         return
     # An operator of a later API than the runtime's would end every session that registers the library.
-    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, API_VERSION):
+    if onnxruntime_version() < (1, API_VERSION):
         raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
     tensor = (TensorType(ELEMENT_TYPES["float"]),)
     table = add_custom_op("OrtopsProbe", tensor, tensor)

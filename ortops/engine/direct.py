@@ -24,6 +24,7 @@ from ortops.engine.c_api import (
     OrtError,
     TensorType,
     add_custom_op,
+    onnxruntime_version,
     ort_api,
 )
 from ortops.engine.shape_inference import infer_output_shapes
@@ -38,14 +39,30 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
     Raises:
         TypeError: the node has it with another type. ValueError: it breaks the attribute's rule.
     """
-    found = {kind: read(api, info, attribute.name.encode()) for kind, read in _READERS.items()}
+    name = attribute.name.encode()
+    found = {kind: read(api, info, name) for kind, read in _READERS.items()}
     # A list of another type, or none, is read as an empty one.
     given = {kind: value for kind, value in found.items() if value is not None and value != []}
     if attribute.type in given:
         return attribute.check(given[attribute.type])
     for kind, value in given.items():
         raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
+    if not attribute.is_list and _has_attribute(api, info, name):
+        raise TypeError(
+            f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"
+        )
     return attribute.default
+
+
+def _has_attribute(api: Api, info: int, name: bytes) -> bool:
+    """Whether a node has an attribute that none of the readers reads: a tensor, say, or a list of strings.
+
+    The C API has no function that tells, but its error does.
+    """
+    status = api.KernelInfoGetAttribute_float(info, name, byref(c_float()))
+    message: bytes = api.GetErrorMessage(status) if status else b""
+    api.succeeds(status)
+    return b"type don't match" in message
 
 
 def _read_float(api: Api, info: int, name: bytes) -> float | None:
@@ -64,7 +81,7 @@ def _read_string(api: Api, info: int, name: bytes) -> str | None:
         return None
     text = ctypes.create_string_buffer(size.value)
     api.check(api.KernelInfoGetAttribute_string(info, name, text, byref(size)))
-    return text.value.decode(errors="replace")
+    return text.raw[:-1].decode(errors="replace")  # a zero byte in it does not end it
 
 
 def _read_list(kind: str, cell: type[Any], api: Api, info: int, name: bytes) -> list[Any] | None:
@@ -149,8 +166,8 @@ def add_operator(operator: Operator) -> None:
     """
     ort_api()  # It refuses an onnxruntime that is too old before anything is added.
     infer = None
-    # onnxruntime 1.20 crashes in this interface where a node leaves an input or an output out.
-    if not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
+    # onnxruntime 1.20 to 1.23 crash in this interface where a node leaves an input or an output out.
+    if onnxruntime_version() >= (1, 24) or not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
         infer = _answering(operator, functools.partial(infer_output_shapes, operator))
     for kinds in itertools.product(*operator.types.values()):
         types = dict(zip(operator.types, kinds, strict=True))

@@ -11,12 +11,16 @@ from typing import Any, Literal
 import onnxruntime
 
 from ortops.engine import extensions
+from ortops.engine.c_api import OrtError
 from ortops.engine.shutdown import inside
 from ortops.kernels.jit import exceptions
 from ortops.operators import OPERATORS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
 """The entry of session options that says where a model given as bytes has its external data."""
+
+_CONFLICT = "Conflicting with a registered kernel"
+"""What ONNX Runtime says of a library that is registered twice."""
 
 Engine = Literal["auto", "direct", "pyop"]
 
@@ -142,6 +146,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         provider_options: Sequence[dict[Any, Any]] | None = None,
         **kwargs: Any,
     ) -> None:
+        """As onnxruntime's.
+
+        Raises:
+            OrtError: sess_options have had the library of onnxruntime-extensions before.
+            BaseException: what Python raised while ONNX Runtime asked an operator of ours.
+        """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         register(options)
         if _chosen == "pyop":
@@ -151,8 +161,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if mended is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = mended
-        with inside(), _Raising():
-            super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
+        try:
+            with inside(), _Raising():
+                super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
+        except Exception as error:
+            if _CONFLICT not in str(error):
+                raise
+            raise OrtError(
+                "sess_options have the library of onnxruntime-extensions twice, from ortops and from another call of "
+                f"register_custom_ops_library: leave the other out, for ortops brings all operators of it ({error})"
+            ) from error
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
         """As onnxruntime's.

@@ -99,6 +99,39 @@ def test_every_refusal_is_raised_after_the_run_and_the_process_lives_on() -> Non
     )
 
 
+def test_every_way_to_run_raises_also_from_onnxruntimes_own_threads() -> None:
+    assert run("""
+        import onnx
+        bad = FORWARD | {"batch_indices": np.array([0, 9])}
+        runner = session(onnx_models.roi_align(16, **SIZE))
+        binding = runner.io_binding()
+        for name, array in bad.items():
+            binding.bind_cpu_input(name, array)
+        binding.bind_output("Y")
+        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in bad.items()}
+        options.execution_mode, options.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 4
+        lines = [f"Y{i} = ai.onnx.contrib.RoiAlign_16 <output_height = 2, output_width = 2> (X, rois, of)" for i in range(6)]
+        several = session(onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>'
+            "g (float[n, c, h, w] X, float[r, 4] rois, int64[r] of) => (float[r, c, p, q] Y0, float[r, c, p, q] Y5) {"
+            + chr(10).join(lines) + "}"
+        ))
+        ways = (
+            lambda: runner.run(None, bad),
+            lambda: runner.run_with_ort_values(None, values),
+            lambda: runner.run_with_iobinding(binding),
+            lambda: several.run(None, dict(zip(("X", "rois", "of"), bad.values()))),
+        )
+        for way in ways:
+            try:
+                way()
+            except ValueError as error:
+                print(error)
+        y = several.run(None, dict(zip(("X", "rois", "of"), FORWARD.values())))[0]
+        np.testing.assert_array_equal(y, ortops.roi_align(*FORWARD.values(), **SIZE))
+        """) == "\n".join(["batch_indices[1] = 9: must be >= 0 and < 2, the number of images"] * 4)
+
+
 def test_a_failing_call_gives_nan_of_the_right_shape_to_a_plain_session() -> None:
     assert (
         run("""

@@ -38,35 +38,38 @@ def add_operators(operators: Iterable[Operator]) -> None:
 
 
 class Errors:
-    """The errors of our operators in a run of a session on this thread, which begins here.
+    """The errors of our operators in a run of a session on this thread.
 
     An operator of the run that is on a thread of ONNX Runtime's own (ORT_PARALLEL) does not know which run it is of: its
-    error counts for all that are under way.
+    error counts for the runs of all threads.
     """
 
-    _of_runs: ClassVar[dict[int, list[BaseException]]] = {}
+    _of_threads: ClassVar[dict[int, list[BaseException]]] = {}
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
-        # A signal handler may run a session in the middle of a run.
-        self._is_nested = self._thread in self._of_runs
-        self._of_runs.setdefault(self._thread, [])
+        # That of a run which a signal handler has interrupted by this one.
+        self._outer = self._of_threads.get(self._thread)
+        self._own: list[BaseException] = []
+        self._of_threads[self._thread] = self._own
 
     def end(self) -> BaseException | None:
-        """The first error, at the end of the run."""
-        errors = self._of_runs.get(self._thread, [])
-        first = errors[0] if errors else None
-        errors.clear()
-        if not self._is_nested:
-            self._of_runs.pop(self._thread, None)
-        return first
+        """The first error of the run, which ends."""
+        # Those of a run that has been interrupted before its end.
+        last = self._of_threads.get(self._thread, [])
+        if self._outer is None:
+            self._of_threads.pop(self._thread, None)
+        else:
+            self._of_threads[self._thread] = self._outer
+        return next(iter(self._own or last), None)
 
     @classmethod
     def add(cls, error: BaseException) -> None:
         """Add an error of an operator that runs on this thread."""
-        own = cls._of_runs.get(threading.get_ident())
-        for errors in list(cls._of_runs.values()) if own is None else [own]:
-            errors.append(error)
+        own = cls._of_threads.get(threading.get_ident())
+        for errors in list(cls._of_threads.values()) if own is None else [own]:
+            if not errors:
+                errors.append(error)
 
 
 def _add(operator: Operator, types: Mapping[str, str]) -> None:

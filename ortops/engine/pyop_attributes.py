@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue
@@ -37,7 +38,7 @@ def with_plain_attributes(model: Model) -> Model:
     try:
         is_bytes = isinstance(model, bytes)
         loaded = onnx.load_from_string(model) if is_bytes else onnx.load(model, load_external_data=False)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, ONNX Runtime says it better
+    except (OSError, ValueError, DecodeError):  # whatever is wrong with it, ONNX Runtime says it better
         return model
     is_mended = [_mend(node) for node in _nodes(loaded.graph.node)]
     is_mended += [_mend(node) for function in loaded.functions for node in _nodes(function.node)]

@@ -9,6 +9,7 @@ FIRST = (
     "test_conformance_backends",
     "test_conformance_fuzz",
     "test_kernels",
+    "test_processors",
     "test_wheel",
     "test_conformance_fuzz_cluster",
     "test_portable",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import platform
 import subprocess
 import sys
 from dataclasses import replace
@@ -193,35 +191,6 @@ def test_results_have_the_same_bits_for_any_number_of_threads(dtype: Any, mode: 
     for later in results[1:]:
         for first, other in zip(results[0], later, strict=True):
             same_bits(first, other)
-
-
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="other processors have the instruction")
-def test_without_a_fused_multiply_add_the_bits_are_the_same_too(tmp_path: Path) -> None:
-    code = """
-import numpy as np, ortops
-rng = np.random.default_rng(0)
-x, dy = rng.random((1, 33, 9, 40), np.float32), rng.random((20, 33, 3, 2), np.float32)
-rois, of = rng.uniform(-5, 45, (20, 4)).astype(np.float32), [0] * 20
-for c in (0, 16, 32):
-    one, only = slice(c, c + 1), np.zeros_like(dy)
-    only[:, one] = dy[:, one]
-    sizes = {"output_height": 3, "output_width": 2}
-    y, dx = ortops.roi_align(x, rois, of, **sizes), ortops.roi_align_grad(dy, rois, of, x.shape, outputs=["dx"])[0]
-    assert (ortops.roi_align(x[:, one], rois, of, **sizes) == y[:, one]).all()
-    assert (ortops.roi_align_grad(dy[:, one], rois, of, (1, 1, 9, 40), outputs=["dx"])[0] == dx[:, one]).all()
-    drois = ortops.roi_align_grad(only, rois, of, x.shape, x=x, outputs=["drois"])[1]
-    assert (ortops.roi_align_grad(dy[:, one], rois, of, (1, 1, 9, 40), x=x[:, one], outputs=["drois"])[1] == drois).all()
-"""
-    processor = {"NUMBA_CPU_NAME": "ivybridge", "NUMBA_CPU_FEATURES": "+avx,+f16c", "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code],
-        env={**os.environ, **processor},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -15,7 +15,8 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.scalar import LanesType, constant, number_of, read, splat_number, write
+from ortops.kernels.jit.scalar import LanesType, number_of, read, splat_number, write
+from ortops.kernels.jit.words import constant
 
 _INT32 = ir.IntType(32)
 
@@ -35,8 +36,8 @@ def load_lanes(_typing: Any, pointer: Any, at: Any) -> Any:
     """The LANES numbers from element `at` on."""
     lanes = LanesType(number_of(pointer.dtype))
 
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return read(builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return read(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
 
     return lanes(pointer, types.intp), codegen
 
@@ -46,7 +47,7 @@ def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
     """Store LANES numbers from element `at` on."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        write(builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2], lanes)
+        write(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, lanes), codegen
@@ -94,8 +95,8 @@ def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
         pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
         vector = _vector(types.float64)
         value = args[2] if args[2].type == vector else builder.fpext(args[2], vector)
-        total = builder.fadd(read(builder, types.float64, pointer, double), value)
-        write(builder, types.float64, pointer, total, double)
+        total = builder.fadd(read(context, builder, types.float64, pointer, double), value)
+        write(context, builder, types.float64, pointer, total)
         return context.get_dummy_value()
 
     return types.void(doubles, types.intp, lanes), codegen
@@ -117,13 +118,13 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
             exists = builder.icmp_signed("<", index(k), rows_value)
             # A row that is not there is read from the first one's place and then forgotten.
             place = builder.select(exists, builder.mul(stride_value, index(k)), index(0))
-            line = read(builder, source.dtype, builder.gep(first, [place]), lanes)
+            line = read(context, builder, source.dtype, builder.gep(first, [place]), lanes)
             lines.append(builder.select(exists, line, constant(line.type, 0.0)))
         for k, line in enumerate(_transposed(builder, lines)):
             exists = builder.icmp_signed("<", index(k), columns_value)
             with cgutils.if_likely(builder, exists):
                 pointer = builder.gep(base, [builder.mul(target_stride_value, index(k))])
-                write(builder, target.dtype, pointer, line, lanes)
+                write(context, builder, target.dtype, pointer, line)
         return context.get_dummy_value()
 
     intp = types.intp

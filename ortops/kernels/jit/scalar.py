@@ -14,6 +14,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ortops.kernels.jit import LANES
+from ortops.kernels.jit.instructions import has_float16, has_fma
+from ortops.kernels.jit.words import from_bfloat16, from_float16, like, to_bfloat16, to_float16
 
 
 class LanesType(types.Type):
@@ -29,50 +31,22 @@ def number_of(element: Any) -> Any:
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
-def widths(kind: Any, single: Any) -> Any:
-    """LLVM's type of `kind`, a number or lanes, with `single` for one number."""
-    return ir.VectorType(single, LANES) if isinstance(kind, LanesType) else single
-
-
-def constant(kind: Any, value: float) -> ir.Constant:
-    """A constant of an LLVM type; of a vector in all lanes."""
-    return ir.Constant(kind, [value] * LANES if isinstance(kind, ir.VectorType) else value)
-
-
-def read(builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
+def read(context: Any, builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
     """A number, or lanes of them, read at a pointer and widened."""
-    stored = widths(kind, pointer.type.pointee)
+    stored = like(context.get_value_type(kind), pointer.type.pointee)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
     if element == types.uint16:
-        return builder.fpext(builder.bitcast(value, widths(kind, ir.HalfType())), widths(kind, ir.FloatType()))
-    if element == types.int16:
-        words = widths(kind, ir.IntType(32))
-        return builder.bitcast(
-            builder.shl(builder.zext(value, words), constant(words, 16)), widths(kind, ir.FloatType())
-        )
-    return value
+        return from_float16(builder, value, has_float16(context))
+    return from_bfloat16(builder, value) if element == types.int16 else value
 
 
-def write(builder: Any, element: Any, pointer: Any, value: Any, kind: Any) -> None:
+def write(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
     """Round a number, or lanes of them, once to the type of an element and store it at a pointer."""
     if element == types.uint16:
-        halves = builder.fptrunc(value, widths(kind, ir.HalfType()))
-        value = builder.bitcast(halves, widths(kind, ir.IntType(16)))
+        value = to_float16(builder, value, has_float16(context))
     elif element == types.int16:
-        value = _to_bfloat16(builder, value, kind)
+        value = to_bfloat16(builder, value)
     builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=element.bitwidth // 8)
-
-
-def _to_bfloat16(builder: Any, value: Any, kind: Any) -> Any:
-    """The upper half of a float32, rounded to nearest even."""
-    words = widths(kind, ir.IntType(32))
-    bits = builder.bitcast(value, words)
-    upper = builder.lshr(bits, constant(words, 16))
-    odd = builder.and_(upper, constant(words, 1))
-    rounded = builder.lshr(builder.add(bits, builder.add(odd, constant(words, 0x7FFF))), constant(words, 16))
-    is_nan = builder.fcmp_unordered("uno", value, value)
-    chosen = builder.select(is_nan, builder.or_(upper, constant(words, 0x40)), rounded)
-    return builder.trunc(chosen, widths(kind, ir.IntType(16)))
 
 
 @intrinsic
@@ -147,8 +121,8 @@ def load(_typing: Any, pointer: Any, at: Any) -> Any:
     """Element `at` as a number: float32 for the 16-bit types."""
     number = number_of(pointer.dtype)
 
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return read(builder, pointer.dtype, builder.gep(args[0], [args[1]]), number)
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return read(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), number)
 
     return number(pointer, types.intp), codegen
 
@@ -159,7 +133,7 @@ def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
     number = number_of(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        write(builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2], number)
+        write(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, number), codegen
@@ -186,7 +160,7 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
         first, second, third = args
         if first.type != second.type:
             first = splat_number(builder, second.type, first)
-        if not _has_fma(context):
+        if not has_fma(context):
             return builder.fadd(builder.fmul(first, second), third)
         return _call(builder, "fma", first, second, third)
 
@@ -201,11 +175,6 @@ def _call(builder: Any, name: str, *args: Any) -> Any:
     suffix = f"{f'v{LANES}' if is_vector else ''}f{64 if isinstance(single, ir.DoubleType) else 32}"
     function = ir.FunctionType(kind, [kind] * len(args))
     return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), args)
-
-
-def _has_fma(context: Any) -> bool:
-    triple, _, features = context.codegen().magic_tuple()
-    return triple.startswith(("aarch64", "arm64")) or "+fma" in features.split(",")
 
 
 def splat_number(builder: Any, vector: Any, value: Any) -> Any:

@@ -1,0 +1,52 @@
+"""What the processor that is compiled for has instructions for.
+
+For any other operation LLVM calls a function of a library: `fmaf`, which is slow, or one that converts float16, which no
+library of a process need have. Where LLVM does not find a function, it ends the process.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import binding as llvm
+
+
+def has_fma(context: Any) -> bool:
+    """Whether a*b + c with one rounding is an instruction."""
+    return "fmaf" not in _assembly(
+        context,
+        """
+        declare float @llvm.fma.f32(float, float, float)
+        define float @probe(float %a) {
+          %sum = call float @llvm.fma.f32(float %a, float %a, float %a)
+          ret float %sum
+        }
+        """,
+    )
+
+
+def has_float16(context: Any) -> bool:
+    """Whether float32 is made float16, and back, by instructions."""
+    assembly = _assembly(
+        context,
+        """
+        define float @probe(float %a) {
+          %half = fptrunc float %a to half
+          %back = fpext half %half to float
+          ret float %back
+        }
+        """,
+    )
+    # __extendhfsf2, but __gnu_h2f_ieee on 32-bit ARM.
+    return not any(name in assembly for name in ("hfsf", "h2f"))
+
+
+def _assembly(context: Any, module: str) -> str:
+    return _emit(context.codegen()._tm, module)  # noqa: SLF001 - the target of numba's own code
+
+
+@functools.cache
+def _emit(target: Any, module: str) -> str:
+    text: str = target.emit_assembly(llvm.parse_assembly(module))
+    return text

@@ -1,0 +1,87 @@
+"""float16 and bfloat16, which compiled code holds as 16-bit words, made float32 and back: one number or LANES at once.
+
+The results do not depend on whether the processor takes subnormal float32 numbers for 0, as ONNX Runtime can tell it to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from ortops.kernels.jit import LANES
+
+
+def like(kind: Any, single: Any) -> Any:
+    """The LLVM type of one number, or of LANES where `kind` is a vector."""
+    return ir.VectorType(single, LANES) if isinstance(kind, ir.VectorType) else single
+
+
+def constant(kind: Any, value: float) -> ir.Constant:
+    """A constant of an LLVM type; of a vector in all lanes."""
+    return ir.Constant(kind, [value] * LANES if isinstance(kind, ir.VectorType) else value)
+
+
+def from_float16(builder: Any, words: Any, has_instruction: bool) -> Any:
+    """Words of float16 as float32."""
+    floats, bits = like(words.type, ir.FloatType()), like(words.type, ir.IntType(32))
+    if has_instruction:
+        return builder.fpext(builder.bitcast(words, like(words.type, ir.HalfType())), floats)
+    word = builder.zext(words, bits)
+    magnitude = builder.and_(word, constant(bits, 0x7FFF))
+    sign = builder.shl(builder.xor(word, magnitude), constant(bits, 16))
+    shifted = builder.shl(magnitude, constant(bits, 13))
+    normal = builder.add(shifted, constant(bits, (127 - 15) << 23))
+    not_finite = builder.or_(shifted, constant(bits, 0x7F800000))
+    subnormal = builder.fmul(builder.uitofp(magnitude, floats), constant(floats, 2.0**-24))
+    chosen = builder.select(builder.icmp_unsigned("<", magnitude, constant(bits, 0x7C00)), normal, not_finite)
+    is_subnormal = builder.icmp_unsigned("<", magnitude, constant(bits, 0x0400))
+    chosen = builder.select(is_subnormal, builder.bitcast(subnormal, bits), chosen)
+    return builder.bitcast(builder.or_(chosen, sign), floats)
+
+
+def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
+    """float32 as words of float16, rounded once to nearest even; beyond its range infinite."""
+    words, bits = like(value.type, ir.IntType(16)), like(value.type, ir.IntType(32))
+    if has_instruction:
+        return builder.bitcast(builder.fptrunc(value, like(value.type, ir.HalfType())), words)
+    whole = builder.bitcast(value, bits)
+    magnitude = builder.and_(whole, constant(bits, 0x7FFFFFFF))
+    sign = builder.lshr(builder.xor(whole, magnitude), constant(bits, 16))
+    normal = builder.sub(_nearest(builder, magnitude, 13), constant(bits, (127 - 15) << 10))
+    # The last bit of float32 at 0.5 counts 2**-24, as that of a subnormal float16 does.
+    half = constant(value.type, 0.5)
+    sum_ = builder.fadd(builder.bitcast(magnitude, value.type), half)
+    subnormal = builder.sub(builder.bitcast(sum_, bits), builder.bitcast(half, bits))
+    nan = builder.or_(builder.lshr(magnitude, constant(bits, 13)), constant(bits, 0x7E00))
+    chosen = constant(bits, 0x7C00)
+    for exponent, smaller in ((16, normal), (-14, subnormal)):
+        is_below = builder.icmp_unsigned("<", magnitude, constant(bits, (127 + exponent) << 23))
+        chosen = builder.select(is_below, smaller, chosen)
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), nan, chosen)
+    return builder.trunc(builder.or_(builder.and_(chosen, constant(bits, 0x7FFF)), sign), words)
+
+
+def from_bfloat16(builder: Any, words: Any) -> Any:
+    """Words of bfloat16 as float32."""
+    bits = like(words.type, ir.IntType(32))
+    shifted = builder.shl(builder.zext(words, bits), constant(bits, 16))
+    return builder.bitcast(shifted, like(words.type, ir.FloatType()))
+
+
+def to_bfloat16(builder: Any, value: Any) -> Any:
+    """float32 as words of bfloat16, rounded once to nearest even."""
+    bits = like(value.type, ir.IntType(32))
+    whole = builder.bitcast(value, bits)
+    nan = builder.or_(builder.lshr(whole, constant(bits, 16)), constant(bits, 0x40))
+    is_nan = builder.fcmp_unordered("uno", value, value)
+    chosen = builder.select(is_nan, nan, _nearest(builder, whole, 16))
+    return builder.trunc(chosen, like(value.type, ir.IntType(16)))
+
+
+def _nearest(builder: Any, bits: Any, places: int) -> Any:
+    """Bits without the last places, rounded to nearest even."""
+    kind = bits.type
+    odd = builder.and_(builder.lshr(bits, constant(kind, places)), constant(kind, 1))
+    below_half = constant(kind, (1 << (places - 1)) - 1)
+    return builder.lshr(builder.add(bits, builder.add(odd, below_half)), constant(kind, places))

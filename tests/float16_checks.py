@@ -1,0 +1,106 @@
+"""float16 as a process compiles it: what its conversions and its operators compute, and whether that is right."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+import onnx_models
+import ortops
+from ortops.kernels.jit import LANES
+from ortops.kernels.jit.kernel import Kernel
+
+Array = np.ndarray[Any, Any]
+
+HALVES = np.arange(65536, dtype=np.uint16).view(np.float16)
+
+
+def results(channels: int, dtype: type[np.floating[Any]]) -> tuple[Array, Array]:
+    """y and dX of inputs that are float16: for one image subnormal, for another so large that its dX overflows."""
+    rng = np.random.default_rng(channels)
+    scale, of = np.array([2.0**-17, 1.0, 30000.0]), np.arange(60) % 3
+    x = rng.uniform(-1, 2, (3, channels, 20, 23)) * scale[:, None, None, None]
+    dy = rng.uniform(-1, 2, (60, channels, 3, 2)) * scale[of, None, None, None]
+    corners = rng.uniform(6, 9, (60, 2))
+    rois = np.concatenate([corners, corners + rng.uniform(0.5, 5, (60, 2))], axis=1)
+    x, dy, rois = (array.astype(np.float16).astype(dtype) for array in (x, dy, rois))
+    y = ortops.roi_align(x, rois, of, output_height=3, output_width=2)
+    dx, _ = ortops.roi_align_grad(dy, rois, of, x.shape, outputs=["dx"])
+    assert dx is not None
+    return y, dx
+
+
+def digest() -> str:
+    """Of the bits of y and dX in float16, with channels that are handled one by one and LANES at once."""
+    found = hashlib.sha256()
+    for channels in (1, LANES + 4):
+        for result in results(channels, np.float16):
+            found.update(np.where(np.isnan(result), np.float16(np.nan), result).tobytes())
+    return found.hexdigest()
+
+
+def check_results() -> None:
+    """Those in float16 are those in float32, rounded once."""
+    for channels in (1, LANES + 4):
+        y, dx = halves = results(channels, np.float16)
+        for half, single in zip(halves, results(channels, np.float32), strict=True):
+            with np.errstate(over="ignore"):
+                same(half, single.astype(np.float16))
+        for half in halves:
+            assert np.any((half != 0) & (np.abs(half) < np.finfo(np.float16).tiny))
+        assert np.isfinite(y).all()
+        assert np.isinf(dx).any()
+
+
+def singles() -> Array:
+    """float32: all of float16, those halfway between two, their neighbours, and others with random bits."""
+    finite = np.sort(HALVES[np.isfinite(HALVES)].astype(np.float32))
+    finite = np.concatenate([[-65536], finite, [65536]], dtype=np.float32)
+    edges = np.concatenate([finite, (finite[1:] + finite[:-1]) / 2])
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 20, dtype=np.uint32)
+    others = [np.inf, -np.inf, np.nan, -np.nan, 3e38, 1e-40, -1e-40, 2.0**-149]
+    near = [np.nextafter(edges, np.float32(to)) for to in (-np.inf, np.inf)]
+    return np.concatenate([edges, *near, bits.view(np.float32), np.array(others, np.float32)])
+
+
+def check_conversions(singles: Array, rounded: Array, widened: Array) -> None:
+    for source, expected in ((singles, rounded), (HALVES, widened)):
+        padded = np.resize(source, -(-source.size // LANES) * LANES)
+        for name in ("convert", "convert_lanes"):
+            target = np.empty(padded.size, expected.dtype)
+            assert Kernel("float16_kernels", name)(padded, target, padded.size) == 0
+            same(target[: source.size], expected)
+
+
+def same(found: Array, expected: Array) -> None:
+    """The same bits, and NaN of the same signs."""
+    is_nan = np.isnan(expected)
+    np.testing.assert_array_equal(np.isnan(found), is_nan)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+    words = f"u{expected.itemsize}"
+    np.testing.assert_array_equal(found[~is_nan].view(words), expected[~is_nan].view(words))
+
+
+def take_subnormals_for_zero() -> None:
+    """Let this thread do so, as a session may ask for it."""
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    onnxruntime.InferenceSession(onnx_models.roi_align(16, standard=True).SerializeToString(), options)
+    assert np.array([1e-40], np.float32) * 1 == 0
+
+
+def check_all() -> None:
+    sys.modules["ortops.kernels.float16_kernels"] = importlib.import_module("float16_kernels")
+    found = singles()
+    with np.errstate(over="ignore"):
+        given = (found, found.astype(np.float16), HALVES.astype(np.float32))
+    check_conversions(*given)
+    check_results()
+    take_subnormals_for_zero()
+    check_conversions(*given)
+    check_results()

@@ -1,0 +1,105 @@
+"""Kernels compiled for other processors than this one: without fused multiply-add, without conversions of float16."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from llvmlite import binding as llvm
+
+import float16_checks
+from ortops.kernels.jit import levels
+from ortops.kernels.jit.instructions import has_float16, has_fma
+
+on_x86_64 = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="other processors have these instructions"
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the code of these processors."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def python(code: str, cache: Path, name: str, features: str) -> str:
+    """What a new interpreter prints, for which kernels are compiled for a processor of this name with these features."""
+    processor = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent,
+        env={**os.environ, **processor},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@on_x86_64
+def test_without_a_fused_multiply_add_a_channel_has_the_same_bits_alone_and_among_others(cache: Path) -> None:
+    code = """
+import numpy as np, ortops
+rng = np.random.default_rng(0)
+x, dy = rng.random((1, 33, 9, 40), np.float32), rng.random((20, 33, 3, 2), np.float32)
+rois, of = rng.uniform(-5, 45, (20, 4)).astype(np.float32), [0] * 20
+for c in (0, 16, 32):
+    one, only = slice(c, c + 1), np.zeros_like(dy)
+    only[:, one] = dy[:, one]
+    sizes = {"output_height": 3, "output_width": 2}
+    y, dx = ortops.roi_align(x, rois, of, **sizes), ortops.roi_align_grad(dy, rois, of, x.shape, outputs=["dx"])[0]
+    assert (ortops.roi_align(x[:, one], rois, of, **sizes) == y[:, one]).all()
+    assert (ortops.roi_align_grad(dy[:, one], rois, of, (1, 1, 9, 40), outputs=["dx"])[0] == dx[:, one]).all()
+    drois = ortops.roi_align_grad(only, rois, of, x.shape, x=x, outputs=["drois"])[1]
+    assert (ortops.roi_align_grad(dy[:, one], rois, of, (1, 1, 9, 40), x=x[:, one], outputs=["drois"])[1] == drois).all()
+"""
+    python(code, cache, "generic", "")
+
+
+@on_x86_64
+def test_without_instructions_for_float16_every_number_is_read_and_written_as_numpy_does(cache: Path) -> None:
+    python("import float16_checks; float16_checks.check_all()", cache, "generic", "")
+
+
+@on_x86_64
+def test_without_instructions_for_float16_results_have_the_bits_of_those_with_them(cache: Path) -> None:
+    if "x86-64-v3" not in levels.of_this_processor():
+        pytest.skip("this processor has no fused multiply-add")
+    found = python("import float16_checks; print(float16_checks.digest())", cache, "x86-64", "+avx2,+fma")
+    assert found == float16_checks.digest()
+
+
+@pytest.mark.parametrize(
+    ("triple", "name", "features", "fma", "float16"),
+    [
+        ("x86_64-unknown-linux-gnu", "generic", "", False, False),
+        ("x86_64-unknown-linux-gnu", "nehalem", "", False, False),
+        ("x86_64-unknown-linux-gnu", "ivybridge", "", False, True),
+        ("x86_64-unknown-linux-gnu", "haswell", "", True, True),
+        ("x86_64-unknown-linux-gnu", "generic", "+fma", True, False),
+        ("x86_64-unknown-linux-gnu", "generic", "-avx,+f16c,+fma", True, True),
+        ("x86_64-unknown-linux-gnu", "generic", "+f16c,+fma,-avx", False, False),
+        ("x86_64-apple-darwin", "generic", "", False, False),
+        ("x86_64-pc-windows-msvc", "generic", "", False, False),
+        ("aarch64-unknown-linux-gnu", "generic", "+neon", True, True),
+        ("arm64-apple-darwin", "generic", "", True, True),
+        ("armv7-unknown-linux-gnueabihf", "generic", "", False, False),
+        ("powerpc64le-unknown-linux-gnu", "pwr8", "", True, False),
+    ],
+)
+def test_llvm_says_which_instructions_a_processor_has(
+    triple: str, name: str, features: str, fma: bool, float16: bool
+) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=name, features=features)
+    codegen = SimpleNamespace(_tm=machine)
+    context = SimpleNamespace(codegen=lambda: codegen)
+    assert (has_fma(context), has_float16(context)) == (fma, float16)

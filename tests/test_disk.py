@@ -132,12 +132,15 @@ def test_code_for_another_processor_is_kept_beside(
     assert len(files(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("option", ["NUMBA_OPT", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("NUMBA_OPT", "0"), ("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+avx,-fma"), ("NUMBA_ENABLE_AVX", "0")],
+)
 def test_code_for_other_options_of_numba_is_kept_beside(
-    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
 ) -> None:
     assert package.compilations() == 1
-    monkeypatch.setenv(option, "0")
+    monkeypatch.setenv(option, value)
     assert package.compilations() == 1
     monkeypatch.delenv(option)
     assert package.compilations() == 0
@@ -148,7 +151,74 @@ def test_options_that_change_no_code_compile_nothing_anew(package: Package, monk
     assert package.compilations() == 1
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
     monkeypatch.setenv("NUMBA_THREADING_LAYER", "omp")
+    monkeypatch.setenv("NUMBA_FULL_TRACEBACKS", "1")
     assert package.compilations() == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("NUMBA_DISABLE_JIT", "1", "must be 0 or unset"),
+        ("NUMBA_NUM_THREADS", "0", "must be > 0 or unset"),
+        ("NUMBA_CPU_FEATURES", "avx2", "must be features, each after + or -"),
+        ("NUMBA_CPU_FEATURES", "+avx2, -fma", "must be features, each after + or -"),
+    ],
+)
+def test_options_with_which_numba_compiles_nothing_are_named_where_it_would_have_to(
+    package: Package, monkeypatch: pytest.MonkeyPatch, option: str, value: str, rule: str
+) -> None:
+    monkeypatch.setenv(option, value)
+    with pytest.raises(RuntimeError) as caught:
+        package.compilations()
+    assert str(caught.value).startswith(f"{option} = {value!r}: {rule}")
+    assert package.compiled == []
+
+
+@pytest.mark.parametrize("option", ["NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS"])
+def test_an_option_that_numba_takes_for_unset_is_none(
+    package: Package, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setenv(option, "many")
+    assert package.compilations() == 1
+
+
+USE = """
+import sys
+import numpy as np, onnx_models, ortops
+x, rois = np.ones((1, 20, 5, 5), np.float32), np.array([[1, 1, 3, 3]], np.float32)
+session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString())
+feeds = {"X": x, "rois": rois, "batch_indices": np.zeros(1, np.int64)}
+for call in (
+    lambda: ortops.roi_align(x, rois, [0], output_height=1, output_width=1), lambda: session.run(None, feeds)[0]
+):
+    try:
+        assert (call() == 1).all()
+        print("computed")
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+print("numba" in sys.modules)
+"""
+
+
+def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_code_is_on_disk(tmp_path: Path) -> None:
+    # Options that would change how numba's own functions are called, or what it says, and not what kernels compute.
+    others = {"BOUNDSCHECK": "1", "DEBUGINFO": "1", "OPT": "0", "DEVELOPER_MODE": "1", "PARALLEL_DIAGNOSTICS": "4"}
+    others |= {"THREADING_LAYER": "nonsense", "CAPTURED_ERRORS": "old_style", "CACHE_DIR": str(tmp_path)}
+
+    def lines(**options: str) -> list[str]:
+        environment = {**os.environ, **{f"NUMBA_{name}": value for name, value in (others | options).items()}}
+        command = [sys.executable, "-c", USE]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    function, session, _ = lines(DISABLE_JIT="1")
+    says = "NUMBA_DISABLE_JIT = '1': must be 0 or unset, since numba compiles the kernels"
+    assert function == f"RuntimeError: {says}"
+    assert session.startswith("Fail: ")
+    assert says in session
+    assert lines() == ["computed", "computed", "True"]
+    assert lines(DISABLE_JIT="1", NUM_THREADS="0") == ["computed", "computed", "False"]
 
 
 DAMAGES = pytest.mark.parametrize(

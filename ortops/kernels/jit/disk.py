@@ -90,8 +90,12 @@ def options() -> list[tuple[str, str]]:
     return sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in _HARMLESS)
 
 
-_HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER")
-"""Options that say nothing of how kernels are compiled: where code is kept, and which threads numba itself would make."""
+_HARMLESS = (
+    *("NUMBA_CACHE_DIR", "NUMBA_DISABLE_CUDA", "NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER"),
+    *("NUMBA_CAPTURED_ERRORS", "NUMBA_COLOR_SCHEME", "NUMBA_DISABLE_PERFORMANCE_WARNINGS", "NUMBA_FULL_TRACEBACKS"),
+)
+"""Options that say nothing of how kernels are compiled: where code is kept, whether numba compiles at all, which threads it
+would make itself, and how it reports errors."""
 
 
 def _key(name: str, kinds: tuple[str, ...]) -> bytes:

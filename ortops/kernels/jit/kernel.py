@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit import disk, exceptions, machine_code
+from ortops.kernels.jit import disk, exceptions, machine_code, options
 from ortops.kernels.layout import INTERRUPTED
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -66,9 +66,14 @@ class Source(NamedTuple):
         return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_fields(self.arguments))
 
     def code(self) -> bytes:
-        """The object file: from disk, or compiled and kept there."""
+        """The object file: from disk, or compiled and kept there.
+
+        Raises:
+            RuntimeError: it is not on disk, and an option of numba in the environment keeps it from being compiled.
+        """
         code = disk.find(self.name, self.kinds)
         if code is None:
+            options.check()
             from ortops.kernels.jit.compile import compile_function, compile_kernel
 
             if isinstance(self.arguments, int):

@@ -1,0 +1,30 @@
+"""Options of numba in the environment with which it compiles nothing, or ends the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+
+_RULES: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("NUMBA_DISABLE_JIT", lambda value: int(value) == 0, "must be 0 or unset"),
+    ("NUMBA_NUM_THREADS", lambda value: int(value) > 0, "must be > 0 or unset"),
+    (
+        "NUMBA_CPU_FEATURES",
+        lambda value: all(feature[:1] in "+-" for feature in value.split(",")),
+        "must be features, each after + or -, with commas between them",
+    ),
+)
+
+
+def check() -> None:
+    """Refuse such options, before numba is imported.
+
+    Raises:
+        RuntimeError: there is one.
+    """
+    for name, is_lawful, rule in _RULES:
+        value = os.environ.get(name)
+        with contextlib.suppress(ValueError):  # numba takes what is no integer for unset
+            if value is not None and not is_lawful(value):
+                raise RuntimeError(f"{name} = {value!r}: {rule}, since numba compiles the kernels")

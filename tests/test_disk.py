@@ -186,10 +186,11 @@ USE = """
 import sys
 import numpy as np, onnx_models, ortops
 x, rois = np.ones((1, 20, 5, 5), np.float32), np.array([[1, 1, 3, 3]], np.float32)
-session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString())
+model = onnx_models.roi_align(16).SerializeToString()
 feeds = {"X": x, "rois": rois, "batch_indices": np.zeros(1, np.int64)}
 for call in (
-    lambda: ortops.roi_align(x, rois, [0], output_height=1, output_width=1), lambda: session.run(None, feeds)[0]
+    lambda: ortops.roi_align(x, rois, [0], output_height=1, output_width=1),
+    lambda: ortops.InferenceSession(model).run(None, feeds)[0],
 ):
     try:
         assert (call() == 1).all()
@@ -214,9 +215,7 @@ def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_c
 
     function, session, _ = lines(DISABLE_JIT="1")
     says = "NUMBA_DISABLE_JIT = '1': must be 0 or unset, since numba compiles the kernels"
-    assert function == f"RuntimeError: {says}"
-    assert session.startswith("Fail: ")
-    assert says in session
+    assert function == session == f"RuntimeError: {says}"
     assert lines() == ["computed", "computed", "True"]
     assert lines(DISABLE_JIT="1", NUM_THREADS="0") == ["computed", "computed", "False"]
 

@@ -17,6 +17,7 @@ from ortops.engine.shutdown import PROCESS
 from ortops.kernels import layout
 from ortops.kernels.jit.exceptions import uninterrupted
 from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.machine_code import keep_forever
 
 API_VERSION = 20
 """The API of onnxruntime 1.20; later releases serve it."""
@@ -99,9 +100,6 @@ api_at = functools.cache(Api)
 
 _fill = Kernel("session_callbacks", "fill")
 
-_alive: list[Any] = []
-"""What tables refer to, which ONNX Runtime may use for as long as the process lives."""
-
 Callback: TypeAlias = Callable[[int], Any]
 
 
@@ -150,7 +148,7 @@ def add_custom_op(
     table[layout.PROCESS] = PROCESS.ctypes.data
     table[layout.TENSORS :] = tensors
     _fill(table, API_VERSION)
-    _alive.extend((texts, table, create, infer))
+    keep_forever((texts, table, create, infer))
     add_c_operator(table.ctypes.data)
     return table
 

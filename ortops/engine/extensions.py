@@ -16,6 +16,7 @@ import numpy as np
 
 from ortops.engine.c_api import OrtError
 from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.machine_code import keep_forever
 
 RELEASES = ">=0.13,!=0.14.0,<0.16"
 """Those that this module was tried with, as pyproject.toml asks for them."""
@@ -32,7 +33,6 @@ Body = Callable[..., Sequence[Array]]
 
 _definitions: dict[int, Any] = {}
 _interrupted: dict[int, tuple[Any, ...]] = {}
-_alive: list[Any] = []
 
 
 def library_path() -> str:
@@ -141,7 +141,7 @@ def _builtin(invoke: Callable[..., Any]) -> Callable[..., Any]:
     name, own = ctypes.create_string_buffer(b"invoke"), (invoke, _interrupted)
     method = np.array([ctypes.addressof(name), 0, _METH_VARARGS, 0])
     _fill(method)
-    _alive.extend((name, method))
+    keep_forever((name, method))
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     function: Callable[..., Any] = make(("PyCFunction_NewEx", ctypes.pythonapi))(method.ctypes.data, own, None)
     return function

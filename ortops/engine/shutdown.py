@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.exceptions import MOST_SECONDS
+from ortops.kernels.jit.machine_code import keep_forever
 from ortops.kernels.layout import ACTIVE, ENDING
 
 PROCESS = np.zeros(2, np.int64)
 """What callbacks of sessions see and count (`ortops.kernels.layout`)."""
+keep_forever(PROCESS)
 
 # An exception may come at any line: a lock that C code takes and gives in a `with` is the one thing that stays in step.
 _locks: dict[int, Any] = {}

@@ -38,7 +38,13 @@ PYTHON_FUNCTIONS = (
 )
 """Functions of Python's C API that compiled code calls. Where Python is embedded, the system may not find them by name."""
 
-_loaded: list[Any] = []
+
+def keep_forever(thing: object) -> None:
+    """Let an object live as long as the process, and not only as its module, which the interpreter clears as it ends.
+
+    What ONNX Runtime has must be there for sessions that end later.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def load(code: bytes) -> int:
@@ -51,7 +57,7 @@ def load(code: bytes) -> int:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    _loaded.append(engine)
+    keep_forever(engine)
     address: int = engine.get_function_address(SYMBOL)
     if not address:
         raise RuntimeError(f"an object file has no function {SYMBOL}")

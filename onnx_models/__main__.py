@@ -12,10 +12,11 @@ from rich.progress import track
 from rich.table import Table
 
 from onnx_models.collection import collection, describe
-from onnx_models.convert import convert, scopes
+from onnx_models.convert import convert
 from onnx_models.files import change_file
 from onnx_models.gradient import gradient
 from onnx_models.portable import attach
+from onnx_models.walk import nodes_of
 from ortops.spec import DOMAIN
 
 MANIFEST = "manifest.json"
@@ -123,7 +124,8 @@ def _say(what: str, done: str, out: Path) -> None:
 
 def _operators(model: onnx.ModelProto) -> list[str]:
     """The nodes of this project's domain in `model`."""
-    return [node.op_type for _, nodes in scopes(model) for node in nodes if node.domain == DOMAIN]
+    scopes = (model, *model.functions)
+    return [node.op_type for scope in scopes for node in nodes_of(scope) if node.domain == DOMAIN]
 
 
 if __name__ == "__main__":

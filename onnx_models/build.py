@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
+from onnx_models.attributes import attribute_values, refuse_ours_alone
 from ortops.operators import BY_NAME
 from ortops.spec import (
     DOMAIN,
@@ -25,9 +26,6 @@ OPSET = 21
 """The newest IR version and opset that onnxruntime 1.20 reads, the oldest that this project supports."""
 
 GRADIENT = BY_NAME["RoiAlignGrad"]
-
-_OURS_ALONE = {"mode": ("max_interpolated",)}
-"""Attribute values that this project has added to those of ONNX."""
 
 INDEX_TYPE = "int64"
 """Of indices, where an operator leaves a choice: the type that ONNX gives them."""
@@ -116,9 +114,7 @@ def node(
     op_type, domain, _ = _identity(operator, standard)
     checked = attribute_values(operator, attributes or {})
     if standard:
-        for attribute, values in _OURS_ALONE.items():
-            if checked.get(attribute) in values:
-                raise ValueError(f"{attribute} = {checked[attribute]!r}: only {operator.name} of {DOMAIN} has it")
+        refuse_ours_alone(operator, checked)
     made = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )
@@ -147,12 +143,6 @@ def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
         raise ValueError(f"standard = True: ONNX has no operator that computes {operator.name}")
     op_type, opset = operator.standard
     return op_type, "", opset
-
-
-def attribute_values(operator: Operator, given: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """The checked attributes alone, without the constants that `Operator.check_attributes` adds."""
-    checked = operator.check_attributes(given)
-    return {attribute.name: checked[attribute.name] for attribute in operator.attributes}
 
 
 def type_values(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 
+from onnx_models.attributes import operator_of
 from onnx_models.build import attribute_proto
-from onnx_models.walk import normal_domain, onnx_opset, with_inner
+from onnx_models.check import check_attributes
+from onnx_models.walk import Scope, label, nodes_of, normal_domain, onnx_opset
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
@@ -20,10 +20,9 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Opsets 10 to 15 give RoiAlign_10, 16 to 21 RoiAlign_16, 22 and later RoiAlign_22; a function of the model counts by
     its own opset. Nodes inside If, Loop, Scan and functions are converted too. Attributes that a node does not have are
-    written out with their defaults, those that it has are kept as they are: a reference to an attribute of the
-    enclosing function stays one, and a value that ONNX's text does not have (such as the mode "AVG", which onnxruntime
-    takes for "avg") is refused when a session is made. Everything else of the model stays as it is, byte for byte;
-    external data is not read. A node that calls a function of the model named RoiAlign in ONNX's domain stays, too.
+    written out with their defaults, those that it has are kept as they are; a reference to an attribute of the enclosing
+    function stays one. Everything else of the model stays as it is, byte for byte; external data is not read. A node that
+    calls a function of the model named RoiAlign in ONNX's domain stays, too.
 
     A converted model converts to itself, and so does one without RoiAlign.
 
@@ -32,22 +31,26 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Raises:
         ValueError: RoiAlign has no meaning at the model's opset: the opset is absent or below 10, or it defines a newer
-            RoiAlign than this project has.
+            RoiAlign than this project has; an attribute of RoiAlign or of this project's operators breaks its rule (such as
+            the mode "AVG", which onnxruntime takes for "avg"); a function of the model calls itself.
+        TypeError: such an attribute is unknown, which a session would not notice, or has a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22.
     """
+    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
+
+    def operator(node: onnx.NodeProto, scope: Scope) -> Operator | None:
+        is_standard = normal_domain(node.domain) == "" and node.op_type in _CONVERTIBLE
+        return _ours(node, scope) if is_standard and ("", node.op_type) not in functions else None
+
+    check_attributes(model, lambda node, scope: operator_of(node) or operator(node, scope))
     converted = onnx.ModelProto()
     converted.CopyFrom(model)
-    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
     found = False
-    for scope, nodes in scopes(converted):
-        standard = [
-            node
-            for node in nodes
-            if normal_domain(node.domain) == "" and node.op_type in _CONVERTIBLE and ("", node.op_type) not in functions
-        ]
-        for node in standard:
-            _convert_node(node, _ours(node, scope))
+    for scope in (converted, *converted.functions):
+        standard = [(node, ours) for node in nodes_of(scope) if (ours := operator(node, scope))]
+        for node, ours in standard:
+            _convert_node(node, ours)
         if standard:
             found = True
             _import_domain(scope)
@@ -57,20 +60,10 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     return converted
 
 
-def scopes(model: onnx.ModelProto) -> Iterator[tuple[onnx.ModelProto | onnx.FunctionProto, Iterator[onnx.NodeProto]]]:
-    """The model and each of its functions, which have opset imports, with all nodes inside, those of subgraphs too."""
-    graphs = [model.graph]
-    for training in model.training_info:
-        graphs += [training.initialization, training.algorithm]
-    yield model, (node for graph in graphs for node in with_inner(graph.node))
-    for function in model.functions:
-        yield function, with_inner(function.node)
-
-
-def _ours(node: onnx.NodeProto, scope: onnx.ModelProto | onnx.FunctionProto) -> Operator:
+def _ours(node: onnx.NodeProto, scope: Scope) -> Operator:
     """This project's operator with the meaning that `node` has among the opset imports of `scope`."""
     version = onnx_opset(scope)
-    where = f"node {node.name!r} ({node.op_type})"
+    where = label(node)
     if version is None:
         raise ValueError(f"{where}: must have an opset import of ONNX's domain")
     if not onnx.defs.has(node.op_type, version, ""):
@@ -92,6 +85,6 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
     )
 
 
-def _import_domain(scope: onnx.ModelProto | onnx.FunctionProto) -> None:
+def _import_domain(scope: Scope) -> None:
     if all(item.domain != DOMAIN for item in scope.opset_import):
         scope.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))

@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 import onnx
 
+from onnx_models.attributes import attribute_values
 from onnx_models.build import (
     GRADIENT,
     INDEX_TYPE,
     OPSET,
     Lengths,
-    attribute_values,
     axis_lengths,
     make_model,
     model,

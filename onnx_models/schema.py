@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
+from onnx_models.attributes import checked_value
 from onnx_models.build import attribute_proto
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes
@@ -144,19 +145,11 @@ def _attributes(operator: Operator, context: InferenceContext) -> dict[str, Attr
         given = context.get_attribute(attribute.name)
         # Inside a function's body an attribute can be a reference: each call has its own value.
         if given is None or not given.ref_attr_name:
-            checked[attribute.name] = attribute.default if given is None else _checked(attribute, given)
+            checked[attribute.name] = attribute.default if given is None else checked_value(attribute, given)
     if len(checked) == len(operator.attributes):
         # Besides what each must keep by itself: which must not exceed which, and which lists are as long as which.
         operator.check_attributes(checked)
     return checked
-
-
-def _checked(attribute: Attribute, given: onnx.AttributeProto) -> AttributeValue:
-    kind = onnx.AttributeProto.AttributeType.Name(given.type)
-    if kind != attribute.type:
-        raise TypeError(f"{attribute.name} is of type {kind}: {attribute.type} attribute, {attribute.rule}")
-    value = onnx.helper.get_attribute_value(given)
-    return attribute.check(value.decode(errors="replace") if isinstance(value, bytes) else value)
 
 
 def _bind_type(operator: Operator, tensor: Tensor, given: onnx.TypeProto, types: dict[str, str]) -> None:

@@ -6,22 +6,55 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
+Scope = onnx.ModelProto | onnx.FunctionProto
+"""What has opset imports of its own."""
+
+MOST_NESTED = 30
+"""How deep subgraphs may be in each other. A file has no more: protobuf reads 100 messages in each other, 3 a subgraph."""
+
 
 def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
     """The graphs among the attributes of nodes."""
     for node in nodes:
         for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield attribute.g
-            yield from attribute.graphs
+            yield from graphs_of(attribute)
 
 
-def with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Each node, and after it those in its subgraphs."""
+def graphs_of(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that an attribute has."""
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def with_inner(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
+    """Each node, and after it those in its subgraphs.
+
+    Raises:
+        ValueError: subgraphs are in each other deeper than `MOST_NESTED`.
+    """
+    if level > MOST_NESTED:
+        raise ValueError(f"subgraphs are in each other more than {MOST_NESTED} deep: must be in each other less deep")
     for node in nodes:
         yield node
         for graph in subgraphs([node]):
-            yield from with_inner(graph.node)
+            yield from with_inner(graph.node, level + 1)
+
+
+def nodes_of(scope: Scope) -> Iterator[onnx.NodeProto]:
+    """All nodes of a model, those of its functions left out, or of a function; those in subgraphs too."""
+    if isinstance(scope, onnx.FunctionProto):
+        return with_inner(scope.node)
+    graphs = [scope.graph]
+    for training in scope.training_info:
+        graphs += [training.initialization, training.algorithm]
+    return (node for graph in graphs for node in with_inner(graph.node))
+
+
+def label(node: onnx.NodeProto) -> str:
+    """How an error names a node: by its name, or by its first output where it has none."""
+    name = repr(node.name) if node.name else f"of {node.output[0]!r}" if node.output else "without a name"
+    return f"node {name} ({node.op_type})"
 
 
 def normal_domain(domain: str) -> str:
@@ -29,6 +62,6 @@ def normal_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def onnx_opset(scope: onnx.ModelProto | onnx.FunctionProto) -> int | None:
+def onnx_opset(scope: Scope) -> int | None:
     """The version of ONNX's own domain that a model or a function imports; None where it does not."""
     return next((item.version for item in scope.opset_import if normal_domain(item.domain) == ""), None)

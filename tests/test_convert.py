@@ -67,11 +67,6 @@ def test_missing_attributes_are_written_and_the_others_kept(opset: int) -> None:
     assert attributes(after) == defaults | attributes(before)
 
 
-def test_a_mode_in_capitals_stays_so() -> None:
-    (node,) = convert(parse('y = RoiAlign<mode = "AVG">(x, r, b)')).graph.node
-    assert attributes(node)["mode"] == b"AVG"
-
-
 def rich_model() -> onnx.ModelProto:
     """A model with whatever a model can have beside its nodes."""
     model = parse(
@@ -306,9 +301,3 @@ def test_a_converted_function_computes_what_it_computed(call: str) -> None:
     model = with_functions(call)
     del model.functions[0]
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
-
-
-def test_a_mode_in_capitals_is_refused_when_the_session_is_made() -> None:
-    model = convert(parse('y = RoiAlign<mode = "AVG">(x, r, b)'))
-    with pytest.raises(Exception, match="mode = 'AVG': must be one of"):
-        ortops.InferenceSession(model.SerializeToString())

@@ -264,6 +264,30 @@ def test_types_that_shape_inference_does_not_find() -> None:
         gradient(parsed(text), "loss", ["x"])
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "y = Neg(a) a = Exp(x) loss = ReduceSum<keepdims=0>(y)",
+            "node of 'y' \\(Neg\\) reads 'a': must be made by a node",
+        ),
+        (
+            "y = Add(x, q) loss = ReduceSum<keepdims=0>(y)",
+            "node of 'y' \\(Add\\) reads 'q': must be made by a node before",
+        ),
+        ("y = Neg(x) y = Exp(x) loss = ReduceSum<keepdims=0>(y)", "node of 'y' \\(Exp\\) makes 'y': must be made once"),
+        ("x = Neg(x) loss = ReduceSum<keepdims=0>(x)", "node of 'x' \\(Neg\\) makes 'x': must be made once"),
+        ("y = Add(x) loss = ReduceSum<keepdims=0>(y)", "shape inference: .*Add.* is out of bounds"),
+        ("y = Tan(x, x) loss = ReduceSum<keepdims=0>(y)", "node of 'y' \\(Tan\\): .*has input size 2 not in range"),
+        ("y = Transpose <prem = [0]> (x) loss = ReduceSum<keepdims=0>(y)", "Unrecognized attribute: prem for operator"),
+        ("y = Concat(x, x) loss = ReduceSum<keepdims=0>(y)", "Required attribute 'axis' is missing"),
+    ],
+)
+def test_a_malformed_graph(body: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gradient(onnx.parser.parse_model(f"{HEADER} g (float[N] x) => (float loss) {{ {body} }}"), "loss", ["x"])
+
+
 def test_no_operator_both_has_a_rule_and_stops() -> None:
     assert not STOPS.intersection(RULES)
 

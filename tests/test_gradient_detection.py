@@ -291,6 +291,25 @@ def test_what_resize_cannot_be_differentiated_for_is_named() -> None:
     assert "sizes = 'sizes' must be a constant" in _refusal(made)
 
 
+def test_a_resized_scalar_is_refused() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]> g (double x, float[0] scales) => (double y) {
+        [it] y = Resize <mode = "linear", axes = [-1]> (x, , scales) }"""
+    assert "'x' has rank 0: must have axes" in _refusal(onnx.parser.parse_model(text))
+
+
+def test_a_wrong_attribute_of_a_standard_node_is_named() -> None:
+    made = node_model("RoiAlign", _regions(["x", "rois", "batch_indices"]), {"mode": "median"}, opened=False)
+    with pytest.raises(ValueError, match=r"^node 'it' \(RoiAlign\): mode = 'median': must be one of 'avg', 'max'"):
+        gradient(with_loss(made, {"y": np.ones(1)}), "loss", ["x"])
+
+
+def test_a_constant_without_a_value_is_none() -> None:
+    made = _resize(_x(2, 3, 4, 6), {"mode": "linear"}, {"scales": [1, 1, 2, 2]}, opened=False)
+    made.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["empty"]))
+    made.graph.node[1].input[2] = "empty"
+    assert "scales = 'empty' must be a constant" in _refusal(made)
+
+
 def test_no_regions_give_no_gradient() -> None:
     feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "rois": np.zeros((0, 4), np.float32), "i": np.zeros(0, np.int64)}
     made = node_model("RoiAlign", feeds, SIZES, opened=True)
@@ -308,3 +327,19 @@ def test_the_other_name_of_onnxs_domain_has_the_same_opset() -> None:
         }}"""
     short, long = (gradient(parsed(text.format(domain)), "y", ["x", "boxes"]) for domain in ("", "ai.onnx"))
     assert long.graph == short.graph
+
+
+def test_regions_that_depend_on_the_tensor_by_their_images_alone_are_refused() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        g (double[1,1,6,6] image, double[r,4] boxes, double[r] x) => (double y) {
+          of = own.Chosen(x)
+          z = RoiAlign <output_height = 2, output_width = 2> (image, boxes, of)
+          y = ReduceSum <keepdims = 0> (z)
+        }"""
+    with pytest.raises(ValueError, match=r"node of 'z' \(RoiAlign\) has no gradient by its input 'of': .* \(stop_at\)"):
+        gradient(parsed(text), "y", ["x"])
+    assert [one.name for one in gradient(parsed(text), "y", ["x"], stop_at=["of"]).graph.output] == ["y", "x_grad"]
+    with pytest.raises(ValueError, match="has no gradient by its input 'x'"):
+        gradient(parsed(text.replace("boxes, of", "boxes, x")), "y", ["x"])
+    with pytest.raises(ValueError, match=r"\(RoiAlign\): .*has input size 2 not in range"):
+        gradient(parsed(text.replace("boxes, of", "x")), "y", ["x"])

@@ -518,13 +518,20 @@ def test_what_attributes_and_inputs_lack_is_said() -> None:
     del model.graph.node[0].input[4:]
     with pytest.raises(ValueError, match="X is missing: RoiAlignGrad reads it"):
         attach(model)
+    model = onnx_models.roi_align(16)
+    for count in (0, 1, 2):
+        del model.graph.node[0].input[count:]
+        model.graph.node[0].input.extend(["", "X"][: count and 1])
+        with pytest.raises(ValueError, match=r"\(RoiAlign_16\): .*(has input size|is marked single)"):
+            attach(model)
     model = two_levels(onnx.TensorProto.INT64)
     with pytest.raises(ValueError, match=r"RoiAlign_16.*: X has element type int64: must be float16 or"):
         attach(model)
     model = in_a_branch()
     reference_to = onnx.AttributeProto(name="mode", ref_attr_name="way", type=onnx.AttributeProto.STRING)
     model.functions[0].node[0].attribute.append(reference_to)
-    with pytest.raises(ValueError, match="mode of RoiAlign_16 refers to way of the function around it"):
+    model.functions[0].attribute.append("way")
+    with pytest.raises(ValueError, match=r"\(RoiAlign_16\): mode refers to way of the function around it"):
         attach(model)
 
 

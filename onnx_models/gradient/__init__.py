@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import onnx
-import onnx.inliner
 
+from onnx_models.check import check_attributes
+from onnx_models.functions import inlined
 from onnx_models.gradient.backward import gradients
 from onnx_models.gradient.graph import Graph
-from onnx_models.schema import register_schemas
-from onnx_models.walk import normal_domain, onnx_opset
-from ortops.spec import DOMAIN
+from onnx_models.tools import inferred
+from onnx_models.walk import label, normal_domain, onnx_opset
 
 __all__ = ["gradient"]
 
@@ -39,7 +39,12 @@ def gradient(
 
     Raises:
         ValueError: the opset is too old, a name is unknown or not of a floating-point type, the loss has not one element,
-            an output's name is taken, or an operator between `wrt` and `loss` has no rule; the message names it.
+            an output's name is taken, or an operator between `wrt` and `loss` has no rule; the message names it. Or the
+            model is no lawful one: a function calls itself or has another opset, a node reads a tensor that is not there
+            yet, lacks an input or an attribute, or has one of this project's operators with an attribute that breaks its
+            rule. Or inlining would make the model too large (`onnx_models.functions`).
+        TypeError: an attribute of this project's operators is unknown, which a session would not notice, or has a wrong
+            type.
     """
     prepared = _prepared(model)
     graph = Graph(prepared)
@@ -55,15 +60,31 @@ def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     version = onnx_opset(model)
     if version is None or version < OLDEST_OPSET:
         raise ValueError(f"model has opset {version}: must be {OLDEST_OPSET} or later (onnx.version_converter)")
-    foreign = [(function.domain, function.name) for function in model.functions if function.domain != DOMAIN]
-    inlined = onnx.inliner.inline_selected_functions(model, foreign) if foreign else model
-    register_schemas()
-    return onnx.shape_inference.infer_shapes(inlined, data_prop=True)
+    check_attributes(model)
+    return inferred(inlined(model), data_prop=True)
+
+
+def _tensors(graph: onnx.GraphProto) -> set[str]:
+    """The names of all tensors of a graph, each made once and before it is read: reverse mode goes by that.
+
+    Raises:
+        ValueError: a node reads a tensor that no node before it makes, or makes one that is there already.
+    """
+    known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    known |= {tensor.values.name for tensor in graph.sparse_initializer}
+    for node in graph.node:
+        for name in node.input:
+            if name and name not in known:
+                raise ValueError(f"{label(node)} reads {name!r}: must be made by a node before it")
+        for name in filter(None, node.output):
+            if name in known:
+                raise ValueError(f"{label(node)} makes {name!r}: must be made once, and is there already")
+            known.add(name)
+    return known
 
 
 def _check(graph: Graph, model: onnx.ModelProto, loss: str, wrt: Sequence[str], stop_at: Collection[str]) -> None:
-    known = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer}
-    known |= {name for node in model.graph.node for name in node.output if name}
+    known = _tensors(model.graph)
     if not wrt or len(set(wrt)) != len(wrt):
         raise ValueError(f"wrt = {list(wrt)}: must be one or more names, none twice")
     for argument, names in (("loss", [loss]), ("wrt", wrt), ("stop_at", stop_at)):

@@ -8,6 +8,7 @@ import onnx
 
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import RULES, STOPS
+from onnx_models.tools import node_checker
 from onnx_models.walk import normal_domain
 
 _DIFFERENTIABLE = {
@@ -42,6 +43,7 @@ def gradients(
     reached = _reached(graph, nodes, wrt, stop_at)
     parts: dict[str, list[str]] = {loss: [graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))]}
     sums: dict[str, str] = {}
+    check_node = node_checker(opsets)
 
     def total(name: str) -> str | None:
         """The gradient by a tensor whose readers are all done."""
@@ -59,6 +61,7 @@ def gradients(
         rule = RULES.get((normal_domain(proto.domain), proto.op_type))
         if rule is None:
             raise ValueError(f"{node} has no gradient rule: {_path(nodes, wrt, proto, reached)}")
+        check_node(proto)
         for name, part in zip(proto.input, rule(graph, node, incoming), strict=False):
             if part is not None and name in reached:
                 parts.setdefault(name, []).append(part)

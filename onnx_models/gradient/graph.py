@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.walk import subgraphs
+from onnx_models.walk import label, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
@@ -47,11 +47,10 @@ class Node:
     def attribute(self, name: str, default: Any = None) -> Any:
         """The value of an attribute, strings as str, or the default."""
         value = self._attributes.get(name, default)
-        return value.decode() if isinstance(value, bytes) else value
+        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
     def __str__(self) -> str:
-        name = f"{self.proto.name!r} " if self.proto.name else ""
-        return f"node {name}({self.proto.op_type})"
+        return label(self.proto)
 
 
 class Graph:
@@ -145,7 +144,7 @@ class Graph:
             return None
         for node in self._model.graph.node:
             if node.op_type == "Constant" and name in node.output:
-                return _value_of(node.attribute[0])
+                return _value_of(node.attribute[0]) if node.attribute else None
         tensors = (tensor for tensor in self._model.graph.initializer if tensor.name == name)
         return next(map(_array, tensors), None)
 

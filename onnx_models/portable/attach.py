@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx
 from onnx import helper
 
-from onnx_models.build import OPSET, attribute_protos, attribute_values
+from onnx_models.attributes import attribute_values, given_values, operator_of
+from onnx_models.build import OPSET, attribute_protos
+from onnx_models.check import check_attributes
+from onnx_models.functions import Functions, is_body
 from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import Demand, outputs
-from onnx_models.portable.element_types import element_types, is_ours
+from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind
-from onnx_models.walk import onnx_opset, with_inner
+from onnx_models.tools import node_checker
+from onnx_models.walk import label, onnx_opset, with_inner
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
@@ -43,7 +47,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     Raises:
         ValueError: the opset is before 18; an attribute breaks its rule, or refers to one of a surrounding function; a node
             lacks an input that it needs, has no output or an input of a wrong type, cannot do without loops, or differs
-            from another in what it must not.
+            from another in what it must not; a function calls itself, or calls come to too much (`onnx_models.functions`).
         TypeError: an attribute is unknown or has a wrong type.
 
     Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is, and shapes that disagree are
@@ -52,15 +56,20 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops, coordinates in float are
     not good for RoIs of more than 2**24 pixels, and a map needs a channel.
     """
+    check_attributes(model)
+    Functions(model).check_size()
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    kept = [function for function in copy.functions if not (function.domain == DOMAIN and function.name in BY_NAME)]
+    kept = [function for function in copy.functions if not is_body(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
     nodes = list(_ours(copy.graph.node))
     inner = [(function, node) for function in copy.functions for node in _ours(function.node)]
     if not nodes and not inner:
         return copy
+    check_node = node_checker({DOMAIN: DOMAIN_VERSION})
+    for node in (*nodes, *(node for _, node in inner)):
+        check_node(node)
     opset = _opset(copy)
     for imports in (copy.opset_import, *(function.opset_import for function, _ in inner)):
         if all(entry.domain != DOMAIN for entry in imports):
@@ -77,7 +86,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
 def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """This project's nodes among some and in their subgraphs."""
-    return filter(is_ours, with_inner(nodes))
+    return filter(operator_of, with_inner(nodes))
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
@@ -101,19 +110,14 @@ def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeVal
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             raise ValueError(
-                f"{attribute.name} of {node.op_type} refers to {attribute.ref_attr_name} of the function around it: "
+                f"{label(node)}: {attribute.name} refers to {attribute.ref_attr_name} of the function around it: "
                 "must be a value"
             )
-    given = _given(node)
+    given = given_values(operator, node)
     values = attribute_values(operator, given)
     del node.attribute[:]
     node.attribute.extend(attribute_protos(operator.attributes, values))
     return operator.check_attributes(given)
-
-
-def _given(node: onnx.NodeProto) -> dict[str, object]:
-    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 def _wanted(node: onnx.NodeProto) -> frozenset[str]:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import onnx
-from onnx import helper, shape_inference
+from onnx import helper
 
-from onnx_models.schema import register_schemas
+from onnx_models.tools import inferred
 from onnx_models.walk import subgraphs
-from ortops.operators import BY_NAME
-from ortops.spec import DOMAIN
-
-
-def is_ours(node: onnx.NodeProto) -> bool:
-    """Whether a node is one of this project's operators."""
-    return node.domain == DOMAIN and node.op_type in BY_NAME
 
 
 def element_types(model: onnx.ModelProto) -> dict[str, str]:
@@ -24,14 +17,9 @@ def element_types(model: onnx.ModelProto) -> dict[str, str]:
     Raises:
         ValueError: a node of this project's operators breaks a rule of its schema.
     """
-    register_schemas()
-    try:
-        inferred = shape_inference.infer_shapes(_without_weights(model))
-    except shape_inference.InferenceError as error:
-        raise ValueError(str(error)) from error
     return {
         name: onnx.TensorProto.DataType.Name(kind).lower()
-        for name, found in _types(inferred.graph).items()
+        for name, found in _types(inferred(_without_weights(model)).graph).items()
         if len(found) == 1
         for kind in found
     }

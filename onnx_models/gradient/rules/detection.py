@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnx_models.attributes import errors_of, given_values
 from onnx_models.build import GRADIENT
 from onnx_models.build import node as make_node
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
@@ -42,8 +43,8 @@ def dml_resample(graph: Graph, node: Node, dy: str) -> Gradients:
 
 def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, AttributeValue]:
     """Those of the gradient of a node: the node's own, given or by default, or what its operator fixes."""
-    given = {one.name: node.attribute(one.name) for one in node.proto.attribute}
-    checked = forward.check_attributes(given)
+    with errors_of(str(node)):
+        checked = forward.check_attributes(given_values(forward, node.proto))
     return {one.name: checked[one.name] for one in gradient.attributes}
 
 
@@ -52,7 +53,7 @@ def added(
 ) -> list[str | None]:
     """Add a node that names all outputs of its operator, "" for an unwanted one; the names of its outputs."""
     names = [graph.name(operator.name) if one else "" for one in wanted]
-    graph.add(make_node(operator, inputs, names, attributes, name=next(filter(None, names))))
+    graph.add(make_node(operator, inputs, names, attributes, name=names[wanted.index(True)]))
     return [name or None for name in names]
 
 
@@ -60,6 +61,8 @@ def _by_map_and_regions(graph: Graph, node: Node, dy: str, forward: Operator, gr
     """The gradients of RoiAlign, ONNX's or DirectML's: the feature map is read where the node needs it."""
     x, rois, indices = node.inputs
     wanted = [node.wants(0), node.wants(1)]
+    if not any(wanted):
+        raise ValueError(f"{node} has no gradient by its input {indices!r}: the path must end before it (stop_at)")
     attributes = _attributes(node, forward, gradient)
     is_mean = attributes.get("mode", attributes.get("reduction_function")) in ("avg", "average")
     inputs = [dy, rois, indices, graph.shape(x)]

@@ -105,8 +105,6 @@ def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
 @rule("GroupNormalization")
 def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
     """Groups of channels normalized, times the scale of each channel, plus its bias."""
-    if node.version < 21:
-        raise ValueError(f"{node} of opset {node.version}, where it is deprecated: must be of 21 or later")
     x, groups = node.input(0), graph.ints([node.attribute("num_groups")])
     count = graph.op("Div", graph.op("ReduceProd", graph.op("Shape", x, start=1), keepdims=1), groups)
     return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=1), groups, count, axis=0))

@@ -1,0 +1,83 @@
+"""Refusing models in which an attribute of this project's operators is not lawful."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import onnx
+
+from onnx_models.attributes import checked_value, errors_of, given_values, operator_of, refuse_ours_alone
+from onnx_models.functions import Functions, name_of
+from onnx_models.walk import Scope, label, nodes_of
+from ortops.spec import Attribute, Operator
+
+_Wanted = defaultdict[str, dict[Attribute, str]]
+"""By attribute of a function: the rules that its value must keep, each with a node that reads it."""
+
+
+def check_attributes(
+    model: onnx.ModelProto,
+    operator: Callable[[onnx.NodeProto, Scope], Operator | None] = lambda node, _: operator_of(node),
+) -> None:
+    """Refuse a model in which an attribute of this project's operators is unknown, of a wrong type or breaks its rule.
+
+    Nodes in subgraphs and in functions count too. In a function an attribute may be a reference to one of the function's:
+    then the values that calls and the function's own defaults give it are checked.
+
+    Args:
+        model: of any opset.
+        operator: the operator whose attributes a node among those of a model or a function has, or None.
+
+    Raises:
+        TypeError: an attribute is unknown or has a wrong type.
+        ValueError: an attribute is there twice, breaks its rule or refers to one that the function does not have; or as of
+            `Functions`.
+    """
+    functions = Functions(model)
+    wanted: dict[str, _Wanted] = {}
+    for scope in (*functions, model):
+        own: _Wanted = defaultdict(dict)
+        place, declared, defaults = "", set[str](), list[onnx.AttributeProto]()
+        if isinstance(scope, onnx.FunctionProto):
+            place = f" in function {name_of(scope)}"
+            defaults = list(scope.attribute_proto)
+            declared = {*scope.attribute, *(one.name for one in defaults)}
+            wanted[name_of(scope)] = own
+        for node in nodes_of(scope):
+            where = f"{label(node)}{place}"
+            if (found := operator(node, scope)) is not None:
+                _check_node(found, node, where, own)
+            elif (callee := functions.called(node)) is not None:
+                _check_values(node.attribute, wanted[name_of(callee)], where, own)
+        for name, rules in own.items():
+            if name not in declared:
+                rule, reader = next(iter(rules.items()))
+                raise ValueError(
+                    f"{reader}: {rule.name} refers to {name!r}: must be an attribute of a function around the node"
+                )
+        _check_values(defaults, own, f"default{place}", own)
+
+
+def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Wanted) -> None:
+    """Check the attributes of a node; `own` gets the rules of those that are references."""
+    with errors_of(where):
+        values = given_values(operator, node)
+        references = {given.name: given.ref_attr_name for given in node.attribute if given.ref_attr_name}
+        if not references:
+            operator.check_attributes(values)
+        if operator_of(node) is None:
+            refuse_ours_alone(operator, values)
+    for rule in operator.attributes:
+        if rule.name in references:
+            own[references[rule.name]].setdefault(rule, where)
+
+
+def _check_values(given: Iterable[onnx.AttributeProto], wanted: _Wanted, where: str, own: _Wanted) -> None:
+    """Check what a call, or a default, gives to attributes of a function; as `_check_node` otherwise."""
+    for attribute in given:
+        for rule, reader in list(wanted.get(attribute.name, {}).items()):
+            with errors_of(f"{where} gives {attribute.name!r} to {reader}"):
+                checked_value(rule, attribute)
+            if attribute.ref_attr_name:
+                own[attribute.ref_attr_name].setdefault(rule, reader)

@@ -1,0 +1,244 @@
+"""The functions of a model: which calls which, how much they come to once they are inlined, and inlining them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
+
+import onnx
+import onnx.inliner
+
+from onnx_models.attributes import operator_of
+from onnx_models.tools import clear_errors
+from onnx_models.walk import Scope, graphs_of, normal_domain, with_inner
+
+MOST_DEEP = 100
+"""How deep calls and subgraphs may be in each other: as many calls as ONNX's own tools take."""
+
+MOST_NODES = 100_000
+"""How many nodes inlining may add to those that a model has."""
+
+MOST_BYTES = 256 * 2**20
+"""How many bytes inlining may add to those of a model's nodes."""
+
+_Id = tuple[str, str, str]
+
+
+@dataclass
+class _Size:
+    """What some nodes come to once all calls among them are inlined.
+
+    nodes, bytes: how many.
+    depth: how deep they are in subgraphs and calls.
+    references: how often the value of each attribute of the function around them is written into them.
+    """
+
+    nodes: int = 0
+    bytes: int = 0
+    depth: int = 0
+    references: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: _Size, times: int = 1, below: int = 0) -> None:
+        """Count other nodes too, a number of times, as deep as `below`."""
+        self.nodes += times * other.nodes
+        self.bytes += times * other.bytes
+        self.depth = max(self.depth, below + other.depth)
+        self.references.update({name: times * count for name, count in other.references.items()})
+
+
+_Sizes = dict[_Id, tuple[_Size, dict[str, _Size]]]
+"""Of functions, and of the defaults of their attributes."""
+
+
+class Functions:
+    """The functions of a model, none of which calls itself.
+
+    Raises:
+        ValueError: two functions have the same name, or a function calls itself, at once or by way of others.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._model = model
+        self._by_id: dict[_Id, onnx.FunctionProto] = {}
+        for function in model.functions:
+            if self._by_id.setdefault(_id(function), function) is not function:
+                raise ValueError(f"the model has two functions {name_of(function)}: must have one of a name")
+        calls = {one: [_callee(node) for node in _nodes(function)] for one, function in self._by_id.items()}
+        calls = {
+            one: [callee for callee in dict.fromkeys(callees) if callee in calls] for one, callees in calls.items()
+        }
+        try:
+            self._sorted = list(TopologicalSorter(calls).static_order())
+        except CycleError as error:
+            circle = [name_of(self._by_id[one]) for one in reversed(error.args[1])]
+            shown = circle if len(circle) <= 10 else [*circle[:8], f"{len(circle) - 9} more", circle[-1]]
+            raise ValueError(
+                f"functions call each other in a circle: {' -> '.join(shown)}: must not recurse"
+            ) from error
+
+    def __iter__(self) -> Iterator[onnx.FunctionProto]:
+        """The functions, each after those that it calls."""
+        return (self._by_id[one] for one in self._sorted)
+
+    def called(self, node: onnx.NodeProto) -> onnx.FunctionProto | None:
+        """The function that a node calls, or None. A node of this project's operators is none, with a body or without."""
+        return None if operator_of(node) else self._by_id.get(_callee(node))
+
+    def check_size(self) -> None:
+        """Refuse a model that inlining would blow up, by counting alone.
+
+        Raises:
+            ValueError: nodes, bytes or depth would exceed `MOST_NODES`, `MOST_BYTES` or `MOST_DEEP`.
+        """
+        if not self._by_id:
+            return
+        sizes: _Sizes = {}
+        total, own = _Size(), _Size()
+        for function in self:
+            size = self._size(function.node, sizes)
+            sizes[_id(function)] = size, {one.name: self._value(one, sizes) for one in function.attribute_proto}
+            _check_depth(size, f"function {name_of(function)}")
+            own.nodes += sum(1 for _ in _nodes(function))
+            own.bytes += function.ByteSize()
+            if is_body(function):
+                total.add(size)
+        own.nodes += sum(1 for _ in _nodes(self._model))
+        own.bytes += sum(node.ByteSize() for node in self._model.graph.node)
+        total.add(self._size(self._model.graph.node, sizes))
+        _check_depth(total, "the graph")
+        for what, now, then, most in (
+            ("nodes", own.nodes, total.nodes, MOST_NODES),
+            ("bytes", own.bytes, total.bytes, MOST_BYTES),
+        ):
+            if then - now > most:
+                raise ValueError(
+                    f"the model has {now:,} {what} and would have {_number(then)} with its functions inlined: "
+                    f"must be at most {most:,} more"
+                )
+
+    def _size(self, nodes: Iterable[onnx.NodeProto], sizes: _Sizes) -> _Size:
+        """What nodes come to, from the sizes of the functions that they call."""
+        total = _Size()
+        for node in nodes:
+            callee = self.called(node)
+            values = {attribute.name: self._value(attribute, sizes) for attribute in node.attribute}
+            if callee is None:
+                total.nodes += 1
+                total.bytes += node.ByteSize() - sum(attribute.ByteSize() for attribute in node.attribute)
+                for value in values.values():
+                    total.add(value)
+                continue
+            body, defaults = sizes[_id(callee)]
+            total.add(_Size(body.nodes, body.bytes, body.depth), below=1)
+            for name, value in (defaults | values).items():
+                if body.references[name]:
+                    total.add(value, body.references[name], below=1 + body.depth)
+                else:
+                    total.bytes += value.bytes  # it is on the call at least
+        return total
+
+    def _value(self, attribute: onnx.AttributeProto, sizes: _Sizes) -> _Size:
+        """What the value of an attribute comes to."""
+        if attribute.ref_attr_name:
+            return _Size(references=Counter([attribute.ref_attr_name]))
+        total = _Size(bytes=attribute.ByteSize())
+        for graph in graphs_of(attribute):
+            total.bytes -= sum(node.ByteSize() for node in graph.node)
+            total.add(self._size(graph.node, sizes), below=1)
+        return total
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without functions but for bodies of this project's operators; itself where it has no others.
+
+    Raises:
+        ValueError: as of `Functions` and of `Functions.check_size`; or a function imports another version of a domain than
+            the model, or is called with more than it takes.
+    """
+    Functions(model).check_size()
+    if all(map(is_body, model.functions)):
+        return model
+    completed = _completed(model)
+    versions = {normal_domain(item.domain): item.version for item in model.opset_import}
+    known = len(versions)
+    for function in completed.functions:
+        for item in function.opset_import:
+            version = versions.setdefault(normal_domain(item.domain), item.version)
+            if version != item.version:
+                raise ValueError(
+                    f"function {name_of(function)} imports version {item.version} of {item.domain or 'ai.onnx'}: "
+                    f"must be {version} as elsewhere in the model, or it cannot be inlined (onnx.version_converter)"
+                )
+    foreign = [(function.domain, function.name) for function in completed.functions if not is_body(function)]
+    with clear_errors("inlining the model's functions"):
+        made = onnx.inliner.inline_selected_functions(completed, foreign)
+    for domain, version in list(versions.items())[known:]:
+        made.opset_import.append(onnx.helper.make_opsetid(domain, version))
+    return made
+
+
+def _completed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy with those functions alone that are called, and on each call the defaults of the function's attributes.
+
+    ONNX's inliner leaves the defaults out, and refuses a function of another opset though nothing calls it.
+    """
+    reached: set[_Id] = set()
+    scopes: list[Scope] = [model, *reversed(list(Functions(model)))]
+    for scope in scopes:
+        if isinstance(scope, onnx.ModelProto) or is_body(scope) or _id(scope) in reached:
+            reached.update(map(_callee, _nodes(scope)))
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    kept = [function for function in made.functions if is_body(function) or _id(function) in reached]
+    del made.functions[:]
+    made.functions.extend(kept)
+    functions = Functions(made)
+    for scope in (*functions, made):
+        for node in _nodes(scope):
+            callee = functions.called(node)
+            if callee is not None:
+                given = {attribute.name for attribute in node.attribute}
+                node.attribute.extend(default for default in callee.attribute_proto if default.name not in given)
+    return made
+
+
+def is_body(function: onnx.FunctionProto) -> bool:
+    """Whether a function is a body of one of this project's operators."""
+    return operator_of(onnx.NodeProto(domain=function.domain, op_type=function.name)) is not None
+
+
+def name_of(function: onnx.FunctionProto) -> str:
+    """How an error names a function."""
+    domain, name, overload = _id(function)
+    return repr(f"{domain}::{name}" + (f"::{overload}" if overload else ""))
+
+
+def _check_depth(size: _Size, where: str) -> None:
+    if size.depth > MOST_DEEP:
+        raise ValueError(
+            f"calls and subgraphs are {size.depth} deep in each other from {where} on: must be at most {MOST_DEEP}"
+        )
+
+
+def _nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
+    """All nodes of a model's graph, or of a function and of the defaults of its attributes; those of subgraphs too."""
+    if isinstance(scope, onnx.ModelProto):
+        return with_inner(scope.graph.node)
+    defaults = (node for default in scope.attribute_proto for graph in graphs_of(default) for node in graph.node)
+    return with_inner(chain(scope.node, defaults))
+
+
+def _id(function: onnx.FunctionProto) -> _Id:
+    return normal_domain(function.domain), function.name, function.overload
+
+
+def _callee(node: onnx.NodeProto) -> _Id:
+    return normal_domain(node.domain), node.op_type, node.overload
+
+
+def _number(value: int) -> str:
+    # Python writes out no number of more than 4300 digits. 0.301 is a little less than log10(2).
+    return f"{value:,}" if value < 10**15 else f"more than 10**{int(0.301 * (value.bit_length() - 1))}"

@@ -1,0 +1,63 @@
+"""ONNX's own tools with the errors of this project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import onnx
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+
+from onnx_models.schema import register_schemas
+from onnx_models.walk import label
+
+
+@contextmanager
+def clear_errors(what: str) -> Iterator[None]:
+    """Make what ONNX's tools and protobuf raise a ValueError of one line that begins with `what`."""
+    try:
+        yield
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        DecodeError,
+        EncodeError,
+        MemoryError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        raise ValueError(f"{what}: {' '.join(str(error).split())}") from error
+
+
+def inferred(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelProto:
+    """A copy of a model with types and shapes, those of this project's operators too.
+
+    Raises:
+        ValueError: a node of this project's operators breaks a rule of its schema, or ONNX cannot read the model.
+    """
+    register_schemas()
+    with clear_errors("shape inference"):
+        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+
+
+def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
+    """A check of a node's numbers of inputs and outputs, and of names and types of its attributes, by its schema.
+
+    Args:
+        opsets: version of each domain.
+
+    Returns:
+        A function of a node without subgraphs. It raises ValueError where the node breaks a rule of its operator's schema,
+        and takes a node whose operator has none.
+    """
+    register_schemas()
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = onnx.IR_VERSION
+    # A node may be in ONNX's own domain by either of its names.
+    context.opset_imports = {**opsets, **({"ai.onnx": opsets[""]} if "" in opsets else {})}
+
+    def check(node: onnx.NodeProto) -> None:
+        with clear_errors(label(node)):
+            onnx.checker.check_node(node, context)
+
+    return check

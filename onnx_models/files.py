@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import click
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.convert import scopes
+from onnx_models.walk import nodes_of
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    RecursionError,
+    message.Error,
+    text_format.Error,
+    json_format.Error,
+    onnx.parser.ParseError,
+)
+"""What reading a file as one of ONNX's formats raises: binary, JSON and two kinds of text."""
+
+_MOST_BRACKETS = 500
 
 Change = Callable[[onnx.ModelProto], onnx.ModelProto]
 
@@ -21,14 +36,14 @@ def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto,
         click.ClickException: a file cannot be read or written, holds no model, or the change is refused.
     """
     before = _load(path)
-    if out.resolve().parent != path.resolve().parent and _has_external_data(before):
-        raise click.ClickException(
-            f"--out = {out}: must be in the folder of {path}, which refers to external data beside it"
-        )
     try:
+        if out.resolve().parent != path.resolve().parent and _has_external_data(before):
+            raise click.ClickException(
+                f"--out = {out}: must be in the folder of {path}, which refers to external data beside it"
+            )
         after = change(before)
         onnx.save(after, out)
-    except (OSError, TypeError, ValueError, onnx.shape_inference.InferenceError) as error:
+    except (OSError, TypeError, ValueError, message.Error) as error:
         raise click.ClickException(f"{path}: {error}") from error
     return before, after
 
@@ -40,17 +55,29 @@ def _load(path: Path) -> onnx.ModelProto:
         click.ClickException: the file cannot be read or holds no model.
     """
     try:
+        if path.suffix in (".onnxtxt", ".onnxtext"):
+            _check_brackets(path.read_text(encoding="utf-8"))
         model = onnx.load(path, load_external_data=False)
-    except (OSError, DecodeError, ValueError, onnx.parser.ParseError) as error:
-        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({error})") from error
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split())
+        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({reason})") from error
     # An empty file is a protobuf message as well.
     if not model.HasField("graph"):
         raise click.ClickException(f"MODEL = {path}: must be an ONNX model (it has no graph)")
     return model
 
 
+def _check_brackets(text: str) -> None:
+    """Refuse what ONNX's parser, which calls itself for each bracket within another, ends the process of."""
+    steps = (1 if bracket in "{(<[" else -1 for bracket in re.findall(r"[][{}()<>]", text))
+    if max(accumulate(steps), default=0) > _MOST_BRACKETS:
+        raise ValueError(f"brackets are in each other more than {_MOST_BRACKETS} deep")
+
+
 def _has_external_data(model: onnx.ModelProto) -> bool:
-    attributes = [attribute for _, nodes in scopes(model) for node in nodes for attribute in node.attribute]
+    attributes = [
+        attribute for scope in (model, *model.functions) for node in nodes_of(scope) for attribute in node.attribute
+    ]
     graphs = [model.graph, *(a.g for a in attributes if a.HasField("g")), *(g for a in attributes for g in a.graphs)]
     tensors = [tensor for graph in graphs for tensor in graph.initializer]
     tensors += [tensor for a in attributes for tensor in (a.t, *a.tensors)]

@@ -110,3 +110,11 @@ def test_negative_pads_are_refused() -> None:
     made = node_model("Conv", feeds, {"pads": [-1, 0]}, opened=True)
     with pytest.raises(ValueError, match=r"\(Conv\): pads = \[-1, 0\]: must be >= 0"):
         check(made, feeds, list(feeds))
+
+
+@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose"])
+def test_a_convolution_of_no_axes_is_refused(operator: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 18]> g (float[2,3] x, float[3,3] w) => (float loss) {{
+        y = {operator} (x, w) loss = ReduceSum <keepdims = 0> (y) }}"""
+    with pytest.raises(ValueError, match=rf"node of 'y' \({operator}\): '.*' has no axes beside samples and channels"):
+        gradient(onnx.parser.parse_model(text), "loss", ["x"])

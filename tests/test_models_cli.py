@@ -149,6 +149,48 @@ def test_a_file_without_a_model_is_refused(tmp_path: Path, content: bytes) -> No
     assert not (tmp_path / "out.onnx").exists()
 
 
+@pytest.mark.filterwarnings("ignore:The onnxtxt format is experimental")
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("m.json", '{"graph": ', "Failed to load JSON"),
+        ("m.json", '{"graph": {"node": [{"attribute": [{"g": ' * 5000, "maximum recursion depth exceeded"),
+        ("m.textproto", "nonsense {", 'has no field named "nonsense"'),
+        ("m.textproto", "graph { " + "node { attribute { g { " * 5000, "maximum recursion depth exceeded"),
+        ("m.onnxtxt", "nonsense {", "ParseError"),
+        # ONNX's parser would end the process.
+        ("m.onnxtxt", "g () => () { x = If (c) <t = " + "g () => () { x = If (c) <t = " * 50_000, "more than 500 deep"),
+    ],
+)
+def test_a_text_without_a_model_is_refused(tmp_path: Path, name: str, content: str, says: str) -> None:
+    (tmp_path / name).write_text(content)
+    done = call("convert", tmp_path / name, "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: MODEL = {tmp_path / name}: must be an ONNX model (")
+    assert says in done.output
+    assert done.output.count("\n") == 1
+
+
+def test_subgraphs_that_no_file_can_have_are_not_written(tmp_path: Path) -> None:
+    nested = "graph { " + 'node { op_type: "If" attribute { name: "g" type: GRAPH g { ' * 40 + "} } } " * 40 + "}"
+    (tmp_path / "m.textproto").write_text(nested)
+    done = call("convert", tmp_path / "m.textproto", "--out", tmp_path / "out.onnx")
+    assert (done.exit_code, (tmp_path / "out.onnx").exists()) == (1, False)
+    assert "subgraphs are in each other more than 30 deep" in done.output
+
+
+def test_a_misspelled_attribute_is_refused(tmp_path: Path) -> None:
+    model = onnx_models.roi_align(16)
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("sampling_ration", 7))
+    path = save(tmp_path / "model.onnx", model)
+    for command in (["convert"], ["attach"], ["gradient", "--wrt", "X", "--loss", "Y"]):
+        done = call(command[0], path, *command[1:], "--out", tmp_path / "out.onnx")
+        assert done.exit_code == 1
+        assert done.output.startswith(f"Error: {path}: ")
+        assert "sampling_ration" in done.output
+        assert done.output.count("\n") == 1
+
+
 def test_a_missing_file_is_a_wrong_call(tmp_path: Path) -> None:
     done = call("convert", tmp_path / "absent.onnx", "--out", tmp_path / "out.onnx")
     assert done.exit_code == 2

@@ -72,6 +72,8 @@ class _Axis:
 def _axes(graph: Graph, node: Node) -> list[_Axis]:
     x = node.input(0)
     rank = graph.rank(x, node)
+    if rank == 0:
+        raise ValueError(f"{node}: {x!r} has rank 0: must have axes")
     lengths = [graph.lengths(name) or [None] * rank for name in (x, node.outputs[0])]
     chosen = [axis % rank for axis in node.attribute("axes") or range(rank)]
     scales, sizes = _constant(graph, node, _SCALES), _constant(graph, node, _SIZES)

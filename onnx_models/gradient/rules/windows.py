@@ -49,7 +49,12 @@ def windows(graph: Graph, node: Node, rank: int, image: str, grid: str, kernel: 
         image: name of the tensor that windows are laid on.
         grid: name of the tensor with an element for each window.
         kernel: name of the lengths of a window, an int64 tensor.
+
+    Raises:
+        ValueError: there are no spatial axes, or pads are negative.
     """
+    if rank < 1:
+        raise ValueError(f"{node}: {image!r} has no axes beside samples and channels: must have one or more")
     strides = tuple(node.attribute("strides") or [1] * rank)
     dilations = tuple(node.attribute("dilations") or [1] * rank)
     automatic = node.attribute("auto_pad", "NOTSET")

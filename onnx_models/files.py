@@ -44,7 +44,7 @@ def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto,
         after = change(before)
         onnx.save(after, out)
     except (OSError, TypeError, ValueError, message.Error) as error:
-        raise click.ClickException(f"{path}: {error}") from error
+        raise click.ClickException(f"{path}: {_words(error)}") from error
     return before, after
 
 
@@ -59,12 +59,17 @@ def _load(path: Path) -> onnx.ModelProto:
             _check_brackets(path.read_text(encoding="utf-8"))
         model = onnx.load(path, load_external_data=False)
     except _UNREADABLE as error:
-        reason = " ".join(str(error).split())
-        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({reason})") from error
+        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({_words(error)})") from error
     # An empty file is a protobuf message as well.
     if not model.HasField("graph"):
         raise click.ClickException(f"MODEL = {path}: must be an ONNX model (it has no graph)")
     return model
+
+
+def _words(error: Exception) -> str:
+    """What an error says in one line; what a name of the model would do to a terminal is shown instead."""
+    text = " ".join(str(error).split())
+    return text if text.isprintable() else ascii(text)
 
 
 def _check_brackets(text: str) -> None:

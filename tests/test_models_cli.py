@@ -191,6 +191,15 @@ def test_a_misspelled_attribute_is_refused(tmp_path: Path) -> None:
         assert done.output.count("\n") == 1
 
 
+def test_names_of_a_model_do_nothing_to_the_terminal(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(DETECTOR)
+    model.graph.node[0].op_type = "\x1b[2J\nRoiAlign\x07"
+    done = call("gradient", save(tmp_path / "model.onnx", model), "--wrt", "x", "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert r"\x1b[2J RoiAlign\x07" in done.output
+    assert done.output.removesuffix("\n").isprintable()
+
+
 def test_a_missing_file_is_a_wrong_call(tmp_path: Path) -> None:
     done = call("convert", tmp_path / "absent.onnx", "--out", tmp_path / "out.onnx")
     assert done.exit_code == 2

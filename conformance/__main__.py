@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 
 from conformance.commands import COMMANDS
@@ -28,6 +31,9 @@ def main() -> None:
 
     Without a COMMAND the suite is run; `python -m conformance run --help` tells the options.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that has not all characters is no reason to end a report.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

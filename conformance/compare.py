@@ -26,6 +26,7 @@ from conformance.bounds.growth import arithmetic, least, unit
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs
 from conformance.outcome import Difference
+from conformance.printable import printable
 
 
 @functools.cache
@@ -73,7 +74,7 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
 
 def _kind_differs(name: str, case: Case, expected: Floats, got: Array) -> Difference | None:
     if got.dtype != case.dtype:
-        return Difference(name, None, f"type {case.dtype}", f"type {got.dtype}")
+        return Difference(name, None, f"type {case.dtype}", printable(f"type {got.dtype}"))
     if got.shape != expected.shape:
         return Difference(name, None, f"shape {list(expected.shape)}", f"shape {list(got.shape)}")
     return None

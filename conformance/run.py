@@ -15,6 +15,7 @@ from conformance.case import Array, Case
 from conformance.compare import compare
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Difference, Outcome, Result
+from conformance.printable import printable, words_of
 
 MOST_KEPT = 2**16
 """Bytes of an output that a result keeps; no right answer to a case is larger."""
@@ -25,7 +26,7 @@ class Answer:
     """What a backend made of a case.
 
     outputs: by name, where `kind` is outputs.
-    text: the reason otherwise.
+    text: the reason otherwise; made printable.
     seconds: time it took.
     """
 
@@ -33,6 +34,9 @@ class Answer:
     outputs: dict[str, Array] | None = None
     text: str = ""
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
 
 
 Asker = Callable[[Case], Answer]
@@ -43,7 +47,7 @@ def ask(backend: Backend, case: Case) -> Answer:
     begun = time.perf_counter()
 
     def answer(
-        kind: Literal["outputs", "refusal", "missing", "unsupported"],
+        kind: Literal["outputs", "refusal", "missing", "unsupported", "crash"],
         outputs: dict[str, Array] | None = None,
         text: str = "",
     ) -> Answer:
@@ -55,11 +59,13 @@ def ask(backend: Backend, case: Case) -> Answer:
         try:
             return answer("outputs", backend.run(case))
         except UnsupportedError as error:
-            return answer("unsupported", text=str(error))
+            return answer("unsupported", text=words_of(error))
         except OperatorMissingError as error:
-            return answer("missing", text=str(error))
+            return answer("missing", text=words_of(error))
+        except SystemExit as error:
+            return answer("crash", text=f"it would have ended the process: SystemExit: {words_of(error)}")
         except Exception as error:  # noqa: BLE001  # whatever a runtime raises is its refusal
-            return answer("refusal", text=f"{type(error).__name__}: {error}")
+            return answer("refusal", text=f"{type(error).__name__}: {words_of(error)}")
 
 
 def run_suite(cases: Iterable[Case], asker: Asker, known: Sequence[ExpectedFailure]) -> Iterator[Result]:

@@ -149,7 +149,7 @@ def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypa
     options = [part for pair in zip(("--json", "--junit", "--html"), files, strict=True) for part in pair]
     result = run("--backend", "wrong_backends:Control", "--select", "roi_align/edge/max_on_pixels/v16/float", *options)
     assert "ValueError: <b>[red]" in result.output
-    assert json.loads(Path(files[0]).read_text("utf-8"))["cases"][0]["message"].endswith("<b>[red]\x00&")
+    assert json.loads(Path(files[0]).read_text("utf-8"))["cases"][0]["message"].endswith("<b>[red]\\x00&")
     ET.parse(files[1])  # noqa: S314  # our own file
     assert "&lt;b&gt;[red]" in Path(files[2]).read_text("utf-8")
 

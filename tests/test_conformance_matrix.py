@@ -208,7 +208,7 @@ def test_families_stand_in_the_order_of_the_operators() -> None:
 def test_markdown_of_a_hostile_name_stays_one_line(tmp_path: Path) -> None:
     file = report(tmp_path / "a.json", "a|b\n<i>*c*", {"f/one/a": "passed"})
     run("matrix", str(file), "--markdown", str(tmp_path / "m.md"))
-    assert (tmp_path / "m.md").read_text("utf-8").splitlines()[0] == r"| family | a\|b \<i\>\*c\* |"
+    assert (tmp_path / "m.md").read_text("utf-8").splitlines()[0] == r"| family | a\|b\\n\<i\>\*c\* |"
 
 
 def test_the_page_counts_as_the_reports_do(reports: list[Path], made: Path) -> None:
@@ -338,11 +338,11 @@ def test_what_a_report_says_is_text(tmp_path: Path) -> None:
     file.write_text(file.read_text("utf-8").replace("why ", json.dumps(bad)[1:-1]), "utf-8")
     result = run("matrix", str(file), "--html", str(made), "--markdown", str(tmp_path / "m.md"))
     assert result.exit_code == 0, result.output
-    assert "<b onclick='x'>[red]?" in result.output
+    assert r"<b onclick='x'>[red]\ud800\x00" in result.output
     text = made.read_text("utf-8")
     Page(text)
     assert "<b onclick" not in text
-    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]?") > 3
+    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]\\ud800\\x00") > 3
 
 
 def test_a_backend_is_asked_and_its_package_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

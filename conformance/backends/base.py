@@ -7,13 +7,14 @@ from typing import Protocol
 
 from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
+from conformance.printable import PrintableError
 
 
-class MissingBackendError(Exception):
+class MissingBackendError(PrintableError):
     """A backend that cannot be loaded."""
 
 
-class ProviderError(Exception):
+class ProviderError(PrintableError):
     """An execution provider that a backend cannot use; the message begins with its name."""
 
 

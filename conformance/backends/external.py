@@ -31,6 +31,7 @@ from conformance import expected_failures
 from conformance.backends.base import Backend, MissingBackendError, UnsupportedError
 from conformance.case import Array, Case
 from conformance.model import build
+from conformance.printable import words_of
 from ortops.spec import AttributeValue
 
 
@@ -51,7 +52,7 @@ class External:
         try:
             outputs = self._target.prepare(model, "CPU").run([case.inputs[i.name] for i in model.graph.input])
         except (NotImplementedError, unittest.SkipTest) as error:
-            raise UnsupportedError(str(error) or type(error).__name__) from error
+            raise UnsupportedError(words_of(error) or type(error).__name__) from error
         return dict(zip((o.name for o in model.graph.output), map(np.asarray, outputs), strict=True))
 
 
@@ -72,7 +73,7 @@ class Function:
         try:
             answer = self._target(op_type, inputs, _attributes(case), outputs)
         except (NotImplementedError, unittest.SkipTest) as error:
-            raise UnsupportedError(str(error) or type(error).__name__) from error
+            raise UnsupportedError(words_of(error) or type(error).__name__) from error
         return _by_name(answer, outputs)
 
 
@@ -110,6 +111,8 @@ def load(name: str) -> Backend:
         target = getattr(target, attribute) if attribute else target
     except (ImportError, AttributeError, ValueError) as error:
         raise MissingBackendError(f"backend {name}: {error}") from error
+    except SystemExit as error:  # status 0 would be that of a suite that passes
+        raise MissingBackendError(f"backend {name}: importing it would have ended the process: {error}") from error
     if callable(getattr(target, "prepare", None)):
         return External(target)
     if callable(target) and not inspect.isclass(target):

@@ -25,6 +25,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from conformance.printable import printable
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -56,7 +58,7 @@ def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
 
 def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
     """The same from a mapping of globs to reasons."""
-    return [ExpectedFailure(glob, reason) for glob, reason in reasons.items()]
+    return [ExpectedFailure(glob, printable(str(reason))) for glob, reason in reasons.items()]
 
 
 def read(file: Path, ids: Sequence[str]) -> list[ExpectedFailure]:
@@ -98,7 +100,7 @@ def _from_table(where: str, table: dict[str, Any], ids: Sequence[str]) -> Expect
     if not any(fnmatchcase(case_id, glob) for case_id in ids):
         rule = "be the id of a case" if key == "id" else "match a case"
         raise ValueError(f"{where}: {key} = {table[key]!r}: must {rule}")
-    return ExpectedFailure(glob, table["reason"], crashes)
+    return ExpectedFailure(glob, printable(table["reason"]), crashes)
 
 
 def find(known: Sequence[ExpectedFailure], case_id: str) -> ExpectedFailure | None:

@@ -8,11 +8,12 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from conformance.fuzz.tasks import end_all
+from conformance.printable import PrintableError
 
 T = TypeVar("T")
 
 
-class CrewError(Exception):
+class CrewError(PrintableError):
     """Nobody is there to do what remains."""
 
 

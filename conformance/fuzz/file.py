@@ -19,6 +19,7 @@ import numpy as np
 from conformance.case import Array, Case, element_type_of
 from conformance.fuzz.check import Failure
 from conformance.fuzz.generate import BY_REFERENCE
+from conformance.printable import printable
 from ortops.operators import BY_NAME
 from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
@@ -49,13 +50,13 @@ def read(path: Path) -> Case:
     try:
         data = json.loads(path.read_text("utf-8"))
         return Case(
-            id=data["id"],
+            id=printable(str(data["id"])),
             source=BY_REFERENCE,
             operator=data["operator"],
             attributes={name: _attribute(value, name, data["operator"]) for name, value in data["attributes"].items()},
             inputs={name: _read(entry) for name, entry in data["inputs"].items()},
             outputs=tuple(data["outputs"]),
-            note=data["note"],
+            note=printable(str(data["note"])),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no case: {type(error).__name__}: {error}") from error

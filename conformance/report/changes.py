@@ -9,6 +9,7 @@ from enum import Enum
 import rich.box
 import rich.markup
 import rich.table
+import rich.text
 from rich.console import Console
 
 from conformance.outcome import Outcome
@@ -111,4 +112,4 @@ def _cells(counts: Iterable[tuple[int, int]]) -> list[str]:
 
 def _line(console: Console, style: str | None, text: str) -> None:
     """One line whatever its length; text of a report is no markup."""
-    console.print(rich.markup.escape(text), style=style, soft_wrap=True, highlight=False)
+    console.print(rich.text.Text(text, style or ""), soft_wrap=True)

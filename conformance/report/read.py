@@ -10,11 +10,12 @@ from typing import Any
 
 from conformance.case import Array
 from conformance.outcome import Outcome
+from conformance.printable import PrintableError, printable
 from conformance.report import tensors
 from conformance.report.run import Run
 
 
-class NotAReportError(Exception):
+class NotAReportError(PrintableError):
     """A file that is no JSON report of the suite."""
 
 
@@ -101,11 +102,11 @@ def _report(data: Any) -> Report:
     for case in data["cases"]:
         if not isinstance(case, dict) or not isinstance(case.get("id"), str):
             raise ValueError("a case has no id")
-        case_id = _printable(case["id"])
+        case_id = printable(case["id"])
         if case_id in entries:
             raise ValueError(f"it has case {case_id} twice")
         entries[case_id] = _entry(case_id, case)
-    return Report(_printable(data["backend"]), entries)
+    return Report(printable(data["backend"]), entries)
 
 
 def _entry(case_id: str, case: Mapping[str, Any]) -> Entry:
@@ -114,11 +115,6 @@ def _entry(case_id: str, case: Mapping[str, Any]) -> Entry:
     except ValueError as error:
         raise ValueError(f"case {case_id} has the outcome {case.get('outcome')!r}") from error
     try:
-        return Entry(outcome, _printable(str(case.get("message", ""))), tensors.decode(case.get("outputs", {})))
+        return Entry(outcome, printable(str(case.get("message", ""))), tensors.decode(case.get("outputs", {})))
     except ValueError as error:
         raise ValueError(f"case {case_id}: {error}") from error
-
-
-def _printable(text: str) -> str:
-    """The text without halves of characters, which JSON may have and UTF-8 has not."""
-    return text.encode("utf-8", "replace").decode("utf-8")

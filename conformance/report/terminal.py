@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import rich.box
-import rich.markup
 import rich.table
+import rich.text
 from rich.console import Console
 
 from conformance.outcome import Outcome
@@ -55,4 +55,4 @@ def _table(run: Run) -> rich.table.Table:
 def _line(console: Console, outcome: Outcome | None, text: str) -> None:
     """One line whatever its length, in the outcome's colour; text of a runtime is no markup."""
     style = None if outcome is None else COLOURS[outcome]
-    console.print(rich.markup.escape(text), style=style, soft_wrap=True, highlight=False)
+    console.print(rich.text.Text(text, style or ""), soft_wrap=True)

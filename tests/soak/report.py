@@ -49,7 +49,7 @@ def _mib(sizes: Sequence[int]) -> str:
 def _on_memory(growth: Growth) -> str:
     verdict = "is flat" if growth.is_flat else "is NOT flat"
     return (
-        f"{growth.name} {verdict}: {growth.slope:+.0f} bytes for 1000 calls over the second half; the median of its last "
-        f"quarter is {growth.rise / _MIB:+.2f} MiB above that of the one before, where {growth.most / _MIB:.2f} are allowed, "
-        f"or {growth.noticeable:.0f} bytes for 1000 calls"
+        f"{growth.name} {verdict}: {growth.slope:+.0f} bytes for 1000 calls over the second half; the median of its "
+        f"last quarter is {growth.rise / _MIB:+.2f} MiB above that of the one before, where {growth.most / _MIB:.2f} are "
+        f"allowed, or {growth.noticeable:.0f} bytes for 1000 calls"
     )

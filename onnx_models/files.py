@@ -24,6 +24,9 @@ _UNREADABLE = (
 )
 """What reading a file as one of ONNX's formats raises: binary, JSON and two kinds of text."""
 
+_TOKENS = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|[][{}()]', re.DOTALL)
+"""Strings, comments and brackets of ONNX's text; < and > are no pairs there."""
+
 _MOST_BRACKETS = 500
 
 Change = Callable[[onnx.ModelProto], onnx.ModelProto]
@@ -74,7 +77,7 @@ def _words(error: Exception) -> str:
 
 def _check_brackets(text: str) -> None:
     """Refuse what ONNX's parser, which calls itself for each bracket within another, ends the process of."""
-    steps = (1 if bracket in "{(<[" else -1 for bracket in re.findall(r"[][{}()<>]", text))
+    steps = ({"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}.get(token, 0) for token in _TOKENS.findall(text))
     if max(accumulate(steps), default=0) > _MOST_BRACKETS:
         raise ValueError(f"brackets are in each other more than {_MOST_BRACKETS} deep")
 

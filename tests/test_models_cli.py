@@ -159,7 +159,7 @@ def test_a_file_without_a_model_is_refused(tmp_path: Path, content: bytes) -> No
         ("m.textproto", "graph { " + "node { attribute { g { " * 5000, "maximum recursion depth exceeded"),
         ("m.onnxtxt", "nonsense {", "ParseError"),
         # ONNX's parser would end the process.
-        ("m.onnxtxt", "g () => () { x = If (c) <t = " + "g () => () { x = If (c) <t = " * 50_000, "more than 500 deep"),
+        ("m.onnxtxt", 'g () => () { x = If (c) <s = "\\"}", t = # }\n' * 50_000, "more than 500 deep"),
     ],
 )
 def test_a_text_without_a_model_is_refused(tmp_path: Path, name: str, content: str, says: str) -> None:

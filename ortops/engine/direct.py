@@ -21,7 +21,6 @@ from ortops.engine.c_api import (
     INVALID_ARGUMENT,
     Api,
     Callback,
-    OrtError,
     TensorType,
     add_custom_op,
     onnxruntime_version,
@@ -107,22 +106,26 @@ _OURS = f"{__name__.split('.', maxsplit=1)[0]}."
 
 
 def _answering(operator: Operator, function: Callable[[int], Any]) -> Callback:
-    """The function, for ONNX Runtime: what the operator refuses becomes a status, other exceptions leave it."""
+    """The function, for ONNX Runtime: errors of this package become statuses, other exceptions leave it."""
 
     def answer(address: int) -> Any:
         try:
             return function(address)
-        except (TypeError, ValueError, MemoryError, OrtError) as error:
+        except (RecursionError, ctypes.ArgumentError):  # ctypes makes that one of a RecursionError
+            raise
+        except Exception as error:
             if not _is_ours(error):
                 raise
             code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
-            return ort_api().CreateStatus(code, f"{operator.name}: {error}".encode(errors="replace"))
+            return ort_api().CreateStatus(
+                code, f"{operator.name}: {str(error) or type(error).__name__}".encode(errors="replace")
+            )
 
     return answer
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether this package has raised an exception: else a signal handler has, between two lines of ours."""
+    """Whether this package has raised an exception. A signal handler may have, between two lines of ours."""
     traceback = error.__traceback__
     while traceback and traceback.tb_next:
         traceback = traceback.tb_next

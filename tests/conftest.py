@@ -11,6 +11,7 @@ FIRST = (
     "test_kernels",
     "test_processors",
     "test_wheel",
+    "test_interrupts",
     "test_conformance_fuzz_cluster",
     "test_portable",
     "test_conformance_adoption",

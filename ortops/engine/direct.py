@@ -111,8 +111,10 @@ def _answering(operator: Operator, function: Callable[[int], Any]) -> Callback:
     def answer(address: int) -> Any:
         try:
             return function(address)
-        except (RecursionError, ctypes.ArgumentError):  # ctypes makes that one of a RecursionError
+        except RecursionError:
             raise
+        except ctypes.ArgumentError as error:  # what ctypes makes of one
+            raise RecursionError(str(error)) from error
         except Exception as error:
             if not _is_ours(error):
                 raise

@@ -22,7 +22,10 @@ _thread_dict = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_GetDict", ctyp
 def take() -> BaseException | None:
     """The last exception that compiled code has kept for this thread, which it keeps no longer; or None."""
     address = _thread_dict()
-    own: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
+    try:
+        own: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
+    except ctypes.ArgumentError as error:  # what ctypes makes of a RecursionError
+        raise RecursionError(str(error)) from error
     return own.pop(KEY.decode(), None)
 
 

@@ -1,0 +1,135 @@
+"""``python -m tests.interrupted campaign``: many processes, with several interpreters, and a table of what came of them."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import get_args
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .process import Ended, Job, run
+from .programs import PROGRAMS
+from .subject import Class, Engine, Subject
+
+OFTEN = 6
+"""Of the program with one interrupt, processes for each one of every other program."""
+
+
+@click.command("campaign")
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Begin no more than these."
+)
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True, help="Begin none later."
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="At a time.")
+@click.option("--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="That a storm lasts.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first process.")
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    default=[sys.executable],
+    metavar="PATH",
+    help="May be repeated. [default: this]",
+)
+@click.option("--engine", "engines", multiple=True, default=get_args(Engine), type=click.Choice(get_args(Engine)))
+@click.option("--session", "sessions", multiple=True, default=get_args(Class), type=click.Choice(get_args(Class)))
+@click.option("--program", "programs", multiple=True, default=list(PROGRAMS), type=click.Choice(list(PROGRAMS)))
+def campaign_command(
+    processes: int,
+    minutes: float,
+    jobs: int,
+    seconds: float,
+    seed: int,
+    pythons: Sequence[str],
+    engines: Sequence[Engine],
+    sessions: Sequence[Class],
+    programs: Sequence[str],
+) -> None:
+    """Run programs in many processes. All options that name something may be repeated; without them it is everything.
+
+    A fault is a crash, a hang, a wrong or missing output, a signal of which nothing came, and any other outcome than a right
+    answer or the exception of the signal's handler; plain sessions may also raise ONNX Runtime's error with the word
+    interrupted, or give NaN with the Python operators. Each is printed with the command that shows it.
+
+    The exit status is 0, 1 when there was a fault, or 2 for a wrong call.
+    """
+    versions = {python: _version(python) for python in dict.fromkeys(pythons)}
+    subjects = [Subject(engine, session) for engine, session in itertools.product(engines, sessions)]
+    planned = itertools.islice(_jobs(list(versions), subjects, programs, seed, seconds), processes)
+    ended = []
+    for one in _with_progress(_run(planned, jobs, time.monotonic() + 60 * minutes), processes):
+        ended.append(one)
+        if one.faults:
+            click.echo(one.complaint)
+    Console().print(_table(ended, versions))
+    failed = sum(bool(one.faults) for one in ended)
+    click.echo(f"{len(ended)} processes, {failed} with faults")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def _version(python: str) -> str:
+    try:
+        command = [python, "-c", "import platform; print(platform.python_version())"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        raise click.BadParameter(f"{python!r} is no Python interpreter ({error})", param_hint="--python") from error
+
+
+def _jobs(
+    pythons: Sequence[str], subjects: Sequence[Subject], programs: Sequence[str], seed: int, seconds: float
+) -> Iterator[Job]:
+    """Without end, the programs in turn, each with all kinds of sessions and all interpreters before the next."""
+    turns = [name for program in programs for name in [program] * (OFTEN if program == "one-interrupt" else 1)]
+    for number, program in enumerate(itertools.cycle(turns)):
+        for subject, python in itertools.product(subjects, pythons):
+            yield Job(program, subject, seed + number, seconds, python)
+
+
+def _run(jobs: Iterable[Job], count: int, deadline: float) -> Iterator[Ended]:
+    """The ends of processes, so many of which run at a time, and of which none begins after a monotonic time."""
+    running = set[Future[Ended]]()
+    with ThreadPoolExecutor(count) as pool:
+        for job in itertools.takewhile(lambda _: time.monotonic() < deadline, jobs):
+            running.add(pool.submit(run, job))
+            if len(running) == count:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (one.result() for one in done)
+        yield from (one.result() for one in running)
+
+
+def _with_progress(ended: Iterator[Ended], processes: int) -> Iterator[Ended]:
+    console = Console(stderr=True)
+    columns = TextColumn("campaign"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield from progress.track(ended, processes)
+
+
+def _table(ended: Sequence[Ended], versions: Mapping[str, str]) -> Table:
+    rows = defaultdict[tuple[str, ...], list[Ended]](list)
+    for one in ended:
+        subject = one.job.subject
+        rows[versions[one.job.python], subject.engine, subject.session, one.job.program].append(one)
+    table = Table("Python", "engine", "session", "program", "processes", "outcomes", "latest exception", "faults")
+    for key, members in sorted(rows.items()):
+        outcomes = sum((one.outcomes for one in members), Counter[str]())
+        delays = [one.delay for one in members if one.delay is not None]
+        table.add_row(
+            *key,
+            str(len(members)),
+            ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()),
+            f"after {max(delays):.2f} s" if delays else "",
+            str(sum(bool(one.faults) for one in members)),
+        )
+    return table

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any, NamedTuple, TypeAlias
@@ -160,10 +161,13 @@ def onnxruntime_version() -> tuple[int, ...]:
     return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
 
-_PROBE = """
+PROBE = """
     <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
     probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
 """
+"""The text of a model of one operator, which is made to see the library at work."""
+
+_probing = threading.Lock()
 _probed: list[int] = []
 
 
@@ -189,16 +193,17 @@ def _probe() -> None:
 
     from ortops.engine.extensions import library_path
 
-    if _probed:
-        return
     # An operator of a later API than the runtime's would end every session that registers the library.
     if onnxruntime_version() < (1, API_VERSION):
         raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
-    tensor = (TensorType(ELEMENT_TYPES["float"]),)
-    table = add_custom_op("OrtopsProbe", tensor, tensor)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.register_custom_ops_library(library_path())
-    model = onnx.parser.parse_model(_PROBE).SerializeToString()
-    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    _probed.append(int(table[layout.API]))
+    with _probing:
+        if _probed:
+            return
+        tensor = (TensorType(ELEMENT_TYPES["float"]),)
+        table = add_custom_op("OrtopsProbe", tensor, tensor)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.register_custom_ops_library(library_path())
+        model = onnx.parser.parse_model(PROBE).SerializeToString()
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        _probed.append(int(table[layout.API]))

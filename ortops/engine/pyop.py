@@ -15,9 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import onnx
+import onnxruntime
 
 from ortops.compute import compute, runner_on_all_cpus
-from ortops.engine.extensions import add_python_operator, take_python_calls
+from ortops.engine.c_api import PROBE
+from ortops.engine.extensions import add_python_operator, library_path, take_python_calls
 from ortops.engine.pyop_attributes import from_text
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -35,6 +38,19 @@ def add_operators(operators: Iterable[Operator]) -> None:
         choices = ([kind for kind in allowed if kind in _ELEMENT_TYPES] for allowed in operator.types.values())
         for kinds in itertools.product(*choices):
             _add(operator, dict(zip(operator.types, kinds, strict=True)))
+    _call_once()
+
+
+def _call_once() -> None:
+    """Have the library call Python once: it then imports parts of NumPy, for which a signal handler would wait forever."""
+    nothing = np.empty(0, np.float32)
+    add_python_operator("OrtopsProbe", lambda x: [x], ["float"], ["float"], {}, [nothing])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.register_custom_ops_library(library_path())
+    model = onnx.parser.parse_model(PROBE).SerializeToString()
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session.run(None, {"x": nothing})
 
 
 class Errors:
@@ -102,7 +118,8 @@ def _outputs(
         Errors.add(error)
         if operator.name not in _logged:
             _logged.add(operator.name)
-            _LOGGER.error("%s: %s; the outputs are NaN, and later errors of it are not logged", operator.name, error)
+            words = str(error) or type(error).__name__
+            _LOGGER.error("%s: %s; the outputs are NaN, and later errors of it are not logged", operator.name, words)
         for output in outputs:
             output[...] = np.nan
     return outputs

@@ -12,7 +12,7 @@ import onnxruntime
 
 from ortops.engine import extensions
 from ortops.engine.c_api import OrtError
-from ortops.engine.shutdown import inside
+from ortops.engine.shutdown import close_first, inside
 from ortops.kernels.jit import exceptions
 from ortops.operators import OPERATORS
 
@@ -76,6 +76,7 @@ def _choose(engine: Engine) -> Engine:
     with _lock:
         if _chosen is None:
             _chosen = _add_all(engine)
+            close_first()  # before the end of onnxruntime-extensions, which has been imported by now
         if engine not in ("auto", _chosen):
             raise RuntimeError(
                 f"engine = {engine!r}: this process uses {_chosen!r} already, and one choice holds for all"

@@ -63,5 +63,14 @@ def forget() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=forget)
 
-# Threads that are no daemons have ended by now: the interpreter joins them before this runs.
-atexit.register(close)
+
+def close_first() -> None:
+    """Have the interpreter do so before what other modules have it do at its end, which may take away what calls use.
+
+    Threads that are no daemons have ended by then: the interpreter joins them before.
+    """
+    atexit.unregister(close)
+    atexit.register(close)
+
+
+close_first()

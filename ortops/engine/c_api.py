@@ -161,12 +161,10 @@ def onnxruntime_version() -> tuple[int, ...]:
     return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
 
-PROBE = """
+_PROBE = """
     <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
     probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
 """
-"""The text of a model of one operator, which is made to see the library at work."""
-
 _probing = threading.Lock()
 _probed: list[int] = []
 
@@ -188,10 +186,7 @@ def ort_api() -> Api:
 
 def _probe() -> None:
     """Fill `_probed` with the address of OrtApi."""
-    import onnx
     import onnxruntime
-
-    from ortops.engine.extensions import library_path
 
     # An operator of a later API than the runtime's would end every session that registers the library.
     if onnxruntime_version() < (1, API_VERSION):
@@ -201,9 +196,19 @@ def _probe() -> None:
             return
         tensor = (TensorType(ELEMENT_TYPES["float"]),)
         table = add_custom_op("OrtopsProbe", tensor, tensor)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.register_custom_ops_library(library_path())
-        model = onnx.parser.parse_model(PROBE).SerializeToString()
-        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        probe_session()
         _probed.append(int(table[layout.API]))
+
+
+def probe_session() -> Any:
+    """A session of one node, which is the operator OrtopsProbe: from x, float [n], to y, float [n]."""
+    import onnx
+    import onnxruntime
+
+    from ortops.engine.extensions import library_path
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.register_custom_ops_library(library_path())
+    model = onnx.parser.parse_model(_PROBE).SerializeToString()
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -15,12 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import onnx
-import onnxruntime
 
 from ortops.compute import compute, runner_on_all_cpus
-from ortops.engine.c_api import PROBE
-from ortops.engine.extensions import add_python_operator, library_path, take_python_calls
+from ortops.engine.c_api import probe_session
+from ortops.engine.extensions import add_python_operator, take_python_calls
 from ortops.engine.pyop_attributes import from_text
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -45,12 +43,7 @@ def _call_once() -> None:
     """Have the library call Python once: it then imports parts of NumPy, for which a signal handler would wait forever."""
     nothing = np.empty(0, np.float32)
     add_python_operator("OrtopsProbe", lambda x: [x], ["float"], ["float"], {}, [nothing])
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.register_custom_ops_library(library_path())
-    model = onnx.parser.parse_model(PROBE).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    session.run(None, {"x": nothing})
+    probe_session().run(None, {"x": nothing})
 
 
 class Errors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,21 @@ class Source:
         return f"{self.document}, {self.version}, {self.section}"
 
 
+class Basis(str, Enum):
+    """Whose rule a case checks, the strongest first.
+
+    TEXT: the operator's specification, ONNX's or DirectML's, or a derivative that follows from it.
+    VECTORS: numbers that ONNX or another implementation has published.
+    REFERENCE: what ONNX's reference evaluator computes and no text says, such as the border of the map.
+    OURS: this project's own reading, where all others leave it open: most refusals, empty and negative RoIs, ties.
+    """
+
+    TEXT = "text"
+    VECTORS = "vectors"
+    REFERENCE = "reference"
+    OURS = "ours"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """One node with its inputs, and what a conforming runtime answers.
@@ -44,6 +60,13 @@ class Case:
     decimals: digits after the point to which `expected` is printed; None where it is exact.
     input_error: the most that an element of the feature map or of the output's gradient differs from that of which
         `expected` was computed, because it too was printed or has been rounded to its type.
+    basis: whose rule it is.
+    twin: of a case that expects an error, the same model and shapes with the one fault mended. A backend refuses the case
+        only if it answers the twin right; else it does not support the operator.
+    before: inputs that the same session has been run with before; the answer to `inputs` counts.
+    lengths: whether the model says the lengths of its tensors, or gives each a name.
+    initializers: names of inputs that are constants of the model.
+    watches_inputs: whether the case fails where the backend writes to its inputs.
     """
 
     id: str
@@ -57,6 +80,12 @@ class Case:
     expects_error: Literal["attribute", "data"] | None = None
     decimals: int | None = None
     input_error: float = 0.0
+    basis: Basis = Basis.TEXT
+    twin: Case | None = None
+    before: tuple[Mapping[str, Array], ...] = ()
+    lengths: Literal["fixed", "named"] = "fixed"
+    initializers: tuple[str, ...] = ()
+    watches_inputs: bool = False
 
     def __post_init__(self) -> None:
         unknown_inputs = set(self.inputs) - {tensor.name for tensor in self.definition.inputs}

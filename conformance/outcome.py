@@ -1,4 +1,4 @@
-"""The five outcomes of a case."""
+"""The six outcomes of a case."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from conformance.case import Array, Case
 
 
 class Outcome(str, Enum):
-    """What came of a case. `unsupported` and `crashed` are never counted as passed."""
+    """What came of a case. `unsupported` and `crashed` are never counted as passed.
+
+    A case is `departed` if it fails and its rule is weaker than those that the run insists on: see `Basis`.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
     CRASHED = "crashed"
+    DEPARTED = "departed"
     UNSUPPORTED = "unsupported"
     EXPECTED_FAILURE = "expected_failure"
 

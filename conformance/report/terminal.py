@@ -16,6 +16,7 @@ COLOURS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
     Outcome.CRASHED: "magenta",
+    Outcome.DEPARTED: "yellow",
     Outcome.UNSUPPORTED: "dim",
     Outcome.EXPECTED_FAILURE: "yellow",
 }

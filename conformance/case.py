@@ -42,6 +42,16 @@ class Basis(str, Enum):
     REFERENCE = "reference"
     OURS = "ours"
 
+    def is_weaker_than(self, other: Basis) -> bool:
+        """Whether a rule of this basis binds a runtime less than one of the other."""
+        order = list(Basis)
+        return order.index(self) > order.index(other)
+
+
+def weakest(*bases: Basis) -> Basis:
+    """The weakest of several."""
+    return max(bases, key=list(Basis).index)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
@@ -67,6 +77,7 @@ class Case:
     lengths: whether the model says the lengths of its tensors, or gives each a name.
     initializers: names of inputs that are constants of the model.
     watches_inputs: whether the case fails where the backend writes to its inputs.
+    is_in_own_type: whether the backend may compute in the tensors' type, float16 for one; not in float32 at least.
     """
 
     id: str
@@ -86,6 +97,7 @@ class Case:
     lengths: Literal["fixed", "named"] = "fixed"
     initializers: tuple[str, ...] = ()
     watches_inputs: bool = False
+    is_in_own_type: bool = False
 
     def __post_init__(self) -> None:
         unknown_inputs = set(self.inputs) - {tensor.name for tensor in self.definition.inputs}

@@ -10,16 +10,17 @@ import contextlib
 import multiprocessing
 import os
 import re
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Collection, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 
 from conformance import backends
-from conformance.backends import Backend, is_unsafe
-from conformance.case import Case
+from conformance.backends import Backend, conventions_of, is_unsafe
+from conformance.case import Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
-from conformance.run import Answer, Asker, ask
+from conformance.run import Answer, Examiner, ask
 
 TIME_LIMIT = 60.0
 """Seconds for one case, the start of a child not included."""
@@ -116,8 +117,10 @@ def asking(
     isolate: bool = False,
     time_limit: float | None = None,
     memory_limit: int | None = None,
-) -> Iterator[tuple[Asker, Sequence[ExpectedFailure]]]:
-    """Who is asked, and what is known of it.
+    strict: Basis = Basis.OURS,
+    conventions: Collection[str] = (),
+) -> Iterator[Examiner]:
+    """Who asks a backend and judges it.
 
     Cases known to end the process, and all those of an unsafe backend, are asked in a child in any event.
 
@@ -128,6 +131,8 @@ def asking(
         isolate: True to ask every case in a child.
         time_limit: seconds for a case in a child; None for `TIME_LIMIT`.
         memory_limit: see `IsolatedBackend`.
+        strict: see `Examiner`.
+        conventions: besides those that the backend says that it has.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`.
@@ -148,7 +153,7 @@ def asking(
                 child.end()  # what has been written out of bounds is not to fail another case
             return answer
 
-        yield asker, listed
+        yield Examiner(asker, listed, strict, {*conventions, *conventions_of(backend)})
 
 
 def can_limit_memory() -> bool:
@@ -158,6 +163,7 @@ def can_limit_memory() -> bool:
 
 def _serve(name: str, provider: str | None, memory_limit: int | None, connection: Connection) -> None:
     """What a child does: one answer for each case, until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both: the parent decides what ends
     backend = backends.load(name, provider)
     connection.send("ready")
     with contextlib.suppress(EOFError, BrokenPipeError):

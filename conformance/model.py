@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from conformance.case import Array, Case, element_type_of
+from ortops.shapes import output_shapes
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
 
 Dialect = Literal["standard", "ortops"]
@@ -16,13 +18,16 @@ Dialect = Literal["standard", "ortops"]
 IR_VERSION = 10
 """The first that knows every element type here; ONNX Runtime 1.20 reads none later."""
 
+_ANY_OPSET = 21
+"""The opset of a model that has no node of ONNX's own."""
+
 
 def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
-    """The model of a case: its node, the present inputs and the wanted outputs, no attribute that the case leaves out.
+    """The model of a case, which onnx's checker takes: its node, the present inputs and the wanted outputs.
 
-    An empty list is left out, too: it says what no list says, and not every runtime reads one.
-
-    Where an error is due the inputs have no shapes, so that the operator has to refuse them and not the graph's checks.
+    The node has no attribute that the case leaves out, and no empty list: an empty list says what no list says, and not
+    every runtime reads one. Every tensor has its type and rank. Its lengths are the case's, or names: `Case.lengths`.
+    Where an error is due the lengths are always names, so that the operator has to refuse them and not the graph's checks.
 
     Args:
         case: any case.
@@ -46,17 +51,18 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     graph = helper.make_graph(
         [node],
         "case",
-        [_value_info(name, case.inputs[name], has_shape=not case.expects_error) for name in inputs if name],
-        [helper.make_tensor_value_info(name, _tensor_type(case.dtype), None) for name in case.outputs],
+        [
+            _value_info(case, name, case.inputs[name].dtype, case.inputs[name].shape)
+            for name in inputs
+            if name and name not in case.initializers
+        ],
+        [_value_info(case, name, case.dtype, shape) for name, shape in _output_shapes(case).items()],
+        [numpy_helper.from_array(case.inputs[name], name) for name in inputs if name in case.initializers],
     )
     opsets = [helper.make_opsetid("", case.version if is_standard else _ANY_OPSET)]
     if not is_standard:
         opsets.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="conformance")
-
-
-_ANY_OPSET = 21
-"""The opset of a model that has no node of ONNX's own."""
 
 
 def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributeProto:
@@ -65,10 +71,31 @@ def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributePro
     return helper.make_attribute(name, value, attr_type=onnx.AttributeProto.AttributeType.Value(kind))
 
 
-def _value_info(name: str, array: Array, *, has_shape: bool) -> onnx.ValueInfoProto:
-    shape = list(array.shape) if has_shape else None
-    return helper.make_tensor_value_info(name, _tensor_type(array.dtype), shape)
+def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
+    """The shapes of the outputs. A case that is wrong has none: those of its twin, or else any of the right rank."""
+    operator, right = case.definition, case.twin or case
+    shapes = {name: array.shape for name, array in right.inputs.items()}
+    values = {t.name: right.inputs[t.name].tolist() for t in operator.inputs if t.values and t.name in right.inputs}
+    try:
+        found = output_shapes(operator, shapes, values, operator.check_attributes(right.attributes))
+    except (TypeError, ValueError):
+        if case.expects_error is None:
+            raise
+        found = [(0,) * len(tensor.shape) for tensor in operator.outputs]
+    return {t.name: shape for t, shape in zip(operator.outputs, found, strict=True) if t.name in case.outputs}
 
 
-def _tensor_type(dtype: np.dtype[Any]) -> int:
+def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+    is_named = case.lengths == "named" or case.expects_error is not None
+    lengths = [f"{name}_{axis}" for axis in range(len(shape))] if is_named else list(shape)
+    return helper.make_tensor_value_info(name, tensor_type(dtype), lengths)
+
+
+def tensor_type(dtype: np.dtype[Any]) -> int:
+    """ONNX's number of an element type."""
     return int(onnx.TensorProto.DataType.Value(element_type_of(dtype).upper()))
+
+
+def feeds(case: Case, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a call without those that the model of the case holds as constants."""
+    return {name: array for name, array in inputs.items() if name not in case.initializers}

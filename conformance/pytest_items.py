@@ -14,10 +14,10 @@ import pytest
 
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
-from conformance.expected_failures import ExpectedFailure, find, read
+from conformance.expected_failures import ExpectedFailure, read
 from conformance.isolate import asking
 from conformance.outcome import Outcome
-from conformance.run import Asker, judge
+from conformance.run import STRICT, Examiner
 from conformance.vectors import collect
 
 
@@ -31,11 +31,10 @@ class CrashedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What is asked, who, and what is known of it."""
+    """What is asked, and who asks and judges."""
 
     cases: Sequence[Case]
-    asker: Asker
-    known: Sequence[ExpectedFailure]
+    examiner: Examiner
 
 
 _QUESTIONS = pytest.StashKey[Questions]()
@@ -60,15 +59,16 @@ def prepare(config: pytest.Config) -> None:
         provider=config.getoption("conformance_provider"),
         known=_listed(config.getoption("conformance_expected_failures")),
         isolate=config.getoption("conformance_isolate"),
+        strict=STRICT[config.getoption("conformance_strict")],
     )
     try:
-        asker, known = stack.enter_context(context)
+        examiner = stack.enter_context(context)
     except MissingBackendError as error:
         raise pytest.UsageError(f"--conformance-backend: {error}") from error
     except ProviderError as error:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.add_cleanup(stack.close)
-    config.stash[_QUESTIONS] = Questions(cases, asker, known)
+    config.stash[_QUESTIONS] = Questions(cases, examiner)
 
 
 def _listed(file: str | None) -> list[ExpectedFailure] | None:
@@ -87,28 +87,24 @@ class Suite(pytest.Directory):
         """An item for each case, of the case's id."""
         questions = self.config.stash[_QUESTIONS]
         for case in questions.cases:
-            item: CaseItem = CaseItem.from_parent(self, name=case.id, case=case, asker=questions.asker)
-            known = find(questions.known, case.id)
-            if known is not None:
-                raises = (FailedError, CrashedError) if known.crashes else FailedError
-                item.add_marker(pytest.mark.xfail(reason=known.reason, strict=True, raises=raises))
-            yield item
+            yield CaseItem.from_parent(self, name=case.id, case=case, examiner=questions.examiner)
 
 
 class CaseItem(pytest.Item):
-    """One case. Unsupported is skipped; the expected failures are marked so, strictly."""
+    """One case. Unsupported is skipped; expected failures and departures are failures that pytest expects, too."""
 
-    def __init__(self, *, case: Case, asker: Asker, **rest: Any) -> None:
+    def __init__(self, *, case: Case, examiner: Examiner, **rest: Any) -> None:
         super().__init__(**rest)
-        self._case = case
-        self._asker = asker
+        self._case, self._examiner = case, examiner
 
     def runtest(self) -> None:
         """Ask and judge."""
-        result = judge(self._case, self._asker(self._case))
+        result = self._examiner.result(self._case)
         self.user_properties.append(("outcome", result.outcome.value))
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)
+        if result.outcome in (Outcome.EXPECTED_FAILURE, Outcome.DEPARTED):
+            pytest.xfail(result.message)
         if result.outcome.is_bad:
             kind = CrashedError if result.outcome is Outcome.CRASHED else FailedError
             raise kind(f"{result.message}\n{self._case.note} [{self._case.source}]")

@@ -34,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="TOML file of what is known to fail, in place of the backend's own list",
     )
     group.addoption(
+        "--conformance-strict",
+        choices=["text", "vectors", "reference", "all"],
+        default="reference",
+        help="the weakest rule whose breach fails a test: see `python -m conformance run --help`",
+    )
+    group.addoption(
         "--conformance-isolate", action="store_true", help="ask the backend in a child process, which a case may end"
     )
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from conformance.backends import Backend, OperatorMissingError, UnsupportedError
-from conformance.case import Array, Case
+from conformance.case import Array, Basis, Case
 from conformance.compare import compare
+from conformance.conventions import judged_by
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Difference, Outcome, Result
 from conformance.printable import printable, words_of
 
 MOST_KEPT = 2**16
-"""Bytes of an output that a result keeps; no right answer to a case is larger."""
+"""Bytes of an output that a result keeps."""
+
+STRICT = {"text": Basis.TEXT, "vectors": Basis.VECTORS, "reference": Basis.REFERENCE, "all": Basis.OURS}
+"""The weakest rule whose breach is a failure, as users name it."""
+
+Kind = Literal["outputs", "refusal", "missing", "unsupported", "crash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,14 @@ class Answer:
     outputs: by name, where `kind` is outputs.
     text: the reason otherwise; made printable.
     seconds: time it took.
+    changed: names of the inputs that the backend has written to, in a case that watches them.
     """
 
-    kind: Literal["outputs", "refusal", "missing", "unsupported", "crash"]
-    outputs: dict[str, Array] | None = None
+    kind: Kind
+    outputs: Mapping[str, Array] | None = None
     text: str = ""
     seconds: float = 0.0
+    changed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", printable(self.text))
@@ -43,21 +51,23 @@ Asker = Callable[[Case], Answer]
 
 
 def ask(backend: Backend, case: Case) -> Answer:
-    """The answer of a backend in this process."""
+    """The answer of a backend in this process. It has copies of the inputs: what it writes to them judges nobody."""
     begun = time.perf_counter()
+    given: dict[str, Array] = {}
 
-    def answer(
-        kind: Literal["outputs", "refusal", "missing", "unsupported", "crash"],
-        outputs: dict[str, Array] | None = None,
-        text: str = "",
-    ) -> Answer:
-        return Answer(kind, outputs, text, time.perf_counter() - begun)
+    def answer(kind: Kind, outputs: Mapping[str, Array] | None = None, text: str = "") -> Answer:
+        changed = [name for name in given if given[name].tobytes() != case.inputs[name].tobytes()]
+        return Answer(kind, outputs, text, time.perf_counter() - begun, tuple(changed) if case.watches_inputs else ())
 
     with warnings.catch_warnings():
         # A warning is no refusal, whatever this process does about warnings.
         warnings.simplefilter("ignore")
         try:
-            return answer("outputs", backend.run(case))
+            session = backend.prepare(case)
+            for inputs in case.before:
+                session(_copied(inputs))
+            given = _copied(case.inputs)
+            return answer("outputs", session(given))
         except UnsupportedError as error:
             return answer("unsupported", text=words_of(error))
         except OperatorMissingError as error:
@@ -68,33 +78,78 @@ def ask(backend: Backend, case: Case) -> Answer:
             return answer("refusal", text=f"{type(error).__name__}: {words_of(error)}")
 
 
-def run_suite(cases: Iterable[Case], asker: Asker, known: Sequence[ExpectedFailure]) -> Iterator[Result]:
-    """The result of each case, as soon as it is there."""
-    for case in cases:
-        yield judge(case, asker(case), find(known, case.id))
+def _copied(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: array.copy() for name, array in inputs.items()}
 
 
-def judge(case: Case, answer: Answer, known: ExpectedFailure | None = None) -> Result:
-    """The result of a case from the answer to it.
+class Examiner:
+    """Asks for answers and judges them.
+
+    asker: who answers.
+    known: what is expected to fail.
+    strict: the weakest rule whose breach is a failure; a breach of a weaker one is a departure.
+    conventions: of `conformance.conventions`, by which the backend is judged.
+    """
+
+    def __init__(
+        self,
+        asker: Asker,
+        known: Sequence[ExpectedFailure] = (),
+        strict: Basis = Basis.OURS,
+        conventions: Collection[str] = (),
+    ) -> None:
+        self.asker, self.known = asker, known
+        self._strict, self._conventions = strict, conventions
+
+    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
+        """The result of each case, as soon as it is there."""
+        return map(self.result, cases)
+
+    def result(self, case: Case) -> Result:
+        """The result of one case."""
+        return self.judged(case, self.asker(case))
+
+    def judged(self, case: Case, answer: Answer) -> Result:
+        """The result of a case from the answer to it; a refusal is proven by asking its twin."""
+        if case.expects_error and answer.kind in ("refusal", "missing"):
+            answer = self._as_far_as_proven(case, answer)
+        return self._named(judge(case, answer, self._conventions), find(self.known, case.id))
+
+    def _as_far_as_proven(self, case: Case, answer: Answer) -> Answer:
+        """A refusal, or that the case is not supported: who refuses the valid twin, too, has checked nothing."""
+        if case.twin is None:
+            return answer
+        twin = judge(case.twin, self.asker(case.twin), self._conventions)
+        if twin.outcome is Outcome.PASSED:
+            return answer
+        return Answer("unsupported", text=f"its valid twin is not answered: {twin.message or twin.outcome.value}")
+
+    def _named(self, result: Result, known: ExpectedFailure | None) -> Result:
+        """The result with what is known of the case, and with the strength of its rule, taken into account."""
+        if known is not None and result.outcome is Outcome.PASSED:
+            return replace(result, outcome=Outcome.FAILED, message=f"passed, but is listed as an expected failure: {known.reason}")
+        if known is not None and (result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes)):
+            return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
+        if result.outcome is Outcome.FAILED and result.case.basis.is_weaker_than(self._strict):
+            return replace(result, outcome=Outcome.DEPARTED)
+        return result
+
+
+def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Result:
+    """The result of a case from the answer to it, whatever is known of the backend.
 
     Args:
         case: the case.
-        answer: what the backend made of it.
-        known: how it is expected to fail, or None where it is not.
+        answer: what the backend made of it. A refusal is believed: see `Examiner` for its proof.
+        conventions: by which the backend is judged.
     """
     if answer.kind == "unsupported":
         return Result(case, Outcome.UNSUPPORTED, answer.text, seconds=answer.seconds)
     if answer.kind == "crash":
-        is_known = known is not None and known.crashes
-        outcome = Outcome.EXPECTED_FAILURE if is_known else Outcome.CRASHED
-        return Result(case, outcome, known.reason if known and is_known else answer.text, seconds=answer.seconds)
-    passed, message, worst = _conforms(case, answer)
-    outcome = Outcome.PASSED if passed else Outcome.FAILED
-    if known is not None:
-        outcome = Outcome.FAILED if passed else Outcome.EXPECTED_FAILURE
-        message = f"passed, but is listed as an expected failure: {known.reason}" if passed else known.reason
-    kept = {} if outcome is Outcome.PASSED else _kept(case, answer.outputs or {})
-    return Result(case, outcome, message, worst, answer.seconds, kept)
+        return Result(case, Outcome.CRASHED, answer.text, seconds=answer.seconds)
+    passed, message, worst = _conforms(judged_by(case, conventions), answer)
+    kept = {} if passed else _kept(case, answer.outputs or {})
+    return Result(case, Outcome.PASSED if passed else Outcome.FAILED, message, worst, answer.seconds, kept)
 
 
 def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -115,4 +170,6 @@ def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]
     if answer.outputs is None:
         return False, f"refused: {answer.text}", None
     passed, worst = compare(case, answer.outputs)
+    if passed and answer.changed:
+        return False, f"the backend has written to its input {', '.join(answer.changed)}", worst
     return passed, "" if passed else str(worst), worst

@@ -13,7 +13,9 @@ from conformance.backends.base import (
     MissingBackendError,
     OperatorMissingError,
     ProviderError,
+    Session,
     UnsupportedError,
+    conventions_of,
     is_unsafe,
 )
 
@@ -24,7 +26,9 @@ __all__ = [
     "MissingBackendError",
     "OperatorMissingError",
     "ProviderError",
+    "Session",
     "UnsupportedError",
+    "conventions_of",
     "is_unsafe",
     "load",
 ]

@@ -19,17 +19,20 @@ raises NotImplementedError or unittest.SkipTest for what it does not support; an
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from conformance import expected_failures
-from conformance.backends.base import Backend, MissingBackendError, UnsupportedError
+from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError
 from conformance.case import Array, Case
+from conformance.conventions import check
+from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
 from conformance.printable import words_of
 from ortops.spec import AttributeValue
@@ -40,20 +43,24 @@ class External:
 
     def __init__(self, target: Any) -> None:
         self._target = target
-        self.expected_failures = expected_failures.from_mapping(getattr(target, "EXPECTED_FAILURES", {}))
+        self.expected_failures, self.conventions = _said_by(target)
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         is_standard = case.definition.standard is not None and case.attributes.get("mode") != "max_interpolated"
         model = build(case, "standard" if is_standard else "ortops")
         is_compatible = getattr(self._target, "is_compatible", None)
         if is_compatible is not None and not is_compatible(model, device="CPU"):
             raise UnsupportedError("is_compatible(model) is False")
-        try:
-            outputs = self._target.prepare(model, "CPU").run([case.inputs[i.name] for i in model.graph.input])
-        except (NotImplementedError, unittest.SkipTest) as error:
-            raise UnsupportedError(words_of(error) or type(error).__name__) from error
-        return dict(zip((o.name for o in model.graph.output), map(np.asarray, outputs), strict=True))
+        with _saying_unsupported():
+            prepared = self._target.prepare(model, "CPU")
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            with _saying_unsupported():
+                outputs = prepared.run([inputs[i.name] for i in model.graph.input])
+            return dict(zip((o.name for o in model.graph.output), map(np.asarray, outputs), strict=True))
+
+        return run
 
 
 class Function:
@@ -61,20 +68,43 @@ class Function:
 
     def __init__(self, target: Callable[..., object]) -> None:
         self._target = target
-        self.expected_failures = expected_failures.from_mapping(getattr(target, "EXPECTED_FAILURES", {}))
+        self.expected_failures, self.conventions = _said_by(target)
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         definition = case.definition
-        # Copies, since a function may write to what it is given.
-        inputs = {t.name: case.inputs[t.name].copy() if t.name in case.inputs else None for t in definition.inputs}
         outputs = tuple(tensor.name for tensor in definition.outputs if tensor.name in case.outputs)
         op_type = definition.standard[0] if definition.standard else definition.name
-        try:
-            answer = self._target(op_type, inputs, _attributes(case), outputs)
-        except (NotImplementedError, unittest.SkipTest) as error:
-            raise UnsupportedError(words_of(error) or type(error).__name__) from error
-        return _by_name(answer, outputs)
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            by_name = {tensor.name: inputs.get(tensor.name) for tensor in definition.inputs}
+            with _saying_unsupported():
+                return _by_name(self._target(op_type, by_name, _attributes(case), outputs), outputs)
+
+        return run
+
+
+@contextlib.contextmanager
+def _saying_unsupported() -> Iterator[None]:
+    """What Python and ONNX's backends raise for something that they do not support, as the suite has it."""
+    try:
+        yield
+    except (NotImplementedError, unittest.SkipTest) as error:
+        raise UnsupportedError(words_of(error) or type(error).__name__) from error
+
+
+def _said_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[str]]:
+    """What a target says of itself: EXPECTED_FAILURES, from globs to reasons, and CONVENTIONS.
+
+    Raises:
+        MissingBackendError: one of the conventions is not known.
+    """
+    conventions = tuple(getattr(target, "CONVENTIONS", ()))
+    try:
+        check(conventions)
+    except ValueError as error:
+        raise MissingBackendError(f"backend {target}: {error}") from error
+    return expected_failures.from_mapping(getattr(target, "EXPECTED_FAILURES", {})), conventions
 
 
 def _attributes(case: Case) -> dict[str, AttributeValue]:

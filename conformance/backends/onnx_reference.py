@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import onnx
 from onnx.reference import ReferenceEvaluator
 
 from conformance import expected_failures
+from conformance.backends.base import Session
 from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
-from conformance.model import build
+from conformance.model import build, feeds
 
 MOST_SAMPLES = 10**6
 """Of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory before it fails."""
@@ -20,7 +24,7 @@ class OnnxReference:
     def __init__(self) -> None:
         _, self.expected_failures = expected_failures.load("onnx-reference")
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`.
 
         Raises:
@@ -29,8 +33,18 @@ class OnnxReference:
         require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
         if _samples(case) > MOST_SAMPLES:
             raise MemoryError(f"the evaluator would make more than {MOST_SAMPLES} objects for one RoI: not tried")
-        outputs = ReferenceEvaluator(build(case, "standard")).run(None, dict(case.inputs))
+        return evaluating(build(case, "standard"), case)
+
+
+def evaluating(model: onnx.ModelProto, case: Case) -> Session:
+    """Runs the model of a case in the evaluator."""
+    evaluator = ReferenceEvaluator(model)
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        outputs = evaluator.run(list(case.outputs), feeds(case, inputs))
         return dict(zip(case.outputs, map(np.asarray, outputs), strict=True))
+
+    return run
 
 
 def _samples(case: Case) -> float:

@@ -11,9 +11,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 from conformance import expected_failures
 from conformance.backends import session
-from conformance.backends.base import OperatorMissingError, UnsupportedError
+from conformance.backends.base import OperatorMissingError, Session, UnsupportedError
 from conformance.backends.standard import require_standard
-from conformance.case import Array, Case
+from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
 from ortops.spec import ELEMENT_DTYPES
@@ -39,10 +39,10 @@ class OnnxRuntime:
             expected_failures.load("onnxruntime")[1] if self._is_cpu else ()
         )
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else tuple(ELEMENT_DTYPES))
-        return session.run(self._session(build(case, "standard").SerializeToString()), case)
+        return session.running(self._session(build(case, "standard").SerializeToString()), case)
 
     def _session(self, model: bytes) -> Any:
         options = session.options()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -10,10 +11,10 @@ import openvino
 from openvino.properties import hint
 
 from conformance import expected_failures
-from conformance.backends.base import UnsupportedError
+from conformance.backends.base import Session, UnsupportedError
 from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
-from conformance.model import build
+from conformance.model import build, feeds
 from ortops.spec import ELEMENT_DTYPES
 
 PRECISE = {
@@ -39,14 +40,18 @@ class OpenVino:
         _, self.expected_failures = expected_failures.load("openvino")
         self._core = openvino.Core()
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         require_standard(case, element_types=tuple(ELEMENT_DTYPES))
         compiled = self._compiled(case)
         if case.element_type == "double" and (precision := _precision(compiled)) != "f64":
             raise UnsupportedError(f"double tensors are computed in {precision}")
-        answer = compiled({name: _to_tensor(array) for name, array in case.inputs.items()})
-        return {name: _to_numpy(answer[name], case) for name in case.outputs}
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            answer = compiled({name: _to_tensor(array) for name, array in feeds(case, inputs).items()})
+            return {name: _to_numpy(answer[name], case) for name in case.outputs}
+
+        return run
 
     def _compiled(self, case: Case) -> Any:
         try:
@@ -55,8 +60,6 @@ class OpenVino:
             if NO_CONVERSION in str(error):
                 raise UnsupportedError(str(error)) from error
             raise
-        # The plug-in takes no input of unknown rank, which those of a case that is wrong have: nothing would be asked.
-        model.reshape({name: openvino.PartialShape(list(array.shape)) for name, array in case.inputs.items()})
         return self._core.compile_model(model, "CPU", PRECISE)
 
 

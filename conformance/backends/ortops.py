@@ -6,8 +6,8 @@ from typing import Literal
 
 import ortops
 from conformance.backends import session
-from conformance.backends.base import MissingBackendError, UnsupportedError
-from conformance.case import Array, Case
+from conformance.backends.base import MissingBackendError, Session, UnsupportedError
+from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
 
@@ -28,13 +28,13 @@ class Ortops:
         ortops.register(session.options(), engine)
         self._engine = engine
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         if self._engine == "pyop":
             _require_all(case)
         model = build(case, "ortops").SerializeToString()
         made = ortops.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.run(made, case)
+        return session.running(made, case)
 
 
 def load(provider: str | None = None) -> Ortops:

@@ -6,7 +6,8 @@ import onnxruntime
 
 from conformance import expected_failures
 from conformance.backends import session
-from conformance.case import Array, Case
+from conformance.backends.base import Session
+from conformance.case import Case
 from conformance.model import build
 from onnx_models.portable import attach
 
@@ -21,11 +22,11 @@ class Portable:
         _, self.expected_failures = expected_failures.load("portable")
         self._provider = session.check_provider(provider)
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         model = attach(build(case, "ortops")).SerializeToString()
         made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.run(made, case)
+        return session.running(made, case)
 
 
 def load(provider: str | None = None) -> Portable:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-from onnx.reference import ReferenceEvaluator
-
 from conformance import expected_failures
-from conformance.case import Array, Case
+from conformance.backends.base import Session
+from conformance.backends.onnx_reference import evaluating
+from conformance.case import Case
 from conformance.model import build
 from onnx_models.portable import attach
 
@@ -17,10 +16,9 @@ class PortableReference:
     def __init__(self) -> None:
         _, self.expected_failures = expected_failures.load("portable-reference")
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        outputs = ReferenceEvaluator(attach(build(case, "ortops"))).run(list(case.outputs), dict(case.inputs))
-        return dict(zip(case.outputs, map(np.asarray, outputs), strict=True))
+        return evaluating(attach(build(case, "ortops")), case)
 
 
 def load() -> PortableReference:

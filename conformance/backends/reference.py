@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
+from conformance.backends.base import Session
 from conformance.case import Array, Case
 from conformance.expect import reference
 from conformance.expected_failures import ExpectedFailure
@@ -12,10 +17,15 @@ class Reference:
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
 
-    def run(self, case: Case) -> dict[str, Array]:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        results = reference(case.definition, case.attributes, case.inputs, case.outputs)
-        return {name: value.astype(case.dtype) for name, value in results.items()}
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            results = reference(case.definition, case.attributes, inputs, case.outputs)
+            with np.errstate(over="ignore"):
+                return {name: value.astype(case.dtype) for name, value in results.items()}
+
+        return run
 
 
 def load() -> Reference:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
@@ -11,8 +12,9 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-from conformance.backends.base import ProviderError
+from conformance.backends.base import ProviderError, Session
 from conformance.case import Array, Case
+from conformance.model import feeds
 
 CPU = "CPUExecutionProvider"
 
@@ -65,19 +67,22 @@ def _identity() -> bytes:
 _IDENTITY = _identity()
 
 
-def run(session: Any, case: Case) -> dict[str, Array]:
-    """The outputs of `session`, whose inputs and outputs have the names of the case's."""
+def running(session: Any, case: Case) -> Session:
+    """Runs `session`, whose inputs and outputs have the names of the case's."""
     names = [output.name for output in session.get_outputs()]
     run_options = onnxruntime.RunOptions()
     run_options.log_severity_level = QUIET
-    if case.dtype != ml_dtypes.bfloat16:
-        return dict(zip(names, session.run(names, dict(case.inputs), run_options), strict=True))
-    # NumPy has no bfloat16 that ONNX Runtime knows: the bits go in and out as uint16.
-    feeds = {name: to_ort(array) for name, array in case.inputs.items()}
-    return {
-        name: from_ort(value)
-        for name, value in zip(names, session.run_with_ort_values(names, feeds, run_options), strict=True)
-    }
+
+    def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+        given = feeds(case, inputs)
+        if case.dtype != ml_dtypes.bfloat16:
+            return dict(zip(names, session.run(names, given, run_options), strict=True))
+        # NumPy has no bfloat16 that ONNX Runtime knows: the bits go in and out as uint16.
+        values = {name: to_ort(array) for name, array in given.items()}
+        answers = session.run_with_ort_values(names, values, run_options)
+        return {name: from_ort(value) for name, value in zip(names, answers, strict=True)}
+
+    return run
 
 
 def to_ort(array: Array) -> Any:

@@ -10,11 +10,10 @@ import click
 
 from conformance import backends
 from conformance.case import Case
-from conformance.expected_failures import find
 from conformance.explain import explain, page, text
-from conformance.isolate import IsolatedBackend
+from conformance.isolate import asking
 from conformance.outcome import Result
-from conformance.run import Answer, ask, judge
+from conformance.run import Answer
 from conformance.vectors import collect
 
 _MOST_NAMED = 8
@@ -82,13 +81,8 @@ def _listed(names: list[str]) -> str:
 def _asked(name: str, case: Case) -> tuple[Answer, Result]:
     """What a backend makes of the case, in a child process where that is known to end it, and what the judge says."""
     try:
-        backend = backends.load(name)
+        with asking(name) as examiner:
+            answer = examiner.asker(case)
+            return answer, examiner.judged(case, answer)
     except backends.MissingBackendError as error:
         raise click.BadParameter(str(error), param_hint="--backend") from error
-    known = find(backend.expected_failures, case.id)
-    if known is not None and known.crashes:
-        with IsolatedBackend(name) as child:
-            answer = child.ask(case)
-    else:
-        answer = ask(backend, case)
-    return answer, judge(case, answer, known)

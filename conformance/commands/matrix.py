@@ -16,7 +16,6 @@ from conformance.commands.run import with_progress
 from conformance.report import Run, html, markdown, matrix_terminal
 from conformance.report.matrix import Column, Matrix, column_of
 from conformance.report.read import NotAReportError, Report, read_merged
-from conformance.run import run_suite
 from conformance.vectors import collect
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
@@ -106,8 +105,8 @@ def _missing(name: str) -> str:
 
 def _asked(name: str, cases: Sequence[Case]) -> Column:
     """What a backend makes of the cases, each of which may end the child process that is asked."""
-    with isolate.asking(name, isolate=True) as (asker, known):
-        return column_of(Run(name, list(with_progress(cases, run_suite(cases, asker, known), name))))
+    with isolate.asking(name, isolate=True) as examiner:
+        return column_of(Run(name, list(with_progress(cases, examiner.results(cases), name))))
 
 
 def _write(matrix: Matrix, html_file: Path | None, markdown_file: Path | None) -> None:

@@ -5,23 +5,31 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
-import rich.progress
 from rich.console import Console
 
+import ortops
 from conformance import backends, isolate
 from conformance.case import Case
+from conformance.conventions import CONVENTIONS
 from conformance.expected_failures import ExpectedFailure, read
-from conformance.outcome import Result
-from conformance.report import Run, html, json, junit, terminal
+from conformance.outcome import Outcome, Result
+from conformance.progress import with_progress
+from conformance.report import Run, html, junit, record, terminal
 from conformance.report.matrix import Matrix, column_of
-from conformance.run import run_suite
+from conformance.run import STRICT
 from conformance.vectors import collect
+
+WIDTH = 200
+"""Characters of a line where the output is no terminal."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -52,6 +60,9 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
 )
 @click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
 @click.option(
+    "--exclude", "excluded", multiple=True, metavar="GLOB", help="No cases whose id the pattern matches; more than once."
+)
+@click.option(
     "--shard",
     callback=_part,
     default="1/1",
@@ -65,10 +76,32 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     metavar="F",
     help="What is known to fail, in TOML, in place of the backend's own list (see conformance/expected_failures).",
 )
+@click.option(
+    "--strict",
+    type=click.Choice(list(STRICT)),
+    default="reference",
+    show_default=True,
+    help="The weakest rule whose breach is a failure: the operator's text, published vectors, what ONNX's reference "
+    "evaluator computes, or all: also what only this suite asks for. Breaches of weaker rules are departures.",
+)
+@click.option(
+    "--convention",
+    "named",
+    type=click.Choice(CONVENTIONS),
+    multiple=True,
+    help="A reading of the specification that the backend has, and is judged by; more than once.",
+)
 @click.option("--list", "only_list", is_flag=True, help="Print the ids and run nothing.")
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write the results to F as JSON.")
 @click.option("--junit", "junit_file", type=_FILE, metavar="F", help="Write the results to F as JUnit XML.")
 @click.option("--html", "html_file", type=_FILE, metavar="F", help="Write the results to F as a page.")
+@click.option(
+    "--resume",
+    "earlier_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="F",
+    help="Go on where the run ended that wrote F as JSON: its cases are not asked again.",
+)
 @click.option(
     "--isolate", "is_isolated", is_flag=True, help="Run the backend in a child process, which a case may end."
 )
@@ -88,21 +121,28 @@ def run_command(
     backend_name: str,
     provider: str | None,
     glob: str,
+    excluded: tuple[str, ...],
     shard: tuple[int, int],
     failures_file: Path | None,
+    strict: str,
+    named: tuple[str, ...],
     only_list: bool,
     json_file: Path | None,
     junit_file: Path | None,
     html_file: Path | None,
+    earlier_file: Path | None,
     is_isolated: bool,
     time_limit: float | None,
     memory_limit: int | None,
 ) -> None:
     """Run the conformance suite.
 
-    The exit status is 0 when no case failed or crashed, 1 when one did, 2 for a wrong call.
+    Reports are written while cases end, and when the run is stopped by SIGINT or SIGTERM; --resume goes on from them.
+
+    The exit status is 0 when no case failed or crashed, 1 when one did or when none was answered, 2 for a wrong call, 128
+    and the signal's number when a signal has stopped the run.
     """
-    cases = _chosen(glob, *shard)
+    cases = _chosen(glob, excluded, *shard)
     for file in (json_file, junit_file, html_file):
         if file is not None and not file.parent.is_dir():
             raise click.BadParameter(f"{file.parent} is no folder")
@@ -112,6 +152,9 @@ def run_command(
         for case in cases:
             click.echo(case.id)
         return
+    label = backend_name if provider is None else f"{backend_name} on {provider}"
+    earlier = {} if earlier_file is None else _earlier(earlier_file, label, cases)
+    reports = Reports(label, len(cases), json_file, junit_file, html_file)
     asking = isolate.asking(
         backend_name,
         provider=provider,
@@ -119,21 +162,118 @@ def run_command(
         isolate=is_isolated,
         time_limit=time_limit,
         memory_limit=memory_limit,
+        strict=STRICT[strict],
+        conventions=named,
     )
-    label = backend_name if provider is None else f"{backend_name} on {provider}"
-    with _wrong_calls(), asking as (asker, known):
-        run = Run(label, list(with_progress(cases, run_suite(cases, asker, known))))
-    renderers: Sequence[tuple[Path | None, Callable[[Run], str]]] = (
-        (json_file, json.render),
-        (junit_file, junit.render),
-        (html_file, lambda run: html.render(Matrix([column_of(run)]))),
-    )
-    for file, render in renderers:
-        if file is not None:
-            file.write_text(render(run), "utf-8", "replace")
-    terminal.write(run, Console(file=sys.stdout))
-    if run.bad:
+    with _wrong_calls(), asking as examiner, _stopped_by_signals() as stopped:
+        results = (earlier.get(case.id) or examiner.result(case) for case in cases)
+        for result in with_progress(results, "conformance", len(cases), note=reports.note):
+            reports.add(result)
+    reports.write()
+    reports.print(Console(file=sys.stdout))
+    if stopped:
+        click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
+        raise click.exceptions.Exit(128 + stopped[0])
+    if not reports.was_answered:
+        click.echo("no case was answered: this shows nothing")
+    if reports.run.bad or not reports.was_answered:
         raise click.exceptions.Exit(1)
+
+
+class Reports:
+    """The files that a run writes while its cases end.
+
+    total: cases that there will be.
+    json_file, junit_file, html_file: where to write; None for nowhere. JSON is written every `SECONDS`, the others where
+        the run ends.
+    """
+
+    SECONDS = 2.0
+
+    def __init__(
+        self, label: str, total: int, json_file: Path | None, junit_file: Path | None, html_file: Path | None
+    ) -> None:
+        self.results: list[Result] = []
+        self._label, self._total = label, total
+        self._json, self._junit, self._html = json_file, junit_file, html_file
+        self._written = time.monotonic()
+        self._failed = 0
+
+    @property
+    def run(self) -> Run:
+        """What there is so far."""
+        return Run(self._label, self.results, is_complete=len(self.results) == self._total)
+
+    @property
+    def was_answered(self) -> bool:
+        """Whether a case has another outcome than unsupported."""
+        return any(result.outcome is not Outcome.UNSUPPORTED for result in self.results)
+
+    def add(self, result: Result) -> None:
+        """Take one more result."""
+        self.results.append(result)
+        self._failed += result.outcome.is_bad
+        if self._json is not None and time.monotonic() - self._written >= self.SECONDS:
+            record.write(self._json, self.run)
+            self._written = time.monotonic()
+
+    def note(self) -> str:
+        """How many have failed."""
+        return f"{self._failed} failed"
+
+    def write(self) -> None:
+        """Write all files."""
+        run = self.run
+        if self._json is not None:
+            record.write(self._json, run)
+        if self._junit is not None:
+            self._junit.write_text(junit.render(run), "utf-8", "replace")
+        if self._html is not None:
+            self._html.write_text(html.render(Matrix([column_of(run)])), "utf-8", "replace")
+
+    def print(self, console: Console) -> None:
+        """Print what came of the cases."""
+        terminal.write(self.run, console if console.is_terminal else Console(file=console.file, width=WIDTH))
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM end the block; the list has the number of the one that has."""
+    stopped: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def stop(number: int, _frame: object) -> None:
+        stopped.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    except KeyboardInterrupt:
+        if not stopped:
+            raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]:
+    """The results of an earlier run by the ids of the cases.
+
+    Raises:
+        click.BadParameter: the file is no report of this backend by this release of the suite.
+    """
+    try:
+        report = record.read(file)
+    except record.NotAReportError as error:
+        raise click.BadParameter(str(error), param_hint="--resume") from error
+    if (report.backend, report.suite) != (label, ortops.__version__):
+        found = f"is of {report.backend}, by suite {report.suite or 'unknown'}"
+        rule = f"must be of {label}, by suite {ortops.__version__}"
+        raise click.BadParameter(f"{file} {found}: {rule}", param_hint="--resume")
+    return {case.id: report.entries[case.id].result(case) for case in cases if case.id in report.entries}
 
 
 def deal(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
@@ -146,10 +286,16 @@ def deal(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
     return [cases[i] for i in sorted(order[part - 1 :: parts])]
 
 
-def _chosen(glob: str, part: int, parts: int) -> list[Case]:
+def _chosen(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[Case]:
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
         raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
+    for pattern in excluded:
+        kept = [case for case in cases if not fnmatchcase(case.id, pattern)]
+        if len(kept) in (0, len(cases)):
+            rule = "leaves no case" if not kept else "excludes no case"
+            raise click.BadParameter(f"{pattern!r} {rule}", param_hint="--exclude")
+        cases = kept
     if parts > len(cases):
         rule = f"must have at most as many parts as there are cases, {len(cases)}"
         raise click.BadParameter(f"'{part}/{parts}': {rule}", param_hint="--shard")
@@ -182,18 +328,3 @@ def _wrong_calls() -> Iterator[None]:
         raise click.BadParameter(str(error), param_hint="--backend") from error
     except backends.ProviderError as error:
         raise click.BadParameter(str(error), param_hint="--provider") from error
-
-
-def with_progress(cases: Sequence[Case], results: Iterator[Result], title: str = "conformance") -> Iterator[Result]:
-    """The results, with a progress bar where people look at it."""
-    console = Console(stderr=True)
-    return iter(
-        rich.progress.track(
-            results,
-            description=title,
-            total=len(cases),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-    )

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ortops
-from conformance.case import Array, Case, Source
+from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import expand
 from conformance.vectors.scenes import SCENES, Scene, scatter
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
@@ -79,6 +79,12 @@ class _Setting:
         return f"{self.attributes['reduction_function']}/{self.attributes['interpolation_mode']}/{corners}"
 
     @property
+    def basis(self) -> Basis:
+        """DirectML's pages say neither where the map ends nor how samples are aligned to corners."""
+        is_silent = self.scene.basis is not Basis.TEXT or self.attributes["align_regions_to_corners"]
+        return Basis.OURS if is_silent else Basis.TEXT
+
+    @property
     def output_size(self) -> dict[str, AttributeValue]:
         return self.scene.output_size
 
@@ -113,6 +119,7 @@ def _forward(setting: _Setting) -> Iterator[Case]:
         variant=setting.variant,
         function="dml_roi_align",
         source=BY_REFERENCE,
+        basis=setting.basis,
         note=setting.scene.note,
         attributes={**setting.attributes, **setting.output_size, "out_of_bounds_input_value": outside},
         inputs=setting.inputs,
@@ -133,6 +140,7 @@ def _gradient(setting: _Setting) -> Iterator[Case]:
         variant=setting.variant,
         function="dml_roi_align_grad",
         source=BY_REFERENCE_OF_THE_GRADIENT,
+        basis=setting.basis,
         note=setting.scene.note,
         attributes=setting.attributes,
         inputs={name: array for name, array in inputs.items() if name != "InputTensor" or needs_x},
@@ -256,6 +264,7 @@ def _empty() -> Iterator[Case]:
             function="dml_roi_align",
             source=DOCUMENTATION,
             note=note,
+            basis=Basis.OURS,
             attributes={"output_height": 2, "output_width": 3},
             inputs=inputs,
             outputs=["OutputTensor"],
@@ -266,6 +275,7 @@ def _empty() -> Iterator[Case]:
             function="dml_roi_align_grad",
             source=DOCUMENTATION,
             note=note,
+            basis=Basis.OURS,
             attributes={},
             inputs={**inputs, "InputGradientTensor": np.ones(y), "x_shape": np.array(x_shape)},
             outputs=WANTED[0],
@@ -280,6 +290,7 @@ def _far() -> Iterator[Case]:
         "matrix/coordinates_are_not_half",
         function="dml_roi_align",
         source=BY_REFERENCE,
+        basis=Basis.OURS,
         note="coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
         attributes={"spatial_scale_x": 0.3, "spatial_scale_y": 0.3, "maximum_samples_per_output": 1, "output_width": 4},
         inputs={
@@ -295,6 +306,7 @@ def _far() -> Iterator[Case]:
             variant=f"{reduction}/{interpolation}",
             function="dml_roi_align",
             source=BY_REFERENCE,
+            basis=Basis.OURS,
             note="adaptive: a region of 2e9 pixels that begins far from the map",
             attributes={
                 "reduction_function": reduction,
@@ -321,6 +333,7 @@ def _many_at_one_place() -> Iterator[Case]:
         "edge/map_gradient_of_4096_regions",
         function="dml_roi_align_grad",
         source=DOCUMENTATION,
+        basis=Basis.OURS,
         note="the gradients of many regions at one pixel are not summed in half precision",
         attributes={},
         inputs={

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
 import numpy as np
 
-import ortops
-from conformance.case import Array, Case, Source
-from conformance.vectors.expand import expand
-from conformance.vectors.refusals import INFINITY, NAN, OUTPUT_SIZES, Wrong
+from conformance.case import Array, Case
+from conformance.vectors.refusals import INFINITY, NAN, OUTPUT_SIZES, Wrong, refused
 from ortops.operators.dml_roi_align import UINT32_MAX
-from ortops.spec import AttributeValue
 
 SHARED = (
     Wrong("reduction_unknown", "reduction_function 'sum' is none of RoiAlign's", {"reduction_function": "sum"}),
@@ -119,50 +115,27 @@ def cases() -> Iterator[Case]:
         "ROITensor": np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 3.0, 2.5]]),
         "BatchIndicesTensor": np.array([0, 1], np.uint32),
     }
-    forward = {"InputTensor": np.ones((2, 3, 4, 5)), **regions}
+    forward, sizes = {"InputTensor": np.ones((2, 3, 4, 5)), **regions}, {"output_height": 2, "output_width": 2}
     for wrong in (*OUTPUT_SIZES, *SHARED):
-        yield from _refused("dml_roi_align", wrong, "attribute", forward, ["OutputTensor"])
+        yield from refused("dml_roi_align", wrong, "attribute", sizes, forward, ["OutputTensor"])
     for wrong in (*DATA, *MAPS):
-        yield from _refused("dml_roi_align", wrong, "data", forward, ["OutputTensor"])
+        yield from refused("dml_roi_align", wrong, "data", sizes, forward, ["OutputTensor"])
     for wrong in LEADING:
-        yield from _refused("dml_roi_align", wrong, "data", _without_regions(forward), ["OutputTensor"])
+        yield from refused("dml_roi_align", wrong, "data", sizes, _without_regions(forward), ["OutputTensor"])
 
     backward = {**forward, "InputGradientTensor": np.ones((2, 3, 2, 2)), "x_shape": np.array([2, 3, 4, 5])}
     for wrong in SHARED:
-        yield from _refused("dml_roi_align_grad", wrong, "attribute", backward, BOTH)
+        yield from refused("dml_roi_align_grad", wrong, "attribute", {}, backward, BOTH)
     for wrong in (*DATA, *GRADIENTS):
-        yield from _refused("dml_roi_align_grad", wrong, "data", backward, BOTH)
+        yield from refused("dml_roi_align_grad", wrong, "data", {}, backward, BOTH)
     for wrong in LEADING:
-        yield from _refused("dml_roi_align_grad", wrong, "data", _without_regions(backward), BOTH)
+        yield from refused("dml_roi_align_grad", wrong, "data", {}, _without_regions(backward), BOTH)
     wrong = Wrong("max_without_map", "a maximum needs InputTensor for its gradient", {"InputTensor": None})
-    yield from _refused("dml_roi_align_grad", wrong, "data", backward, BOTH[:1], {"reduction_function": "max"})
+    yield from refused("dml_roi_align_grad", wrong, "data", {"reduction_function": "max"}, backward, BOTH[:1])
     wrong = Wrong("nearest_roi_gradient_without_map", "also where that gradient is 0", {"InputTensor": None})
     nearest = {"interpolation_mode": "nearest_neighbor"}
-    yield from _refused("dml_roi_align_grad", wrong, "data", backward, BOTH[1:], nearest)
+    yield from refused("dml_roi_align_grad", wrong, "data", nearest, backward, BOTH[1:])
 
 
 def _without_regions(inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: NO_REGIONS.get(name, array) for name, array in inputs.items()}
-
-
-def _refused(
-    function: str,
-    wrong: Wrong,
-    what: Literal["attribute", "data"],
-    inputs: Mapping[str, Array],
-    outputs: tuple[str, ...] | list[str],
-    attributes: Mapping[str, AttributeValue] | None = None,
-) -> Iterator[Case]:
-    changed = {**inputs, **wrong.change} if what == "data" else inputs
-    sizes = {"output_height": 2, "output_width": 2} if function == "dml_roi_align" else {}
-    yield from expand(
-        f"refusal/{wrong.fact}",
-        function=function,
-        source=Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
-        note=wrong.note,
-        attributes={**sizes, **(attributes or {}), **(wrong.change if what == "attribute" else {})},
-        inputs={name: array for name, array in changed.items() if array is not None},
-        outputs=outputs,
-        types=["float"],
-        expects_error=what,
-    )

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 import ortops
-from conformance.case import Case, Source
+from conformance.case import Basis, Case, Source, weakest
 from conformance.vectors.expand import expand
-from conformance.vectors.matrix import CHOICES
+from conformance.vectors.matrix import CHOICES, OF_MODE
 from conformance.vectors.scenes import SCENES
 
 BY_REFERENCE = Source("ortops/reference/roi_align.py", f"ortops {ortops.__version__}", "roi_align_grad")
@@ -35,6 +35,7 @@ def cases() -> Iterator[Case]:
             variant=f"{mode}/{coordinates}",
             function="roi_align_grad",
             source=BY_REFERENCE,
+            basis=weakest(scene.basis, OF_MODE[mode]),
             note=scene.note,
             attributes={**scene.sampling, "mode": mode, "coordinate_transformation_mode": coordinates},
             inputs={name: array for name, array in inputs.items() if name != "X" or needs_x},
@@ -71,6 +72,7 @@ def _empty() -> Iterator[Case]:
             function="roi_align_grad",
             source=BY_REFERENCE,
             note=note,
+            basis=Basis.REFERENCE,
             attributes={},
             inputs={
                 "dY": np.ones((rois, x_shape[1], 2, 3)),
@@ -93,6 +95,7 @@ def _many_at_one_place() -> Iterator[Case]:
         "edge/dX_of_4096_rois",
         function="roi_align_grad",
         source=Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand"),
+        basis=Basis.OURS,
         note="the gradients of many RoIs at one pixel are not summed in half precision",
         attributes={"sampling_ratio": 1},
         inputs={

@@ -8,7 +8,7 @@ A file has `function`, `family`, `source`, `attributes` for all of its cases, an
     expected        by name: numbers, or the name of an array; an output that is absent is not wanted
     types           element types that hold its numbers exactly; all of them where absent
     decimals        digits after the point, where `expected` is rounded
-    source          where it is not that of the file
+    source, basis   where they are not those of the file; without any, the text
 
 Numbers not marked by `decimals` are exact: they follow from the source by hand.
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Array, Case, Source
+from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import FLOATS, expand
 from ortops.spec import AttributeValue
 
@@ -53,6 +53,7 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
         expected=expected,
         types=entry.get("types", FLOATS),
         decimals=entry.get("decimals"),
+        basis=Basis(entry.get("basis", data.get("basis", "text"))),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import ortops
-from conformance.case import Case, Source
+from conformance.case import Basis, Case, Source, weakest
 from conformance.vectors.expand import expand
 from conformance.vectors.scenes import SCENES
 from ortops.operators.roi_align import ROI_ALIGN_22
@@ -16,6 +16,10 @@ from ortops.operators.roi_align import ROI_ALIGN_22
 CHOICES = {attribute.name: attribute.choices for attribute in ROI_ALIGN_22.attributes}
 
 BY_REFERENCE = Source("ortops/reference/roi_align.py", f"ortops {ortops.__version__}", "roi_align")
+
+
+OF_MODE = {"avg": Basis.TEXT, "max": Basis.VECTORS, "max_interpolated": Basis.OURS}
+"""Whose rule it is what a mode is. ONNX's text can be read in two ways for max; its vectors and its evaluator have one."""
 
 
 def cases() -> Iterator[Case]:
@@ -28,6 +32,7 @@ def cases() -> Iterator[Case]:
             variant=f"{mode}/{coordinates}",
             function="roi_align",
             source=BY_REFERENCE,
+            basis=weakest(scene.basis, OF_MODE[mode]),
             note=scene.note,
             attributes={
                 **scene.sampling,
@@ -72,6 +77,7 @@ def _empty() -> Iterator[Case]:
             function="roi_align",
             source=Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Outputs"),
             note=note,
+            basis=Basis.REFERENCE,
             attributes={"output_height": 2, "output_width": 3},
             inputs={
                 "X": np.ones(x_shape),
@@ -90,6 +96,7 @@ def _far() -> Iterator[Case]:
         "matrix/coordinates_are_not_half",
         function="roi_align",
         source=BY_REFERENCE,
+        basis=Basis.REFERENCE,
         note="coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
         attributes={"spatial_scale": 0.3, "sampling_ratio": 1, "output_width": 4},
         inputs={"X": row.reshape(1, 1, 1, 320), "rois": np.array([[1000, 0, 1004, 2]]), "batch_indices": np.array([0])},
@@ -101,6 +108,7 @@ def _far() -> Iterator[Case]:
             variant=mode,
             function="roi_align",
             source=BY_REFERENCE,
+            basis=Basis.OURS,
             note="adaptive: a RoI of 2e9 pixels that begins far from the map",
             attributes={"mode": mode, "coordinate_transformation_mode": "half_pixel"},
             inputs={

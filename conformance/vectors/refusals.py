@@ -1,24 +1,35 @@
-"""What has to be refused: one wrong thing a case. Any error of the backend is a refusal; a result is not."""
+"""What has to be refused: one wrong thing a case. Any error of the backend is a refusal; a result is not.
+
+ONNX does not say what a runtime does with wrong data: that it refuses them is this project's rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 import ortops
-from conformance.case import Array, Case, Source
+from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import expand
+from ortops.operators import OPERATORS
 from ortops.spec import AttributeValue
 
 
 class Wrong(NamedTuple):
-    """One wrong thing: the last part of an id, in words, and what is changed of a right case."""
+    """One wrong thing.
+
+    fact: the last part of an id; note: the same in words.
+    change: attributes and inputs of a right case that are changed.
+    is_of_type: whether the element type of the changed inputs is what is wrong.
+    """
 
     fact: str
     note: str
     change: Mapping[str, Any]
+    is_of_type: bool = False
 
 
 INFINITY, NAN = float("inf"), float("nan")
@@ -95,46 +106,70 @@ def cases() -> Iterator[Case]:
     """For every operator, each wrong thing by itself; all else of the case is right."""
     rois = {"rois": np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 3.0, 2.5]]), "batch_indices": np.array([0, 1])}
     forward = {"X": np.ones((2, 3, 4, 5)), **rois}
+    sizes = {"sampling_ratio": 2, "output_height": 2, "output_width": 2}
     for wrong in (*ATTRIBUTES, *OUTPUT_SIZES):
-        yield from _refused("roi_align", wrong, "attribute", forward, ["Y"])
+        yield from refused("roi_align", wrong, "attribute", sizes, forward, ["Y"])
     for wrong in (*SHAPES, *VALUES, *MAPS):
-        yield from _refused("roi_align", wrong, "data", forward, ["Y"])
+        yield from refused("roi_align", wrong, "data", sizes, forward, ["Y"])
 
     backward = {"dY": np.ones((2, 3, 2, 2)), **rois, "x_shape": np.array([2, 3, 4, 5]), "X": np.ones((2, 3, 4, 5))}
+    ratio, both = {"sampling_ratio": 2}, ["dX", "drois"]
     for wrong in ATTRIBUTES:
-        yield from _refused("roi_align_grad", wrong, "attribute", backward, ["dX", "drois"])
+        yield from refused("roi_align_grad", wrong, "attribute", ratio, backward, both)
     for wrong in (*SHAPES, *VALUES, *GRADIENTS):
-        yield from _refused("roi_align_grad", wrong, "data", backward, ["dX", "drois"])
+        yield from refused("roi_align_grad", wrong, "data", ratio, backward, both)
     # By themselves for runtimes that have no drois: what they read out of bounds forwards they write backwards.
     without_x = {name: array for name, array in backward.items() if name != "X"}
     for wrong in VALUES:
-        yield from _refused("roi_align_grad", wrong, "data", without_x, ["dX"], variant="dX_alone")
+        yield from refused("roi_align_grad", wrong, "data", ratio, without_x, ["dX"], variant="dX_alone")
     for mode in ("max", "max_interpolated"):
         wrong = Wrong(f"{mode}_without_X", f"mode {mode} needs X for dX too", {"X": None})
-        yield from _refused("roi_align_grad", wrong, "data", backward, ["dX"], {"mode": mode})
+        yield from refused("roi_align_grad", wrong, "data", {**ratio, "mode": mode}, backward, ["dX"])
 
 
-def _refused(
+def refused(
     function: str,
     wrong: Wrong,
     what: Literal["attribute", "data"],
+    attributes: Mapping[str, AttributeValue],
     inputs: Mapping[str, Array],
-    outputs: list[str],
-    attributes: Mapping[str, AttributeValue] | None = None,
+    outputs: Sequence[str],
+    *,
     variant: str = "",
 ) -> Iterator[Case]:
-    changed = {**inputs, **wrong.change} if what == "data" else inputs
-    changed_attributes = wrong.change if what == "attribute" else {}
-    sizes = {"output_height": 2, "output_width": 2} if function == "roi_align" else {}
-    yield from expand(
-        f"refusal/{wrong.fact}",
-        function=function,
-        source=Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
+    """The cases in which one thing is wrong, each with the right one as its twin.
+
+    Args:
+        function: of the operators.
+        wrong: what is changed; an input that becomes None is left out.
+        what: whether the attribute is wrong by itself, or does not go with the data, or the data are wrong.
+        attributes: of the right case.
+        inputs: of the right case.
+        outputs: names of those wanted.
+        variant: a further part of the id.
+    """
+    names = {tensor.name for operator in OPERATORS if operator.function == function for tensor in operator.inputs}
+    changed = {name: value for name, value in wrong.change.items() if name in names}
+    common: dict[str, Any] = {
+        "function": function,
+        "source": Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
+        "outputs": outputs,
+        "types": ["float"],
+        "variant": variant,
+        "basis": Basis.OURS,
+    }
+    fact = f"refusal/{wrong.fact}"
+    right = expand(f"{fact}/valid", note="the same without the fault", attributes=attributes, inputs=inputs, **common)
+    twins = {case.operator: case for case in right}
+    spoiled = expand(
+        fact,
         note=wrong.note,
-        attributes={"sampling_ratio": 2, **sizes, **(attributes or {}), **changed_attributes},
-        inputs={name: array for name, array in changed.items() if array is not None},
-        outputs=outputs,
-        types=["float"],
-        variant=variant,
+        attributes={**attributes, **{name: value for name, value in wrong.change.items() if name not in names}},
+        inputs={name: array for name, array in {**inputs, **changed}.items() if array is not None},
         expects_error=what,
+        **common,
     )
+    for case in spoiled:
+        # `expand` gives floats the type of the case, and that may be what is wrong.
+        types = {name: array for name, array in changed.items() if array is not None and wrong.is_of_type}
+        yield replace(case, twin=twins[case.operator], inputs={**case.inputs, **types})

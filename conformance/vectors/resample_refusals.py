@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-import ortops
-from conformance.case import Array, Case, Source
-from conformance.vectors.expand import expand
-from conformance.vectors.refusals import INFINITY, NAN, Wrong
+from conformance.case import Array, Case
+from conformance.vectors.refusals import INFINITY, NAN, Wrong, refused
 from ortops.spec import AttributeValue
 
 SHARED = (
@@ -105,7 +101,7 @@ GRADIENT_MISFITS = (
 
 WRONG_TYPES = (
     Wrong(
-        "input_of_integers", "InputTensor must have a floating-point type", {"InputTensor": np.ones((2, 3), np.int64)}
+        "input_of_integers", "InputTensor must have a floating-point type", {"InputTensor": np.ones((2, 3), np.int64)}, True
     ),
 )
 
@@ -114,8 +110,9 @@ GRADIENT_WRONG_TYPES = (
         "gradient_of_integers",
         "InputGradientTensor must have a floating-point type",
         {"InputGradientTensor": np.ones((4, 6), np.int64)},
+        True,
     ),
-    Wrong("x_shape_of_floats", "x_shape must be of integers", {"x_shape": np.array([2, 3], np.float32)}),
+    Wrong("x_shape_of_floats", "x_shape must be of integers", {"x_shape": np.array([2, 3], np.float32)}, True),
 )
 
 NO_PIXELS = Wrong("no_pixels", "outputs need pixels to read", {"InputTensor": np.ones((2, 0))})
@@ -126,46 +123,17 @@ BACKWARD: Mapping[str, Array] = {"InputGradientTensor": np.ones((4, 6)), "x_shap
 
 def cases() -> Iterator[Case]:
     """For either operator, each wrong thing by itself; all else of the case is right."""
+    outputs, scales = ["OutputTensor"], {"scales": (2.0, 2.0)}
     for wrong in (*SHARED, *OUTPUT_SIZES):
-        yield from _refused("dml_resample", wrong, "attribute", FORWARD, wrong.change)
-    for wrong in MISFITS:
-        yield from _refused("dml_resample", wrong, "data", FORWARD, wrong.change)
-    for wrong in TENSORS:
-        yield from _refused("dml_resample", wrong, "data", wrong.change, {})
-    yield from _refused("dml_resample", NO_PIXELS, "data", NO_PIXELS.change, {"output_sizes": (4, 6)})
-    yield from _of_wrong_type("dml_resample", WRONG_TYPES, FORWARD)
+        yield from refused("dml_resample", wrong, "attribute", scales, FORWARD, outputs)
+    for wrong in (*MISFITS, *TENSORS, *WRONG_TYPES):
+        yield from refused("dml_resample", wrong, "data", scales, FORWARD, outputs)
+    yield from refused("dml_resample", NO_PIXELS, "data", {**scales, "output_sizes": (4, 6)}, FORWARD, outputs)
 
+    outputs = ["OutputGradientTensor"]
     for wrong in SHARED:
-        yield from _refused("dml_resample_grad", wrong, "attribute", BACKWARD, wrong.change)
+        yield from refused("dml_resample_grad", wrong, "attribute", scales, BACKWARD, outputs)
     for wrong in GRADIENT_MISFITS:
-        yield from _refused("dml_resample_grad", wrong, "data", BACKWARD, wrong.change)
-    for wrong in GRADIENTS:
-        yield from _refused("dml_resample_grad", wrong, "data", {**BACKWARD, **wrong.change}, NO_SCALES)
-    yield from _of_wrong_type("dml_resample_grad", GRADIENT_WRONG_TYPES, BACKWARD)
-
-
-def _of_wrong_type(function: str, wrongs: Iterable[Wrong], inputs: Mapping[str, Array]) -> Iterator[Case]:
-    for wrong in wrongs:
-        # Only after the inputs were rounded to the operator's types, which these are not.
-        for case in _refused(function, wrong, "data", inputs, {}):
-            yield replace(case, inputs={**case.inputs, **wrong.change})
-
-
-def _refused(
-    function: str,
-    wrong: Wrong,
-    what: Literal["attribute", "data"],
-    inputs: Mapping[str, Array],
-    attributes: Mapping[str, AttributeValue],
-) -> Iterator[Case]:
-    yield from expand(
-        f"refusal/{wrong.fact}",
-        function=function,
-        source=Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
-        note=wrong.note,
-        attributes={"scales": (2.0, 2.0), **attributes},
-        inputs=inputs,
-        outputs=["OutputTensor" if function == "dml_resample" else "OutputGradientTensor"],
-        types=["float"],
-        expects_error=what,
-    )
+        yield from refused("dml_resample_grad", wrong, "data", scales, BACKWARD, outputs)
+    for wrong in (*GRADIENTS, *GRADIENT_WRONG_TYPES):
+        yield from refused("dml_resample_grad", wrong, "data", NO_SCALES, BACKWARD, outputs)

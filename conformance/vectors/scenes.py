@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.case import Array
+from conformance.case import Array, Basis
 from ortops.spec import AttributeValue
 
 
@@ -22,6 +22,7 @@ class Scene:
     x_shape: [N, C, H, W].
     rois: x1 y1 x2 y2 and the index of the image.
     bins: output height and width.
+    basis: whose rule decides what samples of these RoIs are.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Scene:
     bins: tuple[int, int]
     sampling_ratio: int
     spatial_scale: float = 1.0
+    basis: Basis = Basis.TEXT
 
     @property
     def sampling(self) -> dict[str, AttributeValue]:
@@ -121,6 +123,7 @@ SCENES = (
         ),
         (2, 2),
         2,
+        basis=Basis.REFERENCE,
     ),
     Scene(
         "overlapping",
@@ -144,6 +147,7 @@ SCENES = (
         ((-5.8125, -4.6875, 7.9375, 9.0625, 0), (-2.3125, -9.1875, 12.4375, 3.3125, 0)),
         (2, 3),
         0,
+        basis=Basis.REFERENCE,
     ),
     Scene(
         "upsampled",
@@ -160,6 +164,7 @@ SCENES = (
         ((1.3125, 0.1875, 6.8125, 0.9375, 0), (3.0, -0.3125, 9.8125, 1.8125, 0)),
         (1, 3),
         2,
+        basis=Basis.REFERENCE,
     ),
     Scene(
         "one_column",
@@ -168,6 +173,7 @@ SCENES = (
         ((0.1875, 1.3125, 0.9375, 6.8125, 0), (-0.3125, 3.0, 1.8125, 9.8125, 0)),
         (3, 1),
         2,
+        basis=Basis.REFERENCE,
     ),
     Scene(
         "swapped_ends",
@@ -180,6 +186,7 @@ SCENES = (
         ),
         (2, 2),
         2,
+        basis=Basis.REFERENCE,
     ),
     Scene(
         "no_extent",
@@ -192,6 +199,7 @@ SCENES = (
         ),
         (2, 2),
         2,
+        basis=Basis.REFERENCE,
     ),
     Scene(
         "many",

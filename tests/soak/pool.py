@@ -94,9 +94,9 @@ class _Functions:
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
 
-    def run(self, case: Case) -> Outputs:
+    def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        return by_function(case)
+        return lambda inputs: by_function(replace(case, inputs=inputs))
 
 
 def _problems(case: Case) -> list[Problem]:
@@ -110,7 +110,7 @@ def _problems(case: Case) -> list[Problem]:
     if isinstance(verdict, Failure):
         raise WrongAnswerError(f"{case.id}, {case.operator}: {verdict.message}")
     ((settled, answer),) = asked
-    open_model = build(replace(settled, expects_error="data"), "ortops").SerializeToString()
+    open_model = build(replace(settled, lengths="named"), "ortops").SerializeToString()
     if settled.expects_error:
         # The words of the functions, which sessions have to have, too; those of the reference are its own.
         return [Problem(settled, open_model, None, answer.text.split(": ", 1)[1])]

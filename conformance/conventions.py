@@ -1,0 +1,32 @@
+"""Readings of the specification that a runtime may have in place of ours. It says so once, and is judged by them.
+
+    max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read; not the largest weighted
+                          corner, as ONNX's vectors have it
+    float16_arithmetic    float16 and bfloat16 tensors are computed in their own type; not in float32 at least
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from conformance.case import Case
+
+CONVENTIONS = ("max_interpolated", "float16_arithmetic")
+
+
+def check(conventions: Collection[str]) -> None:
+    """Raise ValueError if one is not known."""
+    for name in conventions:
+        if name not in CONVENTIONS:
+            raise ValueError(f"convention {name!r}: must be one of {', '.join(CONVENTIONS)}")
+
+
+def judged_by(case: Case, conventions: Collection[str]) -> Case:
+    """The case whose expected values a runtime with these conventions has to answer; it is asked the case itself."""
+    if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
+        attributes = {**case.attributes, "mode": "max_interpolated"}
+        case = replace(case, attributes=attributes, expected=None, decimals=None, input_error=0.0)
+    if "float16_arithmetic" in conventions:
+        case = replace(case, is_in_own_type=True)
+    return case

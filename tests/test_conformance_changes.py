@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 from conformance.__main__ import main
 from conformance.outcome import Outcome
-from conformance.report.changes import Change, Group, changes
-from conformance.report.read import Entry, NotAReportError, read
+from conformance.report.record import Entry, NotAReportError, read
+from conformance.report.terminal import Change, Group, changes
 
 A = {
     "f/one/a": "passed",
@@ -161,9 +161,16 @@ def test_it_reads_what_run_writes(tmp_path: Path) -> None:
         (b'{"backend": "b", "cases": {}}', "no list of cases"),
         (b'{"backend": "b", "cases": [1]}', "a case has no id"),
         (b'{"backend": "b", "cases": [{"id": 1}]}', "a case has no id"),
-        (b'{"backend": "b", "cases": [{"id": "a"}]}', "case a has the outcome None"),
-        (b'{"backend": "b", "cases": [{"id": "a", "outcome": []}]}', "case a has the outcome []"),
-        (b'{"backend": "b", "cases": [{"id": "a", "outcome": "good"}]}', "case a has the outcome 'good'"),
+        (b'{"backend": "b", "cases": [{"id": "a"}]}', "case a: outcome = None: must be one of passed, failed"),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": []}]}', "case a: outcome = []: must be"),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": "good"}]}', "case a: outcome = 'good': must be"),
+        (
+            b'{"backend": "b", "cases": [{"id": "a", "outcome": "passed", "basis": "mine"}]}',
+            "basis = 'mine': must be",
+        ),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": "passed", "seconds": -1}]}', "seconds = -1: must be"),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": "passed", "allowed": NaN}]}', "allowed = nan: must be"),
+        (b'{"backend": "b", "cases": [{"id": "a", "outcome": "failed", "max_error": true}]}', "max_error = True: must"),
         (
             b'{"backend": "b", "cases": [{"id": "a", "outcome": "passed"}, {"id": "a", "outcome": "failed"}]}',
             "case a twice",

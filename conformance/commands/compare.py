@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from conformance.report import changes
-from conformance.report.read import NotAReportError, read
+from conformance.report import terminal
+from conformance.report.record import NotAReportError, read
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -29,6 +27,6 @@ def compare_command(before_file: Path, after_file: Path) -> None:
         before, after = read(before_file), read(after_file)
     except NotAReportError as error:
         raise click.BadParameter(str(error)) from error
-    changes.write(before, after, Console(file=sys.stdout))
-    if changes.changes(before, after)[changes.Group.NEWLY_FAILING]:
+    terminal.write_changes(before, after, terminal.console())
+    if terminal.changes(before, after)[terminal.Group.NEWLY_FAILING]:
         raise click.exceptions.Exit(1)

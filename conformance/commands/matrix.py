@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from conformance import backends, isolate
 from conformance.case import Case
-from conformance.commands.run import with_progress
+<<<<<<< HEAD
 from conformance.report import Run, html, markdown, matrix_terminal
 from conformance.report.matrix import Column, Matrix, column_of
 from conformance.report.read import NotAReportError, Report, read_merged
+=======
+from conformance.progress import with_progress
+from conformance.report import matrix, page, terminal
+from conformance.report.record import NotAReportError, Report, Run, read_merged
+>>>>>>> 8c622e2 (Write results while a run goes on, all or nothing, with all that is needed to go on; count them by basis; five files of reports in place of fourteen)
 from conformance.vectors import collect
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
 """Who is asked where nobody is named: those of them that are installed."""
-
-WIDTH = 200
-"""Characters where the output is no terminal."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -47,7 +48,7 @@ def matrix_command(sources: tuple[str, ...], glob: str, html_file: Path | None, 
     files = [Path(source) for source in sources if _is_file(source)]
     names = [source for source in sources if not _is_file(source)]
     reports = _selected(_read(files), glob)
-    _check_once([report.backend for report in reports] + names)
+    _check_once([report.title for report in reports] + names)
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if (names or not sources) and not cases:
         raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
@@ -55,7 +56,12 @@ def matrix_command(sources: tuple[str, ...], glob: str, html_file: Path | None, 
     if sources and missing:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     asked = [_asked(name, cases) for name in (names if sources else DEFAULTS) if name not in missing]
-    _write(Matrix([*(Column(report) for report in reports), *asked]), html_file, markdown_file)
+    made = matrix.Matrix([*reports, *asked])
+    if html_file is not None:
+        html_file.write_text(page.render(made), "utf-8")
+    if markdown_file is not None:
+        markdown_file.write_text(matrix.markdown(made), "utf-8")
+    matrix.write(made, terminal.console())
     for reason in missing.values():
         click.echo(f"left out: {reason}")
 
@@ -79,7 +85,7 @@ def _selected(reports: Sequence[Report], glob: str) -> list[Report]:
         click.BadParameter: one has none of them.
     """
     selected = [
-        Report(report.backend, {name: entry for name, entry in report.entries.items() if fnmatchcase(name, glob)})
+        replace(report, entries={name: entry for name, entry in report.entries.items() if fnmatchcase(name, glob)})
         for report in reports
     ]
     for report in selected:
@@ -103,8 +109,9 @@ def _missing(name: str) -> str:
     return ""
 
 
-def _asked(name: str, cases: Sequence[Case]) -> Column:
+def _asked(name: str, cases: Sequence[Case]) -> Report:
     """What a backend makes of the cases, each of which may end the child process that is asked."""
+<<<<<<< HEAD
     with isolate.asking(name, isolate=True) as examiner:
         return column_of(Run(name, list(with_progress(cases, examiner.results(cases), name))))
 
@@ -116,3 +123,7 @@ def _write(matrix: Matrix, html_file: Path | None, markdown_file: Path | None) -
         markdown_file.write_text(markdown.render(matrix), "utf-8", "replace")
     console = Console(file=sys.stdout)
     matrix_terminal.write(matrix, console if console.is_terminal else Console(file=sys.stdout, width=WIDTH))
+=======
+    with isolate.asking(name, isolate=True) as examiner:
+        return Run(name, list(with_progress(examiner.results(cases), name, len(cases)))).report
+>>>>>>> 8c622e2 (Write results while a run goes on, all or nothing, with all that is needed to go on; count them by basis; five files of reports in place of fourteen)

@@ -6,7 +6,6 @@ import contextlib
 import math
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 import ortops
 from conformance import backends, isolate
@@ -23,13 +21,11 @@ from conformance.conventions import CONVENTIONS
 from conformance.expected_failures import ExpectedFailure, read
 from conformance.outcome import Outcome, Result
 from conformance.progress import with_progress
-from conformance.report import Run, html, junit, record, terminal
-from conformance.report.matrix import Matrix, column_of
+from conformance.report import junit, page, record, terminal
+from conformance.report.matrix import Matrix
+from conformance.report.record import Run
 from conformance.run import STRICT
 from conformance.vectors import collect
-
-WIDTH = 200
-"""Characters of a line where the output is no terminal."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -170,7 +166,7 @@ def run_command(
         for result in with_progress(results, "conformance", len(cases), note=reports.note):
             reports.add(result)
     reports.write()
-    reports.print(Console(file=sys.stdout))
+    terminal.write(reports.run, terminal.console())
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
@@ -202,7 +198,7 @@ class Reports:
     @property
     def run(self) -> Run:
         """What there is so far."""
-        return Run(self._label, self.results, is_complete=len(self.results) == self._total)
+        return Run(self._label, self.results, complete=len(self.results) == self._total)
 
     @property
     def was_answered(self) -> bool:
@@ -229,12 +225,7 @@ class Reports:
         if self._junit is not None:
             self._junit.write_text(junit.render(run), "utf-8", "replace")
         if self._html is not None:
-            self._html.write_text(html.render(Matrix([column_of(run)])), "utf-8", "replace")
-
-    def print(self, console: Console) -> None:
-        """Print what came of the cases."""
-        terminal.write(self.run, console if console.is_terminal else Console(file=console.file, width=WIDTH))
-
+            self._html.write_text(page.render(Matrix([run.report])), "utf-8", "replace")
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[list[int]]:
@@ -269,8 +260,9 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
         report = record.read(file)
     except record.NotAReportError as error:
         raise click.BadParameter(str(error), param_hint="--resume") from error
-    if (report.backend, report.suite) != (label, ortops.__version__):
-        found = f"is of {report.backend}, by suite {report.suite or 'unknown'}"
+    suite = report.origin.suite
+    if (report.backend, suite) != (label, ortops.__version__):
+        found = f"is of {report.backend}, by suite {suite or 'unknown'}"
         rule = f"must be of {label}, by suite {ortops.__version__}"
         raise click.BadParameter(f"{file} {found}: {rule}", param_hint="--resume")
     return {case.id: report.entries[case.id].result(case) for case in cases if case.id in report.entries}

@@ -1,5 +1,1 @@
-"""What is printed and written of a `Run`, and of several side by side in a `matrix.Matrix`: one file a format."""
-
-from conformance.report.run import Run
-
-__all__ = ["Run"]
+"""What is kept and shown of runs: `record` keeps them in JSON, the other files show one, two or several side by side."""

@@ -1,7 +1,7 @@
 """JUnit's XML, as continuous integration reads it.
 
-It knows failures, errors and skips. A crash is an error; unsupported and expected failures are both skips to it, so the
-outcome stands in a property of each case too.
+It knows failures, errors and skips. A crash is an error; unsupported cases, departures and expected failures are all
+skips to it, so the outcome and the basis stand in properties of each case too.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from conformance.outcome import Outcome
-from conformance.report.run import Run
+from conformance.report.record import Run
 
 ELEMENTS = {
     Outcome.FAILED: "failure",
     Outcome.CRASHED: "error",
+    Outcome.DEPARTED: "skipped",
     Outcome.UNSUPPORTED: "skipped",
     Outcome.EXPECTED_FAILURE: "skipped",
 }
@@ -28,7 +29,7 @@ def render(run: Run) -> str:
         tests=str(len(run.results)),
         failures=str(summary[Outcome.FAILED]),
         errors=str(summary[Outcome.CRASHED]),
-        skipped=str(summary[Outcome.UNSUPPORTED] + summary[Outcome.EXPECTED_FAILURE]),
+        skipped=str(sum(summary[outcome] for outcome, element in ELEMENTS.items() if element == "skipped")),
         time=f"{sum(result.seconds for result in run.results):.6f}",
     )
     for result in run.results:
@@ -37,6 +38,7 @@ def render(run: Run) -> str:
         )
         properties = ET.SubElement(case, "properties")
         ET.SubElement(properties, "property", name="outcome", value=result.outcome.value)
+        ET.SubElement(properties, "property", name="basis", value=result.case.basis.value)
         if result.outcome in ELEMENTS:
             ET.SubElement(case, ELEMENTS[result.outcome], message=f"{result.outcome.value}: {result.message}")
     root = ET.Element("testsuites")

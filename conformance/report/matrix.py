@@ -1,80 +1,26 @@
-"""Reports side by side: families by backends."""
+"""Reports side by side: families by backends, as a table for the terminal and in Markdown."""
 
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import rich.text
+from rich.console import Console
+
 from conformance.outcome import Outcome
-from conformance.report.read import Report, report_of
-from conformance.report.run import Run
-from conformance.report.versions import version
+from conformance.report.record import Report
+from conformance.report.tally import Tally, bases_of, families_of, together
+from conformance.report.terminal import WHOSE, table
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 
-Counts = Mapping[Outcome, int]
-"""How many cases have each outcome, zeros included."""
+LEGEND = "Passed/asked. Expected failures are listed in the suite with their reasons."
 
-FAILURES = (Outcome.CRASHED, Outcome.FAILED, Outcome.EXPECTED_FAILURE)
-"""The outcomes of a runtime that has a case wrong, whether that is known or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A backend's report, and the version of its package; empty where that is not known."""
-
-    report: Report
-    version: str = ""
-
-    @property
-    def title(self) -> str:
-        """As headings have it."""
-        return f"{self.report.backend} {self.version}".rstrip()
-
-
-def column_of(run: Run) -> Column:
-    """The column of a run that has just ended here."""
-    return Column(report_of(run), version(run.backend))
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What came of the cases of a family that one backend was asked."""
-
-    counts: Counts
-
-    @property
-    def asked(self) -> int:
-        """How many cases."""
-        return sum(self.counts.values())
-
-    @property
-    def passed(self) -> int:
-        """How many of them passed; the unsupported are none of these."""
-        return self.counts[Outcome.PASSED]
-
-    @property
-    def worst(self) -> Outcome | None:
-        """The worst outcome; `unsupported` only where there is nothing else, and None where nothing was asked."""
-        order = (*FAILURES, Outcome.PASSED, Outcome.UNSUPPORTED)
-        return next((outcome for outcome in order if self.counts[outcome]), None)
-
-    @property
-    def score(self) -> str:
-        """Passed of asked; `unsupported` where all are, and nothing where nothing was asked."""
-        if self.worst in (None, Outcome.UNSUPPORTED):
-            return "" if self.worst is None else "unsupported"
-        return f"{self.passed}/{self.asked}"
-
-    @property
-    def rest(self) -> tuple[tuple[Outcome, str], ...]:
-        """What did not pass, in words; nothing where the score says it."""
-        if self.worst is Outcome.UNSUPPORTED:
-            return ()
-        shown = [outcome for outcome in (*FAILURES, Outcome.UNSUPPORTED) if self.counts[outcome]]
-        return tuple((outcome, _words(outcome, self.counts[outcome])) for outcome in shown)
+_MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
+_NOTHING = Tally(dict.fromkeys(Outcome, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +28,7 @@ class Row:
     """A family with its cell in each column."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[Tally, ...]
 
     @property
     def function(self) -> str:
@@ -94,20 +40,26 @@ class Row:
 class Matrix:
     """Backends and families, both in a fixed order."""
 
-    columns: Sequence[Column]
+    reports: Sequence[Report]
 
     @property
     def rows(self) -> list[Row]:
         """The families of which a backend was asked something, function by function, unknown ones last."""
-        families = [column.report.families for column in self.columns]
-        none = dict.fromkeys(Outcome, 0)
+        families = [families_of(report) for report in self.reports]
         names = sorted({name for found in families for name in found}, key=_place)
-        return [Row(name, tuple(Cell(found.get(name, none)) for found in families)) for name in names]
+        return [Row(name, tuple(found.get(name, _NOTHING) for found in families)) for name in names]
+
+    @property
+    def bases(self) -> list[Row]:
+        """The same for each basis, where the reports say whose rules their cases check."""
+        bases = [bases_of(report) for report in self.reports]
+        rows = [Row(words, tuple(found.get(basis, _NOTHING) for found in bases)) for basis, words in WHOSE.items()]
+        return [row for row in rows if any(cell.asked for cell in row.cells)]
 
     @property
     def total(self) -> Row:
         """All families together."""
-        return _together("all", self.rows, len(self.columns))
+        return _together("all", self.rows, len(self.reports))
 
     @property
     def folded(self) -> list[Row]:
@@ -118,12 +70,7 @@ class Matrix:
             said = tuple(cell.worst for cell in row.cells)
             is_plain = all(len(cell.rest) == 0 for cell in row.cells)
             groups.setdefault((row.function, said) if is_plain else (row.name,), []).append(row)
-        return [_together(_common_name(group, rows), group, len(self.columns)) for group in groups.values()]
-
-
-def _words(outcome: Outcome, count: int) -> str:
-    plural = "s" if outcome is Outcome.EXPECTED_FAILURE and count != 1 else ""
-    return f"{count} {outcome.value.replace('_', ' ')}{plural}"
+        return [_together(_common_name(group, rows), group, len(self.reports)) for group in groups.values()]
 
 
 def _place(name: str) -> tuple[int, int, str]:
@@ -141,8 +88,7 @@ def _order() -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _together(name: str, rows: Sequence[Row], columns: int) -> Row:
-    cells = [[row.cells[k] for row in rows] for k in range(columns)]
-    return Row(name, tuple(Cell({o: sum(c.counts[o] for c in column) for o in Outcome}) for column in cells))
+    return Row(name, tuple(together(row.cells[k] for row in rows) for k in range(columns)))
 
 
 def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
@@ -155,6 +101,45 @@ def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
     return f"{function}: {', '.join(row.name.removeprefix(f'{function}/') for row in group)}"
 
 
-def unsupported(report: Report) -> Counter[str]:
-    """Why cases are not supported, and how many for each reason."""
-    return Counter(entry.message for entry in report.entries.values() if entry.outcome is Outcome.UNSUPPORTED)
+def markdown(matrix: Matrix) -> str:
+    """The matrix as a table in Markdown, short enough for a README, and another one by basis where that is known.
+
+    A line for each family; those of one function share a line where all backends pass all of it or support none.
+    """
+    titles = [report.title for report in matrix.reports]
+    lines = [*_lines("family", titles, [*matrix.folded, matrix.total]), "", LEGEND]
+    if matrix.bases:
+        lines += ["", *_lines("whose rule", titles, matrix.bases)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(first: str, titles: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    rule = f"| --- |{' ---: |' * len(titles)}"
+    return [_line(first, titles), rule, *(_line(row.name, map(str, row.cells)) for row in rows)]
+
+
+def _line(first: str, others: Iterable[str]) -> str:
+    return f"| {' | '.join(map(_text, (first, *others)))} |"
+
+
+def _text(text: str) -> str:
+    """Text of a report is no markup, and has no line ends."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def write(matrix: Matrix, out: Console) -> None:
+    """Print a matrix: families, their sum, and whose rules they are."""
+    out.print("passed/asked")
+    _print("family", matrix, matrix.rows, [matrix.total], out)
+    if matrix.bases:
+        _print("whose rule", matrix, matrix.bases, [], out)
+
+
+def _print(first: str, matrix: Matrix, rows: Sequence[Row], last: Sequence[Row], out: Console) -> None:
+    made = table([(report.title, "") for report in matrix.reports], first)
+    for row in rows:
+        made.add_row(rich.text.Text(row.name), *(cell.text() for cell in row.cells))
+    made.add_section()
+    for row in last:
+        made.add_row(rich.text.Text(row.name), *(cell.text() for cell in row.cells))
+    out.print(made)

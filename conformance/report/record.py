@@ -1,0 +1,374 @@
+"""What a run leaves behind: the results in memory, the JSON file they are written to, and the report read from it.
+
+    {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "summary": {outcome: count},
+     "cases": [{"id", "outcome", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
+
+`outputs` is there only where a backend answered and did not pass: by name {"type": ONNX's name, "shape", "data": the
+elements' bytes, little-endian, in base64}. Bytes, because JSON has neither NaN nor infinities, and decimal digits take
+three times the room. Files of older releases lack `basis`, `seconds` and all of the first line but `backend`.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+import ortops
+from conformance.case import Array, Basis, Case, element_type_of
+from conformance.outcome import Difference, Outcome, Result
+from conformance.printable import PrintableError, printable
+from ortops.spec import ELEMENT_DTYPES
+
+PACKAGES = {
+    "ortops": "ortops",
+    "ortops-pyop": "ortops",
+    "reference": "ortops",
+    "portable": "onnxruntime",
+    "portable-reference": "onnx",
+    "onnxruntime": "onnxruntime",
+    "onnx-reference": "onnx",
+    "torchvision": "torchvision",
+    "openvino": "openvino",
+}
+"""Of which distribution a backend is."""
+
+ACCEPTED = "accepted, though "
+"""How the message of a case begins in which the backend answered where an error is due."""
+
+Counts = dict[Outcome, int]
+"""How many cases have each outcome, zeros included."""
+
+Key = TypeVar("Key")
+
+_IS_LITTLE = sys.byteorder == "little"
+
+
+class NotAReportError(PrintableError):
+    """A file that is no JSON report of the suite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What was asked when and where; a field is empty where it is not known.
+
+    version: of the backend's package.
+    suite: version of ortops, which the suite is part of.
+    onnx, python: their versions.
+    platform: operating system and processor.
+    date: when the results were taken, in ISO's format and UTC.
+    """
+
+    version: str = ""
+    suite: str = ""
+    onnx: str = ""
+    python: str = ""
+    platform: str = ""
+    date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a report says of a case.
+
+    message: empty where it passed.
+    basis: whose rule the case checks; None where the report does not say it.
+    seconds: time that the backend took.
+    max_error, allowed: of the element that uses most of what it is allowed; None where no numbers were compared.
+    outputs: what the backend answered where that did not pass, by name.
+    """
+
+    outcome: Outcome
+    message: str = ""
+    basis: Basis | None = None
+    seconds: float = field(default=0.0, compare=False)
+    max_error: float | None = None
+    allowed: float | None = None
+    outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the backend answered where an error is due: no number is wrong."""
+        return self.outcome in (Outcome.FAILED, Outcome.DEPARTED) and self.message.startswith(ACCEPTED)
+
+    def result(self, case: Case) -> Result:
+        """The result that the entry was made of; of its worst element only the error and what was allowed are known."""
+        worst = None
+        if self.max_error is not None:
+            worst = Difference(next(iter(case.outputs), ""), None, "", "", self.max_error, self.allowed)
+        return Result(case, self.outcome, self.message, worst, self.seconds, self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The entries of a backend by id, in the order of the cases.
+
+    complete: whether every case that was to be asked has its entry.
+    """
+
+    backend: str
+    entries: Mapping[str, Entry]
+    origin: Origin = Origin()
+    complete: bool = True
+
+    @property
+    def title(self) -> str:
+        """Backend and version, as headings have it."""
+        return f"{self.backend} {self.origin.version}".rstrip()
+
+    def grouped(self, key: Callable[[str, Entry], Key]) -> dict[Key, list[Entry]]:
+        """The entries by what `key` makes of their id and them, in the order in which that is first met."""
+        groups: dict[Key, list[Entry]] = {}
+        for case_id, entry in self.entries.items():
+            groups.setdefault(key(case_id, entry), []).append(entry)
+        return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The results of a backend in the order of the cases; the first ones while the run goes on."""
+
+    backend: str
+    results: Sequence[Result]
+    complete: bool = True
+
+    @property
+    def summary(self) -> Counts:
+        """How many cases have each outcome."""
+        return count(result.outcome for result in self.results)
+
+    @property
+    def bad(self) -> list[Result]:
+        """The results with which the suite fails."""
+        return [result for result in self.results if result.outcome.is_bad]
+
+    @property
+    def report(self) -> Report:
+        """The report of what there is, with today's date and this process's versions."""
+        entries = {result.case.id: _entry_of(result) for result in self.results}
+        return Report(self.backend, entries, _origin_here(self.backend), self.complete)
+
+
+def count(outcomes: Iterable[Outcome]) -> Counts:
+    """How many there are of each outcome."""
+    counts = dict.fromkeys(Outcome, 0)
+    for outcome in outcomes:
+        counts[outcome] += 1
+    return counts
+
+
+def family(case_id: str) -> str:
+    """The first two parts of an id, which name the line of a report."""
+    return "/".join(case_id.split("/")[:2])
+
+
+def _entry_of(result: Result) -> Entry:
+    error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
+    return Entry(result.outcome, result.message, result.case.basis, result.seconds, error, allowed, result.outputs)
+
+
+def _origin_here(backend: str) -> Origin:
+    return Origin(
+        _installed(PACKAGES.get(backend.partition(" on ")[0], "")),
+        ortops.__version__,
+        _installed("onnx"),
+        platform.python_version(),
+        f"{platform.system()} {platform.machine()}",
+        datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def _installed(package: str) -> str:
+    """The version of a distribution; empty where there is none."""
+    try:
+        return importlib.metadata.version(package)
+    except (ValueError, importlib.metadata.PackageNotFoundError):
+        return ""
+
+
+def render(run: Run) -> str:
+    """A run as JSON."""
+    report = run.report
+    head = {"backend": run.backend, **dataclasses.asdict(report.origin), "complete": run.complete}
+    summary = {outcome.value: n for outcome, n in run.summary.items()}
+    cases = [_stored(case_id, entry) for case_id, entry in report.entries.items()]
+    return json.dumps({**head, "summary": summary, "cases": cases}, indent=1, allow_nan=False) + "\n"
+
+
+def write(path: Path, run: Run) -> None:
+    """Write a run as JSON, all of it or nothing: whoever reads the file meanwhile has the earlier text.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = path.resolve()
+    if file.exists() and not file.is_file():  # a device or a pipe is written to, never replaced
+        file.write_text(render(run), "utf-8")
+        return
+    beside = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(render(run), "utf-8")
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _stored(case_id: str, entry: Entry) -> dict[str, Any]:
+    stored = {
+        "id": case_id,
+        "outcome": entry.outcome.value,
+        "basis": entry.basis.value if entry.basis else None,
+        "max_error": entry.max_error,
+        "allowed": entry.allowed,
+        "seconds": round(entry.seconds, 6),
+        "message": entry.message,
+    }
+    outputs = encode(entry.outputs)
+    return {**stored, "outputs": outputs} if outputs else stored
+
+
+def read(file: Path) -> Report:
+    """The report in a file.
+
+    Raises:
+        NotAReportError: it cannot be read or is no report; says what is wrong.
+    """
+    try:
+        data = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise NotAReportError(f"{file}: {error}") from error
+    try:
+        return _report(data)
+    except ValueError as error:
+        raise NotAReportError(f"{file} is no report of the suite: {error}") from error
+
+
+def read_merged(files: Sequence[Path]) -> list[Report]:
+    """The reports in files, those of one backend and version taken together, in the order in which they are first named.
+
+    What two files say differently of their origin is left empty, but for the date, which is the later one.
+
+    Raises:
+        NotAReportError: as `read` does; or two files of one backend have the same case.
+    """
+    merged: dict[str, Report] = {}
+    origin: dict[tuple[str, str], Path] = {}
+    for file in files:
+        report = read(file)
+        for case_id in report.entries:
+            first = origin.setdefault((report.title, case_id), file)
+            if first is not file:
+                raise NotAReportError(f"{file} has case {case_id} of {report.title}, which {first} has, too")
+        other = merged.get(report.title)
+        merged[report.title] = report if other is None else _joined(other, report)
+    return list(merged.values())
+
+
+def _joined(first: Report, second: Report) -> Report:
+    pairs = zip(dataclasses.astuple(first.origin), dataclasses.astuple(second.origin), strict=True)
+    common = Origin(*(a if a == b else "" for a, b in pairs))
+    origin = dataclasses.replace(common, date=max(first.origin.date, second.origin.date))
+    return Report(first.backend, {**first.entries, **second.entries}, origin, first.complete and second.complete)
+
+
+def _report(data: Any) -> Report:
+    if not isinstance(data, dict) or not isinstance(data.get("backend"), str):
+        raise ValueError("it names no backend")
+    if not isinstance(data.get("cases"), list):
+        raise ValueError("it has no list of cases")
+    entries: dict[str, Entry] = {}
+    for case in data["cases"]:
+        if not isinstance(case, dict) or not isinstance(case.get("id"), str):
+            raise ValueError("a case has no id")
+        case_id = printable(case["id"])
+        if case_id in entries:
+            raise ValueError(f"it has case {case_id} twice")
+        try:
+            entries[case_id] = _entry(case)
+        except ValueError as error:
+            raise ValueError(f"case {case_id}: {error}") from error
+    origin = Origin(*(printable(str(data.get(name.name, ""))) for name in dataclasses.fields(Origin)))
+    return Report(printable(data["backend"]), entries, origin, data.get("complete", True) is True)
+
+
+def _entry(stored: Mapping[str, Any]) -> Entry:
+    return Entry(
+        _member(Outcome, "outcome", stored.get("outcome")),
+        printable(str(stored.get("message", ""))),
+        None if stored.get("basis") is None else _member(Basis, "basis", stored["basis"]),
+        _number("seconds", stored.get("seconds")) or 0.0,
+        _number("max_error", stored.get("max_error")),
+        _number("allowed", stored.get("allowed")),
+        decode(stored.get("outputs", {})),
+    )
+
+
+def _member(kind: Any, name: str, value: object) -> Any:
+    """The member of an enumeration that has the value."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        rule = f"must be one of {', '.join(member.value for member in kind)}"
+        raise ValueError(f"{name} = {value!r}: {rule}") from error
+
+
+def _number(name: str, value: object) -> float | None:
+    """A stored number that is finite and not negative, or None."""
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max:
+        return float(value)
+    raise ValueError(f"{name} = {value!r}: must be a finite number, 0 at least, or null")
+
+
+def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
+    """Tensors by name, as JSON has them; those of types that no operator of the suite has are left out."""
+    known = set(ELEMENT_DTYPES.values())
+    return {name: _encoded(array) for name, array in outputs.items() if array.dtype in known}
+
+
+def _encoded(array: Array) -> dict[str, Any]:
+    stored = array if _IS_LITTLE else array.byteswap()
+    data = base64.b64encode(stored.tobytes()).decode("ascii")
+    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "data": data}
+
+
+def decode(stored: object) -> dict[str, Array]:
+    """Tensors by name, as `encode` was given them.
+
+    Raises:
+        ValueError: it is no such thing; says what is wrong.
+    """
+    if not isinstance(stored, dict):
+        raise ValueError("its outputs have no names")
+    return {name: _decoded(name, tensor) for name, tensor in stored.items()}
+
+
+def _decoded(name: str, tensor: object) -> Array:
+    fields = tensor if isinstance(tensor, dict) else {}
+    kind, shape, data = (fields.get(key) for key in ("type", "shape", "data"))
+    if not isinstance(kind, str) or kind not in ELEMENT_DTYPES:
+        raise ValueError(f"output {name}: type {kind!r} is not one of {', '.join(ELEMENT_DTYPES)}")
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"output {name}: shape {shape!r} is no list of lengths")
+    try:
+        stored = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
+    except ValueError as error:
+        raise ValueError(f"output {name}: data is no base64: {error}") from error
+    dtype = ELEMENT_DTYPES[kind]
+    if len(stored) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"output {name}: {len(stored)} bytes of data for shape {shape} of {kind}")
+    array = np.frombuffer(stored, dtype)
+    return (array if _IS_LITTLE else array.byteswap()).reshape(shape)

@@ -1,8 +1,8 @@
 """Readings of the specification that a runtime may have in place of ours. It says so once, and is judged by them.
 
-    max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read; not the largest weighted
-                          corner, as ONNX's vectors have it
-    float16_arithmetic    float16 and bfloat16 tensors are computed in their own type; not in float32 at least
+max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read; not the largest weighted
+corner, as ONNX's vectors have it
+float16_arithmetic    float16 and bfloat16 tensors are computed in their own type; not in float32 at least
 """
 
 from __future__ import annotations

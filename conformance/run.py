@@ -126,10 +126,12 @@ class Examiner:
 
     def _named(self, result: Result, known: ExpectedFailure | None) -> Result:
         """The result with what is known of the case, and with the strength of its rule, taken into account."""
-        if known is not None and result.outcome is Outcome.PASSED:
-            return replace(result, outcome=Outcome.FAILED, message=f"passed, but is listed as an expected failure: {known.reason}")
-        if known is not None and (result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes)):
-            return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
+        if known is not None:
+            if result.outcome is Outcome.PASSED:
+                message = f"passed, but is listed as an expected failure: {known.reason}"
+                return replace(result, outcome=Outcome.FAILED, message=message)
+            if result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes):
+                return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
         if result.outcome is Outcome.FAILED and result.case.basis.is_weaker_than(self._strict):
             return replace(result, outcome=Outcome.DEPARTED)
         return result

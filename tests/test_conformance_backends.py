@@ -15,7 +15,7 @@ import pytest
 
 from conformance import backends, expected_failures
 from conformance.outcome import Outcome
-from conformance.run import ask, run_suite
+from conformance.run import Examiner, ask
 from conformance.vectors import collect
 
 RUNTIMES = ("onnxruntime", "onnx-reference")
@@ -35,7 +35,7 @@ def test_the_reference_passes_every_case_whose_answer_is_not_its_own() -> None:
     reference = backends.load("reference")
     cases = [case for case in collect() if case.expected is not None or case.expects_error is not None]
     assert len(cases) > 1500
-    outcomes = Counter(r.outcome for r in run_suite(cases, functools.partial(ask, reference), ()))
+    outcomes = Counter(r.outcome for r in Examiner(functools.partial(ask, reference)).results(cases))
     assert outcomes == {Outcome.PASSED: len(cases)}
 
 

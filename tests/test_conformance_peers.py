@@ -24,11 +24,11 @@ import onnx
 import pytest
 
 from conformance import backends, expected_failures, isolate
-from conformance.backends import MissingBackendError
+from conformance.backends import MissingBackendError, Session
 from conformance.case import Case
 from conformance.expect import reference
 from conformance.outcome import Outcome, Result
-from conformance.run import ask, judge, run_suite
+from conformance.run import Examiner, ask
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 
@@ -170,7 +170,7 @@ def play_torchvision(monkeypatch: pytest.MonkeyPatch, roi_align: Any = torch_roi
 
 def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = play_torchvision(monkeypatch)
-    results = list(run_suite(ROI_ALIGN, functools.partial(ask, backend), ()))
+    results = list(Examiner(functools.partial(ask, backend)).results(ROI_ALIGN))
     assert bad(results) == []
     average = [r for r in results if r.case.attributes.get("mode", "avg") == "avg" and "drois" not in r.case.outputs]
     assert Counter(r.outcome for r in average)[Outcome.PASSED] > 700
@@ -259,11 +259,7 @@ class Model:
 
     def __init__(self, proto: onnx.ModelProto, precision: str) -> None:
         self.proto = proto
-        self.shapes: Mapping[str, list[int]] = {}
         self.precision = precision
-
-    def reshape(self, shapes: Mapping[str, list[int]]) -> None:
-        self.shapes = shapes
 
     def get_runtime_model(self) -> SimpleNamespace:
         def info(kind: str, precision: str) -> dict[str, SimpleNamespace]:
@@ -278,7 +274,6 @@ class Model:
     def __call__(self, feeds: Mapping[str, Array | Bits]) -> dict[str, Array]:
         (node,) = self.proto.graph.node
         inputs = {name: feed.array if isinstance(feed, Bits) else feed for name, feed in feeds.items()}
-        assert {name: list(array.shape) for name, array in inputs.items()} == self.shapes
         values = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
         operator = BY_NAME[f"RoiAlign_{self.proto.opset_import[0].version}"]
@@ -318,7 +313,7 @@ def play_openvino(
 
 
 def test_an_openvino_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = list(run_suite(ROI_ALIGN, functools.partial(ask, play_openvino(monkeypatch)), ()))
+    results = list(Examiner(functools.partial(ask, play_openvino(monkeypatch))).results(ROI_ALIGN))
     assert bad(results) == []
     asked = [r.case for r in results if r.outcome is Outcome.PASSED]
     standard = [case for case in ROI_ALIGN if case.definition.standard]
@@ -344,18 +339,18 @@ def test_an_opset_that_openvino_does_not_convert_is_unsupported(monkeypatch: pyt
 
 
 def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_case: Case) -> dict[str, Array]:
+    def prepare(_case: Case) -> Session:
         raise AssertionError("asked in this process")
 
     # In the child, where nothing is replaced, the name is that of the reference.
-    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), run=run)
+    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), prepare=prepare)
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
-    with isolate.asking("reference") as (asker, _):
-        assert judge(case, asker(case)).outcome is Outcome.PASSED
+    with isolate.asking("reference") as examiner:
+        assert examiner.result(case).outcome is Outcome.PASSED
     unsafe.is_unsafe = False
-    with isolate.asking("reference") as (asker, _):
-        assert "asked in this process" in asker(case).text
+    with isolate.asking("reference") as examiner:
+        assert "asked in this process" in examiner.asker(case).text
 
 
 def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
@@ -368,8 +363,8 @@ def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     right = case_of("roi_align/edge/half_pixel_inside/v16/float")
     wrong = case_of("roi_align/refusal/batch_index_negative/v16/float")
-    with isolate.asking("answers_its_process:answer") as (asker, _):
-        answers = [asker(case).outputs for case in (right, right, wrong, right)]
+    with isolate.asking("answers_its_process:answer") as examiner:
+        answers = [examiner.asker(case).outputs for case in (right, right, wrong, right)]
     first, second, third, fourth = (int(outputs["Y"]) for outputs in answers if outputs is not None)
     assert first == second == third
     assert fourth not in (first, os.getpid())

@@ -11,15 +11,9 @@ import click
 
 from conformance import backends, isolate
 from conformance.case import Case
-<<<<<<< HEAD
-from conformance.report import Run, html, markdown, matrix_terminal
-from conformance.report.matrix import Column, Matrix, column_of
-from conformance.report.read import NotAReportError, Report, read_merged
-=======
 from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
 from conformance.report.record import NotAReportError, Report, Run, read_merged
->>>>>>> 8c622e2 (Write results while a run goes on, all or nothing, with all that is needed to go on; count them by basis; five files of reports in place of fourteen)
 from conformance.vectors import collect
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
@@ -111,19 +105,5 @@ def _missing(name: str) -> str:
 
 def _asked(name: str, cases: Sequence[Case]) -> Report:
     """What a backend makes of the cases, each of which may end the child process that is asked."""
-<<<<<<< HEAD
-    with isolate.asking(name, isolate=True) as examiner:
-        return column_of(Run(name, list(with_progress(cases, examiner.results(cases), name))))
-
-
-def _write(matrix: Matrix, html_file: Path | None, markdown_file: Path | None) -> None:
-    if html_file is not None:
-        html_file.write_text(html.render(matrix), "utf-8", "replace")
-    if markdown_file is not None:
-        markdown_file.write_text(markdown.render(matrix), "utf-8", "replace")
-    console = Console(file=sys.stdout)
-    matrix_terminal.write(matrix, console if console.is_terminal else Console(file=sys.stdout, width=WIDTH))
-=======
     with isolate.asking(name, isolate=True) as examiner:
         return Run(name, list(with_progress(examiner.results(cases), name, len(cases)))).report
->>>>>>> 8c622e2 (Write results while a run goes on, all or nothing, with all that is needed to go on; count them by basis; five files of reports in place of fourteen)

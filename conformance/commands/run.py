@@ -56,7 +56,11 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
 )
 @click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
 @click.option(
-    "--exclude", "excluded", multiple=True, metavar="GLOB", help="No cases whose id the pattern matches; more than once."
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="GLOB",
+    help="No cases whose id the pattern matches; more than once.",
 )
 @click.option(
     "--shard",
@@ -226,6 +230,7 @@ class Reports:
             self._junit.write_text(junit.render(run), "utf-8", "replace")
         if self._html is not None:
             self._html.write_text(page.render(Matrix([run.report])), "utf-8", "replace")
+
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[list[int]]:

@@ -87,10 +87,10 @@ def serve(backend: str) -> None:
     back = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     asked = asking(backend, known=(), isolate=True, time_limit=TIME_LIMIT)
-    with asked as (asker, _), contextlib.suppress(EOFError, BrokenPipeError):
+    with asked as examiner, contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             request = pickle.load(sys.stdin.buffer)  # noqa: S301  # of the process that started this one
-            for answer in request.answers(asker):
+            for answer in request.answers(examiner.asker):
                 pickle.dump(answer, back)
                 back.flush()
             pickle.dump(None, back)

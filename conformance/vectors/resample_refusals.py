@@ -101,7 +101,10 @@ GRADIENT_MISFITS = (
 
 WRONG_TYPES = (
     Wrong(
-        "input_of_integers", "InputTensor must have a floating-point type", {"InputTensor": np.ones((2, 3), np.int64)}, True
+        "input_of_integers",
+        "InputTensor must have a floating-point type",
+        {"InputTensor": np.ones((2, 3), np.int64)},
+        True,
     ),
 )
 

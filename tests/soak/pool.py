@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import ortops
+from conformance.backends import Session
 from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.fuzz.check import Failure, check

@@ -1,0 +1,1 @@
+"""Backends of the conformance suite for runtimes that it does not bring: see docs/backends.md."""

@@ -11,14 +11,12 @@ from conformance.vectors import (
     gradients,
     literal,
     matrix,
-    official,
     refusals,
     resample_matrix,
     resample_refusals,
 )
 
 SOURCES = (
-    official.cases,
     literal.cases,
     matrix.cases,
     gradients.cases,

@@ -8,7 +8,9 @@ A file has `function`, `family`, `source`, `attributes` for all of its cases, an
     expected        by name: numbers, or the name of an array; an output that is absent is not wanted
     types           element types that hold its numbers exactly; all of them where absent
     decimals        digits after the point, where `expected` is rounded
-    source, basis   where they are not those of the file; without any, the text
+    published_type  element type in which the numbers were published, where another rounds them
+    input_error     the most that the inputs differ from those of which `expected` was computed
+    function, source, basis   where they are not those of the file; without any basis, the text
 
 Numbers not marked by `decimals` are exact: they follow from the source by hand.
 """
@@ -44,7 +46,7 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
     attributes = {**data["attributes"], **entry.get("attributes", {})}
     yield from expand(
         f"{data['family']}/{entry['fact']}",
-        function=data["function"],
+        function=entry.get("function", data["function"]),
         source=Source(**entry.get("source", data["source"])),
         note=entry["note"],
         attributes={name: _attribute(value) for name, value in attributes.items()},
@@ -53,6 +55,8 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
         expected=expected,
         types=entry.get("types", FLOATS),
         decimals=entry.get("decimals"),
+        published_type=entry.get("published_type"),
+        input_error=entry.get("input_error", 0.0),
         basis=Basis(entry.get("basis", data.get("basis", "text"))),
     )
 

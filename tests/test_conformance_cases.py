@@ -101,8 +101,10 @@ def test_reference_confirms_printed_numbers(family: str) -> None:
 
 
 def test_literal_numbers_are_exact_in_their_types() -> None:
-    doubles = {case.id.rpartition("/")[0]: case for case in literal.cases() if case.element_type == "double"}
-    for case in literal.cases():
+    # ONNX's own are decimal numbers that every type rounds: `input_error` allows for that.
+    exact_cases = [case for case in literal.cases() if "/official/" not in case.id]
+    doubles = {case.id.rpartition("/")[0]: case for case in exact_cases if case.element_type == "double"}
+    for case in exact_cases:
         for name, array in case.inputs.items():
             exact = doubles[case.id.rpartition("/")[0]].inputs[name]
             np.testing.assert_array_equal(array.astype(np.float64), exact, err_msg=f"{case.id} {name}")

@@ -1,0 +1,63 @@
+"""What is frozen in the package: ONNX's own vectors, and the list of cases."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.backend.test.case import node
+
+from conformance import vectors
+from conformance.case import Case
+from conformance.vectors import collect, frozen
+
+FLOATS = {case.id: case for case in collect() if case.family == "roi_align/official" and case.element_type == "float"}
+
+
+def installed() -> dict[str, Any]:
+    """RoiAlign's vectors of the installed onnx, by name. Importing one file of vectors runs that file alone."""
+    importlib.import_module("onnx.backend.test.case.node.roialign")
+    return {vector.name: vector for vector in node._NodeTestCases if vector.name.startswith("test_roialign_")}  # noqa: SLF001
+
+
+def test_the_installed_onnx_has_the_vectors_that_are_frozen() -> None:
+    data = json.loads((Path(vectors.__file__).parent / "official.json").read_text("utf-8"))
+    assert set(installed()) == {entry["source"]["section"] for entry in data["cases"]}, (
+        f"onnx {onnx.__version__} has other vectors of RoiAlign: write them to conformance/vectors/official.json"
+    )
+
+
+@pytest.mark.parametrize("case", [case for case in FLOATS.values() if case.version == 16], ids=lambda case: case.id)
+def test_the_frozen_vectors_are_those_of_the_installed_onnx(case: Case) -> None:
+    vector = installed()[case.source.section]
+    (operator,) = vector.model.graph.node
+    for attribute in operator.attribute:
+        value = onnx.helper.get_attribute_value(attribute)
+        assert case.attributes[attribute.name] == (value.decode() if isinstance(value, bytes) else value)
+    ((inputs, outputs),) = vector.data_sets
+    for name, array in zip(operator.input, inputs, strict=True):
+        np.testing.assert_array_equal(case.inputs[name], array, strict=True)
+    assert case.expected is not None
+    # The file of ONNX prints up to seven digits and makes float32 of them.
+    np.testing.assert_allclose(case.expected["Y"], outputs[0].astype(np.float64), rtol=0, atol=1e-7, strict=True)
+
+
+def test_the_list_of_cases_is_that_of_this_release() -> None:
+    changes = frozen.changes(case.id for case in collect())
+    assert not changes, "\n".join([*changes, f"If that is meant: {frozen.COMMAND}"])
+
+
+def test_a_case_that_comes_goes_or_is_renamed_changes_the_list() -> None:
+    ids = [case.id for case in collect()]
+    came, gone, renamed = [*ids, "roi_align/edge/new/float"], ids[1:], [f"{ids[0]}s", *ids[1:]]
+    (added,) = frozen.changes(came)
+    assert added.startswith("+ roi_align/edge/new 1 ")
+    for changed in (gone, renamed):
+        removed, added = sorted(frozen.changes(changed), reverse=True)
+        assert (removed[0], added[0]) == ("-", "+")
+        assert removed.split()[1] == added.split()[1] == "/".join(ids[0].split("/")[:3])

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.problem import Problem
 from benchmarks.workloads import Array
-from conformance.bounds.growth import arithmetic, unit
+from conformance.bounds.growth import unit
 from ortops.spec import ELEMENT_DTYPES
 
 
@@ -51,7 +51,8 @@ def allowed(problem: Problem) -> float:
     data is about the largest value.
     """
     dtype = ELEMENT_DTYPES[problem.element_type]
-    coordinates = unit(arithmetic(dtype)) * max(problem.workload.shape[2:])
+    arithmetic = np.dtype(np.float64 if dtype == np.float64 else np.float32)
+    coordinates = unit(arithmetic) * max(problem.workload.shape[2:])
     return 8 * (unit(dtype) + coordinates)
 
 

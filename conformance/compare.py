@@ -40,7 +40,7 @@ def _allowed(case: Case, expected: Floats, growth: Growth) -> Floats:
     is_finite = np.isfinite(expected)
     rounded = np.abs(np.where(is_finite, expected, 0.0))
     final = unit(case.dtype) * rounded + least(case.dtype) / 2
-    sums = (growth.terms + 8) * unit(arithmetic(case.dtype)) * growth.magnitude
+    sums = (growth.terms + 8) * unit(arithmetic(case)) * growth.magnitude
     printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
     allowed = final + sums + growth.drift + printed + case.input_error * growth.gain
     return np.asarray(np.where(is_finite, allowed, 0.0), np.float64)

@@ -1,4 +1,4 @@
-"""What the error of an answer can grow from: for each function of an operator, a module that computes it.
+"""What the error of an answer can grow from: for each function of an operator one that computes it.
 
 A new operator brings one function from its case to a `Growth` for each output, named in `GROWTH`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from conformance.bounds import dml_resample, dml_roi_align, roi_align
+from conformance.bounds import dml_resample, roi_align
 from conformance.bounds.growth import Growth
 from conformance.case import Case
 
@@ -16,8 +16,9 @@ __all__ = ["GROWTH", "Growth"]
 GROWTH: Mapping[str, Callable[[Case], dict[str, Growth]]] = {
     "roi_align": roi_align.forward,
     "roi_align_grad": roi_align.gradient,
-    "dml_roi_align": dml_roi_align.forward,
-    "dml_roi_align_grad": dml_roi_align.gradient,
+    "dml_roi_align": roi_align.forward,
+    "dml_roi_align_grad": roi_align.gradient,
     "dml_resample": dml_resample.forward,
     "dml_resample_grad": dml_resample.gradient,
 }
+"""By the operator's function."""

@@ -98,7 +98,7 @@ def _axis(
         reads = {"half_up": np.floor(x + 0.5), "increasing": np.ceil(x), "decreasing": np.floor(x)}
         nearest = np.clip(reads[arguments["rounding_direction"]], 0, length - 1)
         return _Axis(np.equal.outer(nearest, pixels).astype(np.float64), np.zeros((outputs, length)))
-    delta = ROUNDINGS * unit(arithmetic(case.dtype)) * ((o + abs(after)) / scale + abs(before))
+    delta = ROUNDINGS * unit(arithmetic(case)) * ((o + abs(after)) / scale + abs(before))
     clamped = np.clip(x, 0, length - 1)
     # A coordinate that is clamped, and stays so whatever its error, has none.
     delta = np.where(np.abs(x - clamped) > delta, 0.0, np.minimum(delta, 1.0))

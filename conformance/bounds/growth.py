@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from conformance.case import Case
 from conformance.expect import Floats
 
 
@@ -17,19 +18,19 @@ class Growth:
 
     magnitude: sum of the absolute values of the terms that an element is the sum of.
     terms: how many they are, at most.
-    drift: the most that an element changes when the coordinates are computed in `arithmetic(dtype)`.
+    drift: the most that an element changes when the coordinates are computed in `arithmetic(case)`.
     gain: the most that an element changes for a change of 1 of every element of the data.
     """
 
     magnitude: Floats
-    terms: float
+    terms: Floats | float
     drift: Floats
     gain: Floats
 
 
-def arithmetic(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The least precise type in which a conforming runtime computes for tensors of `dtype`: float32, or double."""
-    return np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+def arithmetic(case: Case) -> np.dtype[Any]:
+    """The least precise type in which a conforming runtime computes the case: float32, or double for double tensors."""
+    return np.dtype(np.float64) if case.dtype == np.float64 else np.dtype(np.float32)
 
 
 def unit(dtype: np.dtype[Any]) -> float:

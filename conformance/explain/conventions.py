@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from conformance.case import Array
 from conformance.expect import Floats, reference
-from conformance.explain.question import Question, Sampling
+from conformance.question import Coordinates, Placed, Question, Sampling
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
-from ortops.reference.dml_roi_align import region_axes
-from ortops.reference.sampling import SampledAxis, axes_of_roi
 from ortops.spec import AttributeValue, Operator
 
-Key = Literal["output_half_pixel", "half_pixel", "DirectML"]
+Key = Coordinates | Literal["DirectML"]
 
 TORCHVISION = (
     "torchvision.ops.roi_align has no convention of its own: aligned=False is output_half_pixel, aligned=True is "
@@ -35,18 +33,6 @@ _NAMES: dict[Key, tuple[str, str]] = {
     "half_pixel": ("ONNX RoiAlign-16/22", "half_pixel, the same as torchvision aligned=True"),
     "DirectML": ("DirectML", ""),
 }
-
-
-class Placed(NamedTuple):
-    """A RoI along one axis: its samples, and its two ends where pixel 0 has its centre at 0."""
-
-    axis: SampledAxis
-    start: float
-    end: float
-
-    def edge(self, p: int) -> float:
-        """Where bin `p` begins."""
-        return self.start + (self.end - self.start) * p / self.axis.bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +67,7 @@ class Convention:
 
     def axes(self, r: int) -> tuple[Placed, Placed]:
         """RoI `r` along y and along x."""
-        return _directml_axes(self, r) if self.key == "DirectML" else _onnx_axes(self, r)
+        return self.sampling.place(self.roi(r))
 
     def output(self, r: int, c: int) -> Floats | None:
         """The bins of RoI `r` and channel `c`; None without a feature map, or where they are too many samples."""
@@ -116,7 +102,7 @@ class Convention:
 
     def _stretch(self) -> Floats:
         """What ONNX's one scale, that of x, leaves to the RoIs themselves."""
-        scale_y, scale_x = self.sampling.scales
+        scale_y, scale_x = self.question.sampling.scales
         return np.array([1.0, scale_y / scale_x] * 2)
 
     def roi(self, r: int) -> list[float]:
@@ -170,12 +156,16 @@ def _convention(key: Key, question: Question, *, is_own: bool) -> Convention:
         return Convention(key, question, sampling, is_own, ())
     if key == "DirectML":
         most = min(sampling.limits[0], UINT32_MAX), min(sampling.limits[1], UINT32_MAX)
+        sampling = replace(sampling, limits=most, coordinates=None, offsets=(0.5, -0.5))
         if sampling.mode == "max":
             notes.append("DirectML's max is the largest interpolated sample, not the largest weighted pixel.")
-        return Convention(key, question, replace(sampling, limits=most), is_own, tuple(notes))
+        return Convention(key, question, sampling, is_own, tuple(notes))
     if question.coordinates is None:
         notes = _lost_by_onnx(sampling)
-        sampling = replace(sampling, offsets=(0.5, -0.5), nearest=False, to_corners=False, outside=0.0)
+    scale, offset = sampling.scales[1], 0.5 if key == "half_pixel" else 0.0
+    sampling = Sampling(
+        (scale, scale), sampling.bins, sampling.lengths, sampling.limits, sampling.mode, key, (offset, -0.5)
+    )
     return Convention(key, question, sampling, is_own, tuple(notes))
 
 
@@ -188,39 +178,6 @@ def _lost_by_onnx(sampling: Sampling) -> list[str]:
         (sampling.scales[0] != sampling.scales[1], "has one scale; the RoI's y coordinates are scaled instead"),
     )
     return [f"ONNX {what}." for applies, what in lost if applies]
-
-
-def _onnx_axes(convention: Convention, r: int) -> tuple[Placed, Placed]:
-    sampling = convention.sampling
-    axes = axes_of_roi(
-        convention.roi(r),
-        sampling.bins,
-        sampling.lengths,
-        sampling_ratio=sampling.ratio,
-        spatial_scale=sampling.scales[1],
-        coordinate_transformation_mode=convention.key,
-    )
-    y, x = (Placed(axis, axis.start, axis.start + axis.size) for axis in axes)
-    return y, x
-
-
-def _directml_axes(convention: Convention, r: int) -> tuple[Placed, Placed]:
-    sampling, roi = convention.sampling, convention.roi(r)
-    axes = region_axes(
-        sampling.bins,
-        sampling.lengths,
-        interpolation_mode="nearest_neighbor" if sampling.nearest else "linear",
-        scales=sampling.scales,
-        offsets=sampling.offsets,
-        samples=sampling.limits,
-        to_corners=sampling.to_corners,
-    )(roi)
-    (scale_y, scale_x), offset = sampling.scales, sampling.offsets[0]
-    x1, y1, x2, y2 = roi
-    return (
-        Placed(axes[0], y1 * scale_y - offset, y2 * scale_y - offset),
-        Placed(axes[1], x1 * scale_x - offset, x2 * scale_x - offset),
-    )
 
 
 def _on_map(placed: Placed) -> float:

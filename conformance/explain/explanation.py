@@ -10,13 +10,13 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs, reference
-from conformance.explain.conventions import TORCHVISION, Convention, Placed, conventions_of
+from conformance.explain.conventions import TORCHVISION, Convention, conventions_of
 from conformance.explain.grid import Part, differences
 from conformance.explain.picture import Picture, Scene, picture, samples_between, window
-from conformance.explain.question import Question, question_of
 from conformance.explain.resample import AxisPicture, axis_pictures
 from conformance.explain.table import MOST_ROWS, Row, Table, difference, kept, number
 from conformance.outcome import Result
+from conformance.question import Placed, Question, question_of
 from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from conformance.expect import Floats
 from conformance.explain.colour import diverging, sequential
-from conformance.explain.conventions import Convention, Placed
+from conformance.explain.conventions import Convention
 from conformance.explain.grid import MARGIN, Cell, axis_labels, cell_size, short
 from conformance.explain.table import number
+from conformance.question import Placed
 from ortops.reference.sampling import is_inside
 
 MOST_PIXELS = 40

@@ -193,7 +193,7 @@ def _moved(case: Case, lines: list[_Line]) -> Iterator[tuple[float, Case]]:
     rois = wide.inputs[name].reshape(-1, 4)
     by, is_rigid = np.zeros_like(rois), np.zeros((len(rois), 2), bool)
     for line in lines:
-        moved = unit(arithmetic(case.dtype)) / line.scale * np.array(line.roundings)
+        moved = unit(arithmetic(case)) / line.scale * np.array(line.roundings)
         if line.has_exact_size:
             # To a power of two, so that the size stays as it is in float64, too.
             moved = np.full(2, 0.0 if line.is_exact else 2.0 ** math.floor(math.log2(moved[0])))
@@ -218,7 +218,7 @@ def _with_noise(case: Case) -> Iterator[tuple[float, Case]]:
     x = wide.inputs[name]
     for _ in range(6):
         noise = rng.uniform(-1.0, 1.0, x.shape)
-        yield 1.0, _replaced(wide, name, x * (1 + ROUNDINGS * unit(arithmetic(case.dtype)) * noise))
+        yield 1.0, _replaced(wide, name, x * (1 + ROUNDINGS * unit(arithmetic(case)) * noise))
 
 
 def _is_steady(case: Case, moved: Iterator[tuple[float, Case]]) -> bool:
@@ -257,7 +257,7 @@ def _is_resample_settled(case: Case) -> bool:
     else:
         lengths = list(case.inputs["InputTensor"].shape)
         (outputs,) = output_shapes(case.definition, {"InputTensor": tuple(lengths)}, {}, arguments)
-    rank, rounding = len(lengths), unit(arithmetic(case.dtype)) * max(STEPS)
+    rank, rounding = len(lengths), unit(arithmetic(case)) * max(STEPS)
     scales = arguments["scales"] or [many / max(few, 1) for many, few in zip(outputs, lengths, strict=True)]
     before = arguments["input_pixel_offsets"] or [INPUT_PIXEL_OFFSET] * rank
     after = arguments["output_pixel_offsets"] or [OUTPUT_PIXEL_OFFSET] * rank

@@ -53,7 +53,7 @@ def forward(case: Case) -> dict[str, Growth]:
     inside, terms = np.zeros((shape[0], 1, *shape[2:])), np.zeros((shape[0], 1, 1, 1))
     for r, region in enumerate(_regions(question)):
         inside[r, 0] = region.inside
-        magnitude[r] = region.pooled(np.abs(region.pixels))
+        magnitude[r] = region.pooled(np.abs(region.pixels()))
         share = region.inside > 0 if question.sampling.mode == "max" else region.inside
         drift[r] = region.drift[:, None, None] * share
         terms[r] = region.terms_of_value
@@ -73,33 +73,24 @@ def _into_dx(question: Question, regions: list[_Region]) -> Growth:
 
     Of a maximum by all of the gradient of the RoI and channel: a winner's weight does not tell its sample's.
     """
-    images, channels, height, width = question.x_shape
-    magnitude, near = np.zeros(question.x_shape), np.zeros((images, channels, 1, 1))
-    terms, most_terms = np.zeros((images, 1, 1, 1)), np.zeros((images, 1, 1, 1))
+    magnitude, drift = np.zeros(question.x_shape), np.zeros(question.x_shape)
+    terms = np.zeros((2, question.x_shape[0], 1, 1, 1))
     is_average = question.sampling.mode == "avg"
-    if is_average:
-        near = np.zeros(question.x_shape)
     for region, n, dy in zip(regions, question.indices.tolist(), _sizes(question), strict=True):
-        delta = 0.0 if question.sampling.nearest else region.y.delta + region.x.delta
-        terms[n] += region.y.touching * region.x.touching
-        most_terms[n] += math.prod(question.sampling.bins)
+        y, x = region.y, region.x
+        delta = 0.0 if question.sampling.nearest else y.delta + x.delta
+        terms[:, n, 0, 0, 0] += y.touching * x.touching, math.prod(question.sampling.bins)
         if is_average:
-            part = np.pad(region.y.means.T @ dy @ region.x.means, ((0, 0), (2, 2), (2, 2)))
-            # The sums over each pixel and its eight neighbours, from a pixel before the first to one after the last.
-            around = np.lib.stride_tricks.sliding_window_view(part, (3, 3), (1, 2)).sum(axis=(3, 4))
-            rows, columns = np.s_[region.y.low :], np.s_[region.x.low :]
-            magnitude[n, :, rows, columns][:, : part.shape[1] - 4, : part.shape[2] - 4] += part[:, 2:-2, 2:-2]
-            top, left = max(region.y.low - 1, 0), max(region.x.low - 1, 0)
-            bottom, right = min(region.y.high + 1, height), min(region.x.high + 1, width)
-            around = around[:, top - region.y.low + 1 :, left - region.x.low + 1 :]
-            near[n, :, top:bottom, left:right] += delta * around[:, : bottom - top, : right - left]
+            magnitude[n, :, y.pixels(), x.pixels()] += y.means.T @ dy @ x.means
+            drift[n, :, y.pixels(), x.pixels()] += delta * (y.near.T @ dy @ x.near)
         else:
-            near[n] += 2 * delta * dy.sum(axis=(1, 2))[:, None, None]
+            drift[n] += 2 * delta * dy.sum(axis=(1, 2), keepdims=True)
     if not is_average:
-        name, terms = question.names["dx"], np.minimum(terms, most_terms)
+        name = question.names["dx"]
         inputs = {**question.case.inputs, question.names["dy"]: _sizes(question)}
         magnitude = reference(question.case.definition, question.case.attributes, inputs, [name])[name]
-    return Growth(magnitude, terms, near, terms)
+    most = terms[0] if is_average else terms.min(axis=0)
+    return Growth(magnitude, most, drift, most)
 
 
 def _into_drois(question: Question, regions: list[_Region]) -> Growth:
@@ -142,10 +133,10 @@ def _finite(values: Floats) -> Floats:
 
 
 class _Axis:
-    """One RoI along one axis: its numbers, and the weights of the pixels from `low` to `high` - 1, which it reads.
+    """One RoI along one axis: its numbers, and the weights of the K pixels that it reads, or that lie beside these.
 
     u: the rounding of the arithmetic.
-    means [P, K]: weights in the mean of each bin.
+    means, near [P, K]: each pixel's weight in the mean of each bin, and the sum of its own and its neighbours'.
     samples, most: of each bin the weights [samples, K] of samples at different places, and the largest [K] of them.
     """
 
@@ -175,22 +166,25 @@ class _Axis:
             for p in range(axis.bins)
         ]
         pixels = [tap.pixel for points in bins for _, taps in points for tap in taps if tap.pixel is not None]
-        self.low, self.high = (min(pixels), max(pixels) + 1) if pixels else (0, 0)
-        self.samples = [np.zeros((len(points), self.high - self.low)) for points in bins]
-        self.means = np.zeros((axis.bins, self.high - self.low))
+        self._low, self._high = (max(min(pixels) - 1, 0), min(max(pixels) + 2, axis.length)) if pixels else (0, 0)
+        self.samples = [np.zeros((len(points), self._high - self._low)) for points in bins]
+        self.means = np.zeros((axis.bins, self._high - self._low))
         self.inside = np.zeros(axis.bins)
         for p, points in enumerate(bins):
             for i, (repeats, taps) in enumerate(points):
                 for tap in taps:
                     if tap.pixel is not None:
-                        self.samples[p][i, tap.pixel - self.low] += tap.weight
+                        self.samples[p][i, tap.pixel - self._low] += tap.weight
                 self.means[p] += self.samples[p][i] * (repeats / axis.per_bin)
                 self.inside[p] += repeats / axis.per_bin
         self.most = np.array([sample.max(axis=0, initial=0.0) for sample in self.samples])
+        self.near = self.means.copy()
+        self.near[:, 1:] += self.means[:, :-1]
+        self.near[:, :-1] += self.means[:, 1:]
 
-    def pixels(self, margin: int) -> slice:
-        """Those that it reads, and so many on either side."""
-        return slice(max(self.low - margin, 0), min(self.high + margin, self.placed.axis.length))
+    def pixels(self, margin: int = 0) -> slice:
+        """The K pixels, and so many more on either side."""
+        return slice(max(self._low - margin, 0), min(self._high + margin, self.placed.axis.length))
 
 
 @dataclass(frozen=True)
@@ -202,12 +196,8 @@ class _Region:
     y: _Axis
     x: _Axis
 
-    @property
-    def pixels(self) -> Floats:
-        """[C, K, L]: those that it reads, 0 where they are no numbers."""
-        return self._pixels(0)
-
-    def _pixels(self, margin: int) -> Floats:
+    def pixels(self, margin: int = 0) -> Floats:
+        """[C, K, L]: those that it reads, and so many more on either side; 0 where they are no numbers."""
         assert self.question.x is not None  # noqa: S101  # asked only where the map is read
         return _finite(self.question.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)])
 
@@ -218,10 +208,11 @@ class _Region:
         if mode == "avg":
             return np.multiply.outer(self.y.inside, self.x.inside)
         if mode == "max":
-            return np.multiply.outer(self.y.most.max(axis=1, initial=0.0), self.x.most.max(axis=1, initial=0.0))
-        return np.array(np.multiply.outer(self.y.inside > 0, self.x.inside > 0), np.float64)
+            most = (axis.most.max(axis=1, initial=0.0) for axis in (self.y, self.x))
+            return np.asarray(np.multiply.outer(*most))
+        return np.asarray(np.multiply.outer(self.y.inside > 0, self.x.inside > 0), np.float64)
 
-    @cached_property
+    @property
     def summed(self) -> float:
         """Of how many samples on the map an output is the sum, at most: a maximum is one of them."""
         return self.y.per_bin * self.x.per_bin if self.question.sampling.mode == "avg" else 1.0
@@ -245,7 +236,7 @@ class _Region:
         """[C]: the largest pixel that a sample may read, and what an error of a pixel in y, and x, changes a value by."""
         if self.question.sampling.nearest:
             return (np.zeros(self.question.x_shape[1]),) * 3
-        x = self._pixels(1 + math.ceil(min(max(self.y.delta, self.x.delta), 1e9)))
+        x = self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9)))
         largest = np.abs(x).max(axis=(1, 2), initial=0.0)
         if self.question.sampling.mode == "max":
             return largest, largest, largest

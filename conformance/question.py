@@ -18,8 +18,8 @@ from ortops.spec import AttributeValue
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
 
-_ONNX = {"x": "X", "rois": "rois", "indices": "batch_indices", "dy": "dY", "y": "Y", "dx": "dX", "drois": "drois"}
-_DIRECTML = {
+ONNX_NAMES = {"x": "X", "rois": "rois", "indices": "batch_indices", "dy": "dY", "y": "Y", "dx": "dX", "drois": "drois"}
+DIRECTML_NAMES = {
     "x": "InputTensor",
     "rois": "ROITensor",
     "indices": "BatchIndicesTensor",
@@ -153,7 +153,7 @@ class Question:
     @property
     def names(self) -> dict[str, str]:
         """The names of the case's tensors: those of x, rois, indices, dy, y, dx and drois."""
-        return _ONNX if self.coordinates else _DIRECTML
+        return ONNX_NAMES if self.coordinates else DIRECTML_NAMES
 
     def output(self, name: str) -> str:
         """What the output is, in the same words for every operator: y, dx or drois."""
@@ -168,7 +168,7 @@ def question_of(case: Case) -> Question:
     """The question that a right case with RoIs asks."""
     arguments = case.definition.check_attributes(case.attributes)
     is_onnx = "coordinate_transformation_mode" in arguments
-    names = _ONNX if is_onnx else _DIRECTML
+    names = ONNX_NAMES if is_onnx else DIRECTML_NAMES
     x, dy = (_widened(case.inputs.get(names[role])) for role in ("x", "dy"))
     shape = x.shape if x is not None else tuple(map(int, case.inputs["x_shape"]))
     bins = (int(arguments["output_height"]), int(arguments["output_width"])) if dy is None else dy.shape[2:]

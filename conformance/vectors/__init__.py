@@ -14,6 +14,8 @@ from conformance.vectors import (
     refusals,
     resample_matrix,
     resample_refusals,
+    sizes,
+    values,
 )
 
 SOURCES = (
@@ -25,6 +27,8 @@ SOURCES = (
     dml_refusals.cases,
     resample_matrix.cases,
     resample_refusals.cases,
+    sizes.cases,
+    values.cases,
 )
 
 

@@ -1,0 +1,174 @@
+"""RoIs whose answers are known in closed form, however many there are and however large the map is.
+
+Every bin has one sample, and it stands in the middle between four pixels: each has the weight 1/4. Pixels are sixteenths,
+other ones at any two places, so every number on the way is exact in every element type, and a pixel, channel, image, RoI or
+bin that is mistaken for another one shows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import ortops
+from conformance.case import Array, Basis, Case, Source, weakest
+from conformance.question import DIRECTML_NAMES, ONNX_NAMES
+from conformance.vectors.expand import FLOATS, expand
+from conformance.vectors.matrix import OF_MODE
+from ortops.spec import ELEMENT_DTYPES, AttributeValue
+
+Inputs = dict[str, Array]
+
+SOURCE = Source("conformance/vectors/crops.py", f"ortops {ortops.__version__}", "one sample between four pixels")
+CORNERS = tuple(itertools.product((0, 1), repeat=2))
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """RoIs on a map.
+
+    x_shape: [N, C, H, W].
+    windows: of each RoI the image, and the row and column of the pixel before its first sample.
+    bins: output height and width; a window has one pixel more on either axis.
+    mode, coordinates: as RoiAlign has them.
+    scale: a power of two.
+    basis: of an average; that of a maximum is weaker.
+    """
+
+    x_shape: tuple[int, int, int, int]
+    windows: tuple[tuple[int, int, int], ...]
+    bins: tuple[int, int] = (2, 2)
+    mode: str = "avg"
+    coordinates: str = "output_half_pixel"
+    scale: float = 1.0
+    basis: Basis = Basis.TEXT
+
+    @property
+    def x(self) -> Array:
+        """The map."""
+        return sixteenths(self.x_shape)
+
+    @property
+    def dy(self) -> Array:
+        """A gradient with respect to the output."""
+        return sixteenths((len(self.windows), self.x_shape[1], *self.bins), 5)
+
+    @property
+    def rois(self) -> Array:
+        """[R, 4], in the units of the stored coordinates."""
+        corner = np.array([(column, row) for _, row, column in self.windows], np.float64).reshape(-1, 2)
+        corner += 0.5 if self.coordinates == "half_pixel" else 0.0
+        return np.concatenate([corner, corner + self.bins[::-1]], axis=1) / self.scale
+
+    @property
+    def indices(self) -> Array:
+        """[R]: the image of each RoI."""
+        return np.array([image for image, _, _ in self.windows], np.int64)
+
+    def answers(self, x: Array, dy: Array) -> dict[str, Array]:
+        """Y, dX and drois for a map and a gradient, by their roles: y, dx, drois."""
+        (height, width), count = self.bins, len(self.windows)
+        y, dx, drois = np.zeros((count, x.shape[1], height, width)), np.zeros(x.shape), np.zeros((count, 4))
+        t_y, t_x = ((np.arange(n) + 0.5) / n for n in self.bins)
+        for r, (n, row, column) in enumerate(self.windows):
+            places = [np.s_[n, :, row + a : row + a + height, column + b : column + b + width] for a, b in CORNERS]
+            pixels = np.stack([x[place] for place in places])
+            if self.mode == "max":  # the winner's weighted pixel, and nothing of the others
+                is_read = np.arange(4)[:, None, None, None] == pixels.argmax(axis=0)
+                pixels = np.where(is_read, pixels, 0.0)
+            else:
+                is_read = np.ones(pixels.shape, bool)
+            y[r] = pixels.sum(axis=0) / 4
+            for place, has_weight in zip(places, is_read, strict=True):
+                dx[place] += np.where(has_weight, dy[r] / 4, 0.0)
+            signs = 2 * np.array(CORNERS) - 1
+            by_y, by_x = (dy[r] * np.tensordot(sign / 2, pixels, 1) for sign in signs.T)
+            by_ends = ((by_x * (1 - t_x)), (by_y * (1 - t_y)[:, None]), (by_x * t_x), (by_y * t_y[:, None]))
+            drois[r] = [self.scale * float(by_end.sum()) for by_end in by_ends]
+        return {"y": y, "dx": dx, "drois": drois}
+
+
+def sixteenths(shape: Sequence[int], turn: int = 0) -> Array:
+    """Multiples of 1/16 between -4 and 4: 127 numbers in an order that does not repeat within 16,129 elements."""
+    i = np.arange(int(np.prod(shape))) + 31 * turn
+    return ((7919 * i + 104729 * (i // 127)) % 127 - 63.0).reshape(shape) / 16
+
+
+def cases(
+    fact: str,
+    note: str,
+    crop: Crop,
+    *,
+    types: Sequence[str] = FLOATS,
+    outputs: Sequence[str] = ("y", "dx", "drois"),
+    change: Callable[[Inputs], Inputs] = lambda inputs: inputs,
+    **rest: Any,
+) -> Iterator[Case]:
+    """The cases of a crop, of RoiAlign, DmlRoiAlign and their gradients.
+
+    Args:
+        fact: `family/fact` of the id.
+        note: the fact in words.
+        crop: the RoIs.
+        types: element types, of which those take part that can hold the RoIs.
+        outputs: roles of those that are asked for.
+        change: what is done to x and dy, by their roles, before the answers to them are computed.
+        rest: further fields of `Case`.
+    """
+    data = change({"x": crop.x, "dy": crop.dy})
+    with np.errstate(invalid="ignore"):
+        answers = crop.answers(data["x"], data["dy"])
+    data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
+    types = [name for name in types if np.array_equal(crop.rois.astype(ELEMENT_DTYPES[name]), crop.rois)]
+    rest = {"basis": weakest(crop.basis, OF_MODE[crop.mode]), "source": SOURCE, "note": note, **rest}
+    is_map_read = crop.mode != "avg" or "drois" in outputs
+    sizes = {"output_height": crop.bins[0], "output_width": crop.bins[1]}
+    forward = (["x", "rois", "indices"], [role for role in outputs if role == "y"], sizes)
+    backward: tuple[list[str], list[str], dict[str, int]] = (
+        ["dy", "rois", "indices", "x_shape", *(["x"] if is_map_read else [])],
+        [role for role in outputs if role != "y"],
+        {},
+    )
+    for function, names, attributes in (
+        ("roi_align", ONNX_NAMES, _of_onnx(crop)),
+        ("dml_roi_align", DIRECTML_NAMES, _of_directml(crop)),
+    ):
+        for suffix, (needed, asked, own) in (("", forward), ("_grad", backward)):
+            if asked and attributes is not None:
+                yield from expand(
+                    fact,
+                    function=function + suffix,
+                    variant="/".join(str(value) for value in attributes.values() if isinstance(value, str)),
+                    attributes={**attributes, **own},
+                    inputs={names.get(role, role): data[role] for role in needed},
+                    outputs=[names[role] for role in asked],
+                    types=types,
+                    expected={names[role]: answers[role] for role in asked},
+                    **rest,
+                )
+
+
+def _of_onnx(crop: Crop) -> dict[str, AttributeValue]:
+    return {
+        "mode": crop.mode,
+        "coordinate_transformation_mode": crop.coordinates,
+        "spatial_scale": crop.scale,
+        "sampling_ratio": 1,
+    }
+
+
+def _of_directml(crop: Crop) -> dict[str, AttributeValue] | None:
+    if crop.mode == "max":  # of weighted pixels: DirectML has no such maximum
+        return None
+    return {
+        "reduction_function": "average" if crop.mode == "avg" else "max",
+        "spatial_scale_x": crop.scale,
+        "spatial_scale_y": crop.scale,
+        "input_pixel_offset": 0.5 if crop.coordinates == "half_pixel" else 0.0,
+        "minimum_samples_per_output": 1,
+        "maximum_samples_per_output": 1,
+    }

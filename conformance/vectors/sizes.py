@@ -1,0 +1,171 @@
+"""Sizes of the field: around the powers of two at which blocked, vectorised and threaded code changes its way, and beyond.
+
+Nearly all are crops or repetitions, whose answers are known in closed form: `crops.py`. The modes, coordinate modes, scales
+and element types take turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+import ortops
+from conformance.case import Basis, Case, Source
+from conformance.vectors import crops
+from conformance.vectors.crops import Crop, sixteenths
+from conformance.vectors.expand import expand
+from conformance.vectors.matrix import BY_REFERENCE, OF_MODE
+from conformance.vectors.scenes import scatter
+
+MODES = tuple(OF_MODE)
+COORDINATES = ("output_half_pixel", "half_pixel")
+SCALES = (1.0, 0.25, 8.0)
+
+CHANNELS = (9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300)
+ROIS = (15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300)
+LENGTHS = (15, 16, 17, 18, 23, 31, 32, 33, 63, 64, 65, 127, 129, 255, 256, 257, 511, 513, 1025)
+BINS = (8, 9, 14, 15, 16, 17, 28, 31, 33, 63, 64, 65, 70)
+PLANES = ((64, 64), (63, 65), (65, 65), (255, 257), (256, 256), (257, 257))
+"""Rows and columns of maps around 2^12 and 2^16 pixels."""
+BINS_OF_A_ROI = ((16, 16), (16, 17), (31, 33), (33, 32), (64, 65))
+IMAGES = (9, 16, 17, 64, 127, 128, 129, 255, 256, 257, 300)
+RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33)
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for turn, (fact, note, crop) in enumerate(_crops()):
+        types = ["float", ("double", "float16", "bfloat16")[turn % 3]]
+        taking_turns = Crop(
+            crop.x_shape,
+            crop.windows,
+            crop.bins,
+            MODES[turn % len(MODES)],
+            COORDINATES[turn // 3 % len(COORDINATES)],
+            SCALES[turn % 5 % len(SCALES)],
+        )
+        yield from crops.cases(f"sizes/{fact}", note, taking_turns, types=types)
+    yield from _images_without_rois()
+    yield from _ratios()
+    yield from _adaptive_counts()
+    yield from _resamples()
+
+
+def _crops() -> Iterator[tuple[str, str, Crop]]:
+    """Each size by itself, the others small."""
+    for n in CHANNELS:
+        yield f"channels_{n}", f"{n} channels", Crop((2, n, 4, 5), ((1, 0, 1), (0, 1, 2)))
+    for n in ROIS:
+        windows = tuple(((5 * r + r // 7) % 3, (r + r // 11) % 4, 3 * r % 5) for r in range(n))
+        yield f"rois_{n}", f"{n} RoIs in any order of three images", Crop((3, 2, 6, 7), windows)
+    for n in LENGTHS:
+        ends = tuple(dict.fromkeys((0, n // 2, n - 3)))
+        yield f"width_{n}", f"a map {n} columns wide", Crop((2, 2, 4, n), tuple((1, 1, w) for w in ends))
+        yield f"height_{n}", f"a map {n} rows high", Crop((2, 2, n, 4), tuple((1, h, 1) for h in ends))
+    for height, width in PLANES:
+        windows = ((1, height - 3, width - 3), (0, height - 3, 0), (1, 0, width - 3), (0, height // 2, width // 2))
+        fact, note = f"map_{height}x{width}", f"images of {height} x {width} = {height * width} pixels"
+        yield fact, note, Crop((2, 1, height, width), windows)
+    for n in BINS:
+        yield f"bins_1x{n}", f"{n} bins side by side", Crop((1, 2, 3, n + 2), ((0, 0, 1), (0, 1, 0)), (1, n))
+        yield f"bins_{n}x1", f"{n} bins one below another", Crop((1, 2, n + 2, 3), ((0, 1, 0), (0, 0, 1)), (n, 1))
+    for height, width in BINS_OF_A_ROI:
+        fact, note = f"bins_{height}x{width}", f"{height * width} bins in a RoI"
+        yield fact, note, Crop((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
+    for n in IMAGES:
+        windows = tuple((image, image % 2, image // 2 % 2) for image in (n - 1, 0, n // 2, n - 2, n - 1))
+        yield f"images_{n}", f"{n} images, RoIs on few of them", Crop((n, 2, 4, 4), windows)
+
+
+def _images_without_rois() -> Iterator[Case]:
+    """An image without RoIs has the gradient 0; one box may be on several images."""
+    for turn, (fact, note, images) in enumerate(
+        (
+            ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
+            ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
+            ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
+            ("a_roi_on_one_image_alone", "of all images only one has a RoI", (2,)),
+            ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
+        )
+    ):
+        for mode, coordinates in itertools.product(MODES, COORDINATES[turn % 2 :][:1]):
+            crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3), mode, coordinates)
+            yield from crops.cases(f"sizes/{fact}", note, crop, types=["float", "double"])
+
+
+def _ratios() -> Iterator[Case]:
+    """Many samples of a bin, odd numbers of them among these."""
+    for turn, ratio in enumerate(RATIOS):
+        mode = MODES[turn % len(MODES)]
+        yield from expand(
+            f"sizes/ratio_{ratio}",
+            function="roi_align",
+            variant=mode,
+            source=BY_REFERENCE,
+            note=f"{ratio * ratio} samples of a bin",
+            basis=OF_MODE[mode],
+            attributes={"mode": mode, "sampling_ratio": ratio, "output_width": 2, "spatial_scale": 4.5},
+            inputs={
+                "X": scatter((1, 1, 7, 9), seed=ratio),
+                "rois": np.array([[0.25, 0.3125, 1.5625, 1.1875]]),
+                "batch_indices": np.array([0]),
+            },
+            outputs=["Y"],
+            types=["float", "double"],
+        )
+
+
+def _adaptive_counts() -> Iterator[Case]:
+    """The size of a bin is an integer, or a little more: then it has one sample more."""
+    for turn, whole in enumerate((1, 2, 3, 4, 7, 8)):
+        for fact, more in (("is", 0.0), ("just_above", 2.0**-8)):
+            size = 2 * (whole + more)
+            yield from expand(
+                f"sizes/adaptive_{fact}_{whole}",
+                function="roi_align",
+                source=BY_REFERENCE,
+                note=f"adaptive: bins of {whole + more} pixels have {whole + (more > 0)} samples on each axis",
+                attributes={"mode": "avg", "output_height": 2, "output_width": 2},
+                inputs={
+                    "X": scatter((1, 2, 17, 18), seed=300 + turn),
+                    "rois": np.array([[0.75, 0.5, 0.75 + size, 0.5 + size]]),
+                    "batch_indices": np.array([0]),
+                },
+                outputs=["Y"],
+                types=["float", "double"],
+            )
+
+
+def _resamples() -> Iterator[Case]:
+    """Twice as long by repetition, half as long by means of two, and their gradients."""
+    source = Source("conformance/vectors/sizes.py", f"ortops {ortops.__version__}", "repetitions, and means of two")
+    for turn, (axis, n) in enumerate(itertools.product(range(4), (n for n in LENGTHS if n <= 257))):
+        shape = tuple(2 * n if i == axis else 2 for i in range(4))
+        x = sixteenths(shape)
+        for interpolation, scale, y in (
+            ("nearest_neighbor", 2.0, x.repeat(2, axis)),
+            ("linear", 0.5, (x.take(range(0, 2 * n, 2), axis) + x.take(range(1, 2 * n, 2), axis)) / 2),
+        ):
+            # One way, one direction and one more type for each length, in turn.
+            is_forward, is_chosen = turn % 2 == 0, (turn // 2 + axis) % 2 == (interpolation == "linear")
+            if not is_chosen:
+                continue
+            scales = tuple(scale if i == axis else 1.0 for i in range(4))
+            dy = sixteenths(y.shape, 3)
+            pairs = dy.reshape(*shape[: axis + 1], 2, *shape[axis + 1 :]).sum(axis + 1) if scale == 2 else None
+            dx = dy.repeat(2, axis) / 2 if pairs is None else pairs
+            yield from expand(
+                f"sizes/axis_{axis}_{2 * n}",
+                function="dml_resample" if is_forward else "dml_resample_grad",
+                variant=interpolation,
+                source=source,
+                note=f"{2 * n} elements along axis {axis}",
+                attributes={"interpolation_mode": interpolation, "scales": scales},
+                inputs={"InputTensor": x} if is_forward else {"InputGradientTensor": dy, "x_shape": np.array(shape)},
+                outputs=["OutputTensor" if is_forward else "OutputGradientTensor"],
+                expected={"OutputTensor": y} if is_forward else {"OutputGradientTensor": dx},
+                types=["float", ("double", "float16")[turn % 2]],
+                basis=Basis.TEXT,
+            )

@@ -1,0 +1,214 @@
+"""Values of the field: pixels that are no numbers, sums that leave the type's range, results that are tiny.
+
+What a runtime does with them no specification says, beyond the arithmetic of its types: all of this is our rule.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import ortops
+from conformance.case import Array, Basis, Case, Source
+from conformance.vectors import crops
+from conformance.vectors.crops import Crop, Inputs
+from conformance.vectors.expand import expand
+from conformance.vectors.matrix import OF_MODE
+from ortops.spec import ELEMENT_DTYPES
+
+MODES = tuple(OF_MODE)
+NAN, INFINITY = float("nan"), float("inf")
+SOURCE = Source("conformance/vectors/values.py", f"ortops {ortops.__version__}", "closed forms")
+
+CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3), basis=Basis.OURS)
+"""Windows with pixels before, between and behind them that no sample touches."""
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    yield from _untouched()
+    yield from _touched()
+    yield from _no_floor()
+    yield from _large_and_tiny()
+    yield from _beyond_float16()
+    yield from _on_pixels()
+
+
+def _in_mode(mode: str, crop: Crop = CROP) -> Crop:
+    return Crop(crop.x_shape, crop.windows, crop.bins, mode, basis=crop.basis)
+
+
+def _untouched() -> Iterator[Case]:
+    for (fact, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
+        yield from crops.cases(
+            f"values/{fact}_beside_the_samples",
+            f"pixels that no sample touches are {fact}, and do nothing",
+            _in_mode(mode),
+            change=lambda inputs, value=value: {**inputs, "x": _outside_windows(inputs["x"], value)},
+        )
+
+
+def _outside_windows(x: Array, value: float) -> Array:
+    """The map with this value wherever no window is."""
+    changed = np.full(x.shape, value)
+    height, width = CROP.bins
+    for image, row, column in CROP.windows:
+        window = np.s_[image, :, row : row + height + 1, column : column + width + 1]
+        changed[window] = x[window]
+    return changed
+
+
+def _touched() -> Iterator[Case]:
+    """A pixel that is no number spoils the bins that read it, and no others."""
+    for fact, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
+        for mode in MODES:
+            yield from crops.cases(
+                f"values/{fact}_in_a_sample",
+                f"a pixel that is {fact.replace('_', ' ')} is in the bins that read it, and in no others",
+                _in_mode(mode),
+                outputs=["y"],
+                change=_setting("x", (1, 1, 2, 4), value),
+            )
+        yield from crops.cases(
+            f"values/{fact}_gradient",
+            f"a gradient that is {fact.replace('_', ' ')} goes to the four pixels that its bin has read, and to no others",
+            CROP,
+            outputs=["dx"],
+            change=_setting("dy", (0, 1, 1, 1), value),
+        )
+
+
+def _setting(role: str, place: tuple[int, ...], value: float) -> Callable[[Inputs], Inputs]:
+    """Gives one element of x or dy a value."""
+
+    def changed(inputs: Inputs) -> Inputs:
+        array = inputs[role].copy()
+        array[place] = value
+        return {**inputs, role: array}
+
+    return changed
+
+
+def _no_floor() -> Iterator[Case]:
+    for mode in MODES:
+        yield from crops.cases(
+            "values/minus_infinity_everywhere",
+            "a map of minus infinity: no maximum starts at the least number",
+            _in_mode(mode),
+            outputs=["y"],
+            change=lambda inputs: {**inputs, "x": np.full(inputs["x"].shape, -INFINITY)},
+        )
+
+
+def _large_and_tiny() -> Iterator[Case]:
+    """Constant maps: their average is the constant, although the sum of a bin's samples may leave the range of the type."""
+    for element_type, dtype in ELEMENT_DTYPES.items():
+        if dtype.kind in "iu":
+            continue
+        large, tiny, least = _ends(dtype)
+        for fact, value, note in (
+            ("sum_overflows", large, "the sum of 64 samples is beyond the type's range, their average is not"),
+            (
+                "negative_sum_overflows",
+                -large,
+                "the sum of 64 samples is beyond the type's range, their average is not",
+            ),
+            ("tiny", tiny, "the least normal numbers are not flushed to 0"),
+            ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
+        ):
+            yield from _constant(fact, note, value, element_type)
+
+
+def _ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
+    """Nearly the largest number of a type, its least normal and its least subnormal one, all exact."""
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_normal), float(info.smallest_subnormal)
+
+
+def _constant(fact: str, note: str, value: float, element_type: str) -> Iterator[Case]:
+    common: dict[str, Any] = {"source": SOURCE, "note": note, "types": [element_type], "basis": Basis.OURS}
+    rois, first = np.array([[1.5, 1.25, 9.5, 5.25], [2.0, 1.0, 4.0, 5.0]]), np.array([0, 0])
+    sizes = {"output_height": 1, "output_width": 2}
+    x, y = np.full((1, 2, 8, 11), value), np.full((2, 2, 1, 2), value)
+    for mode in ("avg", "max_interpolated"):
+        yield from expand(
+            f"values/{fact}",
+            function="roi_align",
+            variant=mode,
+            attributes={"mode": mode, "sampling_ratio": 8, **sizes},
+            inputs={"X": x, "rois": rois, "batch_indices": first},
+            outputs=["Y"],
+            expected={"Y": y},
+            **common,
+        )
+    yield from expand(
+        f"values/{fact}",
+        function="dml_roi_align",
+        attributes={"minimum_samples_per_output": 8, "maximum_samples_per_output": 8, **sizes},
+        inputs={"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": first},
+        outputs=["OutputTensor"],
+        expected={"OutputTensor": y},
+        **common,
+    )
+    yield from expand(
+        f"values/{fact}",
+        function="dml_resample",
+        attributes={"scales": (0.5, 0.5)},
+        inputs={"InputTensor": np.full((6, 8), value)},
+        outputs=["OutputTensor"],
+        expected={"OutputTensor": np.full((3, 4), value)},
+        **common,
+    )
+
+
+def _beyond_float16() -> Iterator[Case]:
+    """A result that is rounded to float16 is infinite from 65520 on, and not the largest number."""
+    count = 4096
+    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1))
+    for fact, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
+        yield from crops.cases(
+            f"values/dX_{fact}",
+            f"{count} RoIs pass {each / 4} each to four pixels, {count * each / 4:g} together",
+            Crop(crop.x_shape, crop.windows, crop.bins, basis=Basis.OURS),
+            outputs=["dx"],
+            types=["float16", "float"],
+            change=lambda inputs, each=each: {**inputs, "dy": np.full(inputs["dy"].shape, each)},
+        )
+
+
+def _on_pixels() -> Iterator[Case]:
+    """A sample exactly on a pixel reads it alone; its derivative by the RoI is that of the cell behind it: our convention."""
+    x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    places: Mapping[str, tuple[float, float]] = {
+        "at_the_first_pixel": (0.0, 1.0),
+        "on_a_pixel": (2.0, 4.0),
+        "on_the_last_pixel": (4.0, 0.0),
+    }
+    for (fact, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
+        rois = np.array([[c - 1, 1.0, c + 1, 2.0]]) if along_x else np.array([[1.0, c - 1, 2.0, c + 1]])
+        pixels = np.tile(x, (5, 1)) if along_x else np.tile(x[:, None], (1, 5))
+        half = slope / 2 / 1.0
+        drois = np.array([[half, 0.0, half, 0.0] if along_x else [0.0, half, 0.0, half]])
+        yield from expand(
+            f"values/sample_{fact}",
+            function="roi_align_grad",
+            variant="along_x" if along_x else "along_y",
+            source=SOURCE,
+            note="drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does",
+            basis=Basis.OURS,
+            attributes={"sampling_ratio": 1, "coordinate_transformation_mode": "output_half_pixel"},
+            inputs={
+                "dY": np.ones((1, 1, 1, 1)),
+                "rois": rois,
+                "batch_indices": np.array([0]),
+                "x_shape": np.array([1, 1, 5, 5]),
+                "X": pixels[None, None],
+            },
+            outputs=["drois"],
+            expected={"drois": drois},
+        )

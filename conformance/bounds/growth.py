@@ -29,7 +29,9 @@ class Growth:
 
 
 def arithmetic(case: Case) -> np.dtype[Any]:
-    """The least precise type in which a conforming runtime computes the case: float32, or double for double tensors."""
+    """The least precise type in which a runtime has to compute the case: float32, or double for double tensors."""
+    if case.is_in_own_type:
+        return case.dtype
     return np.dtype(np.float64) if case.dtype == np.float64 else np.dtype(np.float32)
 
 

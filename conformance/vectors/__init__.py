@@ -14,6 +14,7 @@ from conformance.vectors import (
     refusals,
     resample_matrix,
     resample_refusals,
+    sessions,
     sizes,
     values,
 )
@@ -27,6 +28,7 @@ SOURCES = (
     dml_refusals.cases,
     resample_matrix.cases,
     resample_refusals.cases,
+    sessions.cases,
     sizes.cases,
     values.cases,
 )

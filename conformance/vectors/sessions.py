@@ -1,0 +1,60 @@
+"""How a session is made and run: once or several times, with lengths that have names only, with inputs that are constants.
+
+All are crops, whose answers are known in closed form: `crops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from conformance.case import Case
+from conformance.vectors import crops
+from conformance.vectors.crops import Crop
+from conformance.vectors.matrix import OF_MODE
+
+CROP = Crop((2, 3, 6, 7), ((1, 0, 1), (0, 2, 3)))
+OTHERS = (
+    ("of_the_same_sizes", replace(CROP, windows=((0, 1, 0), (1, 3, 2)))),
+    ("smaller", Crop((1, 2, 4, 5), ((0, 1, 2),))),
+    ("larger", Crop((3, 40, 9, 20), ((2, 5, 17), (0, 2, 3), (1, 0, 0), (2, 6, 8), (1, 1, 1)))),
+    ("without_rois", Crop((1, 3, 6, 7), ())),
+)
+CONSTANTS = (
+    ("map", ("X", "InputTensor")),
+    ("rois", ("rois", "ROITensor")),
+    ("batch_indices", ("batch_indices", "BatchIndicesTensor")),
+    ("x_shape", ("x_shape",)),
+    ("rois_and_batch_indices", ("rois", "batch_indices", "ROITensor", "BatchIndicesTensor")),
+)
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for turn, (fact, other) in enumerate(OTHERS):
+        mode = list(OF_MODE)[turn % len(OF_MODE)]
+        note = f"the second call of a session, after one with tensors {fact.replace('_', ' ')}"
+        yield from _in_one_session(f"session/after_{fact}", note, mode, (other,))
+    note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
+    yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
+    yield from _of_crop("named_lengths", "a model whose lengths have names and no values", lengths="named")
+    yield from _of_crop("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
+    for fact, names in CONSTANTS:
+        for case in _of_crop(f"constant_{fact}", f"{fact.replace('_', ' ')} given as a constant of the model"):
+            constants = tuple(name for name in case.inputs if name in names)
+            if constants:
+                yield replace(case, initializers=constants)
+
+
+def _of_crop(fact: str, note: str, **rest: Any) -> Iterator[Case]:
+    return crops.cases(f"session/{fact}", note, CROP, types=["float"], **rest)
+
+
+def _in_one_session(fact: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
+    """The cases of the crop, with the inputs of others before it; a node's bins and attributes are the same for all."""
+    asked = list(crops.cases(fact, note, replace(CROP, mode=mode), types=["float"], lengths="named"))
+    calls = [crops.cases(fact, note, replace(crop, mode=mode), types=["float"]) for crop in earlier]
+    before = [{case.id: case.inputs for case in of_crop} for of_crop in calls]
+    for case in asked:
+        yield replace(case, before=tuple(inputs[case.id] for inputs in before))

@@ -1,0 +1,220 @@
+"""What the suite holds a runtime to: whose rule each case is, proven refusals, calls of one session, conventions."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance import backends
+from conformance.__main__ import main
+from conformance.backends.external import External, Function
+from conformance.case import Array, Basis, Case
+from conformance.conventions import CONVENTIONS, check
+from conformance.model import build
+from conformance.outcome import Outcome
+from conformance.run import Examiner, ask
+from conformance.vectors import collect
+from ortops.operators import BY_NAME
+from ortops.reference import evaluate
+
+CASES = collect()
+ROI_ALIGN = [case for case in CASES if case.definition.function == "roi_align" and case.element_type == "float"]
+
+
+def outcomes(backend: backends.Backend, cases: Sequence[Case], conventions: Sequence[str] = ()) -> dict[str, Outcome]:
+    examiner = Examiner(functools.partial(ask, backend), conventions=conventions)
+    return {result.case.id: result.outcome for result in examiner.results(cases)}
+
+
+def evaluated(op_type: str, inputs: Mapping[str, Array | None], attributes: Mapping[str, Any], *_: object) -> Array:
+    """RoiAlign by the reference, at the opset that its attributes mean."""
+    if op_type != "RoiAlign":
+        raise NotImplementedError(op_type)
+    (y,) = evaluate(BY_NAME["RoiAlign_22"], list(inputs.values()), attributes, (True,))
+    assert y is not None
+    assert inputs["X"] is not None
+    return y.astype(inputs["X"].dtype)
+
+
+def test_every_model_passes_the_checker() -> None:
+    for case in CASES:
+        for dialect in ("standard", "ortops"):
+            onnx.checker.check_model(build(case, dialect), full_check=case.expects_error is None)
+
+
+def test_every_refusal_has_a_valid_twin_that_differs_in_the_fault_alone() -> None:
+    for case in CASES:
+        assert (case.twin is not None) == (case.expects_error is not None), case.id
+        if case.twin is not None:
+            assert case.twin.expects_error is None
+            assert (case.twin.operator, case.twin.outputs) == (case.operator, case.outputs)
+    twins = [case.twin for case in CASES if case.twin is not None]
+    assert set(outcomes(backends.load("reference"), twins).values()) == {Outcome.PASSED}
+
+
+def test_onnx_evaluator_passes_what_is_said_to_be_its_rule() -> None:
+    evaluator = backends.load("onnx-reference")
+    cases = [case for case in ROI_ALIGN if case.version >= 16 and case.basis in (Basis.VECTORS, Basis.REFERENCE)]
+    assert Counter(outcomes(evaluator, cases).values()) == {Outcome.PASSED: len(cases)}
+    assert Counter(case.basis for case in cases).keys() == {Basis.VECTORS, Basis.REFERENCE}
+
+
+class OverOnnxruntime:
+    """A backend class over `onnxruntime.backend`, as a runtime's maintainer would write it."""
+
+    @staticmethod
+    def is_compatible(model: onnx.ModelProto, device: str = "CPU") -> bool:
+        (node,) = model.graph.node
+        return device == "CPU" and not node.domain and model.opset_import[0].version < 22
+
+    @staticmethod
+    def prepare(model: onnx.ModelProto, device: str) -> Any:
+        import onnxruntime.backend
+
+        return onnxruntime.backend.prepare(model, device)
+
+
+def test_a_backend_class_over_onnxruntime_gets_what_the_adapter_gets() -> None:
+    cases = [case for case in ROI_ALIGN if case.version < 22 and "huge" not in case.id]
+    adapter, over = outcomes(backends.load("onnxruntime"), cases), outcomes(External(OverOnnxruntime), cases)
+    assert {name for name, outcome in adapter.items() if over[name] is not outcome} == set()
+    assert Counter(over.values())[Outcome.PASSED] > 400
+
+
+def always_raises(*_: object) -> Array:
+    raise ValueError("no")
+
+
+def answers_nothing(*_: object) -> None:
+    raise NotImplementedError("nothing")
+
+
+def writes_to_its_inputs(op_type: str, inputs: Mapping[str, Array | None], attributes: Any, *_: object) -> Array:
+    y = evaluated(op_type, inputs, attributes)
+    for array in inputs.values():
+        if array is not None:
+            array[...] = 0
+    return np.array(y)
+
+
+class ZerosTheSecondTime:
+    """A session that answers zeros from its second call on."""
+
+    expected_failures = ()
+
+    def prepare(self, case: Case) -> backends.Session:
+        calls: list[None] = []
+        right = backends.load("reference").prepare(case)
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            calls.append(None)
+            return {name: y * (len(calls) == 1) for name, y in right(inputs).items()}
+
+        return run
+
+
+def test_a_backend_that_always_raises_refuses_nothing() -> None:
+    found = outcomes(Function(always_raises), ROI_ALIGN)
+    assert set(found.values()) == {Outcome.FAILED, Outcome.UNSUPPORTED}
+    assert {name for name, outcome in found.items() if outcome is Outcome.UNSUPPORTED} == {
+        case.id for case in ROI_ALIGN if case.expects_error
+    }
+
+
+def test_a_backend_that_writes_to_its_inputs_fails_the_case_that_says_so() -> None:
+    found = outcomes(Function(writes_to_its_inputs), ROI_ALIGN)
+    failed = {name for name, outcome in found.items() if outcome is Outcome.FAILED}
+    assert {name.split("/")[2] for name in failed} == {"inputs_are_only_read"}
+
+
+def test_a_backend_that_answers_zeros_the_second_time_fails() -> None:
+    found = outcomes(ZerosTheSecondTime(), ROI_ALIGN)
+    failed = {name for name, outcome in found.items() if outcome is Outcome.FAILED}
+    assert {name.split("/")[2] for name in failed} >= {"after_smaller", "after_larger", "again"}
+    assert {name.split("/")[1] for name in failed} == {"session"}
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+def test_a_backend_that_answers_nothing_does_not_pass() -> None:
+    result = run("--backend", f"{__name__}:answers_nothing", "--select", "roi_align/edge/*/float")
+    assert result.exit_code == 1
+    assert "no case was answered" in result.output
+
+
+@pytest.mark.parametrize(("strict", "status"), [("vectors", 0), ("reference", 1), ("all", 1)])
+def test_strictness_decides_what_a_failure_is(strict: str, status: int) -> None:
+    outside = "roi_align/edge/all_outside/v16/float"
+    result = run("--backend", f"{__name__}:replicates_edges", "--select", outside, "--strict", strict)
+    assert result.exit_code == status
+    assert ("1 departed" in result.output) == (status == 0)
+
+
+def replicates_edges(_op_type: str, inputs: Mapping[str, Array], *_: object) -> Array:
+    return np.full((len(inputs["rois"]), inputs["X"].shape[1], 1, 1), 99, inputs["X"].dtype)
+
+
+def test_excluded_cases_are_not_asked() -> None:
+    glob = "roi_align/edge/sample_*/v16/float"
+    listed = run("--list", "--select", glob, "--exclude", "*minus_1*", "--exclude", "*/sample_at_H/*").output.split()
+    asked = [case.id for case in ROI_ALIGN if "/edge/sample_" in case.id and case.version == 16]
+    assert listed == [name for name in asked if "minus_1" not in name and "/sample_at_H/" not in name]
+    assert 0 < len(listed) < len(asked)
+    nothing = run("--list", "--select", glob, "--exclude", "dml*")
+    assert nothing.exit_code == 2
+    assert "'dml*' excludes no case" in nothing.output
+
+
+def reads_max_by_interpolation(op_type: str, inputs: Any, attributes: Mapping[str, Any], *_: object) -> Array:
+    mode = {"max": "max_interpolated"}.get(attributes["mode"], attributes["mode"])
+    return evaluated(op_type, inputs, {**attributes, "mode": mode})
+
+
+def test_a_runtime_that_reads_max_by_interpolation_is_judged_by_that() -> None:
+    cases = [case for case in ROI_ALIGN if case.family in ("roi_align/edge", "roi_align/matrix", "roi_align/refusal")]
+    backend = Function(reads_max_by_interpolation)
+    failed = {name for name, outcome in outcomes(backend, cases).items() if outcome is not Outcome.PASSED}
+    assert len(failed) > 50
+    assert set(outcomes(backend, cases, ["max_interpolated"]).values()) == {Outcome.PASSED}
+    right = outcomes(Function(evaluated), cases, ["max_interpolated"])
+    assert {name for name, outcome in right.items() if outcome is not Outcome.PASSED} >= {
+        name for name in failed if "/max/" in name and "/matrix/" in name
+    }
+
+
+def computes_in_float16(op_type: str, inputs: Any, attributes: Any, outputs: Any) -> Array:
+    """Sums of samples in float16, one after another; RoIs without rounding."""
+    y = evaluated(op_type, inputs, attributes, outputs)
+    if y.dtype != np.float16 or not y.size:
+        return y
+    return np.asarray(y * np.float16(1 + 2**-10))
+
+
+def test_a_runtime_that_computes_float16_in_float16_is_judged_by_that() -> None:
+    names = ("overlapping", "images_and_channels", "scale_1_16")
+    cases = [c for c in CASES if c.id.startswith("roi_align/matrix/") and c.id.endswith("/avg/half_pixel/float16")]
+    cases = [case for case in cases if case.id.split("/")[2] in names]
+    backend = Function(computes_in_float16)
+    assert Outcome.FAILED in set(outcomes(backend, cases).values())
+    assert set(outcomes(backend, cases, ["float16_arithmetic"]).values()) == {Outcome.PASSED}
+
+
+def test_a_convention_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"'max_of_corners': must be one of {', '.join(CONVENTIONS)}"):
+        check(["max_of_corners"])
+    answers_nothing.CONVENTIONS = ("max_of_corners",)  # type: ignore[attr-defined]
+    try:
+        result = run("--backend", f"{__name__}:answers_nothing", "--select", "roi_align/edge/*/float")
+    finally:
+        del answers_nothing.CONVENTIONS  # type: ignore[attr-defined]
+    assert result.exit_code == 2
+    assert "max_of_corners" in result.output

@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 conformance: .venv/.base
 	$(BIN)/python -m ortops warmup
-	$(BIN)/python -m conformance
+	$(BIN)/python -m conformance --strict all
 
 test: .venv/.test
 	$(BIN)/python -m ortops warmup

@@ -6,26 +6,27 @@
     DIR/KIND/test_NAME/test_data_set_0/input_0.pb ...   the tensors in the order of the model's inputs
     DIR/KIND/test_NAME/test_data_set_0/output_0.pb ...  and outputs
 
-KIND is the dialect. NAME is the case's id with `_` for what an identifier cannot have. The same cases give the same
-bytes.
+KIND is the dialect. NAME is the case's id with `_` for what an identifier cannot have. Calls of one session are data sets,
+which a runner may take in any order. The same cases give the same bytes.
 
 Both runners take an element y' for y where |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and
-with y rounded to the tensor's type. The suite judges each element by itself, so what they allow is at least that, and
-more for elements that are smaller than others.
+with y rounded to the tensor's type; an infinity or NaN must be the same. The suite judges each element by itself, so what
+they allow is at least that, and more for elements that are smaller than others.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
+from onnx import ValueInfoProto, numpy_helper
 
 from conformance.backends import UnsupportedError
 from conformance.backends.standard import require_standard
@@ -36,7 +37,10 @@ from conformance.expect import Floats, expected_outputs
 from conformance.model import Dialect, build
 from ortops.spec import ELEMENT_DTYPES
 
-DATA_SET = "test_data_set_0"
+DATA_SET = "test_data_set_"
+
+MOST_SAMPLES = 10**6
+"""Of all RoIs in one channel. A runtime that visits more of them one by one takes seconds, or all memory."""
 
 _LEAST_PRINTED = float(np.finfo(np.float64).tiny)
 """A reader may refuse a subnormal decimal number."""
@@ -49,12 +53,18 @@ class Tolerances(NamedTuple):
     atol: float
 
 
-def divide(cases: Iterable[Case], dialect: Dialect) -> tuple[list[Case], Counter[str]]:
-    """The cases that can be exported, in their order, and how many others there are for each reason."""
+def divide(cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False) -> tuple[list[Case], Counter[str]]:
+    """The cases that can be exported, in their order, and how many others there are for each reason.
+
+    Args:
+        cases: any.
+        dialect: whose node the models have.
+        with_huge: whether to keep those of more than `MOST_SAMPLES`.
+    """
     kept: list[Case] = []
     left_out: Counter[str] = Counter()
     for case in cases:
-        reason = why_not(case, dialect)
+        reason = _why_not(case, dialect, with_huge=with_huge)
         if reason:
             left_out[reason] += 1
         else:
@@ -62,16 +72,37 @@ def divide(cases: Iterable[Case], dialect: Dialect) -> tuple[list[Case], Counter
     return kept, left_out
 
 
-def why_not(case: Case, dialect: Dialect) -> str:
+def _why_not(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
     """Why a case cannot be exported; empty where it can."""
     if case.expects_error:
         return "an error is due, and the layout knows values only"
+    if case.watches_inputs:
+        return "a backend may not write to its inputs, and no runner looks"
     if dialect == "standard":
         try:
             require_standard(case, element_types=tuple(ELEMENT_DTYPES))
         except UnsupportedError as error:
             return str(error)
+    if not with_huge and max(map(samples, _calls(case))) > MOST_SAMPLES:
+        return f"more than {MOST_SAMPLES} samples, which not every runtime can visit (--with-huge)"
     return ""
+
+
+def samples(case: Case) -> float:
+    """About how many samples all RoIs of a case have in one channel; 0 where there are no RoIs."""
+    rois = case.inputs.get("rois", case.inputs.get("ROITensor"))
+    if rois is None:
+        return 0.0
+    given = case.definition.check_attributes(case.attributes)
+    gradient = case.inputs.get("dY", case.inputs.get("InputGradientTensor"))
+    bins = (given["output_height"], given["output_width"]) if gradient is None else gradient.shape[2:]
+    ratio = given.get("sampling_ratio") or None
+    least, most = given.get("minimum_samples_per_output", ratio or 0), given.get("maximum_samples_per_output", ratio)
+    scale = given.get("spatial_scale", 1.0)
+    scales = np.array([given.get("spatial_scale_y", scale), given.get("spatial_scale_x", scale)])
+    corners = rois.astype(np.float64).reshape(-1, 2, 2)[..., ::-1]
+    per_bin = np.clip((corners[:, 1] - corners[:, 0]) * scales / bins, least, most)
+    return float(np.sum(np.prod(per_bin * bins, axis=1)))
 
 
 def folder_name(case: Case) -> str:
@@ -94,28 +125,30 @@ def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
         OSError: something cannot be written.
     """
     folder = kind_folder / folder_name(case)
-    data = folder / DATA_SET
-    data.mkdir(parents=True, exist_ok=True)
-    outputs = rounded_outputs(case)
-    model = _model(case, dialect, outputs)
-    tensors = _files("input", {value.name: case.inputs[value.name] for value in model.graph.input})
-    tensors |= _files("output", {value.name: outputs[value.name] for value in model.graph.output})
-    for stale in set(data.glob("*.pb")) - {data / name for name in tensors}:
-        stale.unlink()
-    for name, tensor in tensors.items():
-        (data / name).write_bytes(tensor.SerializeToString(deterministic=True))
+    for stale in folder.glob(f"{DATA_SET}*"):
+        shutil.rmtree(stale)
+    model = build(case, dialect)
+    for i, call in enumerate(_calls(case)):
+        data = folder / f"{DATA_SET}{i}"
+        data.mkdir(parents=True)
+        _write_tensors(data, "input", model.graph.input, call.inputs)
+        _write_tensors(data, "output", model.graph.output, rounded_outputs(call))
     (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
     _write_tolerances(folder, tolerances(case))
     return folder
 
 
-def _model(case: Case, dialect: Dialect, outputs: Mapping[str, Array]) -> onnx.ModelProto:
-    """The model of a case with the shapes of its outputs, without which ONNX's checker takes none."""
-    model = build(case, dialect)
-    for value in model.graph.output:
-        element_type = value.type.tensor_type.elem_type
-        value.CopyFrom(helper.make_tensor_value_info(value.name, element_type, outputs[value.name].shape))
-    return model
+def _calls(case: Case) -> list[Case]:
+    """Each call of a case's session as a case by itself; only the last can have printed numbers."""
+    earlier = [replace(case, inputs=i, before=(), expected=None, decimals=None, input_error=0.0) for i in case.before]
+    return [*earlier, case]
+
+
+def _write_tensors(folder: Path, role: str, values: Iterable[ValueInfoProto], arrays: Mapping[str, Array]) -> None:
+    """A tensor has the name that it has in the model."""
+    for i, value in enumerate(values):
+        tensor = numpy_helper.from_array(arrays[value.name], value.name)
+        (folder / f"{role}_{i}.pb").write_bytes(tensor.SerializeToString(deterministic=True))
 
 
 def rounded_outputs(case: Case) -> dict[str, Array]:
@@ -129,8 +162,11 @@ def tolerances(case: Case) -> Tolerances:
 
     That holds in exact arithmetic and in the tensor's type, in which NumPy computes both sides for float16.
     """
+    return Tolerances(2 * unit(case.dtype), max(_LEAST_PRINTED, *map(_least_atol, _calls(case))))
+
+
+def _least_atol(case: Case) -> float:
     rounding, smallest = unit(case.dtype), least(case.dtype)
-    rtol = 2 * rounding
     allowed, rounded = allowed_errors(case), rounded_outputs(case)
     atol = 0.0
     for name, expected in expected_outputs(case).items():
@@ -138,9 +174,9 @@ def tolerances(case: Case) -> Tolerances:
         needed = _needed(expected, written, allowed[name])
         # The difference is rounded up by one rounding at most, the sum on the other side down by two; and what is
         # below the least normal number loses up to half the least subnormal one, twice.
-        beyond = needed * (1 + 4 * rounding) - rtol * np.abs(np.where(np.isfinite(written), written, 0.0))
+        beyond = needed * (1 + 4 * rounding) - 2 * rounding * np.abs(np.where(np.isfinite(written), written, 0.0))
         atol = max(atol, (float(np.max(beyond, initial=0.0)) + 2 * smallest) * (1 + 2 * rounding))
-    return Tolerances(rtol, max(atol, _LEAST_PRINTED))
+    return atol
 
 
 def _needed(expected: Floats, written: Floats, allowed: Floats) -> Floats:
@@ -148,11 +184,6 @@ def _needed(expected: Floats, written: Floats, allowed: Floats) -> Floats:
     comparable = np.isfinite(expected) & np.isfinite(written)
     moved = np.abs(np.subtract(written, expected, where=comparable, out=np.zeros(expected.shape)))
     return np.asarray(np.where(comparable, allowed + moved, 0.0), np.float64)
-
-
-def _files(role: str, arrays: Mapping[str, Array]) -> dict[str, onnx.TensorProto]:
-    """The tensors by the names of their files; a tensor has the name that it has in the model."""
-    return {f"{role}_{i}.pb": numpy_helper.from_array(arrays[name], name) for i, name in enumerate(arrays)}
 
 
 def _write_tolerances(folder: Path, scalars: Tolerances) -> None:

@@ -128,21 +128,29 @@ def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
     return dict(zip(outputs, map(np.asarray, values), strict=False))
 
 
-def load(name: str) -> Backend:
-    """The backend that `module[:Class]` or `module:function` names.
+def target_of(name: str) -> Any:
+    """What `module[:name]` names.
 
     Raises:
-        MissingBackendError: the module cannot be imported, or has nothing of this name, or that is neither a function nor
-            has `prepare`.
+        MissingBackendError: the module cannot be imported, or has nothing of this name.
     """
     module_name, _, attribute = name.partition(":")
     try:
         target = importlib.import_module(module_name)
-        target = getattr(target, attribute) if attribute else target
+        return getattr(target, attribute) if attribute else target
     except (ImportError, AttributeError, ValueError) as error:
         raise MissingBackendError(f"backend {name}: {error}") from error
     except SystemExit as error:  # status 0 would be that of a suite that passes
         raise MissingBackendError(f"backend {name}: importing it would have ended the process: {error}") from error
+
+
+def load(name: str) -> Backend:
+    """The backend that `module[:Class]` or `module:function` names.
+
+    Raises:
+        MissingBackendError: see `target_of`; or it is neither a function nor has `prepare`.
+    """
+    target = target_of(name)
     if callable(getattr(target, "prepare", None)):
         return External(target)
     if callable(target) and not inspect.isclass(target):

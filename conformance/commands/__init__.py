@@ -11,6 +11,7 @@ from conformance.commands.export import export_command
 from conformance.commands.fuzz import fuzz_command
 from conformance.commands.matrix import matrix_command
 from conformance.commands.run import run_command
+from conformance.commands.run_exported import run_exported_command
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
@@ -19,6 +20,7 @@ COMMANDS: tuple[click.Command, ...] = (
     compare_command,
     coverage_command,
     export_command,
+    run_exported_command,
     explain_command,
 )
 """The first is the one that runs where none is named."""

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
-import rich.progress
-from rich.console import Console
 
 from conformance import export
-from conformance.case import Case
 from conformance.model import Dialect
+from conformance.progress import with_progress
 from conformance.vectors import collect
 
 
@@ -28,22 +24,28 @@ from conformance.vectors import collect
     show_default=True,
     help="ONNX's own nodes, where ONNX has them, or the custom operators.",
 )
-def export_command(folder: Path, glob: str, dialect: Dialect) -> None:
+@click.option("--with-huge", is_flag=True, help=f"Also cases of more than {export.MOST_SAMPLES} samples.")
+def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 
-    Each becomes a folder DIR/DIALECT/test_..., as onnx.backend.test and onnx_test_runner read it. Cases in which an
-    error is due are left out, and with the standard dialect those of operators and modes that ONNX does not have.
+    Each becomes a folder DIR/DIALECT/test_..., as onnx.backend.test and onnx_test_runner read it; `run-exported` runs
+    them. What the layout cannot say is left out and counted: cases in which an error is due, and with the standard
+    dialect those of operators and modes that ONNX does not have.
 
     The exit status is 0 when the cases are written, 2 for a wrong call or where DIR cannot be written.
     """
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
         raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
-    kept, left_out = export.divide(cases, dialect)
+    kept, left_out = export.divide(cases, dialect, with_huge=with_huge)
     if not kept:
         reasons = "; ".join(_lines(left_out))
         raise click.BadParameter(f"{glob!r} selects no case that can be exported: {reasons}", param_hint="--select")
-    _write(kept, folder / dialect, dialect)
+    try:
+        for case in with_progress(kept, "export", len(kept)):
+            export.write(case, folder / dialect, dialect)
+    except OSError as error:
+        raise click.BadParameter(f"cannot write: {error}", param_hint="DIR") from error
     click.echo(f"{len(kept)} cases written to {folder / dialect}")
     for line in _lines(left_out):
         click.echo(line)
@@ -52,20 +54,3 @@ def export_command(folder: Path, glob: str, dialect: Dialect) -> None:
 def _lines(left_out: Counter[str]) -> list[str]:
     """How many cases were left out and why, the most frequent reason first."""
     return [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
-
-
-def _write(cases: Sequence[Case], kind_folder: Path, dialect: Dialect) -> None:
-    """Write each case, with a progress bar where people look at it.
-
-    Raises:
-        click.BadParameter: something cannot be written.
-    """
-    console = Console(file=sys.stderr)
-    shown = rich.progress.track(
-        cases, description="export", console=console, transient=True, disable=not console.is_terminal
-    )
-    try:
-        for case in shown:
-            export.write(case, kind_folder, dialect)
-    except OSError as error:
-        raise click.BadParameter(f"cannot write: {error}", param_hint="DIR") from error

@@ -9,6 +9,7 @@ from conformance.commands.coverage import coverage_command
 from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
 from conformance.commands.fuzz import fuzz_command
+from conformance.commands.init import init_command
 from conformance.commands.matrix import matrix_command
 from conformance.commands.run import run_command
 from conformance.commands.run_exported import run_exported_command
@@ -21,6 +22,7 @@ COMMANDS: tuple[click.Command, ...] = (
     coverage_command,
     export_command,
     run_exported_command,
+    init_command,
     explain_command,
 )
 """The first is the one that runs where none is named."""

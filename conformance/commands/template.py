@@ -1,0 +1,72 @@
+"""A backend of the conformance suite that answers RoiAlign by NumPy. Put your runtime in its place.
+
+It runs as it is; docs/backends.md in the sources of the suite says what else a backend may do:
+
+    python -m conformance --backend MODULE:answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MOST_SAMPLES = 10**6
+"""Of an output, each way."""
+
+
+def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Any:
+    """Run one node once. Any of the suite's operators may be asked for, in any element type.
+
+    op_type: RoiAlign, RoiAlignGrad, DmlRoiAlign, DmlRoiAlignGrad, DmlResample or DmlResampleGrad. RoiAlign is ONNX's, of
+        any opset: the attributes tell the opsets apart.
+    inputs: every input of the operator by name, in its order; None where the node does not have it. They are copies, but
+        some cases fail a backend that writes to them.
+    attributes: every attribute by name, with its default where the node does not have it. Wrong values are in them as they
+        are: pass them on, since your runtime is to refuse them.
+    outputs: names of those that are wanted, in the operator's order.
+
+    Return an array, or several in the order of `outputs`, or a mapping by name. The element type and the shape count, too.
+    """
+    # NotImplementedError says that the runtime does not have something: the case counts neither for nor against it.
+    if op_type != "RoiAlign":
+        raise NotImplementedError(f"no {op_type}")
+    if attributes["mode"] != "avg":
+        raise NotImplementedError(f"no mode {attributes['mode']}")
+    # Any other exception is a refusal. Where an error is due, a refusal passes if the valid twin of the case is answered.
+    x, rois, indices = inputs["X"], inputs["rois"], inputs["batch_indices"]
+    if x.ndim != 4 or rois.shape != (len(indices), 4) or not np.all(np.isfinite(rois)):
+        raise ValueError(f"X {x.shape}, rois {rois.shape}: must have 4 axes, and a finite RoI for each batch index")
+    sizes = attributes["output_height"], attributes["output_width"]
+    y = np.zeros((len(rois), x.shape[1], *sizes))
+    for r, (x1, y1, x2, y2) in enumerate(rois.astype(np.float64)):
+        of_rows = _weights(y1, y2, sizes[0], x.shape[2], attributes)
+        of_columns = _weights(x1, x2, sizes[1], x.shape[3], attributes)
+        y[r] = of_rows @ x[indices[r]].astype(np.float64) @ of_columns.T
+    return y.astype(x.dtype)
+
+
+# What your runtime is known to get wrong, by globs of ids, with the reasons. It is strict: a listed case that passes
+# fails the run. A TOML file for --expected-failures can take its place; it can say `crashes = true`, too.
+answer.EXPECTED_FAILURES = {  # type: ignore[attr-defined]
+    "roi_align/refusal/batch_index_negative/*": "NumPy takes -1 for the last image",
+}
+
+
+def _weights(start: float, end: float, bins: int, length: int, attributes: Mapping[str, Any]) -> Any:
+    """[bins, length]: how much each pixel of an axis counts in the average of each bin."""
+    scale, ratio = attributes["spatial_scale"], attributes["sampling_ratio"]
+    is_half = attributes["coordinate_transformation_mode"] == "half_pixel"
+    size = (end - start) * scale if is_half else max((end - start) * scale, 1.0)
+    count = ratio or max(int(np.ceil(size / bins)), 0)
+    if count > MOST_SAMPLES:
+        raise NotImplementedError(f"no {count} samples")
+    weights = np.zeros((bins, length))
+    for i in range(bins):
+        c = start * scale - 0.5 * is_half + (i + (np.arange(count) + 0.5) / max(count, 1)) * size / bins
+        c = np.clip(c[(c >= -1) & (c <= length)], 0, length - 1)
+        low = np.floor(c).astype(int)
+        np.add.at(weights[i], low, (1 - (c - low)) / count)
+        np.add.at(weights[i], np.minimum(low + 1, length - 1), (c - low) / count)
+    return weights

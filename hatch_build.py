@@ -1,4 +1,4 @@
-"""How packages are built: by hatchling, and with compiled kernels in a wheel.
+"""How packages are built: by hatchling, with documents and with compiled kernels in a wheel.
 
 On Linux a wheel holds machine code for every level of processors of the architecture that it is built on. An editable
 installation compiles at the first call instead. Two environment variables say otherwise:
@@ -38,7 +38,10 @@ class CompiledKernels(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of a wheel are collected."""
         self.folder = tempfile.TemporaryDirectory()
-        if version == "editable" or not _compiles():
+        if version == "editable":
+            return
+        build_data["force_include"] |= {"docs": "conformance/docs"}
+        if not _compiles():
             return
         command = [sys.executable, "-m", "ortops.kernels.jit.build", self.folder.name]
         subprocess.run([*command, *_options()], cwd=self.root, check=True)  # noqa: S603

@@ -1,15 +1,20 @@
-"""The examples of backends: each is short, says where it is used, and answers where its runtime is installed."""
+"""The examples of backends are short, and answer where their runtimes are installed; those of the document run."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from conformance.__main__ import main
+from conformance.expected_failures import read
+from conformance.vectors import collect
 
-FOLDER = Path(__file__).parent.parent / "examples" / "backends"
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "examples" / "backends"
+DOCUMENT = ROOT / "docs" / "backends.md"
 
 PACKAGES = {
     "mnn_backend:MnnBackend": "MNN",
@@ -42,3 +47,40 @@ def test_an_example_answers_where_its_runtime_is_installed(name: str, package: s
     arguments = ["--backend", f"examples.backends.{name}", "--isolate", "--select", case]
     result = CliRunner().invoke(main, arguments)
     assert (result.exit_code, "1 passed, 0 failed" in result.output) == (0, True), result.output
+
+
+def blocks(language: str) -> list[str]:
+    """The code of a language in the document."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("block", "name", "glob", "counts"),
+    [
+        (0, "answer", "roi_align/official/mode_max/v*/float", "3 passed, 0 failed"),
+        (1, "MyBackend", "roi_align/official/aligned_true/v*/float", "2 passed, 0 failed"),
+        (1, "MyBackend", "roi_align/official/aligned_false/v10/float", "0 passed, 0 failed"),
+    ],
+)
+def test_the_backends_of_the_document_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, name: str, glob: str, counts: str
+) -> None:
+    module = f"documented_{block}"
+    (tmp_path / f"{module}.py").write_text(blocks("python")[block], "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = CliRunner().invoke(main, ["--backend", f"{module}:{name}", "--select", glob])
+    assert counts in result.output
+    assert result.exit_code == (0 if counts[0] != "0" else 1)
+
+
+def test_the_lists_of_the_document_name_cases(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    (tmp_path / "known.toml").write_text(text, "utf-8")
+    (failure,) = read(tmp_path / "known.toml", [case.id for case in collect()])
+    assert failure.crashes
+
+
+def test_what_the_document_links_to_is_there() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", DOCUMENT.read_text("utf-8"))
+    assert len(links) > len(PACKAGES)
+    assert [link for link in links if not (DOCUMENT.parent / link).exists()] == []

@@ -1,20 +1,6 @@
 """A backend from elsewhere: `module[:Class]` with ONNX's backend interface, or `module:function` on NumPy arrays.
 
-ONNX's backend interface is `prepare(model, device).run(inputs)`. It is asked with ONNX's own node wherever ONNX has the
-case, else with the custom operator. It says that it does not support a model as `onnx.backend.base.Backend` does, by
-`is_compatible(model)` returning False, or by raising NotImplementedError or unittest.SkipTest.
-
-A function that has no `prepare` is called as `function(op_type, inputs, attributes, outputs)`:
-
-    op_type     ONNX's name of the operator where it is one of ONNX's, of any opset, else the custom operator's: RoiAlign,
-                RoiAlignGrad, DmlRoiAlign, DmlRoiAlignGrad, DmlResample, DmlResampleGrad
-    inputs      every input of the operator by name, in its order; None where the node has none
-    attributes  every attribute by name: the node's, or the default of the node's opset; FLOAT rounded to float32, wrong
-                values as they are; what an opset before it had an attribute does counts as its default
-    outputs     the names of the outputs that are asked for, in the operator's order
-
-It returns the outputs as a mapping by name, or as a list or tuple in the order of `outputs`, or one output as it is. It
-raises NotImplementedError or unittest.SkipTest for what it does not support; any other exception refuses the case.
+docs/backends.md says how to write one.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     show_default=True,
     metavar="B",
     help=f"Who answers: {', '.join(backends.NAMES)}, module[:Class] with ONNX's backend interface, or module:function "
-    "on NumPy arrays (see conformance/backends/external.py).",
+    "on NumPy arrays (see docs/backends.md, and the command init).",
 )
 @click.option(
     "--provider",

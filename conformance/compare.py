@@ -5,6 +5,7 @@ arithmetic, float32 at least (double for double tensors), an element may differ 
 
     u(T) |expected| + half the least subnormal of T      the one rounding to the tensor's type
     + (terms + 8) u(A) magnitude                         sums of `terms` products: each sum, product, weight, division
+    + (terms + 8) half the least subnormal of A          the same, where there is no smaller number
     + drift                                              coordinates computed in A instead of float64
     + half a unit of the last printed digit              where the expected value is printed
     + input_error * gain                                 where the inputs are not those it was computed from
@@ -40,7 +41,9 @@ def _allowed(case: Case, expected: Floats, growth: Growth) -> Floats:
     is_finite = np.isfinite(expected)
     rounded = np.abs(np.where(is_finite, expected, 0.0))
     final = unit(case.dtype) * rounded + least(case.dtype) / 2
-    sums = (growth.terms + 8) * unit(arithmetic(case)) * growth.magnitude
+    widest = arithmetic(case)
+    smallest = np.where(growth.magnitude > 0, least(widest) / 2, 0.0)
+    sums = (growth.terms + 8) * (unit(widest) * growth.magnitude + smallest)
     printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
     allowed = final + sums + growth.drift + printed + case.input_error * growth.gain
     return np.asarray(np.where(is_finite, allowed, 0.0), np.float64)

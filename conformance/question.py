@@ -68,6 +68,17 @@ class Placed(NamedTuple):
         """Of all bins together."""
         return self.axis.bins * self.axis.per_bin
 
+    @property
+    def on_map(self) -> float:
+        """About as many samples as lie on the map, and no fewer."""
+        step = abs(self.axis.progression(0)[1]) if self.samples else 0.0
+        return min(float(self.samples), self.axis.length / step + 4) if step else float(self.samples)
+
+    @property
+    def reach(self) -> float:
+        """No term of the coordinate of a sample on the map is larger."""
+        return abs(self.first) + self.axis.length + 1 + max(abs(self.offsets[0]), 0.5)
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:

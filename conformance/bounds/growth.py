@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,3 +44,10 @@ def unit(dtype: np.dtype[Any]) -> float:
 def least(dtype: np.dtype[Any]) -> float:
     """The least positive number of `dtype`."""
     return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
+
+
+def limit(dtype: np.dtype[Any]) -> float:
+    """The least size of a number that becomes infinite when it is rounded to `dtype`; infinite itself for double."""
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    _, exponent = math.frexp(float(info.max))
+    return float(info.max) + math.ldexp(float(info.eps), exponent - 2)

@@ -145,11 +145,10 @@ class _Axis:
         first, last = placed.first, placed.last
         steps, size = max(placed.steps, 1), max(abs(placed.size), LEAST_SIZE)
         shares = [(s - placed.offsets[1]) / steps for s in (0, placed.samples - 1) if placed.samples]
-        reach = abs(first) + placed.axis.length + 1 + max(abs(placed.offsets[0]), 0.5)
         # As far as a sample on the map is from the RoI's start; 1 covers a lone sample in the middle.
-        furthest = min(max([1.0, *map(abs, shares)]), reach / size)
+        furthest = min(max([1.0, *map(abs, shares)]), placed.reach / size)
         density = steps / size
-        self.delta = u * (10 * reach + 3 * furthest * (abs(first) + abs(last)))
+        self.delta = u * (10 * placed.reach + 3 * furthest * (abs(first) + abs(last)))
         """The largest error of a coordinate."""
         self.per_bin = min(placed.axis.per_bin, (placed.axis.length + 1) * density + 1)
         """Samples of a bin on the map, at most."""

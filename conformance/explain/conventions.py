@@ -98,7 +98,7 @@ class Convention:
         return values
 
     def _samples(self, rois: Sequence[int]) -> float:
-        return sum(_on_map(y) * _on_map(x) for y, x in map(self.axes, rois))
+        return sum(y.on_map * x.on_map for y, x in map(self.axes, rois))
 
     def _stretch(self) -> Floats:
         """What ONNX's one scale, that of x, leaves to the RoIs themselves."""
@@ -178,14 +178,3 @@ def _lost_by_onnx(sampling: Sampling) -> list[str]:
         (sampling.scales[0] != sampling.scales[1], "has one scale; the RoI's y coordinates are scaled instead"),
     )
     return [f"ONNX {what}." for applies, what in lost if applies]
-
-
-def _on_map(placed: Placed) -> float:
-    """About as many samples as the reference looks at along an axis."""
-    axis = placed.axis
-    if axis.per_bin == 0:
-        return 0.0
-    step = abs(axis.progression(0)[1])
-    return (
-        axis.bins * float(axis.per_bin) if step == 0.0 else min(axis.bins * float(axis.per_bin), axis.length / step + 4)
-    )

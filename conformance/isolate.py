@@ -94,6 +94,11 @@ class IsolatedBackend:
         here.recv()
         return self._child
 
+    def kill(self) -> None:
+        """End the child at once. Another thread that waits for its answer has a crash."""
+        if (child := self._child) is not None:
+            child[0].kill()
+
     def end(self) -> int | None:
         """The exit code of the child, which is ended: the next case has a new one. None where there was none."""
         if self._child is None:

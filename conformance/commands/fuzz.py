@@ -10,15 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from conformance import backends
+from conformance import backends, isolate
 from conformance.fuzz import campaign, file
+from conformance.fuzz.campaign import Crew, CrewError, Here
 from conformance.fuzz.check import Failure, check
-from conformance.fuzz.crew import Crew, CrewError, Here
-from conformance.fuzz.work import TIME_LIMIT, Plan
-from conformance.isolate import IsolatedBackend
+from conformance.fuzz.examine import TIME_LIMIT, Plan
+from conformance.progress import with_progress
 from ortops.operators import BY_NAME
 
 SECONDS = 60.0
@@ -117,29 +115,39 @@ def _replayed(backend_name: str, path: Path) -> bool:
         case = file.read(path)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--replay") from error
-    with IsolatedBackend(backend_name, TIME_LIMIT) as child:
-        found = check(case, child.ask)
+    with isolate.asking(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as examiner:
+        found = check(case, examiner)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
     return isinstance(found, Failure)
 
 
 def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folder: Path) -> bool:
     """Whether a campaign finds a failure; prints each, and the counts."""
-    begun, counts = time.monotonic(), Counter[str]()
-    written, lost = 0, ""
-    try:
-        for report in _with_progress(campaign.run(plan, crew, cases, seconds), cases, seconds):
-            counts += report.counts
+    begun, counts, written, lost = time.monotonic(), Counter[str](), 0, ""
+
+    def examined() -> Iterator[str]:
+        """Of each case what came of it, as it is counted and as failures are written."""
+        nonlocal written
+        for report in campaign.run(plan, crew, cases, seconds):
+            for outcome in report.counts.elements():
+                counts[outcome] += 1
+                yield outcome
             if report.failure is not None:
                 path = _written(report.failure, plan.backend, folder, written)
                 written += 1
                 click.echo(f"{report.failure.case.operator}: {report.failure.kind}: {report.failure.message}\n  {path}")
+
+    def rate() -> str:
+        return f"{counts.total() / max(time.monotonic() - begun, 1e-9):.0f} cases a second"
+
+    try:
+        for _ in with_progress(examined(), "fuzz", cases, note=lambda: f"{rate()}, {counts['failed']} failed"):
+            pass
     except CrewError as error:
         lost = str(error)
     kinds = ("passed", "failed", "unsupported", "unsettled")
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind] or kind in kinds[:2])
-    rate = counts.total() / max(time.monotonic() - begun, 1e-9)
-    click.echo(f"seed {plan.seed}: {parts}; {rate:.0f} cases a second, {written} different failures")
+    click.echo(f"seed {plan.seed}: {parts}; {rate()}, {written} different failures")
     if lost:
         raise click.UsageError(f"the campaign ended before its time: {lost}")
     return counts["failed"] > 0
@@ -151,25 +159,3 @@ def _written(failure: Failure, backend_name: str, folder: Path, number: int) -> 
     path = folder / f"{name}-{failure.case.operator}-{failure.kind}-{number}.json"
     file.write(path, failure, backend_name)
     return path
-
-
-def _with_progress(
-    reports: Iterator[campaign.Report], cases: int | None, seconds: float | None
-) -> Iterator[campaign.Report]:
-    """The reports, with a bar where people look at it."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("fuzz"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[rate]:.0f} cases/s, {task.fields[failures]} failures"),
-    )
-    begun, done, failures = time.monotonic(), 0, 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("fuzz", total=seconds or cases, rate=0.0, failures=0)
-        for report in reports:
-            done += report.counts.total()
-            failures += report.counts["failed"]
-            spent = time.monotonic() - begun
-            progress.update(task, completed=spent if seconds else done, rate=done / spent, failures=failures)
-            yield report

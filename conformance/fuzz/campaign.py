@@ -1,40 +1,80 @@
-"""Many cases, by many hands: ranges of numbers are handed out, and what comes back is counted once.
+"""Many cases: an executor examines ranges of them, and makes small what fails.
 
-The cases, their counts and the failures that are made small depend on the plan alone, not on who does what, nor on when.
-A range of which only a part comes back is handed out again from there. One that ended all who tried it is suspect: it is
-cut up and tried while nothing else is, until the case is known that does it.
+What comes back is taken in the order of numbers, so the counts and the failures depend on the plan alone, not on who does
+what, nor on when. A range whose workers ended is examined again, case by case and while nothing else is, until it is known
+which case does it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from conformance.fuzz.check import Failure
-from conformance.fuzz.crew import Crew, CrewError
-from conformance.fuzz.merge import Failures, Parts
-from conformance.fuzz.tasks import Part, look, make_small
-from conformance.fuzz.work import Found, Plan
+from conformance.fuzz.examine import MOST_ALIKE, Part, Plan, end_all, examine, make_small
+from conformance.printable import PrintableError
 
-RANGE = 64
-"""Cases that are handed out at once, at most."""
-
-SLICE = 10.0
-"""Seconds after which they come back, done or not: so much is lost with a worker."""
-
-PIECES = 8
-"""Into which a suspect range is cut."""
+RANGE = 16
+"""Cases that are examined by one call, at most."""
 
 AHEAD = 64
-"""Ranges for each task of the crew that may be done before one that is not: what comes back waits for it."""
+"""Ranges for each worker that may be done before one that is not: what comes back waits for it."""
 
 REPORT_EVERY = 0.2
 """Seconds between two reports, at most."""
+
+GRACE = 10.0
+"""Seconds after its time for what a campaign has begun to come back: a case is not interrupted."""
+
+
+class CrewError(PrintableError):
+    """Nobody is there to do what remains."""
+
+
+class Crew(Protocol):
+    """Those who work.
+
+    executor: takes what they are to do.
+    lost: what it raises where every worker that tried has ended.
+    """
+
+    executor: Executor
+    lost: tuple[type[BaseException], ...]
+
+    @property
+    def width(self) -> int:
+        """How many they are."""
+
+    def check(self) -> None:
+        """Raise CrewError if nobody is there any more."""
+
+
+class Here:
+    """So many threads of this process; a context manager that ends what they do, and their children."""
+
+    lost: tuple[type[BaseException], ...] = ()
+
+    def __init__(self, jobs: int) -> None:
+        self.width = jobs
+        self.executor = ThreadPoolExecutor(jobs)
+
+    def __enter__(self) -> Here:  # noqa: PYI034  # Self is of Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        end_all()
+        self.executor.shutdown()
+        end_all()
+
+    def check(self) -> None:
+        """They are always there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +89,6 @@ class Report:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The numbers from `first` to `stop` - 1."""
-
-    first: int
-    stop: int
-    is_suspect: bool = False
-
-    def pieces(self) -> Iterator[Range]:
-        """It, cut up."""
-        step = math.ceil((self.stop - self.first) / PIECES)
-        for first in range(self.first, self.stop, step):
-            yield Range(first, min(first + step, self.stop), is_suspect=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Failing:
-    """A case to be made small; `place` says when it was found."""
-
-    place: int
-    found: Found
-
-
 def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:
     """The reports of a campaign.
 
@@ -84,109 +101,97 @@ def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None 
     Raises:
         CrewError: nobody is there any more.
     """
-    campaign = _Campaign(plan, crew, cases, seconds)
+    campaign = _Campaign(plan, crew, math.inf if cases is None else cases, time.time() + (seconds or math.inf))
     while campaign.hand_out():
-        done, _ = wait(campaign.running, REPORT_EVERY, FIRST_COMPLETED)
-        crew.check()
-        for future in done:
-            yield from campaign.take_back(future)
+        campaign.wait()
+        yield from campaign.take_back()
         yield Report(Counter())
-    yield from campaign.finish()
+    yield from campaign.rest()
 
 
 class _Campaign:
-    """What is handed out, and what remains to be."""
+    """What has been handed out, in order."""
 
-    def __init__(self, plan: Plan, crew: Crew, cases: int | None, seconds: float | None) -> None:
-        self.running: dict[Future[Any], Range | Failing] = {}
-        self._plan, self._crew = plan, crew
-        self._cases = math.inf if cases is None else cases
-        self._ends = math.inf if seconds is None else time.monotonic() + seconds
+    def __init__(self, plan: Plan, crew: Crew, cases: float, ends: float) -> None:
+        self._plan, self._crew, self._cases, self._ends = plan, crew, cases, ends
         self._next = 0
-        self._rests, self._suspects, self._failing = deque[Range](), deque[Range](), deque[Failing]()
-        self._failing_so_far = 0
-        self._parts, self._failures = Parts(), Failures()
+        self._parts = deque[tuple[int, int, Future[Part]]]()
+        self._small = deque[tuple[Failure, Future[Failure]]]()
+        self._alike, self._seen = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
 
     def hand_out(self) -> bool:
-        """Hand out as much as the crew should have; whether it has anything."""
-        while len(self.running) < self._crew.width and (task := self._next_task()) is not None:
-            future: Future[Any]
-            if isinstance(task, Failing):
-                future = self._crew.submit(make_small, self._plan, task.found, max(self._left, 0.0))
-            else:
-                future = self._crew.submit(look, self._plan, task.first, task.stop, min(SLICE, max(self._left, 0.0)))
-            self.running[future] = task
-        return bool(self.running)
-
-    def take_back(self, future: Future[Any]) -> Iterator[Report]:
-        """What comes of a task."""
-        task = self.running.pop(future)
-        try:
-            result = future.result()
-        except self._crew.lost:
-            yield from self._without(task)
-        except CancelledError as error:
-            raise CrewError("what it was asked to do was dropped") from error
-        else:
-            if isinstance(task, Failing):
-                yield from self._small(task, result)
-            else:
-                yield from self._done(task, result)
-
-    def finish(self) -> Iterator[Report]:
-        """What is left where there was no time to do all."""
-        yield from self._to_be_small(self._parts.rest())
-        while self._failing:
-            failing = self._failing.popleft()
-            yield from self._small(failing, failing.found.as_it_was(self._plan))
-
-    @property
-    def _left(self) -> float:
-        """Seconds."""
-        return self._ends - time.monotonic()
-
-    def _next_task(self) -> Range | Failing | None:
-        if self._suspects or any(isinstance(task, Range) and task.is_suspect for task in self.running.values()):
-            return None if self.running else self._suspects.popleft()
-        if self._left <= 0:
-            return None
-        if self._failing:
-            return self._failing.popleft()
-        return self._rests.popleft() if self._rests else self._fresh()
-
-    def _fresh(self) -> Range | None:
-        """Numbers that nobody has had."""
+        """Hand out as much as the crew should have; whether there is anything to wait for."""
         width = self._crew.width
-        if self._next >= self._cases or self._next - self._parts.complete > AHEAD * RANGE * width:
-            return None
         size = math.ceil(min(self._cases / 4 / width, RANGE))
-        first, self._next = self._next, int(min(self._next + size, self._cases))
-        return Range(first, self._next)
+        while self._next < self._cases and time.time() < self._ends and len(self._parts) < AHEAD * width:
+            if len(self._running()) >= 2 * width:
+                break
+            first, self._next = self._next, int(min(self._next + size, self._cases))
+            self._parts.append((first, self._next, self._examined(first, self._next)))
+        return bool(self._parts or self._small) and time.time() < self._ends + GRACE
 
-    def _done(self, task: Range, part: Part) -> Iterator[Report]:
-        if part.stop < task.stop:
-            (self._suspects if task.is_suspect else self._rests).append(Range(part.stop, task.stop, task.is_suspect))
-        yield Report(part.counts)
-        yield from self._to_be_small(self._parts.add(part))
+    def wait(self) -> None:
+        """Wait for something to come back, but not for long."""
+        wait(self._running(), REPORT_EVERY, FIRST_COMPLETED)
+        self._crew.check()
 
-    def _without(self, task: Range | Failing) -> Iterator[Report]:
-        """The result of a task that ended all who tried it."""
-        if isinstance(task, Failing):
-            yield from self._small(task, task.found.as_it_was(self._plan))
-        elif task.stop - task.first > 1:
-            self._suspects.extend(task.pieces())
-        else:
-            found = Found.end(self._plan, task.first, "every worker that asked the reference ended")
-            yield from self._done(task, Part(task.first, task.stop, Counter(failed=1), (found,)))
+    def take_back(self) -> Iterator[Report]:
+        """What has come back and has nothing missing before it."""
+        while self._parts and self._parts[0][2].done():
+            first, stop, future = self._parts.popleft()
+            try:
+                yield self._done(future.result())
+            except self._crew.lost:
+                yield from self._one_by_one(first, stop)
+            except CancelledError as error:
+                raise CrewError("what it was asked to do was dropped") from error
+        while self._small and self._small[0][1].done():
+            failure, small = self._small.popleft()
+            with contextlib.suppress(*self._crew.lost, CancelledError):
+                failure = small.result()
+            yield from self._unlike(failure)
 
-    def _to_be_small(self, found: Iterable[Found]) -> Iterator[Report]:
-        for one in found:
-            failing = Failing(self._failing_so_far, one)
-            self._failing_so_far += 1
-            if one.ends:
-                yield from self._small(failing, one.as_it_was(self._plan))
-            else:
-                self._failing.append(failing)
+    def rest(self) -> Iterator[Report]:
+        """What has come back behind something that has not."""
+        for _, _, future in self._parts:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                yield self._done(future.result())
+        for failure, _ in self._small:
+            yield from self._unlike(failure)
 
-    def _small(self, task: Failing, failure: Failure) -> Iterator[Report]:
-        yield from (Report(Counter(), one) for one in self._failures.add(task.place, failure))
+    def _running(self) -> list[Future[Part] | Future[Failure]]:
+        handed_out = [*(future for *_, future in self._parts), *(future for _, future in self._small)]
+        return [future for future in handed_out if not future.done()]
+
+    def _examined(self, first: int, stop: int) -> Future[Part]:
+        return self._crew.executor.submit(examine, self._plan, first, stop, self._ends)
+
+    def _done(self, part: Part) -> Report:
+        for failure in part.found:
+            self._alike[failure.rough_signature] += 1
+            if self._alike[failure.rough_signature] <= MOST_ALIKE:
+                future = self._crew.executor.submit(make_small, self._plan, failure, self._ends)
+                self._small.append((failure, future))
+        return Report(part.counts)
+
+    def _unlike(self, failure: Failure) -> Iterator[Report]:
+        if failure.signature not in self._seen:
+            self._seen.add(failure.signature)
+            yield Report(Counter(), failure)
+
+    def _one_by_one(self, first: int, stop: int) -> Iterator[Report]:
+        """The cases of a range whose workers ended, each while nothing else is examined: another is not to end them."""
+        for number in range(first, stop):
+            while self._running():
+                self.wait()
+                yield Report(Counter())
+            future = self._examined(number, number + 1)
+            while not future.done():
+                wait([future], REPORT_EVERY)
+                self._crew.check()
+                yield Report(Counter())
+            try:
+                yield self._done(future.result())
+            except self._crew.lost:
+                failure = Failure(self._plan.case(number), "reference", "every worker that examined it ended")
+                yield self._done(Part(Counter(failed=1), (failure,)))

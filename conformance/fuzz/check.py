@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
-from conformance.expect import forget, reference
-from conformance.fuzz.settled import is_settled
+from conformance.expect import forget
+from conformance.fuzz.settled import in_double, is_settled
 from conformance.outcome import Outcome
-from conformance.run import Asker, judge
+from conformance.run import Asker, Examiner, ask
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
+Outcomes = Literal["passed", "unsupported", "unsettled"]
+
+HERE: Asker = functools.partial(ask, Reference())
+"""The reference in this process."""
+
+
+class ReferenceFailedError(Exception):
+    """The reference neither answered nor refused a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,64 +43,69 @@ class Failure:
     def signature(self) -> tuple[str, ...]:
         """What failures that look the same have in common: all but numbers, and attributes' numbers."""
         attributes = {n: v if isinstance(v, str) else "" for n, v in self.case.attributes.items()}
-        text = re.sub(r"[-+]?\b(\d[\d.e+-]*|nan|inf)\b", "#", self.message).split("0x")[0][:120]
-        return (self.case.operator, self.kind, text, *(f"{n}={v}" for n, v in sorted(attributes.items())))
+        return (*self.rough_signature, *(f"{n}={v}" for n, v in sorted(attributes.items())))
 
     @property
     def rough_signature(self) -> tuple[str, ...]:
         """The same without attributes, for cases that are not small yet."""
-        return self.signature[:3]
+        text = re.sub(r"[-+]?\b(\d[\d.e+-]*|nan|inf)\b", "#", self.message).split("0x")[0][:120]
+        return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, asker: Asker) -> Failure | Literal["passed", "unsupported", "unsettled"]:
+def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Outcomes:
     """The failure of a case, or what else came of it.
 
     Args:
         case: what it expects is found here.
-        asker: who answers.
+        examiner: who asks the backend.
+        oracle: the reference, which is asked for float64.
     """
-    _forget()
+    bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            expecting = with_expectation(case)
-        except Exception as error:  # noqa: BLE001  # whatever the reference stumbles over is found
-            return Failure(case, "reference", f"the reference raised {type(error).__name__}: {error}")
-        answer = asker(expecting)
-        try:
-            result = judge(expecting, answer)
+            expecting = with_expectation(case, oracle)
+            answer = examiner.asker(expecting)
+            result = examiner.judged(expecting, answer)
             if result.outcome is Outcome.PASSED:
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:
                 return "unsupported"
-            if answer.kind == "outputs" and not is_settled(expecting):
+            if answer.kind == "outputs" and not is_settled(expecting, oracle):
                 return "unsettled"
-        except Exception as error:  # noqa: BLE001  # as above, of the bounds
-            return Failure(expecting, "reference", f"judging raised {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  # whatever the reference or the bounds stumble over is found
+            return Failure(bare, "reference", f"{type(error).__name__}: {error}")
+        finally:
+            # A campaign asks without end, and never the same again.
+            allowed_errors.cache_clear()
+            forget()
     kinds: dict[str, Kind] = {"refusal": "refused", "missing": "missing", "crash": "crash"}
     kind = kinds.get(answer.kind, "accepted" if expecting.expects_error else "values")
-    return Failure(expecting, kind, result.message)
+    found = replace(bare, expects_error=expecting.expects_error, note=expecting.note)
+    return Failure(found, kind, result.message)
 
 
-def with_expectation(case: Case) -> Case:
-    """The case with the error that the reference says is due, if one is, and its words as the note."""
-    due, words = _error_due(case)
-    return replace(case, expected=None, expects_error=due, note=words or case.note)
+def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
+    """The case with the values that the reference computes, or with the error that it says is due, its words as note.
 
-
-def _error_due(case: Case) -> tuple[Literal["attribute", "data"] | None, str]:
+    Raises:
+        ReferenceFailedError: it does neither.
+    """
+    case = replace(case, expected=None, expects_error=None)
     try:
         case.definition.check_attributes(case.attributes)
     except (TypeError, ValueError) as error:
-        return "attribute", str(error)
-    try:
-        reference(case.definition, case.attributes, case.inputs, case.outputs)
-    except (TypeError, ValueError) as error:
-        return "data", str(error)
-    return None, ""
+        return _refused(case, "attribute", str(error), oracle)
+    answer = oracle(in_double(case))
+    if answer.kind == "outputs" and answer.outputs is not None:
+        return replace(case, expected=answer.outputs, twin=None)
+    error, _, words = answer.text.partition(": ")
+    if answer.kind == "refusal" and error in ("TypeError", "ValueError"):
+        return _refused(case, "data", words, oracle)
+    raise ReferenceFailedError(f"the reference has no answer: {answer.text}")
 
 
-def _forget() -> None:
-    """A campaign asks the reference without end, and never the same again."""
-    allowed_errors.cache_clear()
-    forget()
+def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: Asker) -> Case:
+    twin = None if case.twin is None else with_expectation(case.twin, oracle)
+    # Two faults are in a case whose twin is wrong, too: it proves nothing.
+    return replace(case, expects_error=due, note=words, twin=None if twin is None or twin.expects_error else twin)

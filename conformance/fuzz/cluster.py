@@ -7,23 +7,25 @@ an error when it has ended more than `distributed.scheduler.allowed-failures`, 3
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from importlib.metadata import version
-from types import TracebackType
 from typing import TypeVar
 
 from distributed import Client, KilledWorker, Security
 from distributed.comm.core import connect
 
 from conformance import backends
-from conformance.fuzz.crew import CrewError
+from conformance.fuzz.campaign import CrewError
 
 CONNECT_SECONDS = 15.0
 """For the scheduler to answer, and for a first worker to be there."""
+
+ANSWER_SECONDS = 60.0
+"""For the workers to say what they have, which takes them some imports, and for what is left to be let go."""
 
 ALONE_SECONDS = 60.0
 """How long the cluster may have no worker."""
@@ -57,30 +59,26 @@ class Cluster:
             raise CrewError(
                 f"{address} is not a scheduler that answers within {CONNECT_SECONDS:g} s: {text}"
             ) from error
-        try:
-            self._check_workers(backend)
-        except BaseException:
-            self._client.close()
-            raise
-        self._executor = self._client.get_executor(pure=False, retries=3)
+        self.executor: Executor = self._client.get_executor(pure=False, retries=3)
         self.width = 1
         self._asked = self._seen = -math.inf
-        self.check()
+        try:
+            self._check_workers(backend)
+            self.check()
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Cluster:  # noqa: PYI034  # Self is of Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._executor.shutdown(wait=False)
-        self._client.close()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def submit(self, task: Callable[..., T], *arguments: object) -> Future[T]:
-        """See `Crew`."""
-        future: Future[T] = self._executor.submit(task, *arguments)
-        return future
+    def close(self) -> None:
+        """Cancel what has not been done, and leave: a worker or a scheduler that hangs does not keep anybody here."""
+        for leave in (lambda: self.executor.shutdown(wait=False), self._client.close):
+            _begun(leave).wait(CONNECT_SECONDS)
 
     def check(self) -> None:
         """Raise CrewError if there is no scheduler, or if it has had no worker for long."""
@@ -88,10 +86,7 @@ class Cluster:
         if now - self._asked < ASK_EVERY:
             return
         self._asked = now
-        try:
-            threads = sum(self._client.nthreads().values())
-        except (OSError, RuntimeError) as error:
-            raise CrewError(f"the scheduler at {self._address} is gone: {error}") from error
+        threads = sum(self._within(ALONE_SECONDS, self._client.nthreads).values())
         # Two for each, so that none waits for this process.
         self.width = 2 * max(threads, 1)
         if threads:
@@ -105,12 +100,44 @@ class Cluster:
         except asyncio.TimeoutError as error:
             raise CrewError(f"the scheduler at {self._address} has no worker after {CONNECT_SECONDS:g} s") from error
         here = _versions(backend)
-        for worker, there in self._client.run(_versions, backend, on_error="return").items():
+        answers = self._within(ANSWER_SECONDS, lambda: self._client.run(_versions, backend, on_error="return"))
+        for worker, there in answers.items():
             if isinstance(there, Exception):
                 raise CrewError(f"worker {worker} cannot do it: {type(there).__name__}: {there}")
             for package, expected in here.items():
                 if there[package] != expected:
                     raise CrewError(f"worker {worker} has {package} {there[package]}: must be {expected}, as here")
+
+    def _within(self, seconds: float, ask: Callable[[], T]) -> T:
+        """What the cluster answers; CrewError where it does not, or not in time."""
+        answer = Future[T]()
+
+        def answered() -> None:
+            try:
+                answer.set_result(ask())
+            except Exception as error:  # noqa: BLE001  # it is raised again where it is waited for
+                answer.set_exception(error)
+
+        if not _begun(answered).wait(seconds):
+            raise CrewError(f"the cluster at {self._address} has not answered within {seconds:g} s")
+        try:
+            return answer.result()
+        except (OSError, RuntimeError, asyncio.TimeoutError) as error:
+            raise CrewError(f"the scheduler at {self._address} is gone: {error}") from error
+
+
+def _begun(function: Callable[[], object]) -> threading.Event:
+    """Has the function run beside; an event that it has come to an end. The process does not wait for it."""
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            function()
+        finally:
+            done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    return done
 
 
 async def _reach(address: str) -> None:

@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 def spoil(case: Case, rng: np.random.Generator) -> Case:
-    """The case with one change."""
+    """The case with one change; it is its twin itself."""
     change = _one(rng, (_attribute, _attribute, _data, _data, _shape, _shape, _missing))
     changed: Case = change(case, rng)
-    return replace(changed, note="a random case with one thing changed")
+    return replace(changed, note="a random case with one thing changed", twin=replace(case, note=""))
 
 
 def _one(rng: np.random.Generator, choices: Sequence[T]) -> T:

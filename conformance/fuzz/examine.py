@@ -1,0 +1,175 @@
+"""What a campaign hands to an executor: to examine a range of cases, and to make a failure small.
+
+Both are done by an `Asked`: two children, one of which answers by the backend and one by the reference, so that neither can
+end or hang more than one case. Starting them takes seconds, so they are kept for the next call, and ended when none comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from conformance import backends
+from conformance.backends import conventions_of, is_unsafe
+from conformance.case import Case
+from conformance.fuzz.check import Failure, Outcomes, check
+from conformance.fuzz.generate import generate
+from conformance.fuzz.shrink import shrink
+from conformance.isolate import IsolatedBackend
+from conformance.run import Answer, Examiner
+
+TIME_LIMIT = 60.0
+"""Seconds for a case, of the backend and of the reference: the first may compile, on a machine that is busy."""
+
+IDLE_SECONDS = 20.0
+"""After which children that nobody uses are ended."""
+
+MOST_ALIKE = 4
+"""Failures with the same message that are shrunk; the others are counted."""
+
+MOST_ASKED = 500
+"""Cases after which the reference has a new child: it remembers its answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which cases there are, and who is asked.
+
+    operators: names; empty for all.
+    """
+
+    backend: str
+    seed: int
+    operators: tuple[str, ...] = ()
+
+    def case(self, number: int) -> Case:
+        """The case of this number."""
+        return generate(self.seed, number, self.operators)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What came of the cases from `first` on.
+
+    counts: of cases by what came of them.
+    found: the failures in order; of those alike the first `MOST_ALIKE`.
+    """
+
+    counts: Counter[str]
+    found: tuple[Failure, ...]
+
+
+class Asked:
+    """The children of one thread."""
+
+    def __init__(self, backend: str) -> None:
+        self.name = backend
+        self._backend = IsolatedBackend(backend, TIME_LIMIT)
+        self._reference = IsolatedBackend("reference", TIME_LIMIT)
+        loaded = backends.load(backend)
+        self._is_unsafe = is_unsafe(loaded)
+        self._examiner = Examiner(self._backend.ask, conventions=conventions_of(loaded))
+        self._asked = 0
+        self.is_ending = False
+
+    def check(self, case: Case) -> Failure | Outcomes:
+        """What comes of a case."""
+        outcome = check(case, self._examiner, self._oracle)
+        if self._is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
+            self._backend.end()  # what may have been written out of bounds is not to fail another case
+        return outcome
+
+    def _oracle(self, case: Case) -> Answer:
+        self._asked += 1
+        if self._asked % MOST_ASKED == 0:
+            self._reference.end()
+        return self._reference.ask(case)
+
+    def end(self) -> None:
+        """End the children, which nobody asks."""
+        for child in (self._backend, self._reference):
+            child.end()
+
+    def kill(self) -> None:
+        """End the children at once, whoever waits for their answers; what is examined has no outcome."""
+        self.is_ending = True
+        for child in (self._backend, self._reference):
+            child.kill()
+
+
+def examine(plan: Plan, first: int, stop: int, ends: float) -> Part:
+    """What comes of the cases from `first` to `stop` - 1, or of as many as there is time for until `ends`, in epoch time."""
+    counts, alike, found = Counter[str](), Counter[tuple[str, ...]](), list[Failure]()
+    with _borrowed(plan.backend) as asked:
+        for number in range(first, stop):
+            if time.time() >= ends:
+                break
+            outcome = asked.check(plan.case(number))
+            if asked.is_ending:
+                break
+            counts["failed" if isinstance(outcome, Failure) else outcome] += 1
+            if isinstance(outcome, Failure):
+                alike[outcome.rough_signature] += 1
+                if alike[outcome.rough_signature] <= MOST_ALIKE:
+                    found.append(outcome)
+    return Part(counts, tuple(found))
+
+
+def make_small(plan: Plan, failure: Failure, ends: float) -> Failure:
+    """The failure of a case made small, as far as there is time for until `ends`, in epoch time."""
+    if failure.kind == "reference":
+        return failure  # each try may end a process, or take a minute
+
+    with _borrowed(plan.backend) as asked:
+        return shrink(failure, lambda case: "no time" if asked.is_ending or time.time() >= ends else asked.check(case))
+
+
+_lock = threading.Lock()
+_all: set[Asked] = set()
+_idle: dict[Asked, threading.Timer] = {}
+
+
+@contextlib.contextmanager
+def _borrowed(backend: str) -> Iterator[Asked]:
+    # A worker of dask is a daemon, and those may have no children unless they say that they are none.
+    multiprocessing.current_process().daemon = False
+    with _lock:
+        asked = next((one for one in _idle if one.name == backend), None)
+        if asked is None:
+            asked = Asked(backend)
+            _all.add(asked)
+        else:
+            _idle.pop(asked).cancel()
+    try:
+        yield asked
+    finally:
+        timer = threading.Timer(0.0 if asked.is_ending else IDLE_SECONDS, _end_idle, [asked])
+        timer.daemon = True
+        with _lock:
+            _idle[asked] = timer
+            timer.start()
+
+
+def _end_idle(asked: Asked) -> None:
+    with _lock:
+        if _idle.pop(asked, None) is None:
+            return
+        _all.discard(asked)
+    asked.end()
+
+
+def end_all() -> None:
+    """End all children of this process' campaigns: what is being examined comes back unfinished."""
+    with _lock:
+        for timer in _idle.values():
+            timer.cancel()
+        everybody, idle = list(_all), list(_idle)
+    for asked in everybody:
+        asked.kill()
+    for asked in idle:
+        _end_idle(asked)

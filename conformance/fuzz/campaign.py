@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from conformance.fuzz.check import Failure
 from conformance.fuzz.examine import MOST_ALIKE, Part, Plan, end_all, examine, make_small
@@ -62,7 +62,7 @@ class Here:
 
     def __init__(self, jobs: int) -> None:
         self.width = jobs
-        self.executor = ThreadPoolExecutor(jobs)
+        self.executor: Executor = ThreadPoolExecutor(jobs)
 
     def __enter__(self) -> Here:  # noqa: PYI034  # Self is of Python 3.11
         return self
@@ -159,8 +159,11 @@ class _Campaign:
         for failure, _ in self._small:
             yield from self._unlike(failure)
 
-    def _running(self) -> list[Future[Part] | Future[Failure]]:
-        handed_out = [*(future for *_, future in self._parts), *(future for _, future in self._small)]
+    def _running(self) -> list[Future[Any]]:
+        handed_out: list[Future[Any]] = [
+            *(future for *_, future in self._parts),
+            *(future for _, future in self._small),
+        ]
         return [future for future in handed_out if not future.done()]
 
     def _examined(self, first: int, stop: int) -> Future[Part]:

@@ -99,8 +99,8 @@ def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
     answer = oracle(in_double(case))
     if answer.kind == "outputs" and answer.outputs is not None:
         return replace(case, expected=answer.outputs, twin=None)
-    error, _, words = answer.text.partition(": ")
-    if answer.kind == "refusal" and error in ("TypeError", "ValueError"):
+    kind, _, words = answer.text.partition(": ")
+    if answer.kind == "refusal" and kind in ("TypeError", "ValueError"):
         return _refused(case, "data", words, oracle)
     raise ReferenceFailedError(f"the reference has no answer: {answer.text}")
 

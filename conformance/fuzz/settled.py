@@ -4,8 +4,8 @@ A case is settled where every number on the way to a sample is exact in float32,
 rounding may move them, and for a winner's gradient the candidates, changes no output by more than it is allowed. It is
 asked of cases that failed only: it costs some dozens of evaluations.
 
-Where no rule says what comes of infinities and NaN, the case is not settled: of a weight of 0 times one (moving the sample
-changes the answer), of NaN among the candidates of a maximum, and of one in the differences that a RoI's gradient takes.
+Where no rule says what comes of infinities and NaN, the case is not settled: of a weight of 0 times one, of NaN among the
+candidates of a maximum, and of one in the differences that a RoI's gradient takes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from conformance.expect import Floats, expected_outputs
 from conformance.question import Placed, Question, question_of
 from conformance.run import Asker
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+from ortops.reference.sampling import points_inside
 from ortops.shapes import output_shapes
 
 GRAIN = 64
@@ -62,9 +63,9 @@ def is_settled(case: Case, oracle: Asker) -> bool:
     is_maximum, is_gradient = question.sampling.mode != "avg", question.dy is not None
     floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]
     are_finite = all(np.isfinite(a).all() for a in floats)
-    if not are_finite and _is_unruled(question):
-        return False
     placed = question.placed()
+    if not are_finite and any(_is_unruled(question, r, *lines) for r, lines in enumerate(placed)):
+        return False
     is_exact = are_finite and all(_is_exact(line) for lines in placed for line in lines)
     if not is_exact and not _is_steady(case, _moved(question, placed, are_finite), oracle):
         return False
@@ -99,12 +100,32 @@ def _fits(case: Case) -> bool:
     return True
 
 
-def _is_unruled(question: Question) -> bool:
-    """Whether infinities or NaN have reached an output on a way of which no rule says what they become."""
-    expected = expected_outputs(question.case)
-    if question.sampling.mode != "avg" and any(np.isnan(y).any() for y in expected.values()):
+def _is_unruled(question: Question, r: int, y: Placed, x: Placed) -> bool:
+    """Whether RoI `r` meets infinities or NaN in a way of which no rule says what comes of it."""
+    (rows, idle_rows), (columns, idle_columns) = _reads(y), _reads(x)
+    wants_drois = question.names["drois"] in question.case.outputs
+    has_idle = wants_drois or idle_rows.any() or idle_columns.any()
+    if has_idle and question.dy is not None and not np.isfinite(question.dy[r]).all():
         return True
-    return not np.isfinite(expected.get(question.names["drois"], 0.0)).all()
+    if question.x is None:
+        return False
+    pixels = question.x[question.indices[r]]
+    odd = ~np.isfinite(pixels).all(axis=0) & np.logical_and.outer(rows, columns)
+    if question.sampling.mode != "avg" and np.isnan(pixels[:, odd]).any():
+        return True
+    return bool(np.any(odd if wants_drois else odd & np.logical_or.outer(idle_rows, idle_columns)))
+
+
+def _reads(line: Placed) -> npt.NDArray[np.bool_]:
+    """[2, L]: whether a sample reads a pixel, and whether one does so with the weight 0."""
+    reads = np.zeros((2, line.axis.length), bool)
+    for p in range(line.axis.bins):
+        for point in points_inside(line.axis, p):
+            for tap in line.axis.taps(point.coordinate):
+                # Beyond the last pixel some read that again.
+                pixel = line.axis.length - 1 if tap.pixel is None else tap.pixel
+                reads[:, pixel] |= True, tap.weight == 0
+    return reads
 
 
 def _has_exact_size(line: Placed) -> bool:

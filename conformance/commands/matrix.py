@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, isolate
+from conformance import backends, elsewhere, isolate
 from conformance.case import Case
 from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
@@ -24,33 +24,51 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("matrix")
 @click.argument("sources", metavar="[SOURCES]...", nargs=-1)
+@click.option(
+    "--installed-in",
+    "others",
+    type=(click.Path(exists=True, file_okay=False, path_type=Path), str),
+    metavar="ENV B",
+    multiple=True,
+    help="Ask backend B of the virtual environment in folder ENV, too, by its own Python and of the release that is "
+    f"installed there. It needs {', '.join(elsewhere.NEEDS)} besides the runtime, but not ortops. No list of expected "
+    "failures is applied. May be given several times.",
+)
 @click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
 @click.option("--html", "html_file", type=_FILE, metavar="F", help="Write the table and what failed to F as a page.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the table to F as Markdown.")
-def matrix_command(sources: tuple[str, ...], glob: str, html_file: Path | None, markdown_file: Path | None) -> None:
+def matrix_command(
+    sources: tuple[str, ...],
+    others: tuple[tuple[Path, str], ...],
+    glob: str,
+    html_file: Path | None,
+    markdown_file: Path | None,
+) -> None:
     """Show families of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which is then asked every case in a child
-    process. Files of one backend are parts of one report. Without sources those of ortops, onnxruntime,
-    onnx-reference, torchvision and openvino are asked that are installed.
+    process. Files of one backend are parts of one report. Without sources and without --installed-in those of ortops,
+    onnxruntime, onnx-reference, torchvision and openvino are asked that are installed.
 
     The exit status is 0 when the table is made, whatever failed; 2 for a wrong call. To be judged, use `run`.
     """
     for file in (html_file, markdown_file):
         if file is not None and not file.parent.is_dir():
             raise click.BadParameter(f"{file.parent} is no folder")
-    files = [Path(source) for source in sources if _is_file(source)]
-    names = [source for source in sources if not _is_file(source)]
-    reports = _selected(_read(files), glob)
-    _check_once([report.title for report in reports] + names)
+    is_default = not sources and not others
+    names = DEFAULTS if is_default else tuple(source for source in sources if not _is_file(source))
+    _check_once(names)
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
-    if (names or not sources) and not cases:
+    if (names or others) and not cases:
         raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
-    missing = {name: reason for name in (names if sources else DEFAULTS) if (reason := _missing(name))}
-    if sources and missing:
+    reports = _selected(_read([Path(source) for source in sources if _is_file(source)]), glob)
+    missing = {name: reason for name in names if (reason := _missing(name))}
+    if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
-    asked = [_asked(name, cases) for name in (names if sources else DEFAULTS) if name not in missing]
-    made = matrix.Matrix([*reports, *asked])
+    reports += [_asked(name, cases) for name in names if name not in missing]
+    reports += [_asked_elsewhere(folder, name, glob) for folder, name in others]
+    _check_once([report.title for report in reports])
+    made = matrix.Matrix(reports)
     if html_file is not None:
         html_file.write_text(page.render(made), "utf-8")
     if markdown_file is not None:
@@ -84,7 +102,7 @@ def _selected(reports: Sequence[Report], glob: str) -> list[Report]:
     ]
     for report in selected:
         if not report.entries:
-            raise click.BadParameter(f"{glob!r} selects no case of {report.backend}", param_hint="--select")
+            raise click.BadParameter(f"{glob!r} selects no case of {report.title}", param_hint="--select")
     return selected
 
 
@@ -107,3 +125,10 @@ def _asked(name: str, cases: Sequence[Case]) -> Report:
     """What a backend makes of the cases, each of which may end the child process that is asked."""
     with isolate.asking(name, isolate=True) as examiner:
         return Run(name, list(with_progress(examiner.results(cases), name, len(cases)))).report
+
+
+def _asked_elsewhere(folder: Path, name: str, glob: str) -> Report:
+    try:
+        return elsewhere.ask(folder, name, glob)
+    except (elsewhere.ElsewhereError, NotAReportError) as error:
+        raise click.BadParameter(str(error), param_hint="--installed-in") from error

@@ -12,12 +12,10 @@ from rich.console import Console
 
 from conformance.outcome import Outcome
 from conformance.report.record import Report
-from conformance.report.tally import Tally, bases_of, families_of, together
+from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, spoken, together
 from conformance.report.terminal import WHOSE, table
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
-
-LEGEND = "Passed/asked. Expected failures are listed in the suite with their reasons."
 
 _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 _NOTHING = Tally(dict.fromkeys(Outcome, 0))
@@ -105,12 +103,39 @@ def markdown(matrix: Matrix) -> str:
     """The matrix as a table in Markdown, short enough for a README, and another one by basis where that is known.
 
     A line for each family; those of one function share a line where all backends pass all of it or support none.
+    Releases of one backend beside each other share a column where all their cells are the same.
     """
-    titles = [report.title for report in matrix.reports]
-    lines = [*_lines("family", titles, [*matrix.folded, matrix.total]), "", LEGEND]
-    if matrix.bases:
-        lines += ["", *_lines("whose rule", titles, matrix.bases)]
+    bases, every = matrix.bases, [*matrix.folded, matrix.total]
+    columns = _columns(matrix, [*every, *bases])
+    titles = [
+        " to ".join([first.title, *([last.origin.version] if last is not first else [])]) for first, last in columns
+    ]
+    at = [matrix.reports.index(first) for first, _ in columns]
+    kept = [Row(row.name, tuple(row.cells[k] for k in at)) for row in every]
+    lines = [*_lines("family", titles, kept), "", _legend(matrix.total)]
+    if bases:
+        kept = [Row(row.name, tuple(row.cells[k] for k in at)) for row in bases]
+        lines += ["", *_lines("whose rule", titles, kept)]
     return "\n".join(lines) + "\n"
+
+
+def _columns(matrix: Matrix, rows: Sequence[Row]) -> list[tuple[Report, Report]]:
+    """The first and the last report of each column."""
+    columns: list[tuple[Report, Report]] = []
+    for k, report in enumerate(matrix.reports):
+        is_same = k > 0 and report.backend == matrix.reports[k - 1].backend and report.origin.version
+        if is_same and all(row.cells[k] == row.cells[k - 1] for row in rows):
+            columns[-1] = (columns[-1][0], report)
+        else:
+            columns.append((report, report))
+    return columns
+
+
+def _legend(total: Row) -> str:
+    """What the words in the cells mean, those of them that are there."""
+    kinds = {kind for cell in total.cells for kind in cell.kinds}
+    meanings = [f"{spoken(kind).capitalize()}: {MEANINGS[kind]}." for kind in MEANINGS if kind in kinds - {"passed"}]
+    return " ".join(("Passed/asked.", *meanings))
 
 
 def _lines(first: str, titles: Sequence[str], rows: Sequence[Row]) -> list[str]:

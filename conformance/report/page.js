@@ -1,10 +1,20 @@
 "use strict";
 (() => {
-  const FILTERS = ["backend", "outcome", "family", "type"];
+  const OF_CARD = ["backend", "outcome"];
+  const OF_CASE = ["family", "basis", "type"];
+  const FILTERS = [...OF_CARD, ...OF_CASE];
   const form = document.getElementById("filters");
-  const list = document.getElementById("cases");
-  const rows = [...list.querySelectorAll(".case")];
-  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+  const list = document.getElementById("cards");
+  const cards = [...list.children].map((card) => ({
+    card,
+    text: card.firstElementChild.textContent.toLowerCase(),
+    label: card.querySelector(".cases"),
+    cases: [...card.querySelectorAll(".case")].map((row) => ({
+      row,
+      text: `${row.dataset.key} ${row.textContent}`.toLowerCase(),
+    })),
+  }));
+  const all = cards.reduce((sum, {cases}) => sum + cases.length, 0);
 
   /** What is asked for, as the address has it. */
   const wanted = () => new URLSearchParams(location.hash.slice(1));
@@ -21,14 +31,29 @@
     const parameters = wanted();
     for (const name of [...FILTERS, "text"]) form.elements[name].value = parameters.get(name) ?? "";
     const words = (parameters.get("text") ?? "").toLowerCase().split(/\s+/);
-    const fits = (row) =>
-      FILTERS.every((name) => !parameters.get(name) || row.dataset[name] === parameters.get(name)) &&
-      words.every((word) => texts.get(row).includes(word));
-    for (const row of rows) row.hidden = !fits(row);
-    const shown = rows.filter((row) => !row.hidden);
-    document.getElementById("count").textContent = `${shown.length} of ${rows.length} cases`;
-    const open = shown.find((row) => row.dataset.key === parameters.get("open"));
+    const fits = (names, element) =>
+      names.every((name) => !parameters.get(name) || element.dataset[name] === parameters.get(name));
+    let shownCases = 0;
+    let shownCards = 0;
+    for (const {card, text, label, cases} of cards) {
+      let here = 0;
+      for (const {row, text: own} of cases) {
+        row.hidden =
+          !fits(OF_CARD, card) || !fits(OF_CASE, row) || !words.every((word) => text.includes(word) || own.includes(word));
+        here += !row.hidden;
+      }
+      card.hidden = here === 0;
+      const plural = cases.length === 1 ? "" : "s";
+      label.textContent = `${here === cases.length || here === 0 ? "" : `${here} of `}${cases.length} case${plural}`;
+      shownCases += here;
+      shownCards += here > 0;
+    }
+    document.getElementById("count").textContent =
+      `${shownCases} of ${all} cases, which have ${shownCards} of ${cards.length} causes`;
+    const key = parameters.get("open");
+    const open = [...list.querySelectorAll(".case:not([hidden])")].find((row) => row.dataset.key === key);
     if (open && !open.open) {
+      open.closest(".cause").open = true;
       open.open = true;
       open.scrollIntoView();
     }
@@ -64,6 +89,11 @@
     show();
   });
   list.addEventListener("toggle", ({target}) => {
+    if (target.matches(".cause")) {
+      const shown = target.querySelectorAll(".case:not([hidden])");
+      if (target.open && shown.length === 1) shown[0].open = true;
+      return;
+    }
     if (!target.matches(".case")) return;
     if (target.open) draw(target);
     if (target.open) change("open", target.dataset.key);

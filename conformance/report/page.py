@@ -1,27 +1,30 @@
 """One page without other files, for people: the matrix, and below it what failed with the pictures that explain it.
 
-The pictures are stored as pieces of HTML, gzipped and in base64, equal ones once; a browser inflates them when they are
-looked at. Element types, versions and backends share most of their pieces.
+Failures that have one cause share a card. Their messages differ in numbers and element types alone; where numbers are
+wrong, which all such messages say alike, they are those of one fact besides. The pictures are stored as pieces of HTML,
+gzipped and in base64, equal ones once; a browser inflates them when they are looked at.
 """
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import jinja2
 
-from conformance.case import Case
+from conformance.case import Basis, Case
 from conformance.explain import explain
 from conformance.explain import page as explained
 from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report, family
-from conformance.report.tally import FAILURES
+from conformance.report.tally import FAILURES, MEANINGS, Tally, fact_of, kind_of, shape_of, spoken
+from conformance.report.terminal import WHOSE, Diagnosis, diagnosed
 from conformance.run import Answer, judge
 from conformance.vectors import collect
 
@@ -38,7 +41,6 @@ class Listed:
     pictures: numbers of the pieces that explain it.
     """
 
-    backend: str
     id: str
     entry: Entry
     case: Case | None
@@ -56,50 +58,105 @@ class Listed:
         return self.case.element_type if self.case else ""
 
 
-def render(matrix: Matrix) -> str:
-    """A matrix as HTML."""
+@dataclass(frozen=True, slots=True)
+class Card:
+    """The cases of one cause."""
+
+    backend: str
+    kind: str
+    cases: list[Listed] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """The fact; of several ones the family or the function, and their number."""
+        facts = list(dict.fromkeys(fact_of(one.id) for one in self.cases))
+        if len(facts) == 1:
+            return facts[0]
+        families = {family(fact) for fact in facts}
+        return f"{facts[0].split('/')[0] if len(families) > 1 else families.pop()}: {len(facts)} facts"
+
+    def variant(self, one: Listed) -> str:
+        """What the id of a case has behind the title."""
+        return one.id.removeprefix(self.title).lstrip("/") or one.id
+
+
+def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None = None) -> str:
+    """A matrix as HTML; the diagnoses are by title of report."""
     pictures = Pictures()
-    listed = [one for column in matrix.reports for one in _listed(column, pictures)]
+    cards = [card for report in matrix.reports for card in _cards(report, pictures)]
     folders = ("report", "explain")
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader("conformance", folder) for folder in folders])
-    return (
-        explained.environment()
-        .overlay(loader=loader)
-        .get_template("page.html.jinja")
-        .render(
-            matrix=matrix,
-            outcomes=list(Outcome),
-            choices=_choices(matrix, listed),
-            listed=listed,
-            reasons=[(column.title, unsupported(column).most_common()) for column in matrix.reports],
-            pictures=pictures.packed,
-        )
+    environment = explained.environment().overlay(loader=loader)
+    environment.filters |= {"spoken": spoken, "background": background}
+    return environment.get_template("page.html.jinja").render(
+        matrix=matrix,
+        headline=headline(matrix.reports),
+        key=MEANINGS,
+        bases={words: basis.value for basis, words in WHOSE.items()},
+        choices=_choices(matrix, cards),
+        cards=cards,
+        diagnoses=[(title, d, diagnosed(d)) for title, found in (diagnoses or {}).items() for d in found],
+        reasons=[(report.title, _unsupported(report).most_common()) for report in matrix.reports],
+        pictures=pictures.packed,
     )
 
 
-def _choices(matrix: Matrix, listed: Sequence[Listed]) -> dict[str, tuple[str, list[str]]]:
+def headline(reports: Sequence[Report]) -> str:
+    """What was asked, and what is the same for all of it: the day, and the versions of the suite and of onnx."""
+    parts = [report.title for report in reports]
+    origins = [report.origin for report in reports]
+    for word, values in (
+        ("", {origin.date[:10] for origin in origins}),
+        ("suite ", {origin.suite for origin in origins}),
+        ("onnx ", {origin.onnx for origin in origins}),
+    ):
+        parts += [word + value for value in values if value and len(values) == 1]
+    return f"Conformance of {', '.join(parts)}"
+
+
+def background(cell: Tally) -> str:
+    """The style of a cell that has passed in part: a part of it is grey, as large as the share that is unsupported."""
+    if cell.worst != Outcome.PASSED or cell.passed == cell.asked:
+        return ""
+    share = round(100 * cell.passed / cell.asked)
+    return f"background: linear-gradient(90deg, var(--passed) {share}%, var(--unsupported) {share}%)"
+
+
+def _choices(matrix: Matrix, cards: Sequence[Card]) -> dict[str, tuple[str, list[str]]]:
     """The filters: by name, the label and the values."""
+    listed = [one for card in cards for one in card.cases]
+    kinds = {card.kind for card in cards}
     return {
-        "backend": ("backend", [column.title for column in matrix.reports]),
-        "outcome": ("outcome", [outcome.value for outcome in FAILURES]),
+        "backend": ("backend", [report.title for report in matrix.reports]),
+        "outcome": ("outcome", [kind for kind in MEANINGS if kind in kinds]),
         "family": ("family", [row.name for row in matrix.rows]),
+        "basis": ("whose rule", [basis.value for basis in Basis if any(one.entry.basis is basis for one in listed)]),
         "type": ("element type", sorted({one.element_type for one in listed} - {""})),
     }
 
 
+def _cards(report: Report, pictures: Pictures) -> list[Card]:
+    cards: dict[tuple[str, ...], Card] = {}
+    for one in _listed(report, pictures):
+        kind, shape = kind_of(one.entry), shape_of(one.entry.message)
+        is_number = one.entry.outcome is not Outcome.EXPECTED_FAILURE and one.entry.max_error is not None
+        place = fact_of(one.id) if is_number else one.id.split("/")[0]
+        cards.setdefault((place, kind, shape), Card(report.title, kind)).cases.append(one)
+    return list(cards.values())
+
+
 def _listed(report: Report, pictures: Pictures) -> Iterator[Listed]:
     cases = {case.id: case for case in collect()}
-    backend = report.title
     for case_id, entry in report.entries.items():
         if entry.outcome not in FAILURES:
             continue
         case = cases.get(case_id)
-        numbers, worst = pictures.add(case, entry, backend) if case else ([], None)
+        numbers, worst = pictures.add(case, entry, report.backend) if case else ([], None)
         said = "" if worst is None or str(worst) == entry.message else str(worst)
-        yield Listed(backend, case_id, entry, case, said, tuple(numbers))
+        yield Listed(case_id, entry, case, said, tuple(numbers))
 
 
-def unsupported(report: Report) -> Counter[str]:
+def _unsupported(report: Report) -> Counter[str]:
     """Why cases are not supported, and how many for each reason."""
     return Counter(entry.message for entry in report.entries.values() if entry.outcome is Outcome.UNSUPPORTED)
 
@@ -117,7 +174,8 @@ class Pictures:
         worst = judge(case, answer).worst if answer else None
         explanation = explain(case, None, answer, Result(case, entry.outcome, entry.message, worst), backend)
         node = {heading: explanation.facts[heading] for heading in NODE}
-        return [self._number(piece) for piece in explained.sections(replace(explanation, facts=node))], worst
+        pieces = explained.sections(dataclasses.replace(explanation, facts=node))
+        return [self._number(piece) for piece in pieces], worst
 
     def _number(self, piece: str) -> int:
         data = piece.encode("utf-8")

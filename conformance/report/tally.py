@@ -36,7 +36,7 @@ MEANINGS = {
 }
 """The key to words and colours."""
 
-_NUMBER = re.compile(r"[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
+_VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
 def spoken(outcome: str) -> str:
@@ -55,8 +55,8 @@ def fact_of(case_id: str) -> str:
 
 
 def shape_of(message: str) -> str:
-    """A message without its numbers: messages of one shape have one cause."""
-    return _NUMBER.sub("#", message)
+    """A message without its numbers and element types, in which those of one cause differ."""
+    return _VARIES.sub("#", message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,104 @@
+"""Asking a backend of another virtual environment, by its own Python: another release of a runtime, or of Python.
+
+The suite need not be installed there: its packages are lent for the time of the run. They lie in a folder of links,
+never in this environment's site-packages, which would lend all else that is installed here as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import conformance
+from conformance.printable import PrintableError
+from conformance.report.record import Report, read
+
+LENT = ("conformance", "ortops", "onnx_models")
+NEEDS = ("click", "jinja2", "ml_dtypes", "numpy", "onnx", "rich")
+"""What the suite imports whichever backend it asks."""
+
+OLDEST = (3, 10)
+"""The oldest Python that the suite runs on."""
+
+_PROBE = """
+import importlib.util, sys
+needs = sys.argv[1:] + ["tomli"] * (sys.version_info < (3, 11))
+print(*sys.version_info[:2], *[name for name in needs if importlib.util.find_spec(name) is None])
+"""
+
+
+class ElsewhereError(PrintableError):
+    """An environment in which the suite cannot ask."""
+
+
+def ask(environment: Path, backend: str, glob: str = "*") -> Report:
+    """The report of a backend of another environment, each case asked in a child process, no failure expected.
+
+    The lists of expected failures are of the release that is newest to this suite, so none of them is applied.
+
+    Args:
+        environment: folder of a virtual environment.
+        backend: a name as `run --backend` takes it.
+        glob: of the ids of the cases.
+
+    Raises:
+        ElsewhereError: the environment has no Python, or an older one than the suite needs, or lacks a package; or the
+            run ended without a report. Says which.
+    """
+    python = next((p for p in (environment / "bin/python", environment / "Scripts/python.exe") if p.is_file()), None)
+    if python is None:
+        raise ElsewhereError(f"{environment}: must be the folder of a virtual environment, with bin/python in it")
+    with tempfile.TemporaryDirectory(prefix="conformance-") as name:
+        folder = Path(name)
+        _check(environment, _run(python, folder, "-c", _PROBE, *NEEDS))
+        _lend(folder)
+        file, nothing = folder / "report.json", folder / "no_failure_is_expected.toml"
+        nothing.touch()
+        options = ("--backend", backend, "--select", glob, "--json", str(file), "--expected-failures", str(nothing))
+        done = _run(python, folder, "-m", "conformance", "run", "--isolate", *options)
+        if not file.is_file():
+            raise ElsewhereError(f"{environment}: {_last_words(done)}")
+        return read(file)
+
+
+def _check(environment: Path, done: subprocess.CompletedProcess[str]) -> None:
+    """Raise ElsewhereError unless the probe found all that the suite needs."""
+    if done.returncode != 0:
+        raise ElsewhereError(f"{environment}: its Python does not run: {_last_words(done)}")
+    major, minor, *missing = done.stdout.split()
+    if (int(major), int(minor)) < OLDEST:
+        raise ElsewhereError(f"{environment} has Python {major}.{minor}: must be {'.'.join(map(str, OLDEST))} or later")
+    if missing:
+        raise ElsewhereError(f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(NEEDS)}")
+
+
+def _lend(folder: Path) -> None:
+    here = Path(conformance.__file__).parents[1]
+    for package in LENT:
+        if os.name == "nt":  # where not everybody may make links
+            shutil.copytree(here / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            (folder / package).symlink_to(here / package, target_is_directory=True)
+
+
+def _run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the other Python says, with the folder as its only path beyond its own."""
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
+    variables = {name: value for name, value in os.environ.items() if name not in hidden}
+    variables |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+    command = [str(python), *arguments]
+    try:
+        return subprocess.run(  # noqa: S603  # the environment is the caller's
+            command, env=variables, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """The end of what a process said before it failed, which is the reason."""
+    lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip(" │╭╰─╮╯")]
+    return " ".join(" ".join(lines[-3:]).split()) or f"it ended with status {done.returncode} and no word"

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -19,9 +20,8 @@ from conformance.__main__ import main
 from conformance.case import Array, Case, Source
 from conformance.expect import expected_outputs
 from conformance.explain import Explanation, explain, page
-from conformance.explain.picture import MOST_PIXELS, MOST_SAMPLES
-from conformance.explain.table import number
-from conformance.explain.text import write
+from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES, Drawing
+from conformance.explain.tables import number, write
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 
@@ -79,6 +79,19 @@ def forward(x: Array, roi: list[float], **attributes: Any) -> Case:
     return Case("test/explain/x", SOURCE, "RoiAlign_16", attributes, inputs, ("Y",), "a test")
 
 
+class Shape(NamedTuple):
+    """An element of a drawing, and what it says where it is pointed at."""
+
+    at: Mapping[str, str]
+    title: str
+
+
+def shapes(drawing: Drawing, kind: str) -> list[Shape]:
+    """The elements of a drawing whose class begins so."""
+    found = [e for e in ET.fromstring(drawing.svg).iter() if e.get("class", "").split()[:1] == [kind]]  # noqa: S314
+    return [Shape(e.attrib, e.findtext("title") or e.text or "") for e in found]
+
+
 def column(explanation: Explanation, name: str) -> list[str]:
     assert explanation.values is not None
     at = explanation.values.columns.index(name)
@@ -134,24 +147,34 @@ def test_half_a_pixel_shows_in_the_coordinates() -> None:
 
 
 def test_half_a_pixel_shows_in_the_picture() -> None:
-    old, new, _ = (shown.picture for shown in explain(by_id(OFFICIAL), roi=2).shown)
-    assert len(old.dots) == len(new.dots) == 100
-    assert old.dots[0].x - new.dots[0].x == pytest.approx(old.cell / 2)
-    assert all(0 <= dot.x <= old.width and 0 <= dot.y <= old.height for dot in old.dots)
+    old, new, _ = (shapes(shown.picture, "dot") for shown in explain(by_id(OFFICIAL), roi=2).shown)
+    assert len(old) == len(new) == 100
+    picture = explain(by_id(OFFICIAL), roi=2).shown[0].picture
+    cell = float(shapes(picture, "cell")[0].at["width"])
+    assert float(old[0].at["cx"]) - float(new[0].at["cx"]) == pytest.approx(cell / 2)
+    width = float(ET.fromstring(picture.svg).attrib["width"])  # noqa: S314  # our own
+    assert all(0 <= float(dot.at["cx"]) <= width for dot in old)
 
 
 def test_a_sample_names_its_pixels_and_weights() -> None:
     x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
     case = forward(x, [1.5, 1.5, 2.0, 2.5], output_height=1, output_width=1, sampling_ratio=1)
-    (dot,) = explain(case).shown[1].picture.dots
+    (dot,) = shapes(explain(case).shown[1].picture, "dot")
     assert dot.title == "bin (0, 0) sample (0, 0) at y 1.5, x 1.25; " + READS
 
 
-def test_no_number_is_written_under_several_samples() -> None:
+def test_no_number_is_written_under_a_sample() -> None:
     x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
     attributes = {"output_height": 1, "output_width": 1, "sampling_ratio": 2}
-    picture = explain(forward(x, [1.5, 1.5, 2.0, 2.5], **attributes)).shown[1].picture
-    assert [cell.title for cell in picture.pixels if not cell.text] == ["X [1, 1] 5", "X [2, 1] 9"]
+    several = explain(forward(x, [1.5, 1.5, 2.0, 2.5], **attributes)).shown[1].picture
+    assert {str(n) for n in range(16)} - {text.title for text in shapes(several, "value")} == {"5", "9"}
+    for y in (0.6, 1.0, 1.4):
+        one = {**attributes, "sampling_ratio": 1}
+        picture = explain(forward(x, [1.0, y, 2.0, y + 1.0], **one)).shown[1].picture
+        (dot,) = shapes(picture, "dot")
+        beside = [text for text in shapes(picture, "value") if abs(float(text.at["x"]) - float(dot.at["cx"])) < 10]
+        assert len(beside) == 4
+        assert all(abs(float(text.at["y"]) - float(dot.at["cy"])) > 7 for text in beside)
 
 
 def test_what_came_has_the_colours_of_what_is_expected() -> None:
@@ -159,9 +182,10 @@ def test_what_came_has_the_colours_of_what_is_expected() -> None:
     answer = ask(backends.load("reference"), case)
     assert answer.outputs is not None
     answer.outputs["Y"][0, 0, 0, 0] = -5
-    expected, got, _ = explain(case, answer=answer).parts[0].grids()
-    assert [cell.fill for cell in expected.cells[1:]] == [cell.fill for cell in got.cells[1:]]
-    assert expected.cells[0].fill != got.cells[0].fill
+    drawings = explain(case, answer=answer).parts[0].drawings
+    expected, got, _ = ([cell.at["fill"] for cell in shapes(drawing, "cell")] for drawing in drawings)
+    assert expected[1:] == got[1:]
+    assert expected[0] != got[0]
 
 
 def test_an_answer_where_an_error_is_due_is_drawn() -> None:
@@ -196,14 +220,14 @@ def test_the_worst_element_is_marked_and_its_roi_shown() -> None:
     assert explanation.values is not None
     assert [row.cells[0] for row in explanation.values.rows if row.marked] == ["(3, 2)"]
     assert explanation.parts[0].mark == (3, 2)
-    assert any(dot.marked for dot in explanation.shown[0].picture.dots)
-    assert [grid.title for grid in explanation.parts[0].grids()] == ["expected", "got", "difference"]
+    assert any("marked" in dot.at["class"] for dot in shapes(explanation.shown[0].picture, "dot"))
+    assert [drawing.title for drawing in explanation.parts[0].drawings] == ["expected", "got", "difference"]
     assert "failed: Y[1, 0, 3, 2]" in explanation.facts["backend wrong"]
 
 
 def test_conventions_of_gradients_differ_in_dx() -> None:
     explanation = explain(FIRST["roi_align_grad/matrix"])
-    old, new, _ = ([cell.title for cell in shown.picture.pixels] for shown in explanation.shown)
+    old, new, _ = ([cell.title for cell in shapes(shown.picture, "cell")] for shown in explanation.shown)
     assert old != new
     assert [part.title.split("[")[0] for part in explanation.parts] == ["dX", "drois"]
 
@@ -215,7 +239,7 @@ def test_what_onnx_cannot_follow_is_said() -> None:
 
 def test_two_axes_are_two_pictures() -> None:
     explanation = explain(FIRST["dml_resample/published"])
-    assert [axis.title.split(",")[0] for axis in explanation.axes] == ["Axis 0: 2 pixels", "Axis 1: 2 pixels"]
+    assert [axis.drawing.title.split(",")[0] for axis in explanation.axes] == ["Axis 0: 2 pixels", "Axis 1: 2 pixels"]
     assert explanation.axes[1].table.rows[0].cells[0] == "0"
 
 
@@ -228,8 +252,8 @@ def test_huge_rois_and_maps_stay_small(length: int, roi: list[float], ratio: int
     case = forward(x, roi, output_height=6, output_width=6, sampling_ratio=ratio)
     explanation = explain(case)
     for shown in explanation.shown:
-        assert len(shown.picture.pixels) <= MOST_PIXELS**2
-        assert len(shown.picture.dots) <= MOST_SAMPLES
+        assert len(shapes(shown.picture, "cell")) <= MOST_CELLS**2
+        assert len(shapes(shown.picture, "dot")) <= MOST_SAMPLES
         assert "left out" in shown.picture.left_out
     html = page.render(explanation)
     assert len(html) < 1_000_000

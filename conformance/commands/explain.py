@@ -10,9 +10,10 @@ import click
 
 from conformance import backends
 from conformance.case import Case
-from conformance.explain import explain, page, text
+from conformance.explain import explain, page, tables
 from conformance.isolate import asking
 from conformance.outcome import Result
+from conformance.report import terminal
 from conformance.run import Answer
 from conformance.vectors import collect
 
@@ -50,7 +51,7 @@ def explain_command(case_id: str, backend_name: str | None, roi: int | None, fil
         explanation = explain(case, roi, answer, result, backend_name or "")
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--roi") from error
-    text.write(explanation, text.console())
+    tables.write(explanation, terminal.console())
     if file is not None:
         file.write_text(page.render(explanation), "utf-8")
         click.echo(f"wrote {file}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,10 +11,9 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs, reference
 from conformance.explain.conventions import TORCHVISION, Convention, conventions_of
-from conformance.explain.grid import Part, differences
-from conformance.explain.picture import Picture, Scene, picture, samples_between, window
-from conformance.explain.resample import AxisPicture, axis_pictures
-from conformance.explain.table import MOST_ROWS, Row, Table, difference, kept, number
+from conformance.explain.draw import Drawing, Frame, Part, Scene, differences, picture, samples_between, window
+from conformance.explain.resample import Axis, axes_of
+from conformance.explain.tables import MOST_ROWS, Row, Table, difference, number, table
 from conformance.outcome import Result
 from conformance.question import Placed, Question, question_of
 from conformance.run import Answer
@@ -28,7 +27,7 @@ class Shown(NamedTuple):
     """A convention with its picture."""
 
     convention: Convention
-    picture: Picture
+    picture: Drawing
 
 
 class Worst(NamedTuple):
@@ -59,7 +58,7 @@ class Explanation:
     coordinates: tuple[Table, ...] = ()
     values: Table | None = None
     parts: tuple[Part, ...] = ()
-    axes: tuple[AxisPicture, ...] = ()
+    axes: tuple[Axis, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -78,20 +77,29 @@ def explain(
     Raises:
         ValueError: the case has no RoI of this number.
     """
-    facts = _facts(case, backend, result)
+    facts, outputs = _facts(case, backend, result), _numbers(answer)
     if case.expects_error:
         if roi is not None:
             raise ValueError("a case that is to be refused has no RoI to draw")
-        return Explanation(case, facts, parts=_accepted(answer), notes=(_refusal(case),))
+        return Explanation(case, facts, parts=_accepted(outputs), notes=(_refusal(case),))
     expected = expected_outputs(case)
-    got = _comparable(expected, answer)
-    worst = _worst(case, expected, got, result)
+    got = {
+        name: outputs[name] for name, due in expected.items() if name in outputs and outputs[name].shape == due.shape
+    }
+    compared = Compared(expected, got, _worst(expected, got, result))
     if "resample" in case.definition.function:
         if roi is not None:
             raise ValueError(f"{case.operator} has no RoIs")
-        pictures = axis_pictures(case, worst.at if worst else None)
-        return Explanation(case, facts, parts=_parts(expected, got, worst, {}), axes=pictures)
-    return _about_rois(case, facts, roi, expected, got, worst)
+        axes = axes_of(case, compared.worst.at if compared.worst else None)
+        return Explanation(case, facts, parts=compared.parts({}), axes=axes)
+    question = question_of(case)
+    count = len(question.rois)
+    if roi is not None and not 0 <= roi < count:
+        raise ValueError(f"RoI {roi}: the case has {count}")
+    if count == 0 or 0 in question.sampling.lengths or question.x_shape[1] == 0:
+        note = f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw."
+        return Explanation(case, facts, parts=compared.parts({}), notes=(note,))
+    return _about_roi(question, facts, compared, *_focus(question, roi, compared))
 
 
 def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:
@@ -121,22 +129,6 @@ def _refusal(case: Case) -> str:
     return due
 
 
-def _comparable(expected: Mapping[str, Floats], answer: Answer | None) -> dict[str, Floats]:
-    """The backend's outputs that have the shape they should have."""
-    outputs = _numbers(answer)
-    return {name: outputs[name] for name in expected if name in outputs and outputs[name].shape == expected[name].shape}
-
-
-def _accepted(answer: Answer | None) -> tuple[Part, ...]:
-    """The first two-dimensional slices of what came where an error is due."""
-    return tuple(
-        Part(_title(name, lead), None, np.atleast_2d(values[lead]), None)
-        for name, values in _numbers(answer).items()
-        for lead in [(0,) * max(values.ndim - 2, 0)]
-        if values.size
-    )
-
-
 def _numbers(answer: Answer | None) -> dict[str, Floats]:
     """The backend's outputs, widened; what is no tensor of numbers is none."""
     outputs: Mapping[str, Array] = (answer.outputs if answer else None) or {}
@@ -144,21 +136,22 @@ def _numbers(answer: Answer | None) -> dict[str, Floats]:
     return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
 
 
+def _accepted(outputs: Mapping[str, Floats]) -> tuple[Part, ...]:
+    """The first two-dimensional slices of what came where an error is due."""
+    leads = {name: (0,) * max(values.ndim - 2, 0) for name, values in outputs.items() if values.size}
+    return tuple(Part(_title(n, lead), None, np.atleast_2d(outputs[n][lead]), None) for n, lead in leads.items())
+
+
 def _title(name: str, lead: tuple[int, ...]) -> str:
     """Which two axes of an output a part has."""
     return name + (f"[{', '.join(map(str, lead))}]" if lead else "")
 
 
-def _worst(
-    case: Case, expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None
-) -> Worst | None:
+def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> Worst | None:
     """The one the judge names; where it names none, the largest difference."""
     if result is not None and result.worst is not None and result.worst.index is not None:
         return Worst(result.worst.output, result.worst.index)
-    for name in case.outputs:
-        if name in got and expected[name].size:
-            return Worst(name, _furthest(got[name], expected[name]))
-    return None
+    return next((Worst(n, _furthest(got[n], due)) for n, due in expected.items() if n in got and due.size), None)
 
 
 def _furthest(got: Floats, expected: Floats) -> tuple[int, ...]:
@@ -167,69 +160,42 @@ def _furthest(got: Floats, expected: Floats) -> tuple[int, ...]:
     return tuple(int(i) for i in at)
 
 
-def _parts(
-    expected: Mapping[str, Floats], got: Mapping[str, Floats], worst: Worst | None, leads: Mapping[str, tuple[int, ...]]
-) -> tuple[Part, ...]:
-    """Two axes of every output that has elements; `leads` are the indices of the other axes."""
-    parts = []
-    for name, values in expected.items():
-        if values.size == 0:
-            continue
-        is_worst = worst is not None and worst.output == name
-        lead = leads.get(name, worst.at[:-2] if worst and is_worst else (0,) * max(values.ndim - 2, 0))
-        # The index of the one row or vector that a tensor of rank 1 is.
-        index = worst.at if worst and is_worst else None
-        mark = None if index is None or index[:-2] != lead else (index[-2] if len(index) > 1 else 0, index[-1])
-        answered = np.atleast_2d(got[name][lead]) if name in got else None
-        parts.append(Part(_title(name, lead), np.atleast_2d(values[lead]), answered, mark))
-    return tuple(parts)
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is expected of a case beside what came of it.
+
+    got: the backend's outputs that have the shape they should have.
+    worst: the element that is furthest from what it should be, if anything came.
+    """
+
+    expected: Mapping[str, Floats]
+    got: Mapping[str, Floats]
+    worst: Worst | None
+
+    def worst_within(self, output: str, lead: tuple[int, ...]) -> Worst | None:
+        """The element of a part of an output that is furthest from what it should be."""
+        if output not in self.got:
+            return None
+        return Worst(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
+
+    def parts(self, leads: Mapping[str, tuple[int, ...]]) -> tuple[Part, ...]:
+        """Two axes of every output that has elements; `leads` are the indices of the other axes."""
+        parts = []
+        for name, values in self.expected.items():
+            if values.size == 0:
+                continue
+            # The index of the one row or vector that a tensor of rank 1 is.
+            index = self.worst.at if self.worst and self.worst.output == name else None
+            lead = leads.get(name, index[:-2] if index else (0,) * max(values.ndim - 2, 0))
+            mark = None if index is None or index[:-2] != lead else (index[-2] if len(index) > 1 else 0, index[-1])
+            came = np.atleast_2d(self.got[name][lead]) if name in self.got else None
+            parts.append(Part(_title(name, lead), np.atleast_2d(values[lead]), came, mark))
+        return tuple(parts)
 
 
-def _about_rois(
-    case: Case,
-    facts: Mapping[str, str],
-    roi: int | None,
-    expected: Mapping[str, Floats],
-    got: Mapping[str, Floats],
-    worst: Worst | None,
-) -> Explanation:
-    question = question_of(case)
-    count = len(question.rois)
-    if roi is not None and not 0 <= roi < count:
-        raise ValueError(f"RoI {roi}: the case has {count}")
-    if count == 0 or 0 in question.sampling.lengths or question.x_shape[1] == 0:
-        what = "no RoIs" if count == 0 else "no pixels"
-        return Explanation(
-            case, facts, parts=_parts(expected, got, worst, {}), notes=(f"The case has {what} to draw.",)
-        )
-    r, c, focus = _focus(question, roi, expected, got, worst)
-    n = int(question.indices[r])
-    leads = {name: {"y": (r, c), "dx": (n, c)}.get(question.output(name)) for name in expected}
-    chosen = {name: lead for name, lead in leads.items() if lead is not None}
-    if worst and worst.output in chosen and worst.at[:-2] != chosen[worst.output]:
-        lead = chosen[worst.output]
-        part = got[worst.output][lead] if worst.output in got else None
-        worst = None if part is None else Worst(worst.output, (*lead, *_furthest(part, expected[worst.output][lead])))
-    conventions = conventions_of(question)
-    shown, values = _shown_and_values(question, conventions, (r, c, focus), expected, got)
-    parts = _parts(expected, got, worst, chosen)
-    corners = ", ".join(f"{name} {number(end)}" for name, end in zip(CORNERS, question.rois[r].tolist(), strict=True))
-    return Explanation(
-        case,
-        facts,
-        f"RoI {r} of {count}: {corners}; image {n}, channel {c}",
-        shown,
-        _coordinates(conventions, r, focus),
-        values,
-        tuple(replace(part, tabled=part.title.split("[")[0] != question.names["dx"]) for part in parts),
-        notes=(TORCHVISION, *(f"{c.name}: {note}" for c in conventions for note in c.notes)),
-    )
-
-
-def _focus(
-    question: Question, roi: int | None, expected: Mapping[str, Floats], got: Mapping[str, Floats], worst: Worst | None
-) -> tuple[int, int, tuple[int, int] | None]:
+def _focus(question: Question, roi: int | None, compared: Compared) -> tuple[int, int, tuple[int, int] | None]:
     """RoI, channel and bin to look at; no bin where none is worse than the others."""
+    worst = compared.worst
     if worst is None:
         return roi or 0, 0, None
     role, index = question.output(worst.output), worst.at
@@ -238,9 +204,10 @@ def _focus(
     if role == "dx":
         return _roi_at(question, index) if roi is None else roi, index[1], None
     if roi is not None and index[0] != roi:
-        if worst.output not in got:
+        within = compared.worst_within(worst.output, (roi,))
+        if within is None:
             return roi, 0, None
-        index = (roi, *_furthest(got[worst.output][roi], expected[worst.output][roi]))
+        index = within.at
     return index[0], index[1], (index[2], index[3])
 
 
@@ -255,108 +222,96 @@ def _roi_at(question: Question, index: tuple[int, ...]) -> int:
     return (of_image or [0])[0]
 
 
-def _shown_and_values(
-    question: Question,
-    conventions: tuple[Convention, ...],
-    at: tuple[int, int, tuple[int, int] | None],
-    expected: Mapping[str, Floats],
-    got: Mapping[str, Floats],
-) -> tuple[tuple[Shown, ...], Table | None]:
-    r, c, focus = at
-    n = int(question.indices[r])
+def _about_roi(
+    question: Question, facts: Mapping[str, str], compared: Compared, r: int, c: int, focus: tuple[int, int] | None
+) -> Explanation:
+    """RoI `r` and channel `c` of a case by each convention, with bin `focus` in the middle."""
+    n, worst = int(question.indices[r]), compared.worst
+    roles = {question.output(name): name for name in compared.expected}
+    leads = {roles[role]: lead for role, lead in (("y", (r, c)), ("dx", (n, c))) if role in roles}
+    if worst and worst.at[:-2] != leads.get(worst.output, worst.at[:-2]):
+        compared = replace(compared, worst=compared.worst_within(worst.output, leads[worst.output]))
+    conventions = conventions_of(question)
     placed = [convention.axes(r) for convention in conventions]
     own = next(axes for convention, axes in zip(conventions, placed, strict=True) if convention.is_own)
-    view_y, view_x = (window([axes[k] for axes in placed], own[k], None if focus is None else focus[k]) for k in (0, 1))
+    windows = [window([a[k] for a in placed], own[k], focus[k] if focus else None) for k in (0, 1)]
     data = None if question.x is None else question.x[n, c]
-    scene = Scene((view_y, view_x), focus, data)
-    values: Table | None = None
-    roles = {question.output(name): name for name in expected}
+    scene = Scene(Frame(*windows), focus, data)
+    seen, what, values = [data] * len(conventions), question.names["x"], None
     if "y" in roles:
         answers = [convention.output(r, c) for convention in conventions]
-        drawn, what = [data] * len(conventions), question.names["x"]
-        values = _bin_table(conventions, answers, expected[roles["y"]][r, c], _slice(got, roles["y"], (r, c)), focus)
+        bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*compared.expected[roles["y"]].shape[2:])]
+        values = _values(
+            "Values of the bins", "bin", conventions, answers, bins, _pair(compared, roles["y"], (r, c)), focus
+        )
     else:
         gradients = [convention.gradients(tuple(roles)) for convention in conventions]
-        drawn = [g["dx"][n, c] if "dx" in g else data for g in gradients]
-        what = "dX" if "dx" in roles else question.names["x"]
+        if "dx" in roles:
+            seen, what = [g["dx"][n, c] if "dx" in g else data for g in gradients], "dX"
         if "drois" in roles:
-            values = _corner_table(question, conventions, gradients, r, expected, got)
-    pictures = [picture(o, r, scene, grid, what) for o, grid in zip(conventions, drawn, strict=True)]
-    return tuple(map(Shown, conventions, pictures)), values
-
-
-def _slice(got: Mapping[str, Floats], name: str, index: tuple[int, ...]) -> Floats | None:
-    return got[name][index] if name in got else None
-
-
-def _bin_table(
-    conventions: tuple[Convention, ...],
-    answers: list[Floats | None],
-    expected: Floats,
-    got: Floats | None,
-    focus: tuple[int, int] | None,
-) -> Table:
-    rows = [
-        Row(_cells(f"({p}, {q})", [None if a is None else float(a[p, q]) for a in answers], *pair), (p, q) == focus)
-        for p, q in np.ndindex(*expected.shape)
-        for pair in [(float(expected[p, q]), None if got is None else float(got[p, q]))]
-    ]
-    columns = _columns("bin", conventions, answered=got is not None)
-    return Table("Values of the bins", columns, kept(rows, MOST_ROWS), len(rows))
-
-
-def _corner_table(
-    question: Question,
-    conventions: tuple[Convention, ...],
-    gradients: list[dict[str, Floats]],
-    r: int,
-    expected: Mapping[str, Floats],
-    got: Mapping[str, Floats],
-) -> Table:
-    name = question.names["drois"]
-    due = expected[name].reshape(-1, 4)[r].tolist()
-    answered = got[name].reshape(-1, 4)[r].tolist() if name in got else None
-    given = [g["drois"].reshape(-1, 4)[r].tolist() if "drois" in g else None for g in gradients]
-    rows = tuple(
-        Row(_cells(corner, [g and g[k] for g in given], due[k], answered and answered[k]))
-        for k, corner in enumerate(CORNERS)
-    )
-    return Table(f"{name}: derivatives by the RoI", _columns("by", conventions, answered=bool(answered)), rows, 4)
-
-
-def _columns(first: str, conventions: tuple[Convention, ...], *, answered: bool) -> tuple[str, ...]:
-    return (first, *(o.short for o in conventions), "expected", *(("got", "difference") if answered else ()))
-
-
-def _cells(first: str, values: list[float | None], expected: float, got: float | None) -> tuple[str, ...]:
-    given = tuple("not computed" if value is None else number(value) for value in values)
-    answer = () if got is None else (number(got), f"{difference(got, expected):.3g}")
-    return (first, *given, number(expected), *answer)
-
-
-def _coordinates(conventions: tuple[Convention, ...], r: int, focus: tuple[int, int] | None) -> tuple[Table, ...]:
-    """Where the samples lie along y and along x, those that lie on the map or near it first of all."""
-    placed = [convention.axes(r) for convention in conventions]
-    return tuple(
-        _axis_table(name, conventions, [axes[k] for axes in placed], None if focus is None else focus[k])
-        for k, name in enumerate("yx")
+            name, given = roles["drois"], [g["drois"].reshape(-1, 4)[r] if "drois" in g else None for g in gradients]
+            corners = [(corner, (k,)) for k, corner in enumerate(CORNERS)]
+            title = f"{name}: derivatives by the RoI"
+            values = _values(title, "by", conventions, given, corners, _pair(compared, name, r))
+    pictures = [picture(convention, r, scene, grid, what) for convention, grid in zip(conventions, seen, strict=True)]
+    ends = ", ".join(f"{name} {number(end)}" for name, end in zip(CORNERS, question.rois[r].tolist(), strict=True))
+    return Explanation(
+        question.case,
+        facts,
+        f"RoI {r} of {len(question.rois)}: {ends}; image {n}, channel {c}",
+        tuple(map(Shown, conventions, pictures)),
+        tuple(
+            _coordinates(name, conventions, [axes[k] for axes in placed], focus[k] if focus else None)
+            for k, name in enumerate("yx")
+        ),
+        values,
+        tuple(replace(part, tabled=part.title.split("[")[0] != question.names["dx"]) for part in compared.parts(leads)),
+        notes=(TORCHVISION, *(f"{o.name}: {note}" for o in conventions for note in o.notes)),
     )
 
 
-def _axis_table(name: str, conventions: tuple[Convention, ...], placed: list[Placed], focus: int | None) -> Table:
-    near = [
-        {(s.p, s.i): s.c for s in samples_between(axis, -1.5, axis.axis.length + 0.5, _MOST_LISTED)} for axis in placed
-    ]
+def _pair(compared: Compared, name: str, index: int | tuple[int, ...]) -> tuple[Floats, Floats | None]:
+    """What is expected of a part of an output, and what came; a RoI's number stands for its row."""
+
+    def part(values: Floats) -> Floats:
+        return np.asarray(values.reshape(-1, 4)[index] if isinstance(index, int) else values[index])
+
+    return part(compared.expected[name]), part(compared.got[name]) if name in compared.got else None
+
+
+def _values(
+    title: str,
+    first: str,
+    conventions: tuple[Convention, ...],
+    given: Sequence[Floats | None],
+    labels: Sequence[tuple[str, tuple[int, ...]]],
+    pair: tuple[Floats, Floats | None],
+    focus: tuple[int, int] | None = None,
+) -> Table:
+    """What each convention gives for the labelled elements, what is expected, and what came."""
+    expected, got = pair
+    rows = []
+    for label, at in labels:
+        cells = ["not computed" if values is None else number(float(values[at])) for values in given]
+        due = float(expected[at])
+        came = [] if got is None else [number(float(got[at])), f"{difference(float(got[at]), due):.3g}"]
+        rows.append(Row((label, *cells, number(due), *came), at == focus))
+    answered = () if got is None else ("got", "difference")
+    return table(title, (first, *(o.short for o in conventions), "expected", *answered), rows)
+
+
+def _coordinates(name: str, conventions: tuple[Convention, ...], placed: list[Placed], focus: int | None) -> Table:
+    """Where the samples lie along an axis: of small RoIs all of them, of others those that can be on the map."""
     total = max(axis.axis.bins * axis.axis.per_bin for axis in placed)
-    # Of small RoIs all samples, of others those that can be on the map.
-    if total <= MOST_ROWS:
-        near = [
-            {(p, i): a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)} for a in placed
-        ]
-    keys = sorted(set().union(*near))
+    near = [
+        {(p, i): a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)}
+        if total <= MOST_ROWS
+        else {(s.p, s.i): s.c for s in samples_between(a, -1.5, a.axis.length + 0.5, _MOST_LISTED)}
+        for a in placed
+    ]
     rows = [
         Row((str(p), str(i), *(number(found[p, i]) if (p, i) in found else "" for found in near)), p == focus)
-        for p, i in keys
+        for p, i in sorted(set().union(*near))
     ]
     columns = ("bin", "sample", *(convention.short for convention in conventions))
-    return Table(f"Coordinates of the samples along {name}", columns, kept(rows, MOST_ROWS), max(total, len(rows)))
+    return table(f"Coordinates of the samples along {name}", columns, rows, total)

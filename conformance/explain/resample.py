@@ -3,62 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from conformance.case import Case
-from conformance.explain.table import MOST_ROWS, Row, Table, kept, number
+from conformance.explain.draw import MOST_CELLS, Drawing, drawn, element
+from conformance.explain.tables import Row, Table, number, table
 from ortops.reference.dml_resample import ResampledAxis, resampled_axes
 from ortops.shapes import output_shapes
 
-MOST_PIXELS = 40
 MOST_OUTPUTS = 60
 
 _CELL, _MARGIN, _HEIGHT = 24, 40, 170
 
 
-class Place(NamedTuple):
-    """A pixel of the input: its left edge and its number."""
+class Axis(NamedTuple):
+    """One axis as a drawing and as a table."""
 
-    x: int
-    number: int
-
-
-class Reading(NamedTuple):
-    """An output's pixel it reads: the line to it, and how strong."""
-
-    x: float
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """An output: where it is read, where its own mark is, and what it reads."""
-
-    number: int
-    at: float
-    mark: float
-    readings: tuple[Reading, ...]
-    marked: bool
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class AxisPicture:
-    """One axis, ready to be drawn."""
-
-    title: str
-    width: int
-    height: int
-    cell: int
-    pixels: tuple[Place, ...]
-    outputs: tuple[Output, ...]
-    left_out: str
+    drawing: Drawing
     table: Table
 
 
-def axis_pictures(case: Case, mark: Sequence[int] | None) -> tuple[AxisPicture, ...]:
-    """A picture of every axis of a right case.
+def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
+    """Every axis of a right case.
 
     Args:
         case: of DmlResample or of its gradient.
@@ -75,57 +41,55 @@ def axis_pictures(case: Case, mark: Sequence[int] | None) -> tuple[AxisPicture, 
     if 0 in lengths or 0 in sizes:
         return ()
     settings = {name: value for name, value in arguments.items() if name != "output_sizes"}
-    axes = resampled_axes(lengths, sizes, **settings)
-    return tuple(
-        _axis(k, axis, None if mark is None else mark[k], is_gradient=is_gradient) for k, axis in enumerate(axes)
-    )
+    made = []
+    for k, axis in enumerate(resampled_axes(lengths, sizes, **settings)):
+        # The mark is an output, or in a gradient a pixel.
+        at = None if mark is None else mark[k]
+        reads = [{tap.pixel for tap in axis.taps(o)} if is_gradient else {o} for o in range(axis.size)]
+        marked = [o for o in range(axis.size) if at in reads[o]]
+        rows = [Row((str(o), number(axis.coordinate(o)), _reads(axis, o)), o in marked) for o in range(axis.size)]
+        made.append(Axis(_drawing(k, axis, marked), table(f"Axis {k}", ("output", "coordinate", "reads"), rows)))
+    return tuple(made)
 
 
-def _axis(k: int, axis: ResampledAxis, mark: int | None, *, is_gradient: bool) -> AxisPicture:
-    """Axis `k`; `mark` is an output, or in a gradient a pixel."""
-    marked = [o for o in range(axis.size) if _is_marked(axis, o, mark, is_gradient=is_gradient)]
+def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
+    """Axis `k`: its pixels with a dot where each output is read, and below them the outputs with lines to what they read."""
     first_output = max(min((marked or [0])[0] - MOST_OUTPUTS // 2, axis.size - MOST_OUTPUTS), 0)
     outputs = range(first_output, min(first_output + MOST_OUTPUTS, axis.size))
     centre = round(min(max(axis.coordinate((marked or outputs)[0]), 0.0), axis.length - 1.0))
-    first = max(min(centre - (MOST_PIXELS // 2 if marked else 0), axis.length - MOST_PIXELS), 0)
-    pixels = range(first, min(first + MOST_PIXELS, axis.length))
+    first = max(min(centre - (MOST_CELLS // 2 if marked else 0), axis.length - MOST_CELLS), 0)
+    pixels = range(first, min(first + MOST_CELLS, axis.length))
     shown = [o for o in outputs if pixels[0] - 2 <= axis.coordinate(o) <= pixels[-1] + 2]
     # A mark for each output, side by side under the pixels.
     pitch = max(len(pixels) * _CELL / max(len(shown), 1), 14.0)
-    drawn = tuple(_output(axis, o, pixels[0], (j + 0.5) * pitch, marked=o in marked) for j, o in enumerate(shown))
-    scale = "the ratio of the lengths" if axis.scale is None else number(axis.scale)
-    offsets = f"offsets {number(axis.input_pixel_offset)} and {number(axis.output_pixel_offset)}"
-    parts = [f"{len(pixels)} of {axis.length} pixels"] * (len(pixels) < axis.length)
-    parts += [f"{len(shown)} of {axis.size} outputs"] * (len(shown) < axis.size)
-    return AxisPicture(
-        f"Axis {k}: {axis.length} pixels, {axis.size} outputs, scale {scale}, {offsets}",
-        round(2 * _MARGIN + max(len(pixels) * _CELL, len(shown) * pitch)),
-        _HEIGHT,
-        _CELL,
-        tuple(Place(_MARGIN + (i - pixels[0]) * _CELL, i) for i in pixels),
-        drawn,
-        f"Drawn are {' and '.join(parts)}; the others are left out." if parts else "",
-        _table(k, axis, set(marked)),
-    )
 
-
-def _is_marked(axis: ResampledAxis, o: int, mark: int | None, *, is_gradient: bool) -> bool:
-    return any(tap.pixel == mark for tap in axis.taps(o)) if is_gradient else o == mark
-
-
-def _output(axis: ResampledAxis, o: int, first: int, mark: float, *, marked: bool) -> Output:
     def at(c: float) -> float:
         return round(_MARGIN + (c - first + 0.5) * _CELL, 2)
 
-    readings = tuple(Reading(at(tap.pixel), round(tap.weight, 3)) for tap in axis.taps(o))
-    title = f"output {o} at {number(axis.coordinate(o))}: reads {_reads(axis, o)}"
-    return Output(o, at(axis.coordinate(o)), round(_MARGIN + mark, 2), readings, marked, title)
+    parts = []
+    for i in pixels:
+        square = {"x": at(i - 0.5), "y": 30, "width": _CELL, "height": _CELL, "fill": "#e8f0f8"}
+        parts.append(element("rect", "", f"pixel {i}", class_="cell", **square))
+        parts.append(element("text", str(i), x=at(i), y=18, class_="label"))
+    for j, o in enumerate(shown):
+        mark, kind = round(_MARGIN + (j + 0.5) * pitch, 2), "dot marked" if o in marked else "dot"
+        for tap in axis.taps(o):
+            line = {"x1": at(tap.pixel), "y1": 54, "x2": mark, "y2": 132, "stroke_opacity": round(tap.weight, 3)}
+            parts.append(element("line", class_="reading", **line))
+        title = f"output {o} at {number(axis.coordinate(o))}: reads {_reads(axis, o)}"
+        for x, y, r in ((at(axis.coordinate(o)), 42, 3.5), (mark, 136, 4)):
+            parts.append(element("circle", "", title, cx=x, cy=y, r=r, class_=kind))
+        parts.append(element("text", str(o), x=mark, y=154, class_="label"))
+    scale = "the ratio of the lengths" if axis.scale is None else number(axis.scale)
+    offsets = f"offsets {number(axis.input_pixel_offset)} and {number(axis.output_pixel_offset)}"
+    some = [f"{len(pixels)} of {axis.length} pixels"] * (len(pixels) < axis.length)
+    some += [f"{len(shown)} of {axis.size} outputs"] * (len(shown) < axis.size)
+    return Drawing(
+        f"Axis {k}: {axis.length} pixels, {axis.size} outputs, scale {scale}, {offsets}",
+        drawn(round(2 * _MARGIN + max(len(pixels) * _CELL, len(shown) * pitch)), _HEIGHT, parts),
+        f"Drawn are {' and '.join(some)}; the others are left out." if some else "",
+    )
 
 
 def _reads(axis: ResampledAxis, o: int) -> str:
     return ", ".join(f"[{tap.pixel}] x {number(tap.weight)}" for tap in axis.taps(o))
-
-
-def _table(k: int, axis: ResampledAxis, marked: set[int]) -> Table:
-    rows = [Row((str(o), number(axis.coordinate(o)), _reads(axis, o)), o in marked) for o in range(axis.size)]
-    return Table(f"Axis {k}", ("output", "coordinate", "reads"), kept(rows, MOST_ROWS), len(rows))

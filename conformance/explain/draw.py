@@ -1,0 +1,381 @@
+"""Drawings in SVG: heat maps of two axes of an output, and the pixel grid around a RoI with its bins and its samples.
+
+A pixel's centre has its index for a coordinate, so pixel 0 goes from -0.5 to 0.5. Heat colours are all light enough for
+black text, and no number stands under a sample.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from conformance.expect import Floats
+from conformance.explain.conventions import Convention
+from conformance.explain.tables import difference, number
+from conformance.question import Placed
+from ortops.reference.sampling import is_inside
+
+MOST_CELLS = 40
+"""Cells that a drawing has along each axis."""
+
+MOST_SAMPLES = 400
+"""Samples that a drawing has."""
+
+MARGIN = 22
+_ON_AN_AXIS = 2000
+_SMALL = 14
+_WHITE, _BLUE, _RED, _NONE = (255, 255, 255), (112, 168, 224), (232, 128, 112), "#d4d4d4"
+
+Colour = Callable[[float], str]
+
+
+class Drawing(NamedTuple):
+    """A titled SVG element, and in words what it leaves out, if anything."""
+
+    title: str
+    svg: Markup
+    left_out: str = ""
+
+
+def element(name: str, text: str = "", title: str = "", /, **attributes: object) -> str:
+    """An SVG element that holds a text, shows a title where it is pointed at, and has attributes (`class_` for class)."""
+    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{value}"' for key, value in attributes.items())
+    shown = f"<title>{html.escape(title)}</title>" if title else ""
+    return f"<{name}{given}>{shown}{html.escape(text)}</{name}>"
+
+
+def drawn(width: float, height: float, parts: Iterable[str]) -> Markup:
+    """An SVG picture."""
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return Markup(f'<svg {size} role="img">{"".join(parts)}</svg>')  # noqa: S704  # made of `element` alone
+
+
+def scale(values: Iterable[float], *, signed: bool) -> Colour:
+    """Heat colours: from white at the least value to blue at the largest; of signed ones blue, white at 0, and red.
+
+    What is not finite is grey.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0 if signed else 1.0)
+    if signed:
+        low, high = 0.0, max(abs(low), abs(high))
+    half = high / 2 - low / 2
+
+    def colour(value: float) -> str:
+        if not math.isfinite(value):
+            return _NONE
+        share = (abs(value) / 2 - low / 2 if signed else value / 2 - low / 2) / half if half > 0 else 0.0
+        end = _RED if signed and value > 0 else _BLUE
+        return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(_WHITE, end, strict=True))
+
+    return colour
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows and columns that a drawing shows, perhaps beyond the map, and where they are in it."""
+
+    rows: range
+    columns: range
+
+    @property
+    def size(self) -> int:
+        """The edge of a cell, so that a row of them stays on a page."""
+        return max(12, min(44, 480 // max(len(self.columns), 1)))
+
+    def y(self, c: float) -> float:
+        """Where a coordinate along y is."""
+        return round(MARGIN + (c - self.rows.start + 0.5) * self.size, 2)
+
+    def x(self, c: float) -> float:
+        """Where a coordinate along x is."""
+        return round(MARGIN + (c - self.columns.start + 0.5) * self.size, 2)
+
+    def value(self, i: int, j: int, value: float, down: float = 0.5) -> str:
+        """A number in its cell, so far down of its height; nothing where cells are too small for it."""
+        text = f"{value + 0.0:.3g}"
+        y = round(self.y(i - 0.5) + self.size * down, 1)
+        return element("text", text, x=self.x(j), y=y, class_="value") if self.size >= 30 else ""
+
+    def drawing(self, parts: Iterable[str]) -> Markup:
+        """The parts with the numbers of rows and columns, as many as there is room for."""
+        every = 1 if self.size >= 20 else 5
+        beside = [(MARGIN / 2, self.y(i), i) for i in self.rows[::every]]
+        above = [(self.x(j), MARGIN / 2, j) for j in self.columns[::every]]
+        labels = [element("text", str(n), x=x, y=y, class_="label") for x, y, n in (*beside, *above)]
+        width, height = (2 * MARGIN + self.size * len(shown) for shown in (self.columns, self.rows))
+        return drawn(width, height, [*parts, *labels])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Two axes of an output.
+
+    title: which they are.
+    expected, got: [rows, columns]; None where nothing but an error is expected, or where there is no answer.
+    mark: row and column of the worst element, or None.
+    tabled: whether a table of values has what matters of it, too.
+    """
+
+    title: str
+    expected: Floats | None
+    got: Floats | None
+    mark: tuple[int, int] | None
+    tabled: bool = False
+
+    @property
+    def named(self) -> dict[str, Floats]:
+        """What there is of the expected values, those that came, and their difference, by name."""
+        apart = None if self.got is None or self.expected is None else differences(self.got, self.expected)
+        each = {"expected": self.expected, "got": self.got, "difference": apart}
+        return {name: values for name, values in each.items() if values is not None}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        rows, columns = next(iter(self.named.values())).shape
+        return rows, columns
+
+    @property
+    def drawings(self) -> tuple[Drawing, ...]:
+        """One heat map, or three where there is an answer to compare: what came has the colours of what is expected."""
+        rows, columns = (_around(at, length) for at, length in zip(self.mark or (0, 0), self.shape, strict=True))
+        left_out = ""
+        if (len(rows), len(columns)) != self.shape:
+            shown = f"rows {rows.start} to {rows.stop - 1} and columns {columns.start} to {columns.stop - 1}"
+            left_out = f"Drawn are {shown} of {self.shape[0]} x {self.shape[1]}; the others are left out."
+        frame = Frame(rows, columns)
+        crops = {
+            name: values[rows.start : rows.stop, columns.start : columns.stop] for name, values in self.named.items()
+        }
+        both = [value for name, crop in crops.items() if name != "difference" for value in crop.ravel().tolist()]
+
+        def heat_map(name: str, crop: Floats) -> Markup:
+            scaled = crop.ravel().tolist() if name == "difference" else both
+            colour = scale(scaled, signed=name == "difference" or min(scaled, default=0.0) < 0)
+            values = {(i, j): float(crop[i - rows.start, j - columns.start]) for i in rows for j in columns}
+            cells = _cells(frame, values, colour)
+            mark = [_rectangle(frame, "worst", *((at - 0.5, at + 0.5) for at in self.mark))] if self.mark else []
+            return frame.drawing([*cells, *mark, *(frame.value(*at, value) for at, value in values.items())])
+
+        return tuple(Drawing(name, heat_map(name, crop), left_out) for name, crop in crops.items())
+
+
+def _cells(frame: Frame, values: Mapping[tuple[int, int], float], colour: Colour, what: str | None = "") -> list[str]:
+    """The squares of elements; no colours and no values where nothing is known of them (`what` is None)."""
+    squares = []
+    for (i, j), value in values.items():
+        fill, title = ("#ffffff", "") if what is None else (colour(value), f" {number(value)}")
+        place = {"x": frame.x(j - 0.5), "y": frame.y(i - 0.5), "width": frame.size, "height": frame.size}
+        squares.append(element("rect", "", f"{what or ''}[{i}, {j}]{title}", fill=fill, class_="cell", **place))
+    return squares
+
+
+def _around(at: int, length: int) -> range:
+    first = max(min(at - MOST_CELLS // 2, length - MOST_CELLS), 0)
+    return range(first, min(first + MOST_CELLS, length))
+
+
+def differences(got: Floats, expected: Floats) -> Floats:
+    """Element by element, 0 where both are NaN or the same infinity."""
+    pairs = zip(got.ravel().tolist(), expected.ravel().tolist(), strict=True)
+    return np.array([difference(g, e) for g, e in pairs], np.float64).reshape(expected.shape)
+
+
+class Located(NamedTuple):
+    """Sample `i` of bin `p` of one axis."""
+
+    p: int
+    i: int
+    c: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the pictures of one RoI share.
+
+    frame: the part of the grid that they show.
+    focus: the bin of the worst element, or None.
+    data: [H, W], the feature map under the RoI, or None.
+    """
+
+    frame: Frame
+    focus: tuple[int, int] | None
+    data: Floats | None
+
+
+def window(all_placed: Sequence[Placed], own: Placed, focus: int | None) -> range:
+    """The pixels that show a RoI under every convention, or the part of it around bin `focus`."""
+    length = own.axis.length
+    ends = [end for placed in all_placed for end in (placed.start, placed.end) if math.isfinite(end)] or [0.0]
+    first = min(max(math.floor(min(ends)) - 1, -2), length - 2)
+    stop = max(min(math.ceil(max(ends)) + 2, length + 2), 2)
+    if length + 2 <= _SMALL:
+        first, stop = min(first, -1), max(stop, length + 1)
+    if stop - first > MOST_CELLS:
+        begin = min(own.start, own.end)
+        centre = begin + MOST_CELLS / 2 - 2 if focus is None else (own.edge(focus) + own.edge(focus + 1)) / 2
+        middle = round(min(max(centre, float(first)), float(stop))) if math.isfinite(centre) else first
+        first = min(max(middle - MOST_CELLS // 2, first), stop - MOST_CELLS)
+        stop = first + MOST_CELLS
+    return range(first, stop)
+
+
+def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None, what: str) -> Drawing:
+    """RoI `r` as a convention has it.
+
+    Args:
+        convention: whose samples are drawn.
+        r: number of the RoI.
+        scene: what is around it.
+        pixels: [H, W], what the grid shows, or None.
+        what: name of `pixels`.
+    """
+    axes, frame = convention.axes(r), scene.frame
+    y, x = located = _samples(axes, scene)
+    values = _shown(frame, axes, pixels)
+    windows = frame.rows, frame.columns
+    colour = scale(values.values(), signed=what.startswith("d"))
+    parts = _cells(frame, values, colour, None if pixels is None else f"{what} ")
+    box = [_interval(w, a.start, a.end) for w, a in zip(windows, axes, strict=True)]
+    parts += [_line(frame, c, c, *box[1]) for c in _edges(axes[0], frame.rows)]
+    parts += [_line(frame, *box[0], c, c) for c in _edges(axes[1], frame.columns)]
+    parts.append(_rectangle(frame, "roi", *box))
+    if scene.focus:
+        bins = zip(windows, axes, scene.focus, strict=True)
+        parts.append(_rectangle(frame, "worst", *(_interval(w, a.edge(p), a.edge(p + 1)) for w, a, p in bins)))
+    parts += [_dot(convention, axes, one, other, scene) for one in y for other in x]
+    if pixels is not None:
+        parts += [frame.value(*at, values[at], down) for at, down in _places(located, values).items()]
+    return Drawing(convention.name, frame.drawing(parts), _left_out(frame, axes, len(y) * len(x)))
+
+
+def _shown(frame: Frame, axes: tuple[Placed, Placed], pixels: Floats | None) -> dict[tuple[int, int], float]:
+    """The pixels of the map in the frame."""
+    rows, columns = (
+        range(max(w.start, 0), min(w.stop, a.axis.length))
+        for w, a in zip((frame.rows, frame.columns), axes, strict=True)
+    )
+    return {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
+
+
+def _places(
+    located: tuple[list[Located], list[Located]], values: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], float]:
+    """How far down each pixel's number stands: away from the one sample on it; nowhere where there are several."""
+    along: list[dict[int, list[float]]] = [{}, {}]
+    for found, axis in zip(along, located, strict=True):
+        for one in axis:
+            found.setdefault(math.floor(one.c + 0.5), []).append(one.c)
+    rows, columns = along
+    places = {}
+    for h, w in values:
+        samples = len(rows.get(h, ())) * len(columns.get(w, ()))
+        if samples <= 1:
+            places[h, w] = 0.8 if samples and rows[h][0] < h else 0.22
+    return places
+
+
+def samples_between(placed: Placed, low: float, high: float, most: int = _ON_AN_AXIS) -> list[Located]:
+    """The samples from `low` to `high`, at most `most`."""
+    found: list[Located] = []
+    for p in range(placed.axis.bins):
+        located = (Located(p, i, placed.axis.coordinate(p, i)) for i in _indices(placed, p, low, high, most))
+        found += [one for one in located if low <= one.c <= high]
+        if len(found) >= most:
+            break
+    return found[:most]
+
+
+def _indices(placed: Placed, p: int, low: float, high: float, most: int) -> range:
+    axis = placed.axis
+    if axis.per_bin == 0:
+        return range(0)
+    start, step, _ = axis.progression(p)
+    if not math.isfinite(start) or not math.isfinite(step):
+        return range(0)
+    if step == 0.0:
+        return range(min(axis.per_bin, most))
+    ends = sorted(((low - start) / step, (high - start) / step))
+    first, last = (int(min(max(end, 0.0), float(axis.per_bin))) for end in (ends[0] - 2, ends[1] + 2))
+    return range(first, min(last + 1, first + most, axis.per_bin))
+
+
+def _samples(axes: tuple[Placed, Placed], scene: Scene) -> tuple[list[Located], list[Located]]:
+    """Those along y and along x whose pairs are drawn: a run that has the samples of the focus, if there is one."""
+    windows = scene.frame.rows, scene.frame.columns
+    y, x = (samples_between(a, w.start - 0.5, w.stop - 0.5) for a, w in zip(axes, windows, strict=True))
+    most_y = min(len(y), max(MOST_SAMPLES // max(len(x), 1), math.isqrt(MOST_SAMPLES)))
+    most_x = min(len(x), MOST_SAMPLES // max(most_y, 1))
+
+    def run(located: list[Located], p: int | None, most: int) -> list[Located]:
+        at = next((k for k, one in enumerate(located) if one.p == p), 0)
+        first = max(min(at, len(located) - most), 0)
+        return located[first : first + most]
+
+    focus = scene.focus or (None, None)
+    return run(y, focus[0], most_y), run(x, focus[1], most_x)
+
+
+def _dot(convention: Convention, axes: tuple[Placed, Placed], y: Located, x: Located, scene: Scene) -> str:
+    inside = all(is_inside(one.c, a.axis.length) for one, a in zip((y, x), axes, strict=True))
+    head = f"bin ({y.p}, {x.p}) sample ({y.i}, {x.i}) at y {number(y.c)}, x {number(x.c)}"
+    tail = _reads(axes, y.c, x.c, scene.data) if inside else f"off the map: {convention.sampling.outside:g}"
+    marked = " marked" if (y.p, x.p) == scene.focus else ""
+    frame, kind = scene.frame, f"dot{'' if inside else ' outside'}{marked}"
+    r = 3.5 if frame.size >= 20 else 2.5
+    return element("circle", "", f"{head}; {tail}", cx=frame.x(x.c), cy=frame.y(y.c), r=r, class_=kind)
+
+
+def _reads(axes: tuple[Placed, Placed], y: float, x: float, data: Floats | None) -> str:
+    """The pixels that a sample reads, their weights, and what it is."""
+    corners = [
+        (tap_y.pixel, tap_x.pixel, tap_y.weight * tap_x.weight)
+        for tap_y in axes[0].axis.taps(y)
+        for tap_x in axes[1].axis.taps(x)
+        if tap_y.pixel is not None and tap_x.pixel is not None
+    ]
+    reads = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)
+    if data is None:
+        return reads
+    return f"{reads}; value {number(sum(weight * float(data[h, w]) for h, w, weight in corners))}"
+
+
+def _interval(view: range, *ends: float) -> tuple[float, float]:
+    """Two ends in order, no further than a little beyond the frame: a line there lies outside the picture or at its rim."""
+    clipped = [view.start - 0.5 if math.isnan(c) else min(max(c, view.start - 1.0), float(view.stop)) for c in ends]
+    return min(clipped), max(clipped)
+
+
+def _rectangle(frame: Frame, kind: str, ys: tuple[float, float], xs: tuple[float, float]) -> str:
+    (y1, y2), (x1, x2) = map(frame.y, ys), map(frame.x, xs)
+    return element("rect", x=x1, y=y1, width=round(x2 - x1, 2), height=round(y2 - y1, 2), class_=kind)
+
+
+def _line(frame: Frame, y1: float, y2: float, x1: float, x2: float) -> str:
+    return element("line", x1=frame.x(x1), y1=frame.y(y1), x2=frame.x(x2), y2=frame.y(y2), class_="bin")
+
+
+def _edges(placed: Placed, view: range) -> list[float]:
+    """The edges between bins in the frame."""
+    edges = (placed.edge(p) for p in range(1, min(placed.axis.bins, _ON_AN_AXIS)))
+    return [c for c in edges if view.start - 0.5 <= c <= view.stop - 0.5]
+
+
+def _left_out(frame: Frame, axes: tuple[Placed, Placed], count: int) -> str:
+    parts = []
+    for name, view, placed in zip("yx", (frame.rows, frame.columns), axes, strict=True):
+        low, high = sorted((placed.start, placed.end))
+        beyond = low < view.start - 0.5 or high > view.stop - 0.5
+        if beyond or view.start > 0 or view.stop < placed.axis.length:
+            parts.append(f"pixels {view.start} to {view.stop - 1} of the map's {placed.axis.length} along {name}")
+    total = math.prod(a.axis.bins * a.axis.per_bin for a in axes)
+    if count < total:
+        parts.append(f"{count} of {total} samples")
+    return f"Drawn are {', '.join(parts)}; the others are left out." if parts else ""

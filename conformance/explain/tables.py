@@ -1,0 +1,114 @@
+"""Tables that the page and the terminal show alike, and all that the terminal shows of an explanation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import rich.box
+import rich.table
+import rich.text
+from rich.console import Console
+
+from conformance.report.terminal import line
+
+if TYPE_CHECKING:
+    from conformance.explain.explanation import Explanation
+
+MOST_ROWS = 100
+"""Rows that a table keeps."""
+
+_MOST_PRINTED = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row; a marked one has the worst element."""
+
+    cells: tuple[str, ...]
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A titled table.
+
+    total: how many rows there are, those left out included.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    total: int
+
+    @property
+    def left_out(self) -> int:
+        """Rows that are not here."""
+        return self.total - len(self.rows)
+
+
+def table(title: str, columns: tuple[str, ...], rows: Sequence[Row], total: int = 0) -> Table:
+    """A table of at most `MOST_ROWS` of the rows."""
+    return Table(title, columns, kept(rows, MOST_ROWS), max(total, len(rows)))
+
+
+def kept(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
+    """At most `most` rows in a run that has the marked one; the first ones where none is marked."""
+    marked = next((i for i, row in enumerate(rows) if row.marked), 0)
+    first = max(min(marked - most // 2, len(rows) - most), 0)
+    return tuple(rows[first : first + most])
+
+
+def number(value: float) -> str:
+    """A value as the tables print it."""
+    return "nan" if math.isnan(value) else f"{value + 0.0:.6g}"
+
+
+def difference(got: float, expected: float) -> float:
+    """What is between two values; 0 where both are NaN or the same infinity."""
+    return 0.0 if got == expected or (math.isnan(got) and math.isnan(expected)) else got - expected
+
+
+def write(explanation: Explanation, out: Console) -> None:
+    """Print the short version of an explanation: coordinates and values."""
+    line(out, explanation.case.id, "bold")
+    for heading, fact in explanation.facts.items():
+        line(out, f"{heading}: {fact}")
+    if explanation.roi:
+        line(out, f"\n{explanation.roi}", "bold")
+    for convention, _ in explanation.shown:
+        line(out, f"  {convention.name}: {convention.detail}{' (this case)' if convention.is_own else ''}")
+    parts = [
+        table(
+            part.title,
+            ("element", *part.named),
+            [
+                Row((f"[{i}, {j}]", *(number(float(v[i, j])) for v in part.named.values())), (i, j) == part.mark)
+                for i in range(part.shape[0])
+                for j in range(part.shape[1])
+            ],
+        )
+        for part in explanation.parts
+        if not part.tabled
+    ]
+    values = [explanation.values] if explanation.values else []
+    for each in (*explanation.coordinates, *(axis.table for axis in explanation.axes), *values, *parts):
+        _print(out, each)
+    for note in explanation.notes:
+        line(out, note, "dim")
+
+
+def _print(out: Console, whole: Table) -> None:
+    shown = replace(whole, rows=kept(whole.rows, _MOST_PRINTED))
+    line(out, f"\n{shown.title}", "italic")
+    printed = rich.table.Table(box=rich.box.SIMPLE)
+    for column in shown.columns:
+        printed.add_column(rich.text.Text(column), justify="right", overflow="fold")
+    for row in shown.rows:
+        # Text, not str: brackets are no markup here.
+        printed.add_row(*map(rich.text.Text, row.cells), style="bold red" if row.marked else None)
+    out.print(printed)
+    if shown.left_out:
+        line(out, f"  and {shown.left_out} more", "dim")

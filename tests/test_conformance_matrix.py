@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import base64
 import gzip
+import io
 import itertools
 import json
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import ortops
 from conformance import backends
 from conformance.__main__ import main
-from conformance.case import Array
+from conformance.case import Array, Basis
 from conformance.commands import matrix as command
 from conformance.explain import page
 from conformance.outcome import Outcome
+from conformance.outcome import Result as RunResult
 from conformance.report import page as report_page
-from conformance.report.matrix import Matrix
-from conformance.report.record import Entry, Report, read
+from conformance.report import terminal
+from conformance.report.matrix import Matrix, markdown
+from conformance.report.record import ACCEPTED, Entry, Origin, Report, Run, read
 from conformance.report.tally import families_of
 from conformance.vectors import collect
 
@@ -104,6 +110,7 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.rows: dict[str, dict[str, str]] = {}
+        self.cards: list[dict[str, str]] = []
         self.pictures: dict[str, str] = {}
         self.cells: dict[str, str] = {}
         self._script = self._cell = ""
@@ -116,6 +123,8 @@ class Page(HTMLParser):
         found = {name: value or "" for name, value in attrs}
         assert tag not in {"link", "img", "iframe", "object"}
         assert not any(name.startswith("on") for name in found)
+        if found.get("class") == "cause":
+            self.cards.append(found)
         if "data-key" in found:
             self.rows[found["data-key"]] = found
         self._script = found.get("id", "") if tag == "script" else ""
@@ -191,6 +200,106 @@ def test_families_stand_in_the_order_of_the_operators() -> None:
     assert names[-1] == "x/new"
     functions = [name.split("/")[0] for name in names]
     assert len(list(dict.fromkeys(functions))) == sum(a != b for a, b in itertools.pairwise(functions)) + 1
+
+
+def test_releases_that_say_the_same_share_a_column() -> None:
+    passed, failed = ({"f/one/a": Entry(outcome)} for outcome in (Outcome.PASSED, Outcome.FAILED))
+    given = [("b", "1.0", passed), ("b", "1.1", passed), ("b", "1.2", failed), ("c", "1.2", failed), ("c", "", failed)]
+    reports = [Report(name, entries, Origin(version)) for name, version, entries in given]
+    assert markdown(Matrix(reports)).splitlines()[0] == "| family | b 1.0 to 1.1 | b 1.2 | c 1.2 | c |"
+
+
+def test_departures_and_accepted_refusals_are_told_from_wrong_numbers() -> None:
+    accepted = Entry(Outcome.FAILED, f"{ACCEPTED}its data is wrong: no", Basis.OURS)
+    departed = Entry(Outcome.DEPARTED, accepted.message, Basis.OURS)
+    wrong = Entry(Outcome.FAILED, "Y[0]: expected 1, got 2, off by 1 where 0 is allowed", Basis.TEXT, max_error=1.0)
+    entries = {"f/a/1": accepted, "f/a/2": departed, "f/a/3": wrong, "f/b/1": accepted, "f/c/1": departed}
+    made = Matrix([Report("b", entries)])
+    assert [(row.name, row.cells[0].worst, str(row.cells[0])) for row in made.rows] == [
+        ("f/a", "failed", "0/3, 2 failed (1 accepted), 1 departed"),
+        ("f/b", "accepted", "0/1, 1 failed (1 accepted)"),
+        ("f/c", "departed", "0/1, 1 departed"),
+    ]
+    assert [(row.name.split(":")[0], str(row.cells[0])) for row in made.bases] == [
+        ("text", "0/1, 1 failed"),
+        ("ours", "0/4, 2 failed (2 accepted), 2 departed"),
+    ]
+    assert "| ours: this project's own reading | 0/4, 2 failed (2 accepted), 2 departed |" in markdown(made)
+    text = report_page.render(made)
+    for href, kind in (("family=f/a", "failed"), ("family=f/b", "accepted"), ("basis=ours", "accepted")):
+        assert re.search(rf'<td class="{kind}">\s*<a href="#backend=b&amp;{href}">', text)
+    assert {row["data-outcome"] for row in Page(text).cards} == {"failed", "accepted", "departed"}
+
+
+def test_a_cause_has_one_card() -> None:
+    def wrong(got: int) -> Entry:
+        message = f"Y[{got}]: expected 1, got {got}, off by {got - 1} where 1e-07 is allowed"
+        return Entry(Outcome.FAILED, message, max_error=1.0)
+
+    refused = [
+        Entry(Outcome.FAILED, f"refused: no kernel for type {name}") for name in ("float16", "bfloat16", "double")
+    ]
+    known = Entry(Outcome.EXPECTED_FAILURE, "half a pixel off", max_error=1.0)
+    entries = {
+        "f/a/x/v1/float": wrong(2),
+        "f/a/x/v2/float": wrong(30),
+        "f/a/y/v1/float": wrong(2),
+        "f/a/x/v1/float16": refused[0],
+        "f/a/y/v1/bfloat16": refused[1],
+        "f/b/y/v1/double": refused[2],
+        "f/a/z/v1/float": known,
+        "f/b/z/v1/float": known,
+    }
+    text = report_page.render(Matrix([Report("b", entries), Report("c", {"f/a/x/v1/float": wrong(2)})]))
+    found = re.findall(r'<code>([^<]*)</code> <span class="cases">(\d+) cases?</span> <span class="backend">(.)', text)
+    assert found == [
+        ("f/a/x", "2", "b"),
+        ("f/a/y", "1", "b"),
+        ("f: 3 facts", "3", "b"),
+        ("f: 2 facts", "2", "b"),
+        ("f/a/x", "1", "c"),
+    ]
+
+
+def test_the_headline_has_what_was_asked_and_what_is_the_same_for_all() -> None:
+    here = Origin("1.31", "0.1", "1.23", "3.11", "Linux", "2026-11-22T05:00:00+00:00")
+    reports = [Report("a", {"f/one/a": Entry(Outcome.PASSED)}, here)]
+    assert report_page.headline(reports) == "Conformance of a 1.31, 2026-11-22, suite 0.1, onnx 1.23"
+    reports.append(replace(reports[0], backend="b", origin=replace(here, onnx="1.20", version=""), complete=False))
+    assert report_page.headline(reports) == "Conformance of a 1.31, b, 2026-11-22, suite 0.1"
+    text = report_page.render(Matrix(reports))
+    assert f"<h1>{report_page.headline(reports)}</h1>" in text
+    assert text.count("The run did not ask all of its cases") == 1
+
+
+def test_a_cell_that_has_unsupported_cases_is_not_plain_green() -> None:
+    outcomes = [Outcome.PASSED, *[Outcome.UNSUPPORTED] * 3]
+    text = report_page.render(
+        Matrix([Report("b", {f"f/one/{i}": Entry(outcome) for i, outcome in enumerate(outcomes)})])
+    )
+    assert "linear-gradient(90deg, var(--passed) 25%, var(--unsupported) 25%)" in text
+
+
+class Found(NamedTuple):
+    """A diagnosis."""
+
+    family: str
+    fault: str
+    description: str
+    same: int
+    of: int
+
+
+def test_a_diagnosis_is_shown_on_page_and_terminal() -> None:
+    found = Found("roi_align/edge", "NoHalfPixel", "it <leaves out> half a pixel", 3, 4)
+    words = "answers like NoHalfPixel: it <leaves out> half a pixel (3 of 4 failing cases compared)"
+    text = report_page.render(Matrix([Report("b", {INSIDE: Entry(Outcome.FAILED, "off")})]), {"b": [found]})
+    assert words.replace("<", "&lt;").replace(">", "&gt;") in text
+    case = next(case for case in collect() if case.id == INSIDE)
+    out = Console(file=io.StringIO(), width=20)
+    terminal.write(Run("b", [RunResult(case, Outcome.FAILED, "off")]), out, [found])
+    assert isinstance(out.file, io.StringIO)
+    assert f"roi_align/edge {words}\n" in out.file.getvalue()
 
 
 def test_markdown_of_a_hostile_name_stays_one_line(tmp_path: Path) -> None:
@@ -390,6 +499,26 @@ def test_a_link_filters_and_opens_in_a_browser(made: Path, shown_by_browser: Cal
     body = dumped.split(opened)[1].split('<details class="case"')[0]
     assert body.count("<svg") == dumped.count("<svg") == 6
     assert "ONNX RoiAlign-16/22 (this case)" in body
+
+
+def test_the_page_is_as_wide_as_a_phone(
+    made: Path, tmp_path: Path, shown_by_browser: Callable[[Path, str], str]
+) -> None:
+    """Its table is scrolled inside its box. A browser's window cannot be so narrow, so the page lies in a frame."""
+    measure = """
+        addEventListener("load", () => {
+            const frame = document.querySelector("iframe").contentDocument;
+            const [root, box] = [frame.documentElement, frame.querySelector(".wide")];
+            for (const one of frame.querySelectorAll("details")) one.open = true;
+            setTimeout(() => { document.body.dataset.widths = [root.scrollWidth, box.scrollWidth > box.clientWidth]; }, 900);
+        });
+    """
+    page_text = (made / "m.html").read_text("utf-8").replace("&", "&amp;").replace('"', "&quot;")
+    frame = f'<iframe style="width: 390px; height: 800px; border: 0" srcdoc="{page_text}"></iframe>'
+    file = tmp_path / "frame.html"
+    file.write_text(f"<!doctype html><body>{frame}<script>{measure}</script></body>", "utf-8")
+    (found,) = re.findall(r'data-widths="([^"]*)"', shown_by_browser(file, ""))
+    assert found.split(",")[0] == "390"
 
 
 def test_what_is_chosen_in_a_browser_is_in_the_address(

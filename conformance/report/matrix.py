@@ -107,27 +107,25 @@ def markdown(matrix: Matrix) -> str:
     """
     bases, every = matrix.bases, [*matrix.folded, matrix.total]
     columns = _columns(matrix, [*every, *bases])
-    titles = [
-        " to ".join([first.title, *([last.origin.version] if last is not first else [])]) for first, last in columns
-    ]
-    at = [matrix.reports.index(first) for first, _ in columns]
-    kept = [Row(row.name, tuple(row.cells[k] for k in at)) for row in every]
-    lines = [*_lines("family", titles, kept), "", _legend(matrix.total)]
+    reports = matrix.reports
+    titles = [reports[k].title + (f" to {reports[last].origin.version}" if last > k else "") for k, last in columns]
+    every, bases = ([Row(row.name, tuple(row.cells[k] for k, _ in columns)) for row in rows] for rows in (every, bases))
+    lines = [*_lines("family", titles, every), "", _legend(matrix.total)]
     if bases:
-        kept = [Row(row.name, tuple(row.cells[k] for k in at)) for row in bases]
-        lines += ["", *_lines("whose rule", titles, kept)]
+        lines += ["", *_lines("whose rule", titles, bases)]
     return "\n".join(lines) + "\n"
 
 
-def _columns(matrix: Matrix, rows: Sequence[Row]) -> list[tuple[Report, Report]]:
-    """The first and the last report of each column."""
-    columns: list[tuple[Report, Report]] = []
-    for k, report in enumerate(matrix.reports):
-        is_same = k > 0 and report.backend == matrix.reports[k - 1].backend and report.origin.version
-        if is_same and all(row.cells[k] == row.cells[k - 1] for row in rows):
-            columns[-1] = (columns[-1][0], report)
+def _columns(matrix: Matrix, rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """The numbers of the first and the last report of each column."""
+    columns = [(0, 0)]
+    for k in range(1, len(matrix.reports)):
+        before, report = matrix.reports[k - 1], matrix.reports[k]
+        is_release = report.backend == before.backend and report.origin.version
+        if is_release and all(row.cells[k] == row.cells[k - 1] for row in rows):
+            columns[-1] = columns[-1][0], k
         else:
-            columns.append((report, report))
+            columns.append((k, k))
     return columns
 
 

@@ -31,6 +31,8 @@ from conformance.vectors import collect
 NODE = ("operator", "attributes", "inputs")
 """The facts that are told with the pictures; the page has the others where it names the case."""
 
+NO_CASE = "not a case of this release of the suite"
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -74,6 +76,12 @@ class Card:
             return facts[0]
         families = {family(fact) for fact in facts}
         return f"{facts[0].split('/')[0] if len(families) > 1 else families.pop()}: {len(facts)} facts"
+
+    @property
+    def note(self) -> str:
+        """The fact in words and its source, one a line; empty where the cases have several."""
+        told = {f"{one.case.note}\n{one.case.source}" if one.case else NO_CASE for one in self.cases}
+        return told.pop() if len(told) == 1 else ""
 
     def variant(self, one: Listed) -> str:
         """What the id of a case has behind the title."""

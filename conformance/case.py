@@ -74,7 +74,7 @@ class Case:
     twin: of a case that expects an error, the same model and shapes with the one fault mended. A backend refuses the case
         only if it answers the twin right; else it does not support the operator.
     before: inputs that the same session has been run with before; the answer to `inputs` counts.
-    lengths: whether the model says the lengths of its tensors, or gives each a name.
+    named_axes: tensors and axes whose lengths have a name in the model, and no value.
     initializers: names of inputs that are constants of the model.
     watches_inputs: whether the case fails where the backend writes to its inputs.
     is_in_own_type: whether the backend may compute in the tensors' type, float16 for one; not in float32 at least.
@@ -94,7 +94,7 @@ class Case:
     basis: Basis = Basis.TEXT
     twin: Case | None = None
     before: tuple[Mapping[str, Array], ...] = ()
-    lengths: Literal["fixed", "named"] = "fixed"
+    named_axes: frozenset[tuple[str, int]] = frozenset()
     initializers: tuple[str, ...] = ()
     watches_inputs: bool = False
     is_in_own_type: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,8 +27,8 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     """The model of a case, which onnx's checker takes: its node, the present inputs and the wanted outputs.
 
     The node has no attribute that the case leaves out, and no empty list: an empty list says what no list says, and not
-    every runtime reads one. Every tensor has its type and rank. Its lengths are the case's, or names: `Case.lengths`.
-    Where an error is due the lengths are always names, so that the operator has to refuse them and not the graph's checks.
+    every runtime reads one. Every tensor has its type, its rank and its lengths, but for those of `Case.named_axes` and of the outputs where
+    an error is due: these have names, so that the operator has to refuse them and not the graph.
 
     Args:
         case: any case.
@@ -86,9 +87,25 @@ def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
 
 
 def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> onnx.ValueInfoProto:
-    is_named = case.lengths == "named" or case.expects_error is not None
-    lengths = [f"{name}_{axis}" for axis in range(len(shape))] if is_named else list(shape)
+    is_open = case.expects_error is not None and name in case.outputs
+    lengths: list[int | str] = [
+        f"{name}_{axis}" if is_open or (name, axis) in case.named_axes else length for axis, length in enumerate(shape)
+    ]
     return helper.make_tensor_value_info(name, tensor_type(dtype), lengths)
+
+
+def with_open_lengths(case: Case) -> Case:
+    """The case with a name for every length that may be another one in another call of its session."""
+    fixed = {attribute.name for attribute in case.definition.attributes}
+    shapes = {**{name: array.shape for name, array in case.inputs.items()}, **_output_shapes(case)}
+    tensors = [t for t in (*case.definition.inputs, *case.definition.outputs) if t.name in shapes]
+    named = {
+        (tensor.name, i)
+        for tensor in tensors
+        for i, axis in enumerate(tensor.axes(len(shapes[tensor.name])))
+        if isinstance(axis, str) and axis not in fixed
+    }
+    return replace(case, named_axes=frozenset(named))
 
 
 def tensor_type(dtype: np.dtype[Any]) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-
 from conformance.fuzz.work import Plan
 
 PLAN = Plan("", 3, ("RoiAlign_16",))

@@ -27,6 +27,7 @@ from conformance.bounds.growth import least
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
 from conformance.expect import expected_outputs
+from conformance.model import with_open_lengths
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -143,7 +144,7 @@ def test_onnx_runner_passes_our_operators(tmp_path: Path, glob: str) -> None:
 def test_calls_of_one_session_are_data_sets(tmp_path: Path) -> None:
     twice = {**INSIDE.inputs, "X": INSIDE.inputs["X"] * 2}
     longer = {**twice, "rois": np.tile(twice["rois"], (2, 1)), "batch_indices": np.tile(twice["batch_indices"], 2)}
-    case = replace(INSIDE, before=(twice, longer), lengths="named")
+    case = replace(with_open_lengths(INSIDE), before=(twice, longer))
     folder = export.write(case, tmp_path / "standard", "standard")
     ys = [onnx.load_tensor(folder / f"test_data_set_{i}" / "output_0.pb") for i in range(3)]
     once = numpy_helper.to_array(ys[2])

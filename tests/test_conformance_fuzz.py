@@ -14,6 +14,10 @@ import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner, Result
+from conformance.fuzz.crew import Here
+from conformance.fuzz.merge import Parts
+from conformance.fuzz.tasks import MOST_ALIKE, Part
+from conformance.fuzz.work import Found, Plan
 
 import ending_backends
 from conformance import backends
@@ -21,13 +25,9 @@ from conformance.__main__ import main
 from conformance.case import Case
 from conformance.fuzz import campaign, file
 from conformance.fuzz.check import Failure, check, with_expectation
-from conformance.fuzz.crew import Here
 from conformance.fuzz.generate import generate
-from conformance.fuzz.merge import Parts
 from conformance.fuzz.settled import is_settled
 from conformance.fuzz.shrink import shrink
-from conformance.fuzz.tasks import MOST_ALIKE, Part
-from conformance.fuzz.work import Found, Plan
 from conformance.run import ask
 from ortops.operators import BY_NAME
 

@@ -16,6 +16,8 @@ from typing import Any
 import dask
 import pytest
 from click.testing import CliRunner, Result
+from conformance.fuzz.crew import Crew, CrewError, Here
+from conformance.fuzz.work import Plan
 from distributed import Client, LocalCluster
 
 import ending_backends
@@ -23,8 +25,6 @@ from conformance.__main__ import main
 from conformance.fuzz import campaign, cluster
 from conformance.fuzz.check import Failure
 from conformance.fuzz.cluster import Cluster
-from conformance.fuzz.crew import Crew, CrewError, Here
-from conformance.fuzz.work import Plan
 
 SWAPPED = "conformance.wrong.roi_align.coordinates:XAndYSwapped"
 

@@ -172,4 +172,12 @@ def refused(
     for case in spoiled:
         # `expand` gives floats the type of the case, and that may be what is wrong.
         types = {name: array for name, array in changed.items() if array is not None and wrong.is_of_type}
-        yield replace(case, twin=twins[case.operator], inputs={**case.inputs, **types})
+        twin, inputs = twins[case.operator], {**case.inputs, **types}
+        # Lengths that are wrong have names in both models, so that nothing but the data tells them apart.
+        named = frozenset(
+            (name, axis)
+            for name, array in inputs.items()
+            for axis, (length, right) in enumerate(zip(array.shape, twin.inputs[name].shape, strict=False))
+            if array.ndim == twin.inputs[name].ndim and length != right
+        )
+        yield replace(case, inputs=inputs, named_axes=named, twin=replace(twin, named_axes=named))

@@ -70,13 +70,15 @@ def test_its_own_python_answers_and_no_failure_is_expected(other: Path, monkeypa
     monkeypatch.setenv("WANTED", str(other))
     report = elsewhere.ask(other, "lies_here:answer", "roi_align/edge/half_pixel_*/v16/float")
     assert len(report.entries) > 5
-    assert {entry.outcome for entry in report.entries.values()} == {Outcome.FAILED}
+    assert {entry.outcome for entry in report.entries.values()} <= {Outcome.FAILED, Outcome.DEPARTED}
     assert all("off by 1" in entry.message for entry in report.entries.values())
 
 
-def test_a_release_that_is_named_twice_is_status_2(other: Path) -> None:
-    twice = ("--installed-in", str(other), "reference") * 2
-    done = matrix(*twice, "--select", INSIDE)
+def test_a_release_that_is_named_twice_is_status_2(other: Path, tmp_path: Path) -> None:
+    file = tmp_path / "r.json"
+    cases = [{"id": INSIDE, "outcome": "passed"}]
+    file.write_text(json.dumps({"backend": "reference", "version": "9.9", "cases": cases}), "utf-8")
+    done = matrix(str(file), "--installed-in", str(other), "reference", "--select", INSIDE)
     assert done.exit_code == 2
     assert "backend reference 9.9 is named twice" in done.output
 

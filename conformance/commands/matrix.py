@@ -66,7 +66,8 @@ def matrix_command(
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_asked(name, cases) for name in names if name not in missing]
-    reports += [_asked_elsewhere(folder, name, glob) for folder, name in others]
+    asked_there = (_asked_elsewhere(folder, name, glob) for folder, name in others)
+    reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
     if html_file is not None:

@@ -173,6 +173,10 @@ def test_a_tensor_comes_back_bit_for_bit(dtype: Any) -> None:
     }
 
 
+def test_the_names_of_outputs_are_printable() -> None:
+    assert list(record.decode(record.encode({"\x1b[2J": np.zeros(1, np.float32)}))) == [r"\x1b[2J"]
+
+
 def test_what_is_no_tensor_of_the_suite_is_not_stored() -> None:
     assert record.encode({"Y": np.array(["text"]), "Z": np.array([True]), "W": np.array([None])}) == {}
 

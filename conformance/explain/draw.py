@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 from markupsafe import Markup
 
 from conformance.expect import Floats
 from conformance.explain.conventions import Convention
-from conformance.explain.tables import difference, number
+from conformance.explain.tables import differences, number
 from conformance.question import Placed
 from ortops.reference.sampling import is_inside
 
@@ -180,12 +179,6 @@ def _cells(frame: Frame, values: Mapping[tuple[int, int], float], colour: Colour
 def _around(at: int, length: int) -> range:
     first = max(min(at - MOST_CELLS // 2, length - MOST_CELLS), 0)
     return range(first, min(first + MOST_CELLS, length))
-
-
-def differences(got: Floats, expected: Floats) -> Floats:
-    """Element by element, 0 where both are NaN or the same infinity."""
-    pairs = zip(got.ravel().tolist(), expected.ravel().tolist(), strict=True)
-    return np.array([difference(g, e) for g, e in pairs], np.float64).reshape(expected.shape)
 
 
 class Located(NamedTuple):

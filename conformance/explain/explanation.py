@@ -11,9 +11,9 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs, reference
 from conformance.explain.conventions import TORCHVISION, Convention, conventions_of
-from conformance.explain.draw import Drawing, Frame, Part, Scene, differences, picture, samples_between, window
+from conformance.explain.draw import Drawing, Frame, Part, Scene, picture, samples_between, window
 from conformance.explain.resample import Axis, axes_of
-from conformance.explain.tables import MOST_ROWS, Row, Table, difference, number, table
+from conformance.explain.tables import MOST_ROWS, Row, Table, differences, number, table
 from conformance.outcome import Result
 from conformance.question import Placed, Question, question_of
 from conformance.run import Answer
@@ -293,9 +293,8 @@ def _values(
     rows = []
     for label, at in labels:
         cells = ["not computed" if values is None else number(float(values[at])) for values in given]
-        due = float(expected[at])
-        came = [] if got is None else [number(float(got[at])), f"{difference(float(got[at]), due):.3g}"]
-        rows.append(Row((label, *cells, number(due), *came), at == focus))
+        came = [] if got is None else [number(float(got[at])), f"{float(differences(got, expected)[at]):.3g}"]
+        rows.append(Row((label, *cells, number(float(expected[at])), *came), at == focus))
     answered = () if got is None else ("got", "difference")
     return table(title, (first, *(o.short for o in conventions), "expected", *answered), rows)
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import rich.box
 import rich.table
 import rich.text
 from rich.console import Console
 
+from conformance.expect import Floats
 from conformance.report.terminal import line
 
 if TYPE_CHECKING:
@@ -66,9 +68,11 @@ def number(value: float) -> str:
     return "nan" if math.isnan(value) else f"{value + 0.0:.6g}"
 
 
-def difference(got: float, expected: float) -> float:
-    """What is between two values; 0 where both are NaN or the same infinity."""
-    return 0.0 if got == expected or (math.isnan(got) and math.isnan(expected)) else got - expected
+def differences(got: Floats, expected: Floats) -> Floats:
+    """Element by element what is between two tensors; 0 where both are NaN or the same infinity."""
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(same, 0.0, got - expected)
 
 
 def write(explanation: Explanation, out: Console) -> None:

@@ -353,7 +353,7 @@ def decode(stored: object) -> dict[str, Array]:
     """
     if not isinstance(stored, dict):
         raise ValueError("its outputs have no names")
-    return {name: _decoded(name, tensor) for name, tensor in stored.items()}
+    return {printable(name): _decoded(name, tensor) for name, tensor in stored.items()}
 
 
 def _decoded(name: str, tensor: object) -> Array:

@@ -1,4 +1,4 @@
-"""Functions that support nothing, and end a process: theirs, or at one case of `PLAN` one that waits for it; or none."""
+"""Functions that support nothing, and end a process: theirs, or at one case of `PLAN` the one that started it; or none."""
 
 from __future__ import annotations
 
@@ -11,22 +11,37 @@ from typing import Any
 
 import numpy as np
 import psutil
-from conformance.fuzz.work import Plan
 
-PLAN = Plan("", 3, ("RoiAlign_16",))
+import ortops
+from conformance.fuzz.examine import Plan
+
+PLAN = Plan("ending_backends:supports_nothing", 3, ("RoiAlign_16",))
 NUMBER = 21
+
+
+def supports_nothing(*_: object) -> None:
+    raise NotImplementedError
 
 
 def ends_itself(_: str, inputs: Mapping[str, Any], *_others: object) -> None:
     _kill_at_the_case(inputs, 0)
-
-
-def ends_its_examiner(_: str, inputs: Mapping[str, Any], *_others: object) -> None:
-    _kill_at_the_case(inputs, 1)
+    raise NotImplementedError
 
 
 def ends_its_worker(_: str, inputs: Mapping[str, Any], *_others: object) -> None:
-    _kill_at_the_case(inputs, 2)
+    _kill_at_the_case(inputs, 1)
+    raise NotImplementedError
+
+
+def is_right_and_ends_itself(_: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], *_others: object) -> Any:
+    _kill_at_the_case(inputs, 0)
+    return ortops.roi_align(*inputs.values(), **attributes)
+
+
+def is_right_and_hangs(_: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], *_others: object) -> Any:
+    if _is_the_case(inputs):
+        time.sleep(1000)
+    return ortops.roi_align(*inputs.values(), **attributes)
 
 
 def ends_itself_at_a_wrong_index(_: str, inputs: Mapping[str, Any], *_others: object) -> None:
@@ -42,8 +57,11 @@ def never_ends(_: str, *_others: object) -> None:
 
 
 def _kill_at_the_case(inputs: Mapping[str, Any], generation: int) -> None:
-    wanted = PLAN.case(NUMBER).inputs
-    if all(np.array_equal(inputs[name], array, equal_nan=True) for name, array in wanted.items()):
+    if _is_the_case(inputs):
         process = psutil.Process()
         os.kill([process, *process.parents()][generation].pid, signal.SIGKILL)
-    raise NotImplementedError
+
+
+def _is_the_case(inputs: Mapping[str, Any]) -> bool:
+    wanted = PLAN.case(NUMBER).inputs
+    return all(np.array_equal(inputs[name], array, equal_nan=True) for name, array in wanted.items())

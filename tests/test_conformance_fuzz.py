@@ -14,21 +14,20 @@ import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner, Result
-from conformance.fuzz.crew import Here
-from conformance.fuzz.merge import Parts
-from conformance.fuzz.tasks import MOST_ALIKE, Part
-from conformance.fuzz.work import Found, Plan
 
 import ending_backends
 from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Case
-from conformance.fuzz import campaign, file
-from conformance.fuzz.check import Failure, check, with_expectation
+from conformance.expect import expected_outputs
+from conformance.fuzz import campaign, examine, file
+from conformance.fuzz.campaign import Here
+from conformance.fuzz.check import HERE, Failure, check, with_expectation
+from conformance.fuzz.examine import Plan
 from conformance.fuzz.generate import generate
 from conformance.fuzz.settled import is_settled
 from conformance.fuzz.shrink import shrink
-from conformance.run import ask
+from conformance.run import Answer, Examiner, ask
 from ortops.operators import BY_NAME
 
 SMALL = 24
@@ -47,9 +46,13 @@ def size(path: Path) -> int:
     return sum(len(entry["values"]) for entry in json.loads(path.read_text("utf-8"))["inputs"].values())
 
 
+def examiner_of(backend_name: str) -> Examiner:
+    return Examiner(functools.partial(ask, backends.load(backend_name)))
+
+
 def outcomes(backend_name: str, seed: int, count: int) -> Counter[str]:
-    asker = functools.partial(ask, backends.load(backend_name))
-    found = (check(generate(seed, number), asker) for number in range(count))
+    examiner = examiner_of(backend_name)
+    found = (check(generate(seed, number), examiner) for number in range(count))
     return Counter(outcome.message if isinstance(outcome, Failure) else outcome for outcome in found)
 
 
@@ -64,17 +67,17 @@ def same(first: Case, second: Case) -> bool:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_reference_agrees_with_itself(seed: int) -> None:
-    assert outcomes("reference", seed, 400) == {"passed": 400}
+    assert outcomes("reference", seed, 250) == {"passed": 250}
 
 
 def test_ortops_has_no_failure() -> None:
     counts = outcomes("ortops", 0, 250)
     assert set(counts) <= {"passed", "unsettled"}
-    assert counts["unsettled"] <= 5
+    assert counts["unsettled"] <= 10
 
 
 def test_every_operator_is_asked_right_and_wrong() -> None:
-    cases = [with_expectation(generate(0, number)) for number in range(900)]
+    cases = [with_expectation(replace(generate(0, number), twin=None)) for number in range(900)]
     assert {(c.operator, c.expects_error) for c in cases} >= set(
         itertools.product(BY_NAME, (None, "attribute", "data"))
     )
@@ -97,10 +100,10 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend_name", "operator", "cases"),
     [
-        ("conformance.wrong.roi_align.coordinates:XAndYSwapped", "RoiAlign_16", 8),
-        ("conformance.wrong.roi_align.defaults:Opset10As16", "RoiAlign_10", 8),
-        ("conformance.wrong.roi_align.gradients:DroisWithoutScale", "RoiAlignGrad", 4),
-        ("conformance.wrong.dml_roi_align.geometry:CornersIgnored", "DmlRoiAlign", 8),
+        ("conformance.wrong.roi_align.coordinates:XAndYSwapped", "RoiAlign_16", 1),
+        ("conformance.wrong.roi_align.defaults:Opset10As16", "RoiAlign_10", 1),
+        ("conformance.wrong.roi_align.gradients:DroisWithoutScale", "RoiAlignGrad", 2),
+        ("conformance.wrong.dml_roi_align.geometry:CornersIgnored", "DmlRoiAlign", 10),
         ("conformance.wrong.dml_resample.coordinates:ResampleTieGoesDown", "DmlResample", 100),
     ],
 )
@@ -137,11 +140,15 @@ def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
 
 
 def test_a_campaign_finds_what_onnxruntime_is_known_to_fail() -> None:
-    asker = functools.partial(ask, backends.load("onnxruntime"))
-    right = [case for n in range(300) if not with_expectation(case := generate(0, n, ("RoiAlign_16",))).expects_error]
-    failures = [failure for case in right if isinstance(failure := check(case, asker), Failure)]
+    examiner = examiner_of("onnxruntime")
+    right = [
+        case
+        for n in range(300)
+        if not with_expectation(case := replace(generate(0, n, ("RoiAlign_16",)), twin=None)).expects_error
+    ]
+    failures = [failure for case in right if isinstance(failure := check(case, examiner), Failure)]
     assert {failure.kind for failure in failures} == {"refused"}
-    small = shrink(next(f for f in failures if "SafeInt" in f.message), lambda case: check(case, asker)).case
+    small = shrink(next(f for f in failures if "SafeInt" in f.message), lambda case: check(case, examiner)).case
     x1, y1, x2, y2 = small.inputs["rois"].ravel().tolist()
     assert (x2 - x1) * (y2 - y1) < 0
     assert small.attributes.get("sampling_ratio", 0) == 0
@@ -161,6 +168,10 @@ def _case(operator: str, attributes: dict[str, Any], inputs: dict[str, Any], out
     return Case("x/fuzz/0", made.source, operator, attributes, inputs, (output,), "by hand")
 
 
+def _expecting(operator: str, attributes: dict[str, Any], inputs: dict[str, Any], output: str) -> Case:
+    return with_expectation(_case(operator, attributes, inputs, output))
+
+
 @pytest.mark.parametrize(("x", "settled"), [(0.5, True), (0.50000006, False), (1.25, True), (1.2345, True)])
 def test_a_sample_a_last_bit_from_the_border_is_not_settled(x: float, settled: bool) -> None:
     inputs = {
@@ -168,7 +179,7 @@ def test_a_sample_a_last_bit_from_the_border_is_not_settled(x: float, settled: b
         "rois": np.array([[x - 1, 0.5, x - 1, 0.5]], np.float32),
         "batch_indices": np.zeros(1, np.int64),
     }
-    assert is_settled(_case("RoiAlign_16", {"sampling_ratio": 1}, inputs, "Y")) is settled
+    assert is_settled(_expecting("RoiAlign_16", {"sampling_ratio": 1}, inputs, "Y"), HERE) is settled
 
 
 @pytest.mark.parametrize(("x2", "settled"), [(2.0, True), (2.0000002, False), (2.0001, True), (2.5, True)])
@@ -180,7 +191,7 @@ def test_a_number_of_samples_is_settled_where_the_size_is_exact_or_not_a_few_rou
         "rois": np.array([[0, 0.1, x2, 1.33]], np.float32),
         "batch_indices": np.zeros(1, np.int64),
     }
-    assert is_settled(_case("RoiAlign_16", {}, inputs, "Y")) is settled
+    assert is_settled(_expecting("RoiAlign_16", {}, inputs, "Y"), HERE) is settled
 
 
 def test_the_gradient_by_the_rois_of_a_flat_map_is_settled() -> None:
@@ -191,7 +202,7 @@ def test_the_gradient_by_the_rois_of_a_flat_map_is_settled() -> None:
         "x_shape": np.array([1, 1, 3, 4]),
         "X": np.full((1, 1, 3, 4), 0.1, np.float32),
     }
-    assert is_settled(_case("RoiAlignGrad", {"mode": "avg"}, inputs, "drois"))
+    assert is_settled(_expecting("RoiAlignGrad", {"mode": "avg"}, inputs, "drois"), HERE)
 
 
 @pytest.mark.parametrize(("scale", "offset", "settled"), [(2.0, 0.0, True), (3.0, 0.5, False), (1.3, 0.5, True)])
@@ -203,7 +214,10 @@ def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset:
         "output_pixel_offsets": (offset,),
     }
     inputs = {"InputTensor": np.arange(4, dtype=np.float32)}
-    assert is_settled(_case("DmlResample", {**attributes, "output_sizes": (6,)}, inputs, "OutputTensor")) is settled
+    assert (
+        is_settled(_expecting("DmlResample", {**attributes, "output_sizes": (6,)}, inputs, "OutputTensor"), HERE)
+        is settled
+    )
 
 
 def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
@@ -211,7 +225,7 @@ def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
     counts, files = [], []
     for jobs in ("1", "2"):
         place = ("--jobs", jobs, "--out", str(tmp_path / jobs))
-        result = fuzz("--backend", backend, "--operator", "RoiAlign_16", "--cases", "8", *place)
+        result = fuzz("--backend", backend, "--operator", "RoiAlign_16", "--cases", "3", *place)
         assert result.exit_code == 1
         counts.append(result.output.splitlines()[-1].split(";")[0])
         files.append({path.name: path.read_text("utf-8") for path in (tmp_path / jobs).iterdir()})
@@ -219,18 +233,30 @@ def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
     assert files[0] == files[1]
 
 
-def test_a_campaign_counts_every_case_by_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_campaign_counts_every_case_by_what_came_of_it() -> None:
     assert outcome(Plan("reference", 0), 4) == ({"passed": 4}, [])
-    monkeypatch.setattr(campaign, "SLICE", 0.0)
-    plan = replace(ending_backends.PLAN, backend="ending_backends:ends_itself")
-    assert outcome(plan, 4) == ({"unsupported": 4}, [])
+    assert outcome(Plan("ending_backends:supports_nothing", 0), 4) == ({"unsupported": 4}, [])
 
 
-def test_a_case_that_ends_who_asks_the_reference_is_named_and_the_others_are_counted() -> None:
-    plan = replace(ending_backends.PLAN, backend="ending_backends:ends_its_examiner")
-    counts, (failure,) = outcome(plan, 30)
+@pytest.mark.parametrize(
+    ("oracle", "message"),
+    [("is_right_and_ends_itself", "ended with exit code -9"), ("is_right_and_hangs", "no answer within 3 s")],
+)
+def test_a_case_that_ends_or_hangs_the_reference_is_named_and_the_others_are_counted(
+    oracle: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examine, "ORACLE", f"ending_backends:{oracle}")
+    monkeypatch.setattr(examine, "TIME_LIMIT", 3.0 if "hangs" in oracle else 60.0)
+    counts, (failure,) = outcome(ending_backends.PLAN, 30)
     assert counts == {"unsupported": 29, "failed": 1}
-    assert (failure.case.id, failure.kind) == (plan.case(ending_backends.NUMBER).id, "reference")
+    assert (failure.case.id, failure.kind) == (ending_backends.PLAN.case(ending_backends.NUMBER).id, "reference")
+    assert message in failure.message
+
+
+def test_a_case_that_ends_the_backend_is_named_and_the_others_are_counted() -> None:
+    counts, (failure,) = outcome(replace(ending_backends.PLAN, backend="ending_backends:ends_itself"), 30)
+    assert counts == {"unsupported": 29, "failed": 1}
+    assert failure.kind == "crash"
     assert "ended with exit code -9" in failure.message
 
 
@@ -245,13 +271,63 @@ def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: 
     assert psutil.wait_procs(processes, timeout=20)[1] == []
 
 
-def test_of_failures_that_are_alike_the_first_few_are_shrunk_in_whatever_order_they_come() -> None:
-    found = [Found(number, "values", "", ("alike",)) for number in range(2 * MOST_ALIKE)]
-    parts = [Part(one.number, one.number + 1, Counter(failed=1), (one,)) for one in found]
-    merged = Parts()
-    wanted = [one for part in [*parts[1::2], *parts[::2]] for one in merged.add(part)]
-    assert wanted == found[:MOST_ALIKE]
-    assert merged.complete == len(found)
+def test_sizes_are_those_of_the_field() -> None:
+    largest = Counter[str]()
+    for number in range(500):
+        case = generate(0, number, ("RoiAlign_16", "RoiAlignGrad"))
+        shape = case.inputs.get("x_shape", np.array(case.inputs["X"].shape if "X" in case.inputs else ()))
+        if case.twin is None and shape.shape == (4,):
+            sizes = dict(zip(("images", "channels", "height", "width"), map(int, shape), strict=True))
+            sizes |= {"rois": len(case.inputs["rois"]), "pixels": sizes["height"] * sizes["width"]}
+            sizes["ratio"] = int(case.attributes.get("sampling_ratio", 0))
+            largest |= Counter(sizes)
+    assert min(largest[name] for name in ("images", "channels", "rois")) > 256
+    assert max(largest["height"], largest["width"]) > 512
+    assert largest["pixels"] > 2**16
+    assert largest["ratio"] > 16
+
+
+def test_values_are_of_both_ends_of_their_type_and_of_none() -> None:
+    cases = [generate(0, number, ("RoiAlign_16",)) for number in range(300)]
+    maps = [x for case in cases if (x := case.inputs.get("X")) is not None and x.dtype == np.float32 and x.size]
+    assert any(np.isnan(x).any() for x in maps)
+    assert any(np.all(x == -np.inf) for x in maps)
+    assert any(np.isfinite(x).all() and np.abs(x).max() > 2e38 for x in maps)
+    assert any(0 < np.abs(x).max() < np.finfo(np.float32).tiny for x in maps)
+
+
+def test_a_hostile_case_is_proven_by_the_case_before_it_was_spoiled() -> None:
+    spoiled = [case for number in range(60) if (case := generate(0, number)).twin is not None]
+    expecting = [case for case in map(with_expectation, spoiled) if case.expects_error]
+    assert expecting
+    assert all(case.twin is not None and case.twin.expected is not None for case in expecting)
+    unproven = {check(case, Examiner(lambda _: Answer("refusal", text="no"))) for case in expecting[:5]}
+    assert unproven == {"unsupported"}
+
+
+def test_what_no_rule_says_of_infinities_is_not_settled() -> None:
+    def is_it(roi: list[float], mode: str = "avg", odd: float = np.inf) -> bool:
+        x = np.array([[[[1, 2, 3, odd]]]], np.float32)
+        inputs = {"X": x, "rois": np.array([roi], np.float32), "batch_indices": np.zeros(1, np.int64)}
+        return is_settled(_expecting("RoiAlign_16", {"sampling_ratio": 1, "mode": mode}, inputs, "Y"), HERE)
+
+    assert is_it([0.75, 0.5, 0.75, 0.5])  # reads pixels 0 and 1
+    assert not is_it([2.5, 0.5, 2.5, 0.5])  # on pixel 2: the infinite one has the weight 0
+    assert is_it([2.75, 0.5, 2.75, 0.5], odd=np.nan)
+    assert not is_it([2.75, 0.5, 2.75, 0.5], "max_interpolated", np.nan)
+
+
+@pytest.mark.parametrize(("value", "settled"), [(30000.0, True), (65519.9, False), (66000.0, True)])
+def test_what_is_clearly_beyond_the_range_of_its_type_is_settled(value: float, settled: bool) -> None:
+    inputs = {
+        "dY": np.full((2, 1, 1, 1), value / 2, np.float16),
+        "rois": np.full((2, 4), 0.5, np.float16),
+        "batch_indices": np.zeros(2, np.int64),
+        "x_shape": np.array([1, 1, 1, 1]),
+    }
+    case = _expecting("RoiAlignGrad", {"sampling_ratio": 1}, inputs, "dX")
+    assert is_settled(case, HERE) is settled
+    assert (expected_outputs(case)["dX"] > 65000).all() == (value > 65000)
 
 
 def outcome(plan: Plan, cases: int) -> tuple[Counter[str], list[Failure]]:

@@ -23,13 +23,16 @@ from conformance.fuzz.shrink import shrink
 from conformance.isolate import IsolatedBackend
 from conformance.run import Answer, Examiner
 
+ORACLE = "reference"
+"""The backend that says what is right."""
+
 TIME_LIMIT = 60.0
 """Seconds for a case, of the backend and of the reference: the first may compile, on a machine that is busy."""
 
 IDLE_SECONDS = 20.0
 """After which children that nobody uses are ended."""
 
-MOST_ALIKE = 4
+MOST_ALIKE = 3
 """Failures with the same message that are shrunk; the others are counted."""
 
 MOST_ASKED = 500
@@ -70,7 +73,7 @@ class Asked:
     def __init__(self, backend: str) -> None:
         self.name = backend
         self._backend = IsolatedBackend(backend, TIME_LIMIT)
-        self._reference = IsolatedBackend("reference", TIME_LIMIT)
+        self._reference = IsolatedBackend(ORACLE, TIME_LIMIT)
         loaded = backends.load(backend)
         self._is_unsafe = is_unsafe(loaded)
         self._examiner = Examiner(self._backend.ask, conventions=conventions_of(loaded))

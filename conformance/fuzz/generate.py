@@ -29,9 +29,9 @@ from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
 BY_REFERENCE = Source("ortops/reference", f"ortops {ortops.__version__}", "any input")
 
-EXACT, HOSTILE, LEFT_OUT, LARGE, ODD_VALUES = 0.35, 0.15, 0.1, 0.5, 0.12
+EXACT, HOSTILE, LEFT_OUT, LARGE, WILD = 0.35, 0.15, 0.1, 0.5, 0.3
 """The part of the cases that is exact, that has something wrong; of attributes left out; of cases that are large along
-one or two axes; of tensors with infinities and NaN."""
+one or two axes; of right ones that may have infinities, NaN and numbers at either end of their type's range."""
 
 MOST_WORK = 15_000
 """Samples of a channel that the reference computes for a case: 0.1 to 0.2 s."""
@@ -113,11 +113,11 @@ class Draw:
     def values(self, shape: Sequence[int]) -> Array:
         """A map, or a gradient."""
         values = self._finite_values(shape)
-        if values.size and not self.tame and self.chance(ODD_VALUES):
+        if values.size and not self.tame and self.chance(0.3):
             if self.chance(0.2):
                 return np.full(shape, -np.inf)
             odd = self.one(((np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf, -np.inf)))
-            for _ in range(self.whole(1, 3)):
+            for _ in range(math.ceil(values.size / 10) if self.chance(0.3) else self.whole(1, 3)):
                 values.flat[self.whole(0, values.size - 1)] = self.one(odd)
         return values
 
@@ -125,9 +125,9 @@ class Draw:
         info = ml_dtypes.finfo(self.dtype)  # type: ignore[no-untyped-call]
         # The reference computes in double, and overflows there with sums that are as large as this allows.
         largest, smallest = min(float(info.max), 1e300), max(least(self.dtype), 1e-290)
-        if not self.tame and self.chance(0.06):
+        if not self.tame and self.chance(0.2):
             return largest * self.rng.uniform(0.4, 1.0, shape) * (1.0 if self.chance(0.6) else self.rng.choice([-1, 1]))
-        if not self.tame and self.chance(0.06):
+        if not self.tame and self.chance(0.2):
             return smallest * np.round(self.rng.normal(size=shape) * 2.0 ** self.whole(2, int(info.nmant)))
         if self.exact:
             return self.rng.integers(-64, 65, shape) / 32
@@ -154,7 +154,7 @@ def generate(seed: int, number: int, names: Sequence[str] = ()) -> Case:
 
 def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool) -> Case:
     types: dict[str, str] = {variable: str(rng.choice(allowed)) for variable, allowed in operator.types.items()}
-    draw = Draw(rng, bool(rng.random() < EXACT), tame, types)
+    draw = Draw(rng, bool(rng.random() < EXACT), tame or bool(rng.random() >= WILD), types)
     attributes, inputs, outputs = MAKERS[operator.function](draw, operator)
     typed = {}
     for tensor in operator.inputs:

@@ -107,10 +107,10 @@ def _problems(case: Case) -> list[Problem]:
         asked.append((expecting, ask(_Functions(), expecting)))
         return asked[-1][1]
 
-    verdict = check(case, Examiner(asker))
+    verdict = check(replace(case, twin=None), Examiner(asker))
     if isinstance(verdict, Failure):
         raise WrongAnswerError(f"{case.id}, {case.operator}: {verdict.message}")
-    settled, answer = asked[0]
+    ((settled, answer),) = asked
     open_model = build(with_open_lengths(settled), "ortops").SerializeToString()
     if settled.expects_error:
         # The words of the functions, which sessions have to have, too; those of the reference are its own.

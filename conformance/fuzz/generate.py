@@ -241,7 +241,8 @@ def _rois(draw: Draw, sizes: _Sizes, scale_y: float, scale_x: float) -> Array:
     if draw.chance(0.5):  # of any size, as they are in large maps
         middle = corners.mean(axis=1, keepdims=True)
         corners = middle + (corners - middle) * np.exp(draw.rng.uniform(-4, 0, (count, 1, 1)))
-    rois = np.array([_moved(draw, roi) for roi in corners.reshape(-1, 4)]).reshape(-1, 4) * ends
+    kinds = ("inside", draw.one(KINDS), draw.one(KINDS))
+    rois = np.array([_moved(draw, roi, draw.one(kinds)) for roi in corners.reshape(-1, 4)]).reshape(-1, 4) * ends
     if draw.exact:
         rois = np.round(np.clip(rois, -512, 512) * 4) / 4
     if draw.chance(0.1):  # bins of a little more than a whole number of pixels: one sample more where samples adapt
@@ -253,9 +254,8 @@ def _rois(draw: Draw, sizes: _Sizes, scale_y: float, scale_x: float) -> Array:
     return np.asarray(np.clip(rois / np.array([scale_x, scale_y] * 2), -largest, largest))
 
 
-def _moved(draw: Draw, roi: Array) -> Array:
-    """A RoI that lies somewhere else, or has another form; the map is from 0 to 1."""
-    kind = draw.one(KINDS)
+def _moved(draw: Draw, roi: Array, kind: str) -> Array:
+    """A RoI that lies somewhere else, or has another form, see `KINDS`; the map is from 0 to 1."""
     if kind == "mirrored":
         roi = roi[list(draw.one(((2, 3, 0, 1), (2, 1, 0, 3), (0, 3, 2, 1))))]
     if kind == "flat":

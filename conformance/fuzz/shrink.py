@@ -19,6 +19,12 @@ MOST_TRIES = 600
 MOST_ELEMENTS = 40
 """Of a tensor of which each number is made simpler by itself."""
 
+MOST_SINGLE = 16
+"""Entries along an axis that are tried by themselves, about."""
+
+MOST_LENGTH = 2000
+"""Of an axis that a tensor's value says; the lengths of wrong ones are not tried one by one."""
+
 Retry = Callable[[Case], object]
 
 
@@ -131,10 +137,10 @@ def _shorter_axes(case: Case) -> Iterator[Case]:
         length = _length_of(case, name)
         if length is None or length < 1:
             continue
-        # Every single entry of the RoIs, which differ; a prefix of other axes.
-        keeps = [[i] for i in range(length)] if length > 1 else []
-        keeps += [[*range(i), *range(i + 1, length)] for i in range(length)]
-        for keep in [list(range(length // 2)), *keeps]:
+        # Each half; single entries, which differ; all but one of them.
+        few = range(0, length, max(length // MOST_SINGLE, 1))
+        keeps = [[*range(length // 2)], [*range(length // 2, length)]] + [[i] for i in few if length > 1]
+        for keep in [*keeps, *([*range(i), *range(i + 1, length)] for i in few)]:
             if keep or name == "num_rois":
                 yield _kept(case, name, keep)
 
@@ -164,7 +170,7 @@ def _length_of(case: Case, name: str) -> int | None:
             return int(array.shape[_axes(tensor, array).index(name)])
         if array is not None and name in _valued(tensor, array):
             value = int(array[_valued(tensor, array).index(name)])
-            return value if value < 100 else None
+            return value if value <= MOST_LENGTH else None
     return None
 
 

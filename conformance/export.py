@@ -35,6 +35,7 @@ from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.expect import Floats, expected_outputs
 from conformance.model import Dialect, build
+from conformance.question import question_of
 from ortops.spec import ELEMENT_DTYPES
 
 DATA_SET = "test_data_set_"
@@ -88,21 +89,11 @@ def _why_not(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
     return ""
 
 
-def samples(case: Case) -> float:
-    """About how many samples all RoIs of a case have in one channel; 0 where there are no RoIs."""
-    rois = case.inputs.get("rois", case.inputs.get("ROITensor"))
-    if rois is None:
-        return 0.0
-    given = case.definition.check_attributes(case.attributes)
-    gradient = case.inputs.get("dY", case.inputs.get("InputGradientTensor"))
-    bins = (given["output_height"], given["output_width"]) if gradient is None else gradient.shape[2:]
-    ratio = given.get("sampling_ratio") or None
-    least, most = given.get("minimum_samples_per_output", ratio or 0), given.get("maximum_samples_per_output", ratio)
-    scale = given.get("spatial_scale", 1.0)
-    scales = np.array([given.get("spatial_scale_y", scale), given.get("spatial_scale_x", scale)])
-    corners = rois.astype(np.float64).reshape(-1, 2, 2)[..., ::-1]
-    per_bin = np.clip((corners[:, 1] - corners[:, 0]) * scales / bins, least, most)
-    return float(np.sum(np.prod(per_bin * bins, axis=1)))
+def samples(case: Case) -> int:
+    """How many samples all RoIs of a case have in one channel; 0 where it has no RoIs."""
+    if case.definition.family == "dml_resample":
+        return 0
+    return sum(y.samples * x.samples for y, x in question_of(case).placed())
 
 
 def folder_name(case: Case) -> str:

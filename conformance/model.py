@@ -27,8 +27,8 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     """The model of a case, which onnx's checker takes: its node, the present inputs and the wanted outputs.
 
     The node has no attribute that the case leaves out, and no empty list: an empty list says what no list says, and not
-    every runtime reads one. Every tensor has its type, its rank and its lengths, but for those of `Case.named_axes` and of the outputs where
-    an error is due: these have names, so that the operator has to refuse them and not the graph.
+    every runtime reads one. Every tensor has its type, its rank and its lengths. The axes of `Case.named_axes`, and the
+    outputs where an error is due, have names for lengths, so that the operator has to refuse them and not the graph.
 
     Args:
         case: any case.

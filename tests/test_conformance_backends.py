@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
 import sys
-from collections import Counter
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance import backends, expected_failures
-from conformance.outcome import Outcome
-from conformance.run import Examiner, ask
+from conformance.run import ask
 from conformance.vectors import collect
 
 RUNTIMES = ("onnxruntime", "onnx-reference")
@@ -31,19 +28,11 @@ def counts_of(name: str, tmp_path: Path, *options: str) -> dict[str, int]:
     return summary
 
 
-def test_the_reference_passes_every_case_whose_answer_is_not_its_own() -> None:
-    reference = backends.load("reference")
-    cases = [case for case in collect() if case.expected is not None or case.expects_error is not None]
-    assert len(cases) > 1500
-    outcomes = Counter(r.outcome for r in Examiner(functools.partial(ask, reference)).results(cases))
-    assert outcomes == {Outcome.PASSED: len(cases)}
-
-
 def test_bodies_pass(tmp_path: Path) -> None:
     # A part of each family: all cases take 100 s.
-    summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/3")
+    summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/6")
     assert summary["passed"] + summary["expected_failure"] == sum(summary.values())
-    assert summary["passed"] > 400
+    assert summary["passed"] > 250
 
 
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
 
 from conformance import backends, expected_failures, isolate
@@ -241,98 +240,6 @@ def test_a_wrong_batch_index_is_said_to_torchvision_as_it_is(case_id: str, monke
     assert ask(backend, case_of(case_id)).kind == "refusal"
     np.testing.assert_array_equal(said[-1][:, 0], case_of(case_id).inputs["batch_indices"])
     np.testing.assert_array_equal(said[-1][:, 1:], case_of(case_id).inputs["rois"])
-
-
-# OpenVINO, played by the reference.
-
-
-class Bits:
-    """openvino.Tensor of an element type that NumPy lacks."""
-
-    def __init__(self, array: Array, shape: Sequence[int], kind: str) -> None:
-        assert (array.dtype, array.shape, kind) == (np.uint16, tuple(shape), "bf16")
-        self.array = array.view(ml_dtypes.bfloat16)
-
-
-class Model:
-    """openvino.Model and, compiled, openvino.CompiledModel, of one RoiAlign."""
-
-    def __init__(self, proto: onnx.ModelProto, precision: str) -> None:
-        self.proto = proto
-        self.precision = precision
-
-    def get_runtime_model(self) -> SimpleNamespace:
-        def info(kind: str, precision: str) -> dict[str, SimpleNamespace]:
-            return {"layerType": as_any(kind), "runtimePrecision": as_any(precision)}
-
-        def as_any(text: str) -> SimpleNamespace:
-            return SimpleNamespace(astype=lambda _: text)
-
-        nodes = [info("Input", "f64"), info("ROIAlign", self.precision)]
-        return SimpleNamespace(get_ops=lambda: [SimpleNamespace(get_rt_info=lambda n=node: n) for node in nodes])
-
-    def __call__(self, feeds: Mapping[str, Array | Bits]) -> dict[str, Array]:
-        (node,) = self.proto.graph.node
-        inputs = {name: feed.array if isinstance(feed, Bits) else feed for name, feed in feeds.items()}
-        values = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-        attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
-        operator = BY_NAME[f"RoiAlign_{self.proto.opset_import[0].version}"]
-        y = reference(operator, attributes, inputs, ["Y"])["Y"].astype(inputs["X"].dtype)
-        return {"Y": y.view(np.float16) if y.dtype == BFLOAT16 else y}
-
-
-def play_openvino(
-    monkeypatch: pytest.MonkeyPatch, precision: str = "f64", lacks: int | None = None
-) -> backends.Backend:
-    class Core:
-        def read_model(self, model: bytes) -> Model:
-            proto = onnx.load_model_from_string(model)
-            if proto.opset_import[0].version == lacks:
-                raise RuntimeError(f"Summary:\n-- No conversion rule found for operations: RoiAlign-{lacks}")
-            return Model(proto, precision)
-
-        def compile_model(self, model: Model, device: str, config: Mapping[str, str]) -> Model:
-            assert device == "CPU"
-            assert config == {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
-            return model
-
-    openvino, properties = ModuleType("openvino"), ModuleType("openvino.properties")
-    vars(openvino).update(
-        Core=Core, Tensor=Bits, PartialShape=list, Type=SimpleNamespace(f32="f32", bf16="bf16"), __path__=[]
-    )
-    vars(properties).update(
-        hint=SimpleNamespace(
-            inference_precision=lambda: "INFERENCE_PRECISION_HINT",
-            execution_mode=lambda: "EXECUTION_MODE_HINT",
-            ExecutionMode=SimpleNamespace(ACCURACY="ACCURACY"),
-        )
-    )
-    for module in (openvino, properties):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    return backends.load("openvino")
-
-
-def test_an_openvino_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = list(Examiner(functools.partial(ask, play_openvino(monkeypatch))).results(ROI_ALIGN))
-    assert bad(results) == []
-    asked = [r.case for r in results if r.outcome is Outcome.PASSED]
-    standard = [case for case in ROI_ALIGN if case.definition.standard]
-    assert asked == [case for case in standard if case.attributes.get("mode") != "max_interpolated"]
-
-
-def test_double_that_is_computed_in_float_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = play_openvino(monkeypatch, precision="f32")
-    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v16/double"))
-    assert (answer.kind, answer.text) == ("unsupported", "double tensors are computed in f32")
-    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v16/float16")).kind == "outputs"
-
-
-def test_an_opset_that_openvino_does_not_convert_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = play_openvino(monkeypatch, lacks=22)
-    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float"))
-    assert answer.kind == "unsupported"
-    assert "No conversion rule" in answer.text
-    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v16/float")).kind == "outputs"
 
 
 # Backends that wrong data may harm.

@@ -20,6 +20,7 @@ from conformance.expect import expected_outputs, reference
 from conformance.model import build
 from conformance.vectors import collect, literal, scenes
 from conformance.wrong.dml_roi_align import Control as DmlControl
+from conformance.wrong.roi import RoiControl
 from conformance.wrong.roi_align import Control
 from ortops.operators import BY_NAME, OPERATORS
 
@@ -200,18 +201,33 @@ def test_no_maximum_is_won_by_a_rounding() -> None:
 
 def runners_up(case: Case) -> Iterator[tuple[float, bool]]:
     """How far the winner of each output leads every other candidate, and whether that would pass the same gradient."""
-    control = Control(build(case, "ortops"))
     bins, lengths, x = arguments(case)["bins"], arguments(case)["lengths"], case.inputs["X"].astype(np.float64)
-    for roi, n in zip(case.inputs["rois"].astype(np.float64), case.inputs["batch_indices"], strict=True):
-        axis_y, axis_x = control.axes(roi, bins, lengths)
-        for p, q in np.ndindex(*bins):
-            candidates = control.candidates(x[n], axis_y, axis_x, p, q)
-            for channel, values in zip(x[n], candidates, strict=True):
-                winner, *others = np.argsort(-values, kind="stable")[:8]
-                won = control.effect(channel, axis_y, axis_x, p, q, int(winner))
-                for other in others:
-                    lost = control.effect(channel, axis_y, axis_x, p, q, int(other))
-                    yield values[winner] - values[other], all(map(np.array_equal, won, lost))
+    rois = case.inputs["rois"].astype(np.float64)
+    yield from led(Control(build(case, "ortops")), x, rois, case.inputs["batch_indices"], (bins, lengths))
+
+
+def led(
+    control: RoiControl, x: npt.NDArray[Any], rois: npt.NDArray[Any], images: npt.NDArray[Any], sizes: Any
+) -> Iterator[tuple[float, bool]]:
+    """As `runners_up`."""
+    for roi, n in zip(rois, images, strict=True):
+        axes = control.axes(roi, *sizes)
+        candidates = control.candidates(x[n], *axes)
+        order = np.argsort(-candidates, axis=-1, kind="stable")[..., :8]
+        values = np.take_along_axis(candidates, order, axis=-1)
+        effects = [effect(control, x[n], axes, order[..., k]) for k in range(order.shape[-1])]
+        for k, other in enumerate(effects[1:], 1):
+            agree = np.all(other == effects[0], axis=-1)
+            yield from zip((values[..., 0] - values[..., k]).ravel().tolist(), agree.ravel().tolist(), strict=True)
+
+
+def effect(control: RoiControl, image: npt.NDArray[Any], axes: Any, candidate: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """[C, P, Q, ...]: what the candidates pass to the map and to the RoI."""
+    axis_y, axis_x = axes
+    passed = control.effect(image, axis_y, axis_x, candidate)
+    dx = np.zeros((*candidate.shape, (image.shape[1] + 1) * (image.shape[2] + 1)))
+    np.add.at(dx, (*np.ogrid[tuple(map(slice, (*candidate.shape, 1, 1)))][:3], passed.pixels), passed.weights)
+    return np.concatenate([dx[..., :-1], passed.droi], axis=-1)
 
 
 @functools.cache
@@ -297,18 +313,9 @@ def test_no_maximum_of_directml_is_won_by_a_rounding() -> None:
 def dml_runners_up(case: Case) -> Iterator[tuple[float, bool]]:
     """As `runners_up`."""
     control = DmlControl(build(case, "ortops"))
-    bins, lengths = dml_arguments(case)["bins"], dml_arguments(case)["lengths"]
     x = case.inputs["InputTensor"].astype(np.float64)
     rois, images = control.regions(case.inputs["ROITensor"], case.inputs["BatchIndicesTensor"], x.shape)
-    for roi, n in zip(rois, images, strict=True):
-        axis_y, axis_x = control.axes(roi, bins, lengths)
-        for p, q in np.ndindex(*bins):
-            for channel, values in zip(x[n], control.candidates(x[n], axis_y, axis_x, p, q, 0.0), strict=True):
-                winner, *others = np.argsort(-values, kind="stable")[:8]
-                won = control.effect(channel, axis_y, axis_x, p, q, int(winner))
-                for other in others:
-                    lost = control.effect(channel, axis_y, axis_x, p, q, int(other))
-                    yield values[winner] - values[other], all(map(np.array_equal, won, lost))
+    yield from led(control, x, rois, images, (dml_arguments(case)["bins"], dml_arguments(case)["lengths"]))
 
 
 def test_directml_meets_each_index_type_and_rank() -> None:

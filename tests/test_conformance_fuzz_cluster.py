@@ -26,7 +26,7 @@ from conformance.fuzz.check import Failure
 from conformance.fuzz.cluster import Cluster
 from conformance.fuzz.examine import Plan
 
-SWAPPED = "conformance.wrong.roi_align.coordinates:XAndYSwapped"
+SWAPPED = "conformance.wrong.roi_align:XAndYSwapped"
 
 
 @pytest.fixture(scope="module")

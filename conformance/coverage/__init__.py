@@ -1,5 +1,5 @@
-"""What the cases cover: values of attributes, wrong implementations, and the facts that catch nothing new.
+"""What the cases cover: `values.py` counts values of attributes, `measure.py` asks the wrong implementations.
 
-`values.py` counts, `measure.py` asks the wrong implementations of `conformance.wrong`, `facts.py` says which facts are
-needed to catch them all, `reasons.py` why there are others.
+A fact is the cases whose ids begin alike, `function/family/fact`: they differ in version, variant and type. It is needed if
+it is the first in the suite's order to catch some wrong implementation of `conformance.wrong`.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -9,18 +10,30 @@ from dataclasses import dataclass
 
 from conformance.backends.external import External
 from conformance.case import Case
-from conformance.coverage.facts import asked
 from conformance.run import ask, judge
 from conformance.vectors import collect
-from conformance.wrong import FAULTS, Fault
+from conformance.wrong import FAULTS, Family, Fault
+
+OFFICIAL = "roi_align/official"
+"""The family of ONNX's own vectors."""
+
+OF_VALUES = "/values/"
+"""In the ids of cases of values that a type cannot hold, or hardly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """What catches a fault: the ids of the cases that it fails, in the suite's order."""
+    """What catches a fault.
+
+    ids: of the cases that it fails, in the suite's order; of the first decisive one alone where no more are asked for.
+    first: the first decisive case that it fails, or None.
+    by_onnx: whether one of ONNX's own vectors catches it; None where ONNX has none of an operator that has the fault.
+    """
 
     fault: Fault
     ids: tuple[str, ...]
+    first: str | None
+    by_onnx: bool | None
 
 
 def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
@@ -29,26 +42,97 @@ def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
     return (case for case in cases if judge(case, ask(asking, case)).outcome.is_bad)
 
 
-def measure(jobs: int, faults: Sequence[Fault] = FAULTS) -> Iterator[Catch]:
-    """Each fault with all that catches it, in whatever order they are done.
+def fact_of(case_id: str) -> str:
+    """The fact of a case."""
+    return "/".join(case_id.split("/")[:3])
+
+
+def asked(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """The cases of the operators that have the fault."""
+    return _asked(fault.operators, fault.is_of_gradients_alone, cases)
+
+
+def decisive(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Those that say whether a fact catches a fault.
+
+    Of a fault of types all; of others one type's, float where the fact has it: that half precision alone shows a fault of
+    borders is chance. Of faults of sizes and values also the cases of values of all types.
+    """
+    kept = asked(fault, cases)
+    return kept if fault.family is Family.TYPES else _of_one_type_each(kept, fault.family is Family.SIZES)
+
+
+@functools.cache
+def _asked(operators: str, is_of_gradients_alone: bool, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    kept = (case for case in cases if case.definition.family == operators)
+    return tuple(case for case in kept if case.definition.name.endswith("Grad") or not is_of_gradients_alone)
+
+
+@functools.cache
+def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, ...]:
+    with_float = {fact_of(case.id) for case in cases if case.expects_error is None and case.element_type == "float"}
+
+    def is_kept(case: Case) -> bool:
+        # The tensors of a refusal may have a type that is what is wrong with it.
+        chosen = "float" if fact_of(case.id) in with_float else "double"
+        is_open = case.expects_error is not None or (has_values and OF_VALUES in case.id)
+        return is_open or case.element_type == chosen
+
+    return tuple(filter(is_kept, cases))
+
+
+def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool = False) -> list[Catch]:
+    """What catches each of the faults.
+
+    Args:
+        faults: which ones.
+        cases: in the suite's order.
+        everything: whether to ask all cases of all types, and not only until a fault is caught.
+    """
+    # Cases outside, faults inside: the expected values of a case are computed once and need not be kept.
+    deciding = {fault: frozenset(decisive(fault, cases)) for fault in faults}
+    asking = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
+    ids: dict[Fault, list[str]] = {fault: [] for fault in faults}
+    first: dict[Fault, str] = {}
+    by_onnx = {fault: False if fault.operators == OFFICIAL.split("/", maxsplit=1)[0] else None for fault in faults}
+    for case in cases:
+        is_official = case.family == OFFICIAL
+        for fault in faults:
+            is_open = everything or fault not in first or (is_official and not by_onnx[fault])
+            if case in asking[fault] and is_open and any(failing(fault.backend, [case])):
+                ids[fault].append(case.id)
+                if case in deciding[fault]:
+                    first.setdefault(fault, case.id)
+                    by_onnx[fault] = by_onnx[fault] or (True if is_official else by_onnx[fault])
+    return [Catch(f, tuple(ids[f] if everything else ids[f][:1]), first.get(f), by_onnx[f]) for f in faults]
+
+
+def measure(jobs: int, faults: Sequence[Fault] = FAULTS, *, everything: bool = False) -> Iterator[Catch]:
+    """Each fault with what catches it, in whatever order they are done.
 
     Args:
         jobs: processes.
         faults: some of `FAULTS`.
+        everything: as for `caught`.
     """
-    # The slowest first, so that none is left for the end.
-    slow_first = sorted(faults, key=lambda fault: -len(asked(fault, collect())))
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_catch, FAULTS.index(fault)) for fault in slow_first]):
-            number, ids = done.result()
-            yield Catch(FAULTS[number], ids)
+        tasks = [pool.submit(_caught, numbers, everything) for numbers in _groups(jobs, faults)]
+        for done in as_completed(tasks):
+            yield from (Catch(FAULTS[number], *found) for number, found in done.result())
 
 
-def in_order(catches: Iterable[Catch]) -> Sequence[Catch]:
-    """The same in the order of the faults."""
-    return sorted(catches, key=lambda catch: FAULTS.index(catch.fault))
+def _groups(jobs: int, faults: Sequence[Fault]) -> list[list[int]]:
+    """Numbers of faults that are asked together: of the same operators, and alike in what they cost."""
+    groups = []
+    for operators in dict.fromkeys(fault.operators for fault in faults):
+        numbers = [FAULTS.index(fault) for fault in faults if fault.operators == operators]
+        count = min(4 * jobs, len(numbers))
+        groups += [numbers[first::count] for first in range(count)]
+    return groups
 
 
-def _catch(number: int) -> tuple[int, tuple[str, ...]]:
-    fault = FAULTS[number]
-    return number, tuple(case.id for case in failing(fault.backend, asked(fault, collect())))
+def _caught(
+    numbers: Sequence[int], everything: bool
+) -> list[tuple[int, tuple[tuple[str, ...], str | None, bool | None]]]:
+    found = caught([FAULTS[number] for number in numbers], collect(), everything=everything)
+    return [(n, (catch.ids, catch.first, catch.by_onnx)) for n, catch in zip(numbers, found, strict=True)]

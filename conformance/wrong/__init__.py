@@ -4,20 +4,19 @@ Beside them is, for each family of operators, a `Control`: the same code without
 a second implementation, of dense matrices, that shares nothing with the reference or the kernels. All have ONNX's backend
 interface: ``python -m conformance --backend conformance.wrong.roi_align:NoHalfPixel``.
 
-A fault is a subclass of the control that changes one step; its docstring says what is wrong, `family` what that is about.
+A fault changes one step of a control or a few; its docstring says what is wrong, `family` what that is about.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from conformance.wrong import dml_resample, dml_roi_align, roi_align
-from conformance.wrong.family import Family
+from conformance.wrong.base import Family, Node
 
 __all__ = ["CONTROLS", "FAULTS", "Family", "Fault"]
 
-CONTROLS: dict[str, Any] = {
+CONTROLS: dict[str, type[Node]] = {
     "roi_align": roi_align.Control,
     "dml_roi_align": dml_roi_align.Control,
     "dml_resample": dml_resample.Control,
@@ -34,7 +33,7 @@ class Fault:
     """
 
     operators: str
-    backend: Any
+    backend: type[Node]
 
     @property
     def name(self) -> str:
@@ -44,12 +43,12 @@ class Fault:
     @property
     def family(self) -> Family:
         """What it is about."""
-        return Family(self.backend.family)
+        return self.backend.family
 
     @property
     def is_of_gradients_alone(self) -> bool:
         """Whether the forward operator has no fault."""
-        return bool(self.backend.of_gradients_alone)
+        return self.backend.of_gradients_alone
 
     @property
     def description(self) -> str:

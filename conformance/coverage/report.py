@@ -1,0 +1,143 @@
+"""The report: tables on a terminal or in Markdown, or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import rich.box
+import rich.markup
+import rich.table
+from rich.console import Console
+
+from conformance.case import Case
+from conformance.coverage.measure import Catch, fact_of
+from conformance.coverage.values import Line, by_operator
+from conformance.wrong import FAULTS, Family
+
+
+class Table(NamedTuple):
+    """A table: its title, the names of its columns, and its rows."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the cases cover; catches: of every fault, in whatever order."""
+
+    cases: tuple[Case, ...]
+    catches: Iterable[Catch]
+
+    @cached_property
+    def found(self) -> list[Catch]:
+        """The catches in the order of the faults."""
+        order = {fault: number for number, fault in enumerate(FAULTS)}
+        return sorted(self.catches, key=lambda catch: order[catch.fault])
+
+    @cached_property
+    def needed(self) -> dict[str, list[str]]:
+        """The facts without which a fault would not be caught by what comes before, each with those faults."""
+        facts: dict[str, list[str]] = {}
+        for catch in self.found:
+            if catch.first is not None:
+                facts.setdefault(fact_of(catch.first), []).append(catch.fault.name)
+        return facts
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every fault is caught."""
+        return all(catch.first for catch in self.found)
+
+    def tables(self) -> list[Table]:
+        """Values of attributes, faults by what they are about, families of cases."""
+        values = [_of_values(name, lines) for name, lines in by_operator(self.cases).items()]
+        return [*values, *(self._of_faults(family) for family in Family), self._of_facts()]
+
+    def _of_faults(self, family: Family) -> Table:
+        catches = [catch for catch in self.found if catch.fault.family is family]
+        onnx = {True: "catch it", False: "do not", None: ""}
+        rows = [(c.fault.name, c.fault.description, c.first or "none", onnx[c.by_onnx]) for c in catches]
+        columns = ("wrong implementation", "what is wrong", "first case", "ONNX's vectors")
+        return Table(f"{family.value}: {_counts(catches)}", columns, rows)
+
+    def _of_facts(self) -> Table:
+        facts: dict[str, set[str]] = {}
+        for case in self.cases:
+            facts.setdefault(case.family, set()).add(fact_of(case.id))
+        rows = [(name, str(len(own)), str(len(own & set(self.needed)))) for name, own in facts.items()]
+        return Table("facts, and those that are the first to catch a fault", ("family", "facts", "first"), rows)
+
+    def conclusions(self) -> list[str]:
+        """The last lines, of which the reader with no time reads one."""
+        lines = [f"not caught: {c.fault.name}: {c.fault.description}" for c in self.found if c.first is None]
+        facts = f"{len({fact_of(case.id) for case in self.cases})} facts, {len(self.needed)} needed"
+        return [*lines, f"{len(self.cases)} cases, {facts}; wrong implementations: {_counts(self.found)}"]
+
+    def json(self) -> str:
+        """All that was measured."""
+        values = by_operator(self.cases)
+        return json.dumps(
+            {
+                "cases": len(self.cases),
+                "values": {
+                    name: [{**asdict(line), "is_gap": line.is_gap} for line in lines] for name, lines in values.items()
+                },
+                "faults": [
+                    {
+                        "name": catch.fault.name,
+                        "family": catch.fault.family.value,
+                        "description": catch.fault.description,
+                        "first": catch.first,
+                        "caught_by": list(catch.ids),
+                        "caught_by_onnx": catch.by_onnx,
+                    }
+                    for catch in self.found
+                ],
+                "needed": self.needed,
+            },
+            indent=1,
+        )
+
+    def markdown(self) -> str:
+        """The tables, the totals first."""
+        return "\n\n".join(["# Coverage", *self.conclusions(), *map(_in_markdown, self.tables())]) + "\n"
+
+    def write(self, console: Console) -> None:
+        """Print it. The last line has the totals."""
+        for table in self.tables():
+            shown = rich.table.Table(title=rich.markup.escape(table.title), box=rich.box.SIMPLE, title_justify="left")
+            for column in table.columns:
+                shown.add_column(column, overflow="fold")
+            for row in table.rows:
+                shown.add_row(*map(rich.markup.escape, row))
+            console.print(shown)
+        for line in self.conclusions():
+            console.print(rich.markup.escape(line), soft_wrap=True, highlight=False)
+
+
+def _counts(catches: Sequence[Catch]) -> str:
+    of_onnx = [catch.by_onnx for catch in catches if catch.by_onnx is not None]
+    by_onnx = f"ONNX's own vectors catch {sum(of_onnx)} of the {len(of_onnx)} of RoiAlign"
+    return f"{sum(catch.first is not None for catch in catches)} of {len(catches)} caught; {by_onnx}"
+
+
+def _of_values(name: str, lines: Sequence[Line]) -> Table:
+    rows = []
+    for thing in dict.fromkeys(line.thing for line in lines):
+        own = [line for line in lines if line.thing == thing]
+        used = [f"{line.value}: {line.answered}" for line in own if line.answered]
+        refused = [f"{line.value}: {line.refused}" for line in own if line.refused]
+        rows.append((thing, ", ".join(used), ", ".join(refused), ", ".join(line.value for line in own if line.is_gap)))
+    return Table(name, ("", "cases", "refusals", "legal, never used"), rows)
+
+
+def _in_markdown(table: Table) -> str:
+    lines = [table.columns, ("---",) * len(table.columns), *table.rows]
+    shown = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in lines]
+    return "\n".join([f"### {table.title}", "", *shown])

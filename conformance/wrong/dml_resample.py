@@ -1,0 +1,433 @@
+"""DmlResample and its gradient, right (`Control`) and wrong."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from conformance.wrong.base import Array, Family, Faults, Node, by_default, renamed
+from conformance.wrong.sizes import add_resample_sizes
+
+LISTS = ("scales", "input_pixel_offsets", "output_pixel_offsets", "output_sizes")
+DEFAULTS: dict[str, Any] = {
+    "interpolation_mode": "linear",
+    "rounding_direction": "half_up",
+    **{name: [] for name in LISTS},
+}
+
+
+class Taps(NamedTuple):
+    """One axis: of each output the pixels before and after its coordinate, and the weight of the latter.
+
+    inside: whether its coordinate is on the axis, so that it is not clamped.
+    """
+
+    low: Array
+    high: Array
+    share: Array
+    inside: Array
+
+    def parts(self) -> list[tuple[Array, Array]]:
+        """Pixels and weights of both: one whose weight is 0 must do nothing, whatever is there."""
+        return [(self.low, 1 - self.share), (self.high, self.share)]
+
+
+def upright(weights: Array, data: Array) -> Array:
+    """[M] as [M, 1, ...] of as many axes as `data`."""
+    return weights.reshape(-1, *[1] * (data.ndim - 1)).astype(data.dtype)
+
+
+class Control(Node):
+    """The operators without a fault: passes every case."""
+
+    OPERATORS = ("DmlResample",)
+
+    def defaults(self) -> dict[str, Any]:
+        """As `Node`."""
+        return DEFAULTS
+
+    def check_attributes(self) -> None:
+        """As `Node`."""
+        a = self.attributes
+        if a["interpolation_mode"] not in ("linear", "nearest_neighbor"):
+            raise ValueError("interpolation")
+        if a["rounding_direction"] not in ("half_up", "increasing", "decreasing"):
+            raise ValueError("direction")
+        if not all(0 < scale < np.inf for scale in a["scales"]) or any(size < 0 for size in a["output_sizes"]):
+            raise ValueError("scale or size")
+        if not np.isfinite([*a["input_pixel_offsets"], *a["output_pixel_offsets"]]).all():
+            raise ValueError("offset")
+        if not {len(a[name]) for name in LISTS} <= {0, max(len(a[name]) for name in LISTS)}:
+            raise ValueError("lists")
+
+    def answer(self, *inputs: Any) -> list[Array]:
+        """As `Node`."""
+        data = inputs[0]
+        rank = data.ndim
+        if data.dtype not in (np.float16, np.float32, np.float64) or not 1 <= rank <= 4:
+            raise ValueError("type or rank")
+        if any(len(self.attributes[name]) not in (0, rank) for name in LISTS):
+            raise ValueError("lists")
+        outputs, lengths = data.shape, data.shape
+        if self.is_gradient:
+            lengths = self.checked_shape(inputs[1], rank)
+        else:
+            outputs = self.output_lengths(lengths)
+        if 0 in lengths and 0 not in outputs:
+            return self.of_nothing(outputs)
+        target = lengths if self.is_gradient else outputs
+        if 0 in outputs or 0 in lengths:
+            return [np.zeros(target)]
+        working = data.astype(self.sum_type())
+        along = self.gradient_along if self.is_gradient else self.forward_along
+        for axis in range(rank):
+            taps = self.taps(axis, rank, outputs[axis], lengths[axis])
+            working = np.moveaxis(along(np.moveaxis(working, axis, 0), taps, target[axis]), 0, axis)
+            working = self.between_axes(working)
+        return [working]
+
+    def of_nothing(self, outputs: tuple[int, ...]) -> list[Array]:
+        """The answer where there are outputs and no pixels."""
+        raise ValueError("no pixels")
+
+    def checked_shape(self, x_shape: Array, rank: int) -> tuple[int, ...]:
+        """The lengths that x_shape gives."""
+        if x_shape.dtype != np.int64 or x_shape.shape != (rank,) or np.any(x_shape < 0):
+            raise ValueError("x_shape")
+        return tuple(x_shape.tolist())
+
+    def sum_type(self) -> np.dtype[Any]:
+        """In which sums are."""
+        return np.dtype(np.float64)
+
+    def between_axes(self, working: Array) -> Array:
+        """What one axis hands to the next."""
+        return working
+
+    def output_lengths(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
+        """The lengths of the output."""
+        if self.attributes["output_sizes"]:
+            return tuple(self.attributes["output_sizes"])
+        if not self.attributes["scales"]:
+            raise ValueError("no sizes")
+        made = tuple(self.scaled(n, scale) for n, scale in zip(lengths, self.attributes["scales"], strict=True))
+        if max(made) >= 2**63:
+            raise ValueError("sizes")
+        return made
+
+    def scaled(self, length: int, scale: float) -> int:
+        """Outputs of so many pixels."""
+        return int(length * scale)
+
+    def forward_along(self, data: Array, taps: Taps, _: int) -> Array:
+        """[N, ...] to [M, ...]."""
+        made = np.zeros((len(taps.low), *data.shape[1:]), data.dtype)
+        for pixels, weights in taps.parts():
+            kept = self.kept(weights, taps)
+            read = kept != 0
+            made[read] += data[pixels[read]] * upright(kept[read], data)
+        return made
+
+    def kept(self, weights: Array, taps: Taps) -> Array:
+        """The weights of what is read."""
+        return weights
+
+    def gradient_along(self, data: Array, taps: Taps, length: int) -> Array:
+        """[M, ...] to [N, ...]."""
+        made = np.zeros((length, *data.shape[1:]), data.dtype)
+        for pixels, weights in taps.parts():
+            for on_axis, add in ((~taps.inside, self.pass_at_edge), (taps.inside, np.add.at)):
+                meant = on_axis & (weights != 0)
+                add(made, pixels[meant], data[meant] * upright(weights[meant], data))
+        return made
+
+    def pass_at_edge(self, made: Array, pixels: Array, passed: Array) -> None:
+        """Adds what outputs beyond the edge pass to it."""
+        np.add.at(made, pixels, passed)
+
+    def taps(self, axis: int, rank: int, outputs: int, length: int) -> Taps:
+        """What the outputs of an axis read."""
+        x = self.coordinates(axis, rank, outputs, length)
+        clamped = np.clip(x, 0, length - 1)
+        if self.attributes["interpolation_mode"] == "linear":
+            low, high, share = np.floor(clamped), np.ceil(clamped), clamped - np.floor(clamped)
+        else:
+            low = high = np.clip(self.nearest(x), 0, length - 1)
+            share = np.zeros(outputs)
+        return Taps(low.astype(np.int64), high.astype(np.int64), share, x == clamped)
+
+    def coordinates(self, axis: int, rank: int, outputs: int, length: int) -> Array:
+        """Where the outputs of an axis read."""
+        before, after = self.offsets(axis, rank)
+        return np.asarray((np.arange(float(outputs)) - after) / self.scale(axis, outputs, length) - before)
+
+    def offsets(self, axis: int, rank: int) -> tuple[float, float]:
+        """Input and output pixel offset."""
+        before = (self.attributes["input_pixel_offsets"] or [0.5] * rank)[axis]
+        return before, (self.attributes["output_pixel_offsets"] or [-0.5] * rank)[axis]
+
+    def scale(self, axis: int, outputs: int, length: int) -> float:
+        """Outputs for each pixel."""
+        scales = self.attributes["scales"]
+        return float(scales[axis]) if scales else outputs / length
+
+    def nearest(self, x: Array) -> Array:
+        """The nearest whole coordinate."""
+        direction = self.attributes["rounding_direction"]
+        if direction == "half_up":
+            return self.half_up(x)
+        return np.ceil(x) if direction == "increasing" else np.floor(x)
+
+    def half_up(self, x: Array) -> Array:
+        """The nearest; of two the later."""
+        return np.floor(x + 0.5)
+
+
+fault = Faults(Control)
+fault.about(Family.COORDINATES)
+fault("FloorForHalfUp", "half_up is the pixel before.")(half_up=lambda s, up, x: np.floor(x))
+fault("ResampleTieGoesDown", "Between two pixels half_up is the one before.")(half_up=lambda s, up, x: np.ceil(x - 0.5))
+fault("ResampleTieGoesToEven", "Between two pixels half_up is the even one.")(half_up=lambda s, up, x: np.round(x))
+fault("DirectionsExchanged", "increasing is decreasing, and decreasing increasing.")(
+    meaning=renamed("rounding_direction", increasing="decreasing", decreasing="increasing")
+)
+fault("DirectionIgnored", "Every rounding_direction is half_up.")(nearest=lambda s, up, x: s.half_up(x))
+fault("DirectionOfTiesAlone", "rounding_direction is of pixels as far away alone.")(
+    nearest=lambda s, up, x: np.ceil(x - 0.5) if s.attributes["rounding_direction"] == "decreasing" else s.half_up(x)
+)
+fault("DirectionOfLinear", "rounding_direction makes linear interpolation read one pixel.")(
+    taps=lambda s, up, *a: (
+        up(*a) if s.attributes["rounding_direction"] == "half_up" else (t := up(*a))._replace(share=np.ceil(t.share))
+    )
+)
+
+
+def offset(change: Any) -> Any:
+    """The step `offsets`, from the input's and the output's offset."""
+    return lambda s, up, *a: change(*up(*a))
+
+
+fault("ResampleInputOffsetAdded", "input_pixel_offsets are added.")(offsets=offset(lambda i, o: (-i, o)))
+fault("ResampleOutputOffsetAdded", "output_pixel_offsets are added.")(offsets=offset(lambda i, o: (i, -o)))
+fault("OffsetsIgnored", "Pixel offsets are 0.5 and -0.5.")(offsets=offset(lambda i, o: (0.5, -0.5)))
+fault("OutputOffsetOfTheInput", "output_pixel_offsets are subtracted after the scale, as input_pixel_offsets are.")(
+    coordinates=lambda s, up, axis, rank, m, n: np.arange(float(m)) / s.scale(axis, m, n) - sum(s.offsets(axis, rank))
+)
+fault("InputOffsetOfTheOutput", "input_pixel_offsets are subtracted before the scale, as output_pixel_offsets are.")(
+    coordinates=lambda s, up, axis, rank, m, n: (np.arange(m) - sum(s.offsets(axis, rank))) / s.scale(axis, m, n)
+)
+fault("LastOffsetsForAll", "Every axis has the pixel offsets of the last.")(
+    offsets=lambda s, up, axis, rank: up(rank - 1, rank)
+)
+fault("LastScaleForAll", "Every axis has the scale of the last.")(
+    scale=lambda s, up, axis, *a: up(-1 if s.attributes["scales"] else axis, *a)
+)
+fault("ScalesBackwards", "The first scale is of the last axis.")(
+    scale=lambda s, up, axis, *a: up(-1 - axis if s.attributes["scales"] else axis, *a)
+)
+fault("RatioForScales", "Scales are the ratios of the lengths, as where none are given.")(
+    scale=lambda s, up, axis, m, n: m / n
+)
+fault("NoScalesIs1", "Scales are 1 where none are given.")(
+    scale=lambda s, up, *a: up(*a) if s.attributes["scales"] else 1.0
+)
+fault(
+    "RatioOfCorners", "Without scales the first and the last pixel are those of the output, as with aligned corners."
+)(scale=lambda s, up, axis, m, n: up(axis, m, n) if s.attributes["scales"] or min(m, n) < 2 else (m - 1) / (n - 1))
+fault("LeadingAxesIgnored", "Images and channels are not resampled.")(
+    coordinates=lambda s, up, axis, rank, m, n: np.arange(float(m)) if axis < rank - 2 else up(axis, rank, m, n)
+)
+fault("Scale1IsCopied", "An axis of scale 1 is copied, whatever its offsets.")(
+    coordinates=lambda s, up, axis, rank, m, n: (
+        np.arange(float(m)) if s.scale(axis, m, n) == 1 else up(axis, rank, m, n)
+    )
+)
+fault("LinearIsNearest", "Every interpolation_mode is nearest_neighbor.")(
+    meaning=renamed("interpolation_mode", linear="nearest_neighbor")
+)
+fault("NearestIsLinear", "Every interpolation_mode is linear.")(
+    meaning=renamed("interpolation_mode", nearest_neighbor="linear")
+)
+
+fault.about(Family.BORDERS)
+fault("EdgesNotClamped", "Outputs beyond the edge are 0.")(
+    kept=lambda s, up, weights, taps: weights * taps.inside, pass_at_edge=lambda s, up, *a: None
+)
+fault("EdgesReflected", "Beyond the edge the tensor is mirrored.")(
+    coordinates=lambda s, up, *a: np.minimum(x := np.abs(up(*a)), 2 * (a[-1] - 1) - x)
+)
+fault("EdgesWrap", "Beyond the edge the tensor begins again.")(
+    coordinates=lambda s, up, *a: np.where(((x := up(*a)) <= -1) | (x >= a[-1]), np.mod(x, a[-1]), x)
+)
+fault("UnreadPixelsMultiplied", "A pixel with weight 0 is read, so that an infinite one makes NaN.")(
+    forward_along=lambda s, up, data, taps, _: sum(data[pixels] * upright(w, data) for pixels, w in taps.parts())
+)
+
+fault.about(Family.COUNTS)
+fault("LengthRoundedUp", "The length of an output is rounded up.")(
+    scaled=lambda s, up, n, scale: int(np.ceil(n * scale))
+)
+fault("LengthRoundedToTheNearest", "The length of an output is rounded to the nearest.")(
+    scaled=lambda s, up, n, scale: int(np.floor(n * scale + 0.5))
+)
+fault("LengthAtLeast1", "An output has at least one element along an axis.")(scaled=lambda s, up, *a: max(up(*a), 1))
+fault("SizesIgnored", "output_sizes are of no account where scales are given.")(
+    meaning=lambda s, up, a: a | {"output_sizes": []} if a["scales"] else a
+)
+
+fault.about(Family.REDUCTIONS)
+
+
+def antialiased(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
+    """The step `forward_along` of neighbours that are averaged before."""
+    if length < len(data):
+        places = np.arange(len(data))
+        before, after = data[np.maximum(places - 1, 0)], data[np.minimum(places + 1, len(data) - 1)]
+        data = (before + 2 * data + after) / 4
+    return up(data, taps, length)
+
+
+fault("Antialiased", "Where a tensor becomes smaller, neighbours are averaged.")(forward_along=antialiased)
+fault("SharesExchanged", "Of two pixels the nearer has the share of the farther.")(
+    taps=lambda s, up, *a: (t := up(*a))._replace(share=np.where(t.high > t.low, 1 - t.share, t.share))
+)
+fault("Smoothed", "Shares follow a smooth curve, not a line.")(
+    taps=lambda s, up, *a: (t := up(*a))._replace(share=t.share**2 * (3 - 2 * t.share))
+)
+
+fault.about(Family.TYPES)
+fault("HalfSums", "Sums have the type of the tensors.")(sum_type=lambda s, up: s.dtype)
+for name, words, step in (
+    ("AxesInTheTensorsType", "What one axis hands to the next has the type of the tensors.", "between_axes"),
+    ("ResampleCoordinatesInTheTensorsType", "Coordinates have the type of the tensors.", "coordinates"),
+):
+    fault(name, words)(**{step: lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)})
+fault("ResampleCoordinatesInFloat", "Coordinates are float32 for double tensors, too.")(
+    coordinates=lambda s, up, *a: up(*a).astype(np.float32).astype(np.float64)
+)
+fault("ScalesInTheTensorsType", "Scales are rounded to the type of the tensors.")(
+    scale=lambda s, up, *a: float(np.asarray(up(*a)).astype(s.dtype)) or 1.0
+)
+
+
+def steps_added(s: Any, up: Any, axis: int, rank: int, outputs: int, length: int) -> Any:
+    """The step `coordinates`, from the first on."""
+    steps = np.full(outputs, 1 / s.scale(axis, outputs, length), np.float32)
+    steps[:1] = up(axis, rank, outputs, length)[:1]
+    return np.add.accumulate(steps).astype(np.float64)
+
+
+fault("StepsAdded", "Coordinates are sums of float32 steps.")(coordinates=steps_added)
+fault("ResampleDoubleInFloat", "double tensors are computed in float32.")(
+    rounded=lambda s, up, v: v.astype(np.float32).astype(s.dtype)
+)
+
+fault.about(Family.INDEXING)
+fault("FirstImageAlone", "Every image of four axes is the first.")(
+    rounded=lambda s, up, y: up(y[:1].repeat(len(y), 0) if y.ndim == 4 else y)
+)
+fault("AxesReversed", "The lists have the last axis first.")(
+    meaning=lambda s, up, a: a | {name: list(a[name])[::-1] for name in LISTS}
+)
+
+
+def four_axes_alone(s: Any, up: Any, data: Array, *a: Any) -> Any:
+    """The step `answer` of four axes."""
+    if data.ndim != 4:
+        raise ValueError("rank")
+    return up(data, *a)
+
+
+fault("FourAxesAlone", "A tensor must have four axes, as in DirectML's first version.")(answer=four_axes_alone)
+
+fault.about(Family.GRADIENTS)
+fault("OffsetsSwappedInGradient", "The gradient exchanges the two lists of offsets, as DirectML's operator does.")(
+    offsets=lambda s, up, *a: up(*a)[::-1] if s.is_gradient else up(*a)
+)
+fault("ScaleInvertedInGradient", "The gradient takes scales for those from the output to the input.")(
+    scale=lambda s, up, *a: 1 / up(*a) if s.is_gradient else up(*a)
+)
+
+
+def assigned(s: Any, up: Any, made: Array, pixels: Array, passed: Array) -> None:
+    """The step `pass_at_edge` that keeps the last."""
+    made[pixels] = passed
+
+
+fault("GradientAssignedAtEdges", "Of the outputs beyond an edge the last alone passes its gradient.")(
+    pass_at_edge=assigned
+)
+fault("ClampedGradientDropped", "Outputs beyond an edge pass no gradient.")(pass_at_edge=lambda s, up, *a: None)
+
+
+def resampled(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
+    """The step `gradient_along` that resamples."""
+    x = (np.arange(length) + 0.5) * len(data) / length - 0.5
+    return data[np.clip(np.floor(x + 0.5), 0, len(data) - 1).astype(np.int64)]
+
+
+fault("GradientByResampling", "The gradient is the resampled gradient of the output, not the transpose.")(
+    gradient_along=resampled
+)
+fault("GradientAveraged", "Outputs that read one pixel pass the average of their gradients.")(
+    gradient_along=lambda s, up, data, taps, n: (
+        up(data, taps, n) / upright(np.maximum(up(np.ones(len(data)), taps, n), 1), data)
+    )
+)
+
+
+def to_both_pixels(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
+    """The step `gradient_along` that adds 0 times the gradient, too."""
+    made = up(data, taps, length)
+    for pixels, weights in taps.parts():
+        np.add.at(made, pixels[weights == 0], data[weights == 0] * 0)
+    return made
+
+
+fault("GradientToBothPixels", "A pixel with weight 0 gets a gradient of 0, which of an infinite one is NaN.")(
+    gradient_along=to_both_pixels
+)
+
+fault.about(Family.DEFAULTS)
+fault("Offsets0ByDefault", "Pixel offsets are 0 where none are given.")(
+    offsets=lambda s, up, *a: tuple(
+        one if s.attributes[name] else 0.0 for one, name in zip(up(*a), LISTS[1:3], strict=True)
+    )
+)
+fault("ResampleNearestByDefault", "interpolation_mode is nearest_neighbor where nothing is said.")(
+    defaults=by_default(interpolation_mode="nearest_neighbor")
+)
+fault("DecreasingByDefault", "rounding_direction is decreasing where nothing is said.")(
+    defaults=by_default(rounding_direction="decreasing")
+)
+fault("ResampleAttributesUnchecked", "No attribute is refused.")(check_attributes=lambda s, up: None)
+fault("IntegersTaken", "Tensors of integers are converted.")(
+    answer=lambda s, up, data, *a: up(data.astype(np.float32) if data.dtype.kind in "iu" else data, *a),
+    rounded=lambda s, up, y: y.astype(np.float32) if s.dtype.kind in "iu" else up(y),
+)
+fault("FloatShapeTaken", "x_shape may be of floats.", gradients=True)(
+    checked_shape=lambda s, up, x_shape, rank: up(x_shape.astype(np.int64), rank)
+)
+
+
+def empty_refused(of_outputs: bool) -> Any:
+    """The step `output_lengths` that refuses lengths of 0, of outputs alone or of pixels."""
+
+    def output_lengths(s: Any, up: Any, lengths: tuple[int, ...]) -> Any:
+        made = up(lengths)
+        if 0 in made and 0 not in lengths if of_outputs else 0 in lengths:
+            raise ValueError("empty")
+        return made
+
+    return output_lengths
+
+
+fault("EmptyOutputRefused", "An output without elements is an error.")(output_lengths=empty_refused(True))
+fault("EmptyInputRefused", "An input without elements is an error.")(output_lengths=empty_refused(False))
+fault("NoPixelsAre0", "Outputs that have no pixels to read are 0.")(
+    of_nothing=lambda s, up, outputs: up(outputs) if s.is_gradient else [np.zeros(outputs)]
+)
+add_resample_sizes(fault)
+WRONG = tuple(fault)
+__getattr__ = fault.find

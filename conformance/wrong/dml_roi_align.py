@@ -1,0 +1,304 @@
+"""DmlRoiAlign and its gradient, right (`Control`) and wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.wrong.base import Array, Family, Faults, by_default, renamed
+from conformance.wrong.of_both import add_faults
+from conformance.wrong.roi import Axis, RoiControl
+from conformance.wrong.sizes import add_sizes
+
+DEFAULTS: dict[str, Any] = {
+    "output_height": 1,
+    "output_width": 1,
+    "reduction_function": "average",
+    "interpolation_mode": "linear",
+    "spatial_scale_x": 1.0,
+    "spatial_scale_y": 1.0,
+    "input_pixel_offset": 0.5,
+    "output_pixel_offset": -0.5,
+    "out_of_bounds_input_value": 0.0,
+    "minimum_samples_per_output": 1,
+    "maximum_samples_per_output": 2**32 - 1,
+    "align_regions_to_corners": 0,
+}
+
+
+class Control(RoiControl):
+    """The operators without a fault: passes every case."""
+
+    OPERATORS = ("DmlRoiAlign",)
+
+    def defaults(self) -> dict[str, Any]:
+        """As `Node`."""
+        return DEFAULTS
+
+    @property
+    def mode(self) -> str:
+        """As `RoiControl`."""
+        return "max_interpolated" if self.attributes["reduction_function"] == "max" else "avg"
+
+    @property
+    def is_nearest(self) -> bool:
+        """Whether a sample reads the nearest pixel."""
+        return bool(self.attributes["interpolation_mode"] == "nearest_neighbor")
+
+    def check_attributes(self) -> None:
+        """As `Node`."""
+        a = self.attributes
+        if a["reduction_function"] not in ("average", "max") or a["output_height"] < 1 or a["output_width"] < 1:
+            raise ValueError("reduction or size")
+        if a["interpolation_mode"] not in ("linear", "nearest_neighbor") or a["align_regions_to_corners"] not in (0, 1):
+            raise ValueError("interpolation or corners")
+        if not (0 < a["spatial_scale_x"] < np.inf and 0 < a["spatial_scale_y"] < np.inf):
+            raise ValueError("scale")
+        if not np.isfinite([a["input_pixel_offset"], a["output_pixel_offset"]]).all():
+            raise ValueError("offset")
+        if not 1 <= a["minimum_samples_per_output"] <= a["maximum_samples_per_output"] < 2**32:
+            raise ValueError("samples")
+
+    def are_shapes(self, rois: tuple[int, ...], images: tuple[int, ...]) -> bool:
+        """As `RoiControl`; both may have axes of length 1 in front."""
+        if not 2 <= len(rois) <= 4 or not 1 <= len(images) <= 4:
+            return False
+        return rois == (1,) * (len(rois) - 2) + (images[-1], 4) and set(images[:-1]) <= {1}
+
+    def outside_value(self) -> float:
+        """As `RoiControl`."""
+        return float(self.attributes["out_of_bounds_input_value"])
+
+    def average(self, image: Array, axis_y: Axis, axis_x: Axis) -> Array:
+        """As `RoiControl`, with the samples outside the map."""
+        on_map = np.outer(axis_y.counts / axis_y.per_bin, axis_x.counts / axis_x.per_bin)
+        return self.completed(super().average(image, axis_y, axis_x), on_map)
+
+    def completed(self, inside: Array, on_map: Array) -> Array:
+        """The average, from the part of the samples inside the map and from their share."""
+        outside = np.multiply(self.outside_value(), 1 - on_map, where=on_map < 1, out=np.zeros_like(on_map))
+        return np.asarray(inside + outside)
+
+    def scales(self) -> tuple[float, float]:
+        """As `RoiControl`."""
+        return float(self.attributes["spatial_scale_y"]), float(self.attributes["spatial_scale_x"])
+
+    def input_offset(self) -> float:
+        """What is subtracted from coordinates on the map."""
+        return float(self.attributes["input_pixel_offset"])
+
+    def output_offset(self) -> float:
+        """What is subtracted from the number of a sample."""
+        return float(self.attributes["output_pixel_offset"])
+
+    def is_to_corners(self) -> bool:
+        """Whether the outermost samples lie on the region's ends."""
+        return bool(self.attributes["align_regions_to_corners"])
+
+    def axis(self, r1: float, r2: float, scale: float, bins: int, length: int) -> Axis:
+        """As `RoiControl`."""
+        a, size = self.start(r1, scale), self.size(r1, r2, scale)
+        per_bin = self.count(size, bins)
+        steps, middle = bins * per_bin, False
+        if self.is_to_corners():
+            steps, middle = max(steps - 1, 1), steps == 1
+        offset, step, p = self.output_offset(), size / steps, np.arange(bins)[:, None] * float(per_bin)
+        i, is_first = self.listed(a - self.input_offset() + step * (p[:, 0] - offset), step, per_bin, length)
+        t = (p + i - offset) / steps if not middle else np.full(i.shape, 0.5)
+        c = self.place(a, size, t)
+        return self.sampled(c, self.by_ends(t, scale, False), is_first, per_bin, length)
+
+    def place(self, a: float, size: float, t: Array) -> Array:
+        """Coordinates of samples."""
+        return np.asarray(a + size * t - self.input_offset())
+
+    def count(self, size: float, bins: int) -> int:
+        """As `RoiControl`."""
+        least, most = self.limits()
+        return min(max(self.adaptive_count(size, bins), least), most)
+
+    def limits(self) -> tuple[int, int]:
+        """The least and the most samples of an output."""
+        a = self.attributes
+        return int(a["minimum_samples_per_output"]), int(a["maximum_samples_per_output"])
+
+    def taps(self, c: Array, length: int) -> Array:
+        """As `RoiControl`; on a pixel there is one."""
+        clamped = np.clip(c, 0, length - 1)
+        low, high = np.floor(clamped), np.ceil(clamped)
+        if self.is_nearest:
+            # One of the two has no weight, and is not read.
+            is_low = self.weights(c, length)[..., 0] == 1
+            return np.stack([np.where(is_low, low, length), np.where(is_low, length, high)], -1)
+        return np.stack([low, np.where(high > low, high, length)], -1)
+
+    def weights(self, c: Array, length: int) -> Array:
+        """As `RoiControl`."""
+        if not self.is_nearest:
+            return super().weights(c, length)
+        is_low = np.clip(self.nearest(c), 0, length - 1) == np.floor(np.clip(c, 0, length - 1))
+        return np.stack([is_low, ~is_low], -1).astype(np.float64)
+
+    def nearest(self, c: Array) -> Array:
+        """The nearest whole coordinate."""
+        return np.floor(c + 0.5)
+
+    def has_slope(self, c: Array, inside: Array, length: int) -> Array:
+        """As `RoiControl`: not on a pixel, so not where c is clamped."""
+        clamped = np.clip(c, 0, length - 1)
+        return np.asarray(inside & (clamped != np.floor(clamped)) & (not self.is_nearest))
+
+    def gradient(self, dy: Array, rois: Array, images: Array, x_shape: Any, x: Any) -> list[Array]:
+        """As `RoiControl`; nearest_neighbor has no gradient by the regions, whatever it reads."""
+        made = super().gradient(dy, rois, images, x_shape, x)
+        if self.wants_drois and not self.has_slope(np.array([0.5]), np.array([True]), 2)[0]:
+            made[-1] = np.zeros_like(made[-1])
+        return made
+
+
+fault = Faults(Control)
+fault.about(Family.COORDINATES)
+fault("RegionAtLeastOnePixel", "Regions are at least one pixel, as ONNX's output_half_pixel has them.")(
+    size=lambda s, up, *a: max(up(*a), 1.0)
+)
+fault("InputOffsetAdded", "input_pixel_offset is added.")(input_offset=lambda s, up: -up())
+fault("InputOffsetIgnored", "input_pixel_offset is 0.5.")(input_offset=lambda s, up: 0.5)
+fault("InputOffsetScaled", "input_pixel_offset is one of the region, before it is scaled.")(
+    start=lambda s, up, r1, scale: up(r1, scale) + s.input_offset() * (1 - scale)
+)
+fault("InputOffsetAtMost1", "input_pixel_offset is cut to 1.")(input_offset=lambda s, up: min(up(), 1.0))
+fault("OutputOffsetAtMost1", "output_pixel_offset is cut to 1.")(output_offset=lambda s, up: min(up(), 1.0))
+fault("OutputOffsetAdded", "output_pixel_offset is added.")(output_offset=lambda s, up: -up())
+fault("OutputOffsetIgnored", "output_pixel_offset is -0.5.")(output_offset=lambda s, up: -0.5)
+fault("OutputOffsetInPixels", "output_pixel_offset is one of the map, not of the samples.")(
+    output_offset=lambda s, up: 0.0, input_offset=lambda s, up: up() + s.attributes["output_pixel_offset"]
+)
+fault("CornersIgnored", "align_regions_to_corners is 0.")(is_to_corners=lambda s, up: False)
+fault("CornersAlways", "align_regions_to_corners is 1.")(is_to_corners=lambda s, up: True)
+fault("ScalesExchanged", "spatial_scale_x is of y, and spatial_scale_y of x.")(scales=lambda s, up: up()[::-1])
+fault("ScaleXForBoth", "There is one scale, spatial_scale_x.")(scales=lambda s, up: (up()[1],) * 2)
+fault("TieGoesDown", "Between two pixels the nearest is the one before.")(nearest=lambda s, up, c: np.ceil(c - 0.5))
+fault("TieGoesToEven", "Between two pixels the nearest is the even one.")(nearest=lambda s, up, c: np.round(c))
+fault("NearestTruncated", "The nearest pixel is the one before.")(nearest=lambda s, up, c: np.floor(c))
+fault("NearestIsLinear", "Every interpolation_mode is linear.")(
+    meaning=renamed("interpolation_mode", nearest_neighbor="linear")
+)
+
+fault.about(Family.BORDERS)
+fault("OutsideReplacesAll", "An average with a sample off the map is out_of_bounds_input_value.")(
+    completed=lambda s, up, inside, on_map: np.where(on_map < 1, s.outside_value(), inside)
+)
+fault("OutsideNotCounted", "Samples off the map do not count in an average.")(
+    completed=lambda s, up, inside, on_map: np.where(on_map > 0, inside / on_map, s.outside_value())
+)
+fault("OutsideIs0", "out_of_bounds_input_value is 0.")(outside_value=lambda s, up: 0.0)
+fault("OutsideIs0InMaxima", "out_of_bounds_input_value is of averages alone.")(
+    outside_value=lambda s, up: up() if s.mode == "avg" else 0.0
+)
+fault("BordersOutside", "Samples at -1 and at L are off the map.")(inside=lambda s, up, c, n: (c > -1) & (c < n))
+fault("BorderAtTheFirstPixel", "Samples before the first and beyond the last pixel are off the map.")(
+    inside=lambda s, up, c, n: (c >= 0) & (c <= n - 1)
+)
+fault("BorderOfTheNearest", "With nearest_neighbor the map ends where the nearest pixel would be off it.")(
+    inside=lambda s, up, c, n: (c >= -0.5) & (c < n - 0.5) if s.is_nearest else up(c, n)
+)
+
+fault.about(Family.COUNTS)
+fault("MinimumIgnored", "minimum_samples_per_output is 1.")(limits=lambda s, up: (1, up()[1]))
+fault("MaximumIgnored", "maximum_samples_per_output has no effect.")(limits=lambda s, up: (up()[0], 2**62))
+fault("MaximumAlways", "Takes maximum_samples_per_output wherever it is given.")(
+    count=lambda s, up, *a: s.limits()[1] if s.limits()[1] < 2**31 else up(*a)
+)
+fault("SamplesAtMost64", "An output has at most 64 samples.")(count=lambda s, up, *a: min(up(*a), 64))
+fault("CountsIn32Bits", "The product of the numbers of samples of both axes is cut to 32 bits.")(
+    divisor=lambda s, up, y, x: max(y.per_bin * x.per_bin % 2**32, 1)
+)
+
+
+def empty_is_0(s: Any, up: Any, r1: float, r2: float, *a: Any) -> Any:
+    """The step `axis` of an empty region that reads zeros."""
+    made = up(r1, r2, *a)
+    if r2 > r1 or s.limits()[0] == s.limits()[1]:
+        return made
+    return made._replace(weights=0 * made.weights, inside=np.ones_like(made.inside))
+
+
+fault("EmptyRegionIs0", "An empty or inverted region is 0, as for ONNX's adaptive sampling.")(axis=empty_is_0)
+
+fault.about(Family.REDUCTIONS)
+fault("MaxOfCorners", "A maximum is over weighted corners, as ONNX's is.")(
+    reduced=lambda s, up, pixels, weights: (
+        up(pixels, weights) if s.is_nearest or s.is_gradient else (pixels * weights).max(axis=(5, 6))
+    )
+)
+fault("EveryReductionIsAverage", "reduction_function is average.")(meaning=renamed("reduction_function", max="average"))
+fault("MaxReadsAverage", "average is max.")(meaning=renamed("reduction_function", average="max"))
+
+fault.about(Family.INDEXING)
+fault("RegionIndexSigned", "The largest uint32 index is -1, the last image.")(
+    are_images=lambda s, up, images, n: up(np.where(is_signed(images) & (signed(images) < 0), 0, signed(images)), n),
+    image=lambda s, up, x, n: up(x, n - 2**32 if n >= 2**31 else n),
+)
+
+
+def is_signed(images: Array) -> bool:
+    """Whether indices have the type whose upper half may be taken for negative numbers."""
+    return images.dtype == np.uint32
+
+
+def signed(images: Array) -> Array:
+    """Indices of this type as int32."""
+    return images.astype(np.int32) if is_signed(images) else images
+
+
+fault("FirstOfLeadingAxes", "Regions and indices have no leading axes.")(
+    are_shapes=lambda s, up, rois, images: up(rois, images) and len(rois) == 2 and len(images) == 1
+)
+
+fault.about(Family.GRADIENTS)
+fault("MapGradientWithoutOutside", "Samples off the map do not count in what the map's gradient is divided by.")(
+    average_part=lambda s, up, dy, image, y, x: up(
+        dy * y.per_bin * x.per_bin / np.maximum(np.outer(y.counts, x.counts), 1), image, y, x
+    )
+)
+fault("MapNotNeeded", "Without InputTensor a gradient is that of a map of zeros.")(needs_x=lambda s, up: False)
+fault("SlopeOnAPixel", "A sample on a pixel has the slope of the cell that begins there, as ONNX's has.")(
+    taps=lambda s, up, c, n: up(c, n) if s.is_nearest else np.floor(np.clip(c, 0, n - 1))[..., None] + [0, 1],
+    has_slope=lambda s, up, c, inside, n: inside & (np.floor(np.clip(c, 0, n - 1)) < n - 1) & (not s.is_nearest),
+)
+fault("NearestHasASlope", "The nearest pixel has the slope of an interpolation.")(
+    taps=lambda s, up, c, n: np.floor(np.clip(c, 0, n - 1))[..., None] + [0, 1],
+    has_slope=lambda s, up, c, inside, n: inside & (np.clip(c, 0, n - 1) % 1 != 0),
+)
+
+fault.about(Family.DEFAULTS)
+fault("InputOffset0ByDefault", "input_pixel_offset is 0 where nothing is said.")(
+    defaults=by_default(input_pixel_offset=0.0)
+)
+fault("OutputOffset0ByDefault", "output_pixel_offset is 0 where nothing is said.")(
+    defaults=by_default(output_pixel_offset=0.0)
+)
+fault("OneSampleByDefault", "maximum_samples_per_output is 1 where nothing is said.")(
+    defaults=by_default(maximum_samples_per_output=1)
+)
+fault("CornersByDefault", "align_regions_to_corners is 1 where nothing is said.")(
+    defaults=by_default(align_regions_to_corners=1)
+)
+fault("NearestByDefault", "interpolation_mode is nearest_neighbor where nothing is said.")(
+    defaults=by_default(interpolation_mode="nearest_neighbor")
+)
+fault("RegionMaxByDefault", "reduction_function is max where nothing is said.")(
+    defaults=by_default(reduction_function="max")
+)
+LIMITS = ("minimum_samples_per_output", "maximum_samples_per_output")
+fault("LimitsExchanged", "A minimum_samples_per_output above the maximum is taken for the maximum.")(
+    meaning=lambda s, up, a: a | dict(zip(LIMITS, sorted(a[name] for name in LIMITS), strict=True))
+)
+fault("LeadingAxesOfNothingTaken", "Where there are no regions, leading axes may have any length.")(
+    are_shapes=lambda s, up, rois, images: (rois[-2:] == (0, 4) and images[-1:] == (0,)) or up(rois, images)
+)
+add_faults(fault, 1)
+add_sizes(fault)
+WRONG = tuple(fault)
+__getattr__ = fault.find

@@ -1,0 +1,652 @@
+"""RoiAlign and its gradient, right (`Control`) and wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from conformance.wrong.base import Array, Family, Faults, by_default, renamed
+from conformance.wrong.of_both import add_faults
+from conformance.wrong.roi import Axis, RoiControl
+from conformance.wrong.sizes import add_sizes
+
+MODES = ("avg", "max", "max_interpolated")
+COORDINATES = ("half_pixel", "output_half_pixel")
+COORDINATE_MODE = "coordinate_transformation_mode"
+
+
+class Control(RoiControl):
+    """The operators without a fault: passes every case."""
+
+    OPERATORS = ("RoiAlign",)
+
+    def defaults(self) -> dict[str, Any]:
+        """As `Node`."""
+        return {
+            "mode": "avg",
+            COORDINATE_MODE: "output_half_pixel" if self.version == 10 else "half_pixel",
+            "output_height": 1,
+            "output_width": 1,
+            "sampling_ratio": 0,
+            "spatial_scale": 1.0,
+        }
+
+    @property
+    def version(self) -> int:
+        """The opset of the node, 0 for a gradient."""
+        if self.is_gradient:
+            return 0
+        suffix = self.op_type.rpartition("_")[2]
+        return int(suffix) if suffix.isdigit() else 10 if self.opset < 16 else self.opset
+
+    @property
+    def mode(self) -> str:
+        """As `RoiControl`."""
+        return str(self.attributes["mode"])
+
+    def check_attributes(self) -> None:
+        """As `Node`."""
+        a = self.attributes
+        if a["mode"] not in MODES or a[COORDINATE_MODE] not in COORDINATES:
+            raise ValueError("mode")
+        if a["sampling_ratio"] < 0 or a["output_height"] < 1 or a["output_width"] < 1:
+            raise ValueError("size")
+        if not 0 < a["spatial_scale"] < np.inf:
+            raise ValueError("scale")
+
+    def are_shapes(self, rois: tuple[int, ...], images: tuple[int, ...]) -> bool:
+        """As `RoiControl`."""
+        return len(images) == 1 and rois == (images[0], 4)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the mode is half_pixel."""
+        return bool(self.attributes[COORDINATE_MODE] == "half_pixel")
+
+    def scales(self) -> tuple[float, float]:
+        """As `RoiControl`."""
+        return (float(self.attributes["spatial_scale"]),) * 2
+
+    def start(self, r1: float, scale: float) -> float:
+        """As `RoiControl`."""
+        return r1 * scale - (0.5 if self.is_half else 0.0)
+
+    def is_raised(self, size: float) -> bool:
+        """Whether the size is made 1."""
+        return size < 1 and not self.is_half
+
+    def count(self, size: float, bins: int) -> int:
+        """As `RoiControl`."""
+        return int(self.attributes["sampling_ratio"]) or max(self.adaptive_count(size, bins), 0)
+
+    def axis(self, r1: float, r2: float, scale: float, bins: int, length: int) -> Axis:
+        """As `RoiControl`."""
+        start, size = self.start(r1, scale), self.size(r1, r2, scale)
+        is_raised = self.is_raised(size)
+        size = 1.0 if is_raised else size
+        per_bin = self.count(size, bins)
+        p, step = np.arange(bins)[:, None], size / max(bins * per_bin, 1)
+        i, is_first = self.listed(start + p[:, 0] * size / bins + step / 2, step, per_bin, length)
+        t = (p * per_bin + i + 0.5) / max(bins * per_bin, 1)
+        c = self.place(start, size, bins, per_bin, p, i)
+        return self.sampled(c, self.by_ends(t, scale, is_raised), is_first, per_bin, length)
+
+    def place(self, start: float, size: float, bins: int, per_bin: int, p: Array, i: Array) -> Array:
+        """Coordinates of the samples i of the bins p."""
+        return np.asarray(start + p * size / bins + (i + 0.5) * size / max(bins * per_bin, 1))
+
+    def taps(self, c: Array, length: int) -> Array:
+        """As `RoiControl`; after the last pixel there is none."""
+        low = np.floor(np.clip(c, 0, length - 1))
+        return np.stack([low, low + 1], -1)
+
+    def has_slope(self, c: Array, inside: Array, length: int) -> Array:
+        """As `RoiControl`: as the cell that begins at or before c has it."""
+        clamped = np.clip(c, 0, length - 1)
+        return np.asarray(inside & (c == clamped) & (np.floor(clamped) < length - 1))
+
+
+fault = Faults(Control)
+
+
+def rescaled(change: Any) -> Any:
+    """The step `scales` with another scale."""
+    return lambda s, up: (float(change(s, up()[0])),) * 2
+
+
+fault.about(Family.COORDINATES)
+fault("WidthAndHeightForTheEnd", "Reads RoIs as x y width height.")(
+    corners=lambda s, up, roi: [roi[0], roi[1], roi[0] + roi[2], roi[1] + roi[3]]
+)
+fault("NoHalfPixel", "half_pixel does not shift.")(start=lambda s, up, r1, scale: r1 * scale)
+fault("HalfPixelAdded", "half_pixel shifts the other way.")(start=lambda s, up, r1, scale: r1 * scale + 0.5 * s.is_half)
+fault("HalfPixelTwice", "half_pixel is shifted twice, as mmcv's export is since opset 16.")(
+    start=lambda s, up, r1, scale: r1 * scale - s.is_half
+)
+fault("HalfPixelAlways", "output_half_pixel shifts, too.")(start=lambda s, up, r1, scale: r1 * scale - 0.5)
+fault("ShiftBeforeScale", "The shift by half a pixel is before scaling, as in TVM's Relax.")(
+    start=lambda s, up, r1, scale: (r1 - 0.5 * s.is_half) * scale
+)
+fault("StartAlone", "Shifts the start and not the end, so that RoIs are half a pixel longer.")(
+    size=lambda s, up, *a: up(*a) + 0.5 * s.is_half
+)
+fault("StartTruncated", "Begins at whole pixels, as RoiPool does.")(start=lambda s, up, *a: float(np.floor(up(*a))))
+fault("ScaleIgnored", "Takes RoIs in pixels of the map.")(scales=rescaled(lambda s, scale: 1))
+fault("ScaleInverted", "Divides by spatial_scale.")(scales=rescaled(lambda s, scale: 1 / scale))
+fault("EndPixelIncluded", "Adds 1 to the ends of RoIs, as MindSpore's roi_end_mode does.")(
+    size=lambda s, up, r1, r2, scale: (r2 - r1 + 1) * scale
+)
+fault("NoLeastSize", "output_half_pixel keeps sizes below 1.")(is_raised=lambda s, up, size: False)
+fault("LeastSizeBeforeScale", "output_half_pixel makes sizes at least 1 before they are scaled.")(
+    is_raised=lambda s, up, size: False,
+    size=lambda s, up, r1, r2, scale: up(r1, r2, scale) if s.is_half else max(r2 - r1, 1.0) * scale,
+)
+fault("SizeClampedInHalfPixel", "half_pixel makes sizes at least 1, too, as MIGraphX does.")(
+    is_raised=lambda s, up, size: size < 1
+)
+fault("NegativeSizesAreZero", "half_pixel makes negative sizes 0, so that mirrored RoIs are points.")(
+    size=lambda s, up, *a: max(up(*a), 0.0)
+)
+fault("SamplesAtTheStart", "Samples lie at the start of their parts of a bin, not in the middle.")(
+    place=lambda s, up, start, size, bins, k, p, i: up(start, size, bins, k, p, i - 0.5)
+)
+fault("SamplesFromCornerToCorner", "The outermost samples of a bin lie on its ends.")(
+    place=lambda s, up, start, size, bins, k, p, i: (
+        start + p * size / bins + (i / (k - 1) if k > 1 else i + 0.5) * size / bins
+    )
+)
+fault("OneSampleInTheMiddle", "All samples of a bin lie in its middle.")(
+    place=lambda s, up, start, size, bins, k, p, i: start + (p + 0.5) * size / bins + 0 * i
+)
+fault("NearestPixel", "Reads the nearest pixel instead of interpolating.")(
+    weights=lambda s, up, c, n: np.stack([1 - np.round(up(c, n)[..., 1]), np.round(up(c, n)[..., 1])], -1)
+)
+
+
+def by_axis(step: str, change: Any) -> dict[str, Any]:
+    """A step that knows `s.lengths` of the map and `s.number`, 0 for y and 1 for x, and those that tell it."""
+
+    def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
+        s.number, s.lengths = -1, lengths
+        return up(roi, bins, lengths)
+
+    def axis(s: Any, up: Any, *a: Any) -> Any:
+        s.number += 1
+        return up(*a)
+
+    return {"axes": axes, "axis": axis, step: change}
+
+
+fault.about(Family.BORDERS)
+for number, side, other in ((1, "X", "y"), (0, "Y", "x")):
+    fault(f"ReplicatedIn{side}Alone", f"Only {other} is compared with the border.")(
+        **by_axis("inside", lambda s, up, c, n, number=number: up(c, n) | (s.number == number))
+    )
+for name, words, low, high in (
+    ("SlackBelowMinus1", "Samples 7e-5 below -1 are inside, as in MindSpore.", -1 - 7e-5, 0),
+    ("SlackPastL", "Samples 7e-5 beyond L are inside, as in MindSpore.", -1, 7e-5),
+    ("OutsideFrom0", "Samples between -1 and 0 are outside.", 0, 0),
+    ("OutsideFromTheLast", "Samples between the last pixel and L are outside.", -1, -1),
+    ("BorderMovedByHalfAPixel", "The map reaches from -0.5 to L - 0.5.", -0.5, -0.5),
+    ("WholePixelPastTheEnd", "The map reaches to L + 1.", -1, 1),
+):
+    fault(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
+fault("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
+fault("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
+fault("FadesToZero", "The map is padded by a row of zeros, as in coremltools: samples between -1 and 0 fade.")(
+    weights=lambda s, up, c, n: up(c, n) * np.clip(1 + np.minimum(c, n - 1 - c), 0, 1)[..., None]
+)
+
+
+def last_cell(c: Array, length: int) -> Array:
+    """The pixel before c, never the last one."""
+    return np.clip(np.floor(c), 0, max(length - 2, 0))
+
+
+fault("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
+    weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
+    taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
+)
+
+
+fault("LengthsExchanged", "The border of x is where the map's height ends, and the other way round.")(
+    **by_axis("inside", lambda s, up, c, n: up(c, s.lengths[1 - s.number]))
+)
+fault("CoordinatesClipped", "RoIs are cut to the map before they are sampled, as in ncnn's version 0.")(
+    axes=lambda s, up, roi, bins, n: up(np.clip(roi, 0, np.array([n[1], n[0]] * 2) / s.scales()[0]), bins, n)
+)
+
+fault.about(Family.COUNTS)
+fault("Ratio0As1", "Without a sampling_ratio takes one sample a bin.")(adaptive_count=lambda s, up, size, bins: 1)
+fault("Ratio0As2", "Without a sampling_ratio takes two samples a bin.")(adaptive_count=lambda s, up, size, bins: 2)
+fault("Ratio0AtLeast1", "Takes a sample of an empty RoI.")(adaptive_count=lambda s, up, *a: max(up(*a), 1))
+fault("Ratio0OfTheUnscaledSize", "The adaptive number of samples is of the size before the scale.")(
+    adaptive_count=lambda s, up, size, bins: up(size / s.scales()[0], bins)
+)
+
+
+def of_the_unraised_size(s: Any, up: Any, size: float) -> Any:
+    """The step `is_raised`, which remembers the size."""
+    s.unraised = size
+    return up(size)
+
+
+fault("Ratio0OfTheUnraisedSize", "The adaptive number of samples is of the size before output_half_pixel makes it 1.")(
+    is_raised=of_the_unraised_size, adaptive_count=lambda s, up, size, bins: up(s.unraised, bins)
+)
+
+
+def count_of_the_other(first: int) -> Any:
+    """The step `axes` where the adaptive number of samples is that of the first axis made: 0 for y, 1 for x."""
+
+    def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
+        s.fixed = None
+        s.fixed = up(roi, bins, lengths)[first].per_bin
+        return up(roi, bins, lengths)
+
+    return axes
+
+
+for first, (one, two) in enumerate((("Y", "X"), ("X", "Y"))):
+    fault(f"Ratio0Of{one}", f"The adaptive number of samples along {one.lower()} is taken along {two.lower()}, too.")(
+        axes=count_of_the_other(first), adaptive_count=lambda s, up, *a: up(*a) if s.fixed is None else s.fixed
+    )
+
+
+def swapped_refused(low: int, other: int) -> Any:
+    """The step `axes` that fails where one side is swapped and the other is not."""
+
+    def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
+        is_adaptive = s.is_half and not s.attributes["sampling_ratio"]
+        if is_adaptive and roi[low + 2] < roi[low] and roi[other + 2] > roi[other]:
+            raise ValueError("size")
+        return up(roi, bins, lengths)
+
+    return axes
+
+
+fault("NegativeWidthRefused", "Fails where x is swapped and y is not.")(axes=swapped_refused(0, 1))
+fault("NegativeHeightRefused", "Fails where y is swapped and x is not.")(axes=swapped_refused(1, 0))
+
+
+fault(
+    "Ratio0AtMostTheMap",
+    "Takes no more adaptive samples than the map has pixels, as in torchvision's deterministic path.",
+)(**by_axis("adaptive_count", lambda s, up, *a: min(up(*a), s.lengths[s.number])))
+
+
+def without_outside(s: Any, up: Any, axis_y: Axis, axis_x: Axis) -> Any:
+    """A divisor that counts samples inside the map alone."""
+    return np.outer(np.maximum(axis_y.counts, 1), np.maximum(axis_x.counts, 1)).mean()
+
+
+fault("RatioAtMost8", "Takes no more than eight samples a bin.")(count=lambda s, up, *a: min(up(*a), 8))
+fault("DivisorWithoutOutside", "Samples outside the map do not count.")(divisor=without_outside)
+fault("DivisorSquared", "Divides by the square of the number of samples along x.")(
+    divisor=lambda s, up, y, x: max(x.per_bin**2, 1)
+)
+fault("DivisorIn32Bits", "The product of the numbers of samples of both axes is cut to 32 bits.")(
+    divisor=lambda s, up, y, x: max((y.per_bin * x.per_bin + 2**31) % 2**32 - 2**31, 1)
+)
+fault("EmptyIsNaN", "Divides by 0 where there is no sample, as MNN, OpenVINO and Paddle do.")(
+    divisor=lambda s, up, y, x: np.float64(y.per_bin * x.per_bin)
+)
+
+
+def refused_if(refuses: Any) -> Any:
+    """A step that fails where `refuses` says so of its arguments."""
+
+    def step(s: Any, up: Any, *a: Any) -> Any:
+        if refuses(*a):
+            raise ValueError("refused")
+        return up(*a)
+
+    return step
+
+
+fault("NegativeCountRefused", "Fails where a side is negative, as MXNet does.")(
+    adaptive_count=refused_if(lambda size, bins: size < 0)
+)
+
+fault.about(Family.REDUCTIONS)
+fault("MaxTheOtherWay", "max is over interpolated samples and max_interpolated over weighted corners.")(
+    meaning=renamed("mode", max="max_interpolated", max_interpolated="max")
+)
+fault("MaxIsInterpolated", "max is over interpolated samples, as OpenVINO has it.")(
+    meaning=renamed("mode", max="max_interpolated")
+)
+fault("InterpolatedIsMax", "max_interpolated is over weighted corners, as max is.")(
+    meaning=renamed("mode", max_interpolated="max")
+)
+fault("MaxOfPixels", "max is over the corners without their weights.")(
+    reduced=lambda s, up, pixels, w: np.where(w != 0, pixels, 0.0) if s.mode == "max" else up(pixels, w)
+)
+fault("CornersFromMinus10000", "A maximum of weighted corners begins at -10000.")(
+    maximum=lambda s, up, v: np.maximum(up(v), -10000.0 if s.mode == "max" else -np.inf)
+)
+fault("InterpolatedFromZero", "A maximum of interpolated samples begins at 0.")(
+    maximum=lambda s, up, v: np.maximum(up(v), -np.inf if s.mode == "max" else 0.0)
+)
+fault("CornersWithoutOutside", "Samples outside the map are no candidates of a maximum of weighted corners.")(
+    outside_value=lambda s, up: -np.inf if s.mode == "max" else 0.0,
+    maximum=lambda s, up, v: np.maximum(up(v), -65504.0),
+)
+
+
+def without_zero_weights(s: Any, up: Any, pixels: Array, weights: Array) -> Any:
+    """The step `reduced` that leaves out corners of weight 0, if the bin has another."""
+    values, is_read = up(pixels, weights), weights > 0
+    if s.mode != "max":
+        return values
+    others = np.where(is_read.any(axis=(2, 3, 4, 5), keepdims=True), -np.inf, 0.0)
+    return np.where(is_read, values, others)
+
+
+fault("ZeroWeightsSkipped", "Corners of weight 0 are no candidates of a maximum.")(reduced=without_zero_weights)
+for name, words, least in (
+    (
+        "MaxOfNothingIsTheLeastNumber",
+        "A maximum over no samples is where it began, as mmcv's is on the GPU.",
+        -65504.0,
+    ),
+    (
+        "MaxOfNothingIsFltMax",
+        "A maximum over no samples is -FLT_MAX, as it is in MNN.",
+        float(np.finfo(np.float32).min),
+    ),
+):
+    fault(name, words)(maximum=lambda s, up, v, least=least: up(v) if v.shape[-1] else np.full(v.shape[:-1], least))
+fault("MaxOfMagnitudes", "A maximum is of the magnitudes.")(maximum=lambda s, up, v: up(np.abs(v)))
+fault("MaxWithoutOutside", "Samples outside the map are no candidates of a maximum.")(
+    outside_value=lambda s, up: -np.inf, maximum=lambda s, up, v: np.where(np.isneginf(up(v)), 0.0, up(v))
+)
+fault("MaxIsAverage", "Every mode is avg.")(
+    meaning=lambda s, up, a: a | {"mode": "avg" if a["mode"].startswith("max") else a["mode"]}
+)
+fault("SumForAverage", "avg is not divided.")(divisor=lambda s, up, y, x: 1)
+
+
+def with_exchanged_corners(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
+    """An average in which two of the four weights are exchanged."""
+    weights = axis_y.weights[:, None, :, None, None, :] * axis_x.weights[None, :, None, :, :, None]
+    is_listed = (axis_y.is_first[:, None, :, None] & axis_x.is_first[None, :, None])[..., None, None]
+    values = s.pixels(image, axis_y, axis_x) * weights * is_listed
+    return values.sum(axis=(3, 4, 5, 6)) / s.divisor(axis_y, axis_x)
+
+
+fault("WeightsOfCornersExchanged", "The pixels above right and below left have each other's weights.")(
+    average=with_exchanged_corners
+)
+
+fault.about(Family.TYPES)
+fault("CoordinatesInHalf", "Coordinates are float16 in every type.")(
+    place=lambda s, up, *a: up(*a).astype(np.float16).astype(np.float64)
+)
+fault("BinsInTheTensorsType", "The size of a bin is rounded to the type of the tensors.")(
+    place=lambda s, up, start, size, bins, k, p, i: (
+        start + (p + (i + 0.5) / max(k, 1)) * float(np.asarray(size / bins).astype(s.dtype))
+    )
+)
+fault("WeightsInTheTensorsType", "Interpolation weights have the type of the tensors.")(
+    weights=lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)
+)
+fault("SumsInHalf", "Partial sums are float16 in every type.")(
+    partial=lambda s, up, v: v.astype(np.float16).astype(np.float64)
+)
+
+
+def step_by_step(needs_all_inside: bool) -> Any:
+    """An average whose samples are added in the type of the tensors, one after the other."""
+
+    def average(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
+        is_complete = all(axis.inside.shape[1] == axis.per_bin for axis in (axis_y, axis_x))
+        if s.dtype.itemsize != 2 or (needs_all_inside and not is_complete) or 0 in (axis_y.per_bin, axis_x.per_bin):
+            return up(image, axis_y, axis_x)
+        samples = s.candidates(image, axis_y, axis_x).astype(s.dtype)
+        return np.add.accumulate(samples, axis=-1)[..., -1].astype(np.float64) / s.divisor(axis_y, axis_x)
+
+    return average
+
+
+fault(
+    "EachStepInTheTensorsType",
+    "Each product and each sum is rounded to the type of the tensors, one after the other: long sums stall.",
+)(average=step_by_step(False))
+fault(
+    "AverageInTheTensorsType",
+    "Samples are interpolated in float32 and summed in the type of the tensors: long sums stall.",
+)(average=step_by_step(True))
+fault("MapIn11Bits", "The map of float tensors has 11 bits, as where accelerators may multiply with less.")(
+    image=lambda s, up, *a: up(*a).astype(np.float16) if s.dtype == np.float32 else up(*a)
+)
+fault("ThroughHalf", "bfloat16 tensors are computed through float16.")(
+    rounded=lambda s, up, v: up(v.astype(np.float16) if s.dtype.itemsize == 2 else v)
+)
+
+
+def cut_off(s: Any, up: Any, values: Array) -> Any:
+    """The step `rounded`, towards 0."""
+    rounded = up(values)
+    if s.dtype.itemsize != 2:
+        return rounded
+    is_beyond = np.abs(rounded.astype(np.float64)) > np.abs(values)
+    return (rounded.view(np.uint16) - is_beyond.astype(np.uint16)).view(s.dtype)
+
+
+fault("ResultCutOff", "float16 and bfloat16 results are cut off, not rounded.")(rounded=cut_off)
+fault("ResultInFloat", "float16 and bfloat16 tensors have a float result.")(
+    rounded=lambda s, up, v: v.astype(np.float32 if s.dtype.itemsize == 2 else s.dtype)
+)
+fault(
+    "DroisSumsInTheTensorsType", "drois is summed in the type of the tensors, one bin after the other.", gradients=True
+)(droi_sum=lambda s, up, v: float(np.add.accumulate(v.ravel().astype(s.dtype))[-1]) if v.size else 0.0)
+
+fault.about(Family.INDEXING)
+fault("ImagesInTurn", "RoI r is of image r, and of the first again after the last.")(
+    image_of=lambda s, up, r, images: int(r % (images.max() + 1))
+)
+fault("FirstImageForAll", "Every RoI is of the image of the first one.")(
+    image_of=lambda s, up, r, images: int(images[0])
+)
+fault("FirstChannelForAll", "Every channel is the first.")(image=lambda s, up, x, n: x[n][:1].repeat(x.shape[1], 0))
+fault("ChannelsLast", "X is read as if its channels were its last axis in memory.")(
+    image=lambda s, up, x, n: np.moveaxis(x[n].reshape(*x.shape[2:], x.shape[1]), 2, 0)
+)
+fault("HAndWExchanged", "X is read as [N, C, W, H].")(
+    image=lambda s, up, x, n: x[n].reshape(x.shape[1], x.shape[3], x.shape[2]).swapaxes(1, 2)
+)
+fault("ResultChannelsLast", "The result is written with its channels last in memory.")(
+    forward=lambda s, up, *a: np.moveaxis(y := up(*a), 1, 3).reshape(y.shape)
+)
+fault("RoisGroupedByImage", "Results are in the order of the images, not of the RoIs.")(
+    forward=lambda s, up, x, rois, images: up(x, rois, images)[np.argsort(images, kind="stable")]
+)
+fault("FirstImageAlone", "Results of RoIs on other images than the first stay 0.")(
+    forward=lambda s, up, x, rois, images: np.where((images != 0)[:, None, None, None], 0, up(x, rois, images))
+)
+fault("WholeBlocksOfDx", "Channels beyond the last whole block of sixteen get no gradient.", gradients=True)(
+    add=lambda s, up, dx, n, part: up(dx[:, : (done := max(len(part) // 16 * 16, min(len(part), 16)))], n, part[:done])
+)
+fault("DyTransposed", "dY is read as [R, C, PW, PH].", gradients=True)(
+    gradient=lambda s, up, dy, *a: up(
+        dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3) if dy.ndim == 4 else dy, *a
+    )
+)
+fault("DroisOfImage0", "Gradients of RoIs read image 0.", gradients=True)(
+    image=lambda s, up, x, n: up(x, 0 if s.is_gradient else n)
+)
+
+fault.about(Family.GRADIENTS)
+fault("DxRaced", "Where RoIs share a pixel the last one's gradient alone is kept, as without synchronised sums.")(
+    add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe", where=part != 0)
+)
+fault("DxDividedByWrongCount", "dX is divided by the number of samples along y alone.")(
+    dx_divisor=lambda s, up, y, x: max(y.per_bin, 1)
+)
+fault("DxNotDivided", "Each sample passes the whole gradient.")(dx_divisor=lambda s, up, y, x: 1)
+fault("DxWithoutOutside", "Samples outside the map do not count in what dX is divided by.")(dx_divisor=without_outside)
+fault(
+    "DxOfAClampedSize",
+    "The gradient makes sizes at least 1 in half_pixel, and the forward operator does not, as in Paddle.",
+)(is_raised=lambda s, up, size: size < 1 if s.is_gradient else up(size))
+fault("DxOfRatio0AtLeast1", "The gradient samples an empty RoI once, and the forward operator does not.")(
+    adaptive_count=lambda s, up, *a: max(up(*a), int(s.is_gradient))
+)
+
+
+def equal_shares(s: Any, up: Any, candidates: Array) -> list[tuple[Array, Any]]:
+    """The winners where all that are equal win."""
+    wins = candidates == candidates.max(axis=-1, keepdims=True)
+    share, everywhere = 1 / np.maximum(wins.sum(axis=-1), 1), np.ones(wins.shape[:-1], int)
+    return [(k * everywhere, wins[..., k] * share) for k in np.flatnonzero(wins.any(axis=(0, 1, 2)))]
+
+
+fault("TieShared", "Equal candidates of a maximum share its gradient.")(winners=equal_shares)
+fault("WholeGradientToTheCorner", "max passes the gradient to the winning corner without its weight.")(
+    effect=lambda s, up, *a: (
+        passed._replace(weights=(passed.weights != 0) * 1.0) if (passed := up(*a)) and s.mode == "max" else passed
+    )
+)
+fault("WholeGradientToTheSample", "max passes the gradient to all four pixels of the winning corner's sample.")(
+    winners=lambda s, up, v: (
+        [(w // 4 * 4 + k, share) for w, share in up(v) for k in range(4)] if s.mode == "max" else up(v)
+    )
+)
+fault("WinnerAtMinus1Dropped", "A winner at y = -1 is taken for none, as in mmcv.")(
+    inside=lambda s, up, c, n: up(c, n) & ((c != -1) | (not s.is_gradient) | (s.mode == "avg"))
+)
+fault("DroisOfTheStartAlone", "A RoI's end has no gradient.")(
+    by_ends=lambda s, up, *a: ((ends := up(*a))[0], 0 * ends[1])
+)
+fault("DroisOfAFixedSize", "drois moves RoIs and never makes them larger.")(
+    by_ends=lambda s, up, t, scale, is_fixed: up(t, scale, True)
+)
+fault("DroisOfAFreeSize", "drois makes RoIs larger whose size output_half_pixel has made 1.")(
+    by_ends=lambda s, up, t, scale, is_fixed: up(t, scale, False)
+)
+fault("DroisAreY1X1Y2X2", "drois has y before x.")(
+    gradient=lambda s, up, *a: [g[:, [1, 0, 3, 2]] if g.ndim == 2 else g for g in up(*a)]
+)
+fault("DroisThroughClamp", "A sample that is clamped to the border has a slope.")(
+    has_slope=lambda s, up, c, inside, n: inside & (np.floor(np.clip(c, 0, n - 1)) < n - 1)
+)
+
+
+def from_outside(s: Any, up: Any, c: Array, *a: Any) -> Any:
+    """The samples, those outside the map with the pixels and the slope of the border's cell."""
+    made, length = up(c, *a), a[-1]
+    taps = s.taps(c, length).astype(np.int64)
+    outside = ~made.inside[..., None]
+    return made._replace(taps=np.where(outside, taps, made.taps), slopes=np.where(outside, [-1.0, 1.0], made.slopes))
+
+
+fault("DroisFromOutside", "drois has the slope of samples outside the map, too.")(sampled=from_outside)
+fault("DroisOfOneChannel", "drois is of the first channel.")(
+    average_part=lambda s, up, dy, image, y, x: (up(dy, image, y, x)[0], up(dy[:1], image[:1], y, x)[1])
+)
+fault("DroisOfMaximaAre0", "drois of a maximum is 0.")(maximum_part=lambda s, up, *a: (up(*a)[0], np.zeros(4)))
+
+
+def with_dx_always(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_shape: Array, x: Any) -> Any:
+    """Both gradients, of which as many as are wanted are taken from the front."""
+    wanted, needs_x = sum(map(bool, s.outputs)), s.needs_x()
+    s.outputs, names = ["dX", "drois"], s.outputs
+    try:
+        return up(dy, rois, images, x_shape, np.zeros(x_shape) if x is None and not needs_x else x)[:wanted]
+    finally:
+        s.outputs = names
+
+
+fault("DroisOnlyWithDx", "The first output of a node is dX, wanted or not.")(gradient=with_dx_always)
+
+fault.about(Family.DEFAULTS)
+fault("Opset10As16", "Opset 10 has half_pixel, as in MNN and in onnx's reference evaluator.")(
+    defaults=by_default(coordinate_transformation_mode="half_pixel")
+)
+fault("Opset16As10", "Opset 16 has output_half_pixel where nothing is said.")(
+    defaults=by_default(coordinate_transformation_mode="output_half_pixel")
+)
+fault("Opset22As10", "An opset that is not known is taken for the first.")(
+    defaults=lambda s, up: up() | ({} if s.version in (0, 10, 16) else {COORDINATE_MODE: "output_half_pixel"})
+)
+fault(
+    "Ratio1ByDefault", "sampling_ratio is 1 where nothing is said, as in onnx-tensorrt, OpenVINO's frontend and PopART."
+)(defaults=by_default(sampling_ratio=1))
+fault("Ratio2ByDefault", "sampling_ratio is 2 where nothing is said.")(defaults=by_default(sampling_ratio=2))
+fault("Output7x7ByDefault", "The output is 7 x 7 where nothing is said, as in PopART.")(
+    defaults=by_default(output_height=7, output_width=7)
+)
+fault("MaxByDefault", "mode is max where nothing is said.")(defaults=by_default(mode="max"))
+fault("SixteenthByDefault", "spatial_scale is 1/16 where nothing is said.")(defaults=by_default(spatial_scale=0.0625))
+fault("HeightForWidth", "The output is as wide as it is high.")(
+    meaning=lambda s, up, a: a | {"output_width": a["output_height"]}
+)
+fault("HeightAndWidthExchanged", "output_height is the width, and output_width the height.")(
+    meaning=lambda s, up, a: a | {"output_height": a["output_width"], "output_width": a["output_height"]}
+)
+fault("UnknownModeIsMax", "A mode that is not avg is a maximum.")(
+    meaning=lambda s, up, a: a if a["mode"] in MODES else a | {"mode": "max"}
+)
+fault("CaseOfModesIgnored", "Modes may be in upper case, as in onnx's reference evaluator.")(
+    meaning=lambda s, up, a: a | {name: a[name].lower() for name in ("mode", COORDINATE_MODE)}
+)
+fault(
+    "UnknownCoordinatesAreOutputHalfPixel",
+    "A coordinate_transformation_mode other than half_pixel does not shift, as in ONNX Runtime.",
+)(meaning=lambda s, up, a: a if a[COORDINATE_MODE] in COORDINATES else a | {COORDINATE_MODE: "output_half_pixel"})
+fault("NegativeRatioIsAdaptive", "A negative sampling_ratio is 0, as in onnx's reference evaluator.")(
+    meaning=lambda s, up, a: a | {"sampling_ratio": max(a["sampling_ratio"], 0)}
+)
+fault("EmptyOutputTaken", "An output without rows or columns is no error, as in ONNX Runtime.")(
+    meaning=lambda s, up, a: a | {name: max(a[name], 1) for name in ("output_height", "output_width")}
+)
+
+
+def scale_unchecked(s: Any, up: Any) -> None:
+    """The step `check_attributes` without spatial_scale."""
+    given, s.attributes = s.attributes, s.attributes | {"spatial_scale": 1.0}
+    up()
+    s.attributes = given
+
+
+fault("ScaleUnchecked", "spatial_scale may be anything.")(check_attributes=scale_unchecked)
+
+
+def empty_if_not_finite(s: Any, up: Any, size: float, bins: int) -> Any:
+    """The step `count` of a RoI that is not finite."""
+    return up(size, bins) if np.isfinite(size) else 0
+
+
+fault("RoisUnchecked", "RoIs that are not finite are empty.")(
+    check=lambda s, up, rois, *a: up(np.nan_to_num(rois, posinf=0.0, neginf=0.0), *a), count=empty_if_not_finite
+)
+fault("NaNAloneRefused", "RoIs that are infinite are empty; only NaN is refused.")(
+    check=lambda s, up, rois, *a: up(np.where(np.isinf(rois), 0, rois), *a), count=empty_if_not_finite
+)
+fault("FiveNumbersTaken", "RoIs of five numbers lose the last.")(
+    regions=lambda s, up, rois, *a: up(rois[:, :4] if rois.ndim == 2 else rois, *a)
+)
+fault("MoreIndicesTaken", "Batch indices beyond the RoIs are not read.")(
+    regions=lambda s, up, rois, images, shape: up(rois, images[: len(rois)], shape)
+)
+
+
+def pixels_made(s: Any, up: Any, x: Array, *a: Any) -> Any:
+    """The step `forward` that adds a pixel along axes without one."""
+    return up(np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])]), *a)
+
+
+fault("NoPixelsTaken", "RoIs on a map without pixels are 0.")(
+    check=lambda s, up, rois, images, shape: up(rois, images, (*shape[:2], *(max(n, 1) for n in shape[2:]))),
+    forward=pixels_made,
+)
+fault(
+    "XOfAnotherShapeTaken",
+    "The gradient of an average does not look at the shape of X where it does not read it.",
+    gradients=True,
+)(gradient=lambda s, up, *a: up(*a[:4], a[4] if a[4] is None or a[4].shape == tuple(a[3]) else np.zeros(a[3])))
+add_faults(fault, 0)
+add_sizes(fault)
+WRONG = tuple(fault)
+__getattr__ = fault.find

@@ -1,0 +1,248 @@
+"""Faults of blocked, vectorised and threaded code, beyond small sizes and with unusual values.
+
+From what size on a fault is wrong is drawn from a seed, so that no list of sizes in the cases can be made to fit.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+
+from conformance.wrong.base import Array, Family, Faults
+
+HALF_MAX, FLT_MAX = float(np.finfo(np.float16).max), float(np.finfo(np.float32).max)
+TINY = "Results below the least normal number are 0."
+GARBAGE = 7.5
+"""What is in memory that nobody has cleared."""
+
+
+class Draws:
+    """Numbers for the faults of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def __call__(self, name: str, low: int, high: int) -> int:
+        """A number for a fault: as likely in each octave from low to high."""
+        where = random.Random(f"{self._seed} {name}").uniform(math.log(low), math.log(high))  # noqa: S311
+        return round(math.exp(where))
+
+
+def cleared(part: Any) -> dict[str, Any]:
+    """Steps in which some results, or the gradients by them, are taken for 0; part: their index, from all of them."""
+
+    def without(values: Array) -> Any:
+        made = values.copy()
+        made[part(made)] = 0
+        return made
+
+    return {
+        "forward": lambda s, up, *a: without(up(*a)),
+        "gradient": lambda s, up, dy, *a: up(without(dy) if dy.ndim == 4 else dy, *a),
+    }
+
+
+def unread(is_unread: Any) -> dict[str, Any]:
+    """Steps in which some pixels are taken for 0 and get no gradient; is_unread: from rows, columns, H and W."""
+
+    def kept(image: Array) -> Array:
+        (rows, columns), lengths = np.ogrid[: image.shape[1], : image.shape[2]], image.shape[1:]
+        return np.asarray(np.where(is_unread(rows, columns, *lengths), 0, image))
+
+    return {
+        "image": lambda s, up, *a: kept(up(*a)),
+        "add": lambda s, up, dx, n, part: up(dx, n, kept(part)),
+    }
+
+
+def wrapped(bits: int) -> dict[str, Any]:
+    """The step `image` whose pixels are found by an index of so many bits."""
+
+    def image(s: Any, up: Any, *a: Any) -> Array:
+        given = up(*a)
+        flat = given.reshape(len(given), -1)
+        return np.asarray(flat[:, np.arange(flat.shape[1]) % 2**bits].reshape(given.shape))
+
+    return {"image": image}
+
+
+def by_box(s: Any, up: Any, x: Array, rois: Array, images: Array) -> Array:
+    """The step `forward` that answers a box once, whatever its image."""
+    _, first, which = np.unique(rois, axis=0, return_index=True, return_inverse=True)
+    return np.asarray(up(x, rois[first], images[first])[which.ravel()]) if len(rois) else up(x, rois, images)
+
+
+def uncleared(is_meant: Any) -> dict[str, Any]:
+    """The step `gradient` that leaves garbage in images without RoIs; is_meant: from n, the first and the last used."""
+
+    def gradient(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_shape: Array, *a: Any) -> list[Array]:
+        made = up(dy, rois, images, x_shape, *a)
+        used = set(images.ravel().tolist())
+        for n in range(int(x_shape[0]) if s.outputs[0] and used else 0):
+            if n not in used and is_meant(n, min(used), max(used)):
+                made[0][n] = GARBAGE
+        return list(made)
+
+    return {"gradient": gradient}
+
+
+def other_slope(is_meant: Any, is_before: bool) -> dict[str, Any]:
+    """Steps in which samples on some pixels have the slope of the cell before, or have one where they should have none."""
+
+    def met(s: Any, c: Array, n: int) -> Any:
+        is_linear = s.is_gradient and not getattr(s, "is_nearest", False)
+        return np.asarray((c == np.floor(c)) & is_meant(c, n) & is_linear)
+
+    def taps(s: Any, up: Any, c: Array, n: int) -> Any:
+        cells = np.stack([c - is_before, c + (not is_before)], -1)
+        return np.where(met(s, c, n)[..., None], cells, up(c, n))
+
+    def weights(s: Any, up: Any, c: Array, n: int) -> Any:
+        return np.where(met(s, c, n)[..., None], [float(not is_before), float(is_before)], up(c, n))
+
+    def has_slope(s: Any, up: Any, c: Array, inside: Array, n: int) -> Any:
+        return np.where(met(s, c, n), is_before | ~up(c, inside, n), up(c, inside, n))
+
+    return {"taps": taps, "weights": weights, "has_slope": has_slope}
+
+
+def overflowing(largest: float, itemsize: int) -> dict[str, Any]:
+    """The step `partial` of a type that goes up to `largest`."""
+    return {
+        "partial": lambda s, up, v: (
+            np.where(np.abs(v) > largest, np.copysign(np.inf, v), v) if s.dtype.itemsize <= itemsize else v
+        )
+    }
+
+
+def flushed(s: Any, up: Any, values: Array) -> Array:
+    """The step `rounded` to 0 where a result is below the least normal number."""
+    least = 2.0**-1022 if s.dtype == np.float64 else 2.0**-14 if s.dtype == np.float16 else 2.0**-126
+    return np.asarray(up(np.where(np.abs(values) < least, 0.0, values)))
+
+
+def clipped(s: Any, up: Any, values: Array) -> Array:
+    """The step `rounded` to the largest number of float16 where that is infinite."""
+    is_met = (s.dtype == np.float16) & np.isfinite(values)
+    return np.asarray(up(np.where(is_met, np.clip(values, -HALF_MAX, HALF_MAX), values)))
+
+
+def nan_if_first(s: Any, up: Any, v: Array) -> Any:
+    """The step `maximum` by `>` from the first candidate on."""
+    return np.where(np.isnan(v[..., 0]), np.nan, np.fmax.reduce(v, axis=-1)) if v.shape[-1] else up(v)
+
+
+def add_sizes(fault: Faults, seed: int = 0) -> Faults:
+    """Make the faults of an operator on RoIs, with the numbers of a seed."""
+    draw = Draws(seed)
+    fault.about(Family.SIZES)
+    n = draw("channels", 16, 256)
+    fault("ChannelsDropped", f"Channels beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[:, n:]))
+    n = draw("block", 16, 256)
+    fault("ChannelsOfAnotherBlock", f"Channels beyond {n} are those {n} earlier.")(
+        image=lambda s, up, *a, n=n: (x := up(*a))[(c := np.arange(len(x))) - n * (c >= n)]
+    )
+    n = draw("tail", 4, 64)
+    fault("ChannelTailDropped", f"Channels beyond the last whole block of {n} stay 0.")(
+        **cleared(lambda y, n=n: np.s_[:, max(y.shape[1] // n * n, min(y.shape[1], n)) :])
+    )
+    n = draw("rois", 16, 256)
+    fault("RoisDropped", f"Results of RoIs beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[n:]))
+    n = draw("boxes", 16, 256)
+    fault("RoisOfAnotherBlock", f"RoIs beyond {n} have the box of the RoI {n} earlier.")(
+        regions=lambda s, up, *a, n=n: ((b := up(*a))[0][(r := np.arange(len(b[0]))) - n * (r >= n)], b[1])
+    )
+    n = draw("height", 16, 256)
+    fault("RowsUnread", f"Rows of the map beyond {n} are not read.")(**unread(lambda h, w, *_, n=n: h + 0 * w >= n))
+    n = draw("width", 16, 256)
+    fault("ColumnsUnread", f"Columns of the map beyond {n} are not read.")(
+        **unread(lambda h, w, *_, n=n: w + 0 * h >= n)
+    )
+    n = draw("line", 4, 64)
+    fault("ColumnTailUnread", f"Columns beyond the last whole block of {n} are not read.")(
+        **unread(lambda h, w, _, width, n=n: w + 0 * h >= max(width // n * n, min(width, n)))
+    )
+    for bits in (12, 16):
+        fault(f"PixelsIn{bits}Bits", f"The index of a pixel in its channel has {bits} bits.")(**wrapped(bits))
+    for name, words, axis in (("Rows", "along y", 2), ("Columns", "along x", 3)):
+        n = draw(name, 8, 24)
+        fault(f"{name}OfBinsDropped", f"Bins {words} beyond {n} stay 0.")(
+            **cleared(lambda y, n=n, axis=axis: (*[slice(None)] * axis, slice(n, None)))
+        )
+    n = draw("bins", 64, 192)
+    fault("BinsDropped", f"Bins of a RoI beyond {n} stay 0.")(
+        **cleared(lambda y, n=n: (..., np.arange(y[0, 0].size).reshape(y.shape[2:]) >= n) if y.size else ...)
+    )
+    n = draw("images", 16, 256)
+    fault("ImagesWrap", f"Batch indices are modulo {n}.")(image_of=lambda s, up, *a, n=n: up(*a) % n)
+    fault("BoxesAnsweredOnce", "A box that stands several times has the answer of its first image.")(forward=by_box)
+    n = draw("ratio", 8, 32)
+    fault("SamplesCapped", f"A bin has at most {n} samples along an axis.")(count=lambda s, up, *a, n=n: min(up(*a), n))
+    n = draw("odd", 4, 16)
+    fault("OddCountsRounded", f"An odd number of samples above {n} is one less.")(
+        count=lambda s, up, *a, n=n: k - (k % 2) * (k > n) if (k := up(*a)) else k
+    )
+    fault("ScaleAtMost4", "spatial_scale is at most 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
+    fault("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is that.")(
+        adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.99))
+    )
+    for place, is_meant in (
+        ("before", lambda n, first, last: n < first),
+        ("between", lambda n, first, last: first < n < last),
+        ("after", lambda n, first, last: n > last),
+    ):
+        fault(
+            f"ImagesLeft{place.capitalize()}",
+            f"dX of images without RoIs {place} the others is not cleared.",
+            gradients=True,
+        )(**uncleared(is_meant))
+    fault(
+        "SlopeOfTheCellBefore", "A sample on a pixel within the map has the slope of the cell before.", gradients=True
+    )(**other_slope(lambda c, n: (c > 0) & (c < n - 1), True))
+    fault("SlopeAt0Wrong", "A sample on the first pixel has a slope where it has none, or none.", gradients=True)(
+        **other_slope(lambda c, n: (c == 0) & (n > 1), False)
+    )
+    fault("SlopeOnTheLastPixel", "A sample on the last pixel has the slope of the last cell.", gradients=True)(
+        **other_slope(lambda c, n: (c == n - 1) & (n > 1), True)
+    )
+    fault("UnreadPixelsMultiplied", "All pixels are multiplied, unread ones by 0: NaN and infinity spread.")(
+        is_dense=lambda s, up, *a: True
+    )
+    fault("NaNReadAs0", "NaN is 0 in an average.")(
+        image=lambda s, up, *a: np.where(np.isnan(x := up(*a)), 0, x) if s.mode == "avg" else up(*a)
+    )
+    fault("NaNLoses", "NaN is no candidate of a maximum.")(
+        maximum=lambda s, up, v: np.fmax.reduce(v, axis=-1) if v.shape[-1] else up(v)
+    )
+    fault("NaNWinsIfFirst", "NaN wins a maximum only as the first candidate.")(maximum=nan_if_first)
+    fault("MaxFromMinusFltMax", "A maximum begins at -FLT_MAX, so that -inf never wins.")(
+        maximum=lambda s, up, v: np.maximum(up(v), -FLT_MAX)
+    )
+    fault("SumsOverflowFloat", "Sums beyond FLT_MAX are infinite, whatever the average.")(**overflowing(FLT_MAX, 4))
+    fault("SumsOverflowHalf", "Sums of 16-bit tensors beyond 65504 are infinite, whatever the average.")(
+        **overflowing(HALF_MAX, 2)
+    )
+    fault("TinyResultsFlushed", TINY)(rounded=flushed)
+    fault("HalfClipped", "float16 results beyond 65504 are 65504, not infinite.")(rounded=clipped)
+    return fault
+
+
+def add_resample_sizes(fault: Faults, seed: int = 0) -> Faults:
+    """Make the faults of a resampling, with the numbers of a seed."""
+    draw = Draws(seed)
+    fault.about(Family.SIZES)
+    for name, low, high in (("LastAxisDropped", 16, 256), ("LastAxisTailDropped", 4, 64)):
+        n, is_tail = draw(name, low, high), "Tail" in name
+        words = f"the last whole block of {n}" if is_tail else str(n)
+        fault(name, f"Results along the last axis beyond {words} stay 0.")(
+            rounded=lambda s, up, y, n=n, is_tail=is_tail: up(
+                np.where(
+                    np.arange(y.shape[-1]) < (max(y.shape[-1] // n * n, min(y.shape[-1], n)) if is_tail else n), y, 0
+                )
+            )
+        )
+    fault("TinyResultsFlushed", TINY)(rounded=flushed)
+    return fault

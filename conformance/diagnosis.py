@@ -1,0 +1,163 @@
+"""What a backend that fails may have done: the wrong implementations that answer as it does."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.backends.external import External
+from conformance.bounds.growth import unit
+from conformance.case import Array, Case
+from conformance.compare import allowed_errors
+from conformance.coverage.measure import asked, fact_of
+from conformance.outcome import Outcome, Result
+from conformance.run import Answer, ask, judge
+from conformance.wrong import FAULTS, Fault
+
+MOST_COMPARED = 9
+"""Failing cases of a family that are compared, and cases that passed."""
+
+LEAST_SHARE = 0.8
+"""Of the failing cases that were compared, which a fault must explain."""
+
+MOST_SHOWN = 2
+"""Faults of a family."""
+
+MOST_BYTES = 2**20
+"""Of a case's inputs: larger ones are not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A fault that answers as a backend does.
+
+    family: the family of the cases.
+    agreed: in how many of the failing cases that were compared the fault answers the same.
+    compared: how many these are.
+    """
+
+    family: str
+    fault: Fault
+    agreed: int
+    compared: int
+
+    @property
+    def name(self) -> str:
+        """The fault's name, as in its operators' module."""
+        return self.fault.backend.__name__
+
+    def __str__(self) -> str:
+        first, _, rest = self.fault.description.rstrip(".").partition(" ")
+        words = f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
+        return f"answers like {self.name}: {words} ({self.agreed} of {self.compared} failing cases compared)"
+
+
+def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
+    """The faults that explain most of what failed in each family of cases, the best first; nothing for the others.
+
+    A fault must answer at least `LEAST_SHARE` of the failing cases that are compared as the backend did, and pass the
+    compared cases that the backend passed.
+
+    Args:
+        results: of any cases; those that failed with the outputs that they keep.
+    """
+    failed: dict[str, list[Result]] = {}
+    for result in results:
+        if result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result):
+            failed.setdefault(result.case.family, []).append(result)
+    found = [one for family, own in failed.items() for one in _explaining(family, own, results)]
+    # Of faults that explain a family alike that one is likely which explains others, too.
+    weight = Counter[Fault]()
+    for one in found:
+        weight[one.fault] += one.agreed
+    ranked = sorted(found, key=lambda one: (-one.agreed, -weight[one.fault]))
+    return [one for family in failed for one in [r for r in ranked if r.family == family][:MOST_SHOWN]]
+
+
+def _is_comparable(result: Result) -> bool:
+    if sum(array.nbytes for array in result.case.inputs.values()) > MOST_BYTES:
+        return False
+    if result.case.expects_error is not None:
+        return result.message.startswith("accepted")
+    return _is_refusal(result) or all(name in result.outputs for name in result.case.outputs)
+
+
+def _is_refusal(result: Result) -> bool:
+    return result.message.startswith("refused")
+
+
+def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]) -> Iterator[Diagnosis]:
+    chosen = _chosen(failed)
+    function = failed[0].case.id.split("/")[0]
+    passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
+    # The same family first: what a fault leaves right there tells it from another.
+    confirming = _chosen([r for r in passed if r.case.family == family]) + _chosen(passed)
+    for fault in FAULTS:
+        if not asked(fault, (failed[0].case,)):
+            continue
+        agreed = _agreed(fault, chosen)
+        if agreed and all(_passes(fault, result.case) for result in confirming):
+            yield Diagnosis(family, fault, agreed, len(chosen))
+
+
+def _chosen(results: Sequence[Result]) -> list[Result]:
+    """Some of them: of as many facts as there are, float before other types."""
+    ordered = sorted(results, key=lambda result: result.case.element_type != "float")
+    firsts: dict[str, Result] = {}
+    for result in ordered:
+        firsts.setdefault(fact_of(result.case.id), result)
+    # Facts that stand beside each other are alike: not the first ones, but some from everywhere.
+    spread = list(firsts.values())[:: max(len(firsts) // MOST_COMPARED, 1)]
+    unique = {result.case.id: result for result in (*spread, *firsts.values(), *ordered)}
+    return list(unique.values())[:MOST_COMPARED]
+
+
+def _agreed(fault: Fault, failed: Sequence[Result]) -> int:
+    """In how many of the cases the fault answers the same; 0 as soon as these are too few."""
+    misses = 0
+    for result in failed:
+        misses += not _is_same(result, _answer(fault, result.case))
+        if len(failed) - misses < LEAST_SHARE * len(failed):
+            return 0
+    return len(failed) - misses
+
+
+def _answer(fault: Fault, case: Case) -> Answer:
+    return ask(_backend(fault), case)
+
+
+@functools.cache
+def _backend(fault: Fault) -> External:
+    return External(fault.backend)
+
+
+def _passes(fault: Fault, case: Case) -> bool:
+    return judge(case, _answer(fault, case)).outcome is Outcome.PASSED
+
+
+def _is_same(result: Result, answer: Answer) -> bool:
+    if result.case.expects_error is not None:
+        return answer.kind == "outputs"
+    if _is_refusal(result) or answer.outputs is None:
+        return _is_refusal(result) and answer.kind == "refusal"
+    outputs = answer.outputs
+    return all(_is_close(result, name, result.outputs[name], outputs[name]) for name in result.case.outputs)
+
+
+def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
+    """Whether two outputs differ by no more than the case allows, and by the rounding of what is not as expected."""
+    if theirs.dtype != ours.dtype or theirs.shape != ours.shape:
+        return False
+    allowed = allowed_errors(result.case)[name]
+    if allowed.shape != ours.shape:
+        allowed = np.asarray(allowed.max(initial=0.0))
+    first, second = theirs.astype(np.float64), ours.astype(np.float64)
+    is_finite = np.isfinite(first) & np.isfinite(second)
+    if not np.array_equal(first[~is_finite], second[~is_finite], equal_nan=True):
+        return False
+    first, second = np.where(is_finite, first, 0), np.where(is_finite, second, 0)
+    return bool(np.all(np.abs(first - second) <= np.nan_to_num(allowed) + unit(result.case.dtype) * np.abs(second)))

@@ -1,0 +1,108 @@
+"""A failing backend is compared with the wrong implementations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from conformance.backends.external import External
+from conformance.case import Array, Case
+from conformance.diagnosis import MOST_COMPARED, MOST_SHOWN, diagnose
+from conformance.expect import expected_outputs
+from conformance.outcome import Outcome, Result
+from conformance.run import Answer, ask, judge
+from conformance.vectors import collect
+from conformance.wrong import FAULTS, Family
+
+BY_NAME = {fault.name: fault for fault in FAULTS}
+
+
+@functools.cache
+def few(operators: str) -> tuple[Case, ...]:
+    """Every third case of float and half of the refusals."""
+    own = [case for case in collect() if case.definition.family == operators]
+    wrong = [case for case in own if case.expects_error]
+    return (*[case for case in own if case.element_type == "float" and not case.expects_error][::3], *wrong[::2])
+
+
+def results_of(name: str) -> list[Result]:
+    fault = BY_NAME[name]
+    backend = External(fault.backend)
+    return [judge(case, ask(backend, case)) for case in few(fault.operators)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "roi_align:ShiftBeforeScale",
+        "roi_align:MaxIsInterpolated",
+        "roi_align:EmptyIsNaN",
+        "roi_align:MaxOfNothingIsFltMax",
+        "roi_align:AttributesUnchecked",
+        "roi_align:NegativeWidthRefused",
+        "roi_align:DroisHalfAndHalf",
+        "roi_align:EdgesReplicated",
+        "dml_roi_align:CornersIgnored",
+        "dml_roi_align:RegionIndexIgnored",
+        "dml_resample:OffsetsSwappedInGradient",
+        "dml_resample:LengthRoundedUp",
+    ],
+)
+def test_a_backend_with_a_fault_answers_like_it_in_every_family_that_fails(name: str) -> None:
+    results = results_of(name)
+    named = {one.family for one in diagnose(results) if one.fault is BY_NAME[name]}
+    assert named == {result.case.family for result in results if result.outcome is Outcome.FAILED}
+
+
+def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
+    found = [one for one in diagnose(results_of("roi_align:ScaleIgnored")) if one.family == "roi_align/matrix"]
+    told = str(found[0])
+    assert told.startswith("answers like ScaleIgnored: takes RoIs in pixels of the map (")
+    assert told.endswith(f"({MOST_COMPARED} of {MOST_COMPARED} failing cases compared)")
+
+
+def test_few_faults_are_shown_of_a_family_and_always_the_same() -> None:
+    results = results_of("roi_align:AttributesUnchecked")
+    found = diagnose(results)
+    assert found == diagnose(results)
+    assert all(sum(one.family == family for one in found) <= MOST_SHOWN for family in {one.family for one in found})
+
+
+def answered(case: Case, change: Callable[[Array], Array]) -> Result:
+    """The result of a backend that changes right answers, and takes what must be refused."""
+    if case.expects_error:
+        return judge(case, Answer("outputs", {}))
+    outputs = {name: change(y).astype(case.dtype) for name, y in expected_outputs(case).items()}
+    return judge(case, Answer("outputs", outputs))
+
+
+def test_a_backend_that_is_wrong_like_no_fault_is_told_nothing() -> None:
+    cases = [case for case in few("roi_align") if "/matrix/" in case.id]
+    assert diagnose([answered(case, lambda y: y + 3) for case in cases]) == []
+
+
+def test_nothing_is_said_of_a_backend_that_passes() -> None:
+    assert diagnose([answered(case, np.array) for case in few("roi_align") if not case.expects_error]) == []
+
+
+def test_a_fault_that_fails_what_the_backend_passes_is_not_named() -> None:
+    results = results_of("roi_align:SumForAverage")
+    wrong = [r for r in results if r.outcome is Outcome.FAILED and r.case.family == "roi_align/matrix"]
+    right = [answered(r.case, np.array) for r in wrong[1::2]]
+    assert {one.name for one in diagnose(wrong)} == {"SumForAverage"}
+    assert diagnose([*wrong[::2], *right]) == []
+
+
+def test_one_fault_explains_what_another_family_of_failures_does_not() -> None:
+    forward = [r for r in results_of("roi_align:NoHalfPixel") if r.case.family.startswith("roi_align/")]
+    mixed = [*forward, *(r for r in results_of("roi_align:DroisHalfAndHalf") if "_grad/" in r.case.family)]
+    named = {one.family: one.name for one in reversed(diagnose(mixed))}
+    assert named["roi_align/matrix"] == "NoHalfPixel"
+    assert named["roi_align_grad/matrix"] == "DroisHalfAndHalf"
+
+
+def test_there_are_faults_of_every_kind_to_name() -> None:
+    assert {fault.family for fault in FAULTS} == set(Family)

@@ -63,7 +63,7 @@ def test_a_prepared_model_runs_inputs_of_other_lengths_one_after_the_other() -> 
     # Of the same model: attributes alike, lengths not.
     cases = [case for case in large_cases("roi_align") if case.id.startswith("f/large/channels")]
     assert len({case.inputs["X"].shape for case in cases}) == len(cases) == 2
-    prepared = CONTROLS["roi_align"].prepare(build(replace(cases[0], lengths="named"), "standard"))
+    prepared = CONTROLS["roi_align"].prepare(build(replace(cases[0], named_axes=frozenset({("X", 1)})), "standard"))
     for case in (*cases, *cases):
         (y,) = prepared.run([case.inputs[name] for name in ("X", "rois", "batch_indices")])
         (alone,) = CONTROLS["roi_align"].prepare(build(case, "standard")).run(list(case.inputs.values()))

@@ -188,3 +188,22 @@ def test_tolerance_of_float_is_far_below_the_values() -> None:
                 worst[case.id] = float(np.max(allowed, initial=0.0)) / scale
     assert max(worst.values()) < 2e-3
     assert float(np.median(list(worst.values()))) < 1e-4
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("fact", ["roi_align", "roi_align_grad"])
+def test_pixels_that_no_sample_reads_change_no_allowance(fact: str, odd: float) -> None:
+    """The map has 4 more rows than the RoIs reach."""
+    case = case_of("edge/bins_and_samples/@" if fact == "roi_align" else "edge/between_pixels/@", function=fact)
+    inputs = dict(case.inputs)
+    below = np.zeros((*inputs["X"].shape[:2], 4, inputs["X"].shape[3]), inputs["X"].dtype)
+    inputs["X"] = np.concatenate([inputs["X"], inputs["X"][:, :, -1:], below], axis=2)
+    if "x_shape" in inputs:
+        inputs["x_shape"] = np.array(inputs["X"].shape)
+    finite = replace(case, inputs=inputs, expected=None)
+    inputs = {**inputs, "X": inputs["X"].copy()}
+    inputs["X"][:, :, -3:] = odd
+    allowed, plain = allowed_errors(replace(finite, inputs=inputs)), allowed_errors(finite)
+    for name, values in allowed.items():
+        assert np.isfinite(values).all()
+        np.testing.assert_array_equal(values, plain[name])

@@ -141,7 +141,7 @@ def _shorter_axes(case: Case) -> Iterator[Case]:
         few = range(0, length, max(length // MOST_SINGLE, 1))
         keeps = [[*range(length // 2)], [*range(length // 2, length)]] + [[i] for i in few if length > 1]
         for keep in [*keeps, *([*range(i), *range(i + 1, length)] for i in few)]:
-            if keep or name == "num_rois":
+            if len(keep) < length and (keep or name == "num_rois"):
                 yield _kept(case, name, keep)
 
 

@@ -25,7 +25,7 @@ CONNECT_SECONDS = 15.0
 """For the scheduler to answer, and for a first worker to be there."""
 
 ANSWER_SECONDS = 60.0
-"""For the workers to say what they have, which takes them some imports, and for what is left to be let go."""
+"""For the workers to say what they have, which takes them some imports, and for the scheduler to say who is there."""
 
 ALONE_SECONDS = 60.0
 """How long the cluster may have no worker."""
@@ -86,7 +86,7 @@ class Cluster:
         if now - self._asked < ASK_EVERY:
             return
         self._asked = now
-        threads = sum(self._within(ALONE_SECONDS, self._client.nthreads).values())
+        threads = sum(self._within(ANSWER_SECONDS, self._client.nthreads).values())
         # Two for each, so that none waits for this process.
         self.width = 2 * max(threads, 1)
         if threads:

@@ -124,7 +124,7 @@ def test_a_fault_is_found_made_small_and_fails_again(
 
 
 def test_a_backend_that_ends_the_process_is_survived(tmp_path: Path) -> None:
-    arguments = ("--cases", "30", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
+    arguments = ("--cases", "80", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
     result = fuzz("--backend", "ending_backends:ends_itself_at_a_wrong_index", *arguments)
     assert result.exit_code == 1
     assert " unsupported" in result.output.splitlines()[-1]

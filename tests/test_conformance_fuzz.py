@@ -99,11 +99,11 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend_name", "operator", "cases"),
     [
-        ("conformance.wrong.roi_align.coordinates:XAndYSwapped", "RoiAlign_16", 1),
-        ("conformance.wrong.roi_align.defaults:Opset10As16", "RoiAlign_10", 1),
-        ("conformance.wrong.roi_align.gradients:DroisWithoutScale", "RoiAlignGrad", 6),
-        ("conformance.wrong.dml_roi_align.geometry:CornersIgnored", "DmlRoiAlign", 14),
-        ("conformance.wrong.dml_resample.coordinates:ResampleTieGoesDown", "DmlResample", 100),
+        ("conformance.wrong.roi_align:XAndYSwapped", "RoiAlign_16", 1),
+        ("conformance.wrong.roi_align:Opset10As16", "RoiAlign_10", 1),
+        ("conformance.wrong.roi_align:DroisWithoutScale", "RoiAlignGrad", 6),
+        ("conformance.wrong.dml_roi_align:CornersIgnored", "DmlRoiAlign", 14),
+        ("conformance.wrong.dml_resample:ResampleTieGoesDown", "DmlResample", 100),
     ],
 )
 def test_a_fault_is_found_made_small_and_fails_again(
@@ -216,7 +216,7 @@ def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset:
 
 
 def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
-    backend = "conformance.wrong.roi_align.coordinates:XAndYSwapped"
+    backend = "conformance.wrong.roi_align:XAndYSwapped"
     counts, files = [], []
     for jobs in ("1", "2"):
         place = ("--jobs", jobs, "--out", str(tmp_path / jobs))

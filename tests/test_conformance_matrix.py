@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
 import itertools
 import json
 import re
@@ -14,13 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 import ortops
 from conformance import backends
@@ -29,11 +26,9 @@ from conformance.case import Array, Basis
 from conformance.commands import matrix as command
 from conformance.explain import page
 from conformance.outcome import Outcome
-from conformance.outcome import Result as RunResult
 from conformance.report import page as report_page
-from conformance.report import terminal
 from conformance.report.matrix import Matrix, markdown
-from conformance.report.record import ACCEPTED, Entry, Origin, Report, Run, read
+from conformance.report.record import ACCEPTED, Entry, Origin, Report, read
 from conformance.report.tally import families_of
 from conformance.vectors import collect
 
@@ -280,26 +275,16 @@ def test_a_cell_that_has_unsupported_cases_is_not_plain_green() -> None:
     assert "linear-gradient(90deg, var(--passed) 25%, var(--unsupported) 25%)" in text
 
 
-class Found(NamedTuple):
-    """A diagnosis."""
-
-    family: str
-    fault: str
-    description: str
-    same: int
-    of: int
-
-
-def test_a_diagnosis_is_shown_on_page_and_terminal() -> None:
-    found = Found("roi_align/edge", "NoHalfPixel", "it <leaves out> half a pixel", 3, 4)
-    words = "answers like NoHalfPixel: it <leaves out> half a pixel (3 of 4 failing cases compared)"
-    text = report_page.render(Matrix([Report("b", {INSIDE: Entry(Outcome.FAILED, "off")})]), {"b": [found]})
-    assert words.replace("<", "&lt;").replace(">", "&gt;") in text
-    case = next(case for case in collect() if case.id == INSIDE)
-    out = Console(file=io.StringIO(), width=20)
-    terminal.write(Run("b", [RunResult(case, Outcome.FAILED, "off")]), out, [found])
-    assert isinstance(out.file, io.StringIO)
-    assert f"roi_align/edge {words}\n" in out.file.getvalue()
+def test_a_diagnosis_is_shown_on_page_and_terminal(tmp_path: Path) -> None:
+    page, results, table = (tmp_path / name for name in ("run.html", "run.json", "matrix.html"))
+    backend = "conformance.wrong.roi_align:ShiftBeforeScale"
+    options = ("--select", "roi_align/matrix/scale_*/v16/avg/*/float", "--html", str(page), "--json", str(results))
+    done = run("--backend", backend, *options)
+    said = "answers like ShiftBeforeScale: "
+    assert f"roi_align/matrix {said}" in done.output
+    assert said in page.read_text("utf-8")
+    run("matrix", str(results), "--html", str(table))
+    assert said in table.read_text("utf-8")
 
 
 def test_markdown_of_a_hostile_name_stays_one_line(tmp_path: Path) -> None:

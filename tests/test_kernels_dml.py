@@ -280,3 +280,17 @@ def test_huge_regions_offsets_scales_and_counts_take_no_more_than_the_map(attrib
         dx, _ = ortops.dml_roi_align_grad(np.ones_like(y), [roi], [0], x.shape, x=x, **attributes)
         assert dx is not None
         assert np.all(np.isfinite(dx))
+
+
+@pytest.mark.parametrize("reduction", ["average", "max"])
+def test_nearest_pixels_that_are_no_numbers_give_the_regions_no_gradient(reduction: str) -> None:
+    x = np.full((1, 2, 5, 6), np.inf, np.float32)
+    x[0, 1] = np.nan
+    dy, rois = np.full((1, 2, 2, 2), np.nan, np.float32), np.array([[0.3, 0.2, 4.1, 3.7]], np.float32)
+    attributes: dict[str, Any] = {"reduction_function": reduction, "interpolation_mode": "nearest_neighbor"}
+    dx, drois = ortops.dml_roi_align_grad(dy, rois, [0], x.shape, x=x, **attributes)
+    np.testing.assert_array_equal(drois, np.zeros((1, 4)))
+    assert dx is not None
+    assert np.isnan(dx).any()
+    alone = ortops.dml_roi_align_grad(dy, rois, [0], x.shape, x=x, outputs=("drois",), **attributes)
+    np.testing.assert_array_equal(alone[1], np.zeros((1, 4)))

@@ -11,6 +11,7 @@ import click
 
 from conformance import backends, elsewhere, isolate
 from conformance.case import Case
+from conformance.diagnosis import diagnose
 from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
 from conformance.report.record import NotAReportError, Report, Run, read_merged
@@ -71,7 +72,8 @@ def matrix_command(
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
     if html_file is not None:
-        html_file.write_text(page.render(made), "utf-8")
+        diagnoses = {report.title: diagnose(report.results(collect())) for report in reports}
+        html_file.write_text(page.render(made, diagnoses), "utf-8")
     if markdown_file is not None:
         markdown_file.write_text(matrix.markdown(made), "utf-8")
     matrix.write(made, terminal.console())

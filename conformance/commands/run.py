@@ -18,6 +18,7 @@ import ortops
 from conformance import backends, isolate
 from conformance.case import Case
 from conformance.conventions import CONVENTIONS
+from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
 from conformance.outcome import Outcome, Result
 from conformance.progress import with_progress
@@ -170,7 +171,7 @@ def run_command(
         for result in with_progress(results, "conformance", len(cases), note=reports.note):
             reports.add(result)
     reports.write()
-    terminal.write(reports.run, terminal.console())
+    terminal.write(reports.run, terminal.console(), reports.diagnoses)
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
@@ -198,6 +199,7 @@ class Reports:
         self._json, self._junit, self._html = json_file, junit_file, html_file
         self._written = time.monotonic()
         self._failed = 0
+        self.diagnoses: list[Diagnosis] = []
 
     @property
     def run(self) -> Run:
@@ -222,14 +224,17 @@ class Reports:
         return f"{self._failed} failed"
 
     def write(self) -> None:
-        """Write all files."""
+        """Write all files, with what the failures look like."""
         run = self.run
+        self.diagnoses = diagnose(self.results)
         if self._json is not None:
             record.write(self._json, run)
         if self._junit is not None:
             self._junit.write_text(junit.render(run), "utf-8", "replace")
         if self._html is not None:
-            self._html.write_text(page.render(Matrix([run.report])), "utf-8", "replace")
+            self._html.write_text(
+                page.render(Matrix([run.report]), {run.report.title: self.diagnoses}), "utf-8", "replace"
+            )
 
 
 @contextlib.contextmanager
@@ -270,7 +275,7 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
         found = f"is of {report.backend}, by suite {suite or 'unknown'}"
         rule = f"must be of {label}, by suite {ortops.__version__}"
         raise click.BadParameter(f"{file} {found}: {rule}", param_hint="--resume")
-    return {case.id: report.entries[case.id].result(case) for case in cases if case.id in report.entries}
+    return {result.case.id: result for result in report.results(cases)}
 
 
 def deal(cases: Sequence[Case], part: int, parts: int) -> list[Case]:

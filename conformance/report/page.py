@@ -14,6 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import jinja2
 
@@ -24,9 +25,12 @@ from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report, family
 from conformance.report.tally import FAILURES, MEANINGS, Tally, fact_of, kind_of, shape_of, spoken
-from conformance.report.terminal import WHOSE, Diagnosis, diagnosed
+from conformance.report.terminal import WHOSE
 from conformance.run import Answer, judge
 from conformance.vectors import collect
+
+if TYPE_CHECKING:
+    from conformance.diagnosis import Diagnosis
 
 NODE = ("operator", "attributes", "inputs")
 """The facts that are told with the pictures; the page has the others where it names the case."""
@@ -103,7 +107,7 @@ def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None =
         bases={words: basis.value for basis, words in WHOSE.items()},
         choices=_choices(matrix, cards),
         cards=cards,
-        diagnoses=[(title, d, diagnosed(d)) for title, found in (diagnoses or {}).items() for d in found],
+        diagnoses=[(title, d) for title, found in (diagnoses or {}).items() for d in found],
         reasons=[(report.title, _unsupported(report).most_common()) for report in matrix.reports],
         pictures=pictures.packed,
     )

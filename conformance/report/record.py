@@ -128,6 +128,10 @@ class Report:
         """Backend and version, as headings have it."""
         return f"{self.backend} {self.origin.version}".rstrip()
 
+    def results(self, cases: Iterable[Case]) -> list[Result]:
+        """The results of those of the cases that have an entry."""
+        return [self.entries[case.id].result(case) for case in cases if case.id in self.entries]
+
     def grouped(self, key: Callable[[str, Entry], Key]) -> dict[Key, list[Entry]]:
         """The entries by what `key` makes of their id and them, in the order in which that is first met."""
         groups: dict[Key, list[Entry]] = {}

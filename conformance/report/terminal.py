@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import rich.box
 import rich.table
@@ -30,6 +30,9 @@ from conformance.report.tally import (
     together,
 )
 
+if TYPE_CHECKING:
+    from conformance.diagnosis import Diagnosis
+
 WIDTH = 10_000
 """Characters where the output is no terminal: no table is cut there, and no word broken."""
 
@@ -40,27 +43,6 @@ WHOSE = {
     Basis.OURS: "ours: this project's own reading",
 }
 """Whose rule it is, in words."""
-
-
-class Diagnosis(Protocol):
-    """What the failing cases of a family look like: `same` of the `of` that were compared answer as `fault` does."""
-
-    @property
-    def family(self) -> str: ...  # noqa: D102
-    @property
-    def fault(self) -> str: ...  # noqa: D102
-    @property
-    def description(self) -> str: ...  # noqa: D102
-    @property
-    def same(self) -> int: ...  # noqa: D102
-    @property
-    def of(self) -> int: ...  # noqa: D102
-
-
-def diagnosed(diagnosis: Diagnosis) -> str:
-    """A diagnosis in words."""
-    compared = f"{diagnosis.same} of {diagnosis.of} failing cases compared"
-    return f"answers like {diagnosis.fault}: {diagnosis.description} ({compared})"
 
 
 def console() -> Console:
@@ -98,7 +80,7 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
     for (outcome, reason), n in sorted(_reasons(report).items()):
         line(out, f"{n} {outcome.value}: {reason}", COLOURS[outcome])
     for diagnosis in diagnoses:
-        line(out, f"{diagnosis.family} {diagnosed(diagnosis)}", "bold")
+        line(out, f"{diagnosis.family} {diagnosis}", "bold")
     for result in run.bad:
         kind = kind_of(report.entries[result.case.id])
         line(out, f"{kind} {result.case.id}", ACCEPTED_COLOUR if kind == "accepted" else COLOURS[result.outcome])

@@ -49,7 +49,12 @@ def dml_roi_align_grad(
     names = ("InputGradientTensor", "InputTensor", "OutputGradientTensor", "OutputROIGradientTensor")
     check_gradient(names, dy, x, dx, drois, None if mode == "avg" else "reduction_function = 'max'")
     placed = _placed(rois, indices, x_shape.tolist(), dy.shape, attributes)
-    pool_gradient(dy, placed, x, dx, None if drois is None else drois.reshape(-1, 4), mode, runner)
+    if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
+        # The nearest pixel stays the same where a region moves a little: 0, also where the pixel is no number.
+        drois[...] = 0
+        drois = None
+    if dx is not None or drois is not None:
+        pool_gradient(dy, placed, x, dx, None if drois is None else drois.reshape(-1, 4), mode, runner)
 
 
 def _placed(

@@ -16,10 +16,10 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source, weakest
-from conformance.question import DIRECTML_NAMES, ONNX_NAMES
-from conformance.vectors.expand import FLOATS, expand
+from conformance.vectors.dialects import BOTH, Rule, ask
+from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import OF_MODE
-from ortops.spec import ELEMENT_DTYPES, AttributeValue
+from ortops.spec import ELEMENT_DTYPES
 
 Inputs = dict[str, Array]
 
@@ -106,6 +106,7 @@ def cases(
     types: Sequence[str] = FLOATS,
     outputs: Sequence[str] = ("y", "dx", "drois"),
     change: Callable[[Inputs], Inputs] = lambda inputs: inputs,
+    dialects: Sequence[str] = BOTH,
     **rest: Any,
 ) -> Iterator[Case]:
     """The cases of a crop, of RoiAlign, DmlRoiAlign and their gradients.
@@ -117,58 +118,23 @@ def cases(
         types: element types, of which those take part that can hold the RoIs.
         outputs: roles of those that are asked for.
         change: what is done to x and dy, by their roles, before the answers to them are computed.
+        dialects: those that are asked.
         rest: further fields of `Case`.
     """
     data = change({"x": crop.x, "dy": crop.dy})
     with np.errstate(invalid="ignore"):
         answers = crop.answers(data["x"], data["dy"])
     data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
-    types = [name for name in types if np.array_equal(crop.rois.astype(ELEMENT_DTYPES[name]), crop.rois)]
-    rest = {"basis": weakest(crop.basis, OF_MODE[crop.mode]), "source": SOURCE, "note": note, **rest}
-    is_map_read = crop.mode != "avg" or "drois" in outputs
-    sizes = {"output_height": crop.bins[0], "output_width": crop.bins[1]}
-    forward = (["x", "rois", "indices"], [role for role in outputs if role == "y"], sizes)
-    backward: tuple[list[str], list[str], dict[str, int]] = (
-        ["dy", "rois", "indices", "x_shape", *(["x"] if is_map_read else [])],
-        [role for role in outputs if role != "y"],
-        {},
+    # DirectML has no maximum of weighted pixels.
+    known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
+    yield from ask(
+        fact,
+        Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
+        data,
+        outputs,
+        bins=crop.bins,
+        expected=answers,
+        dialects=known,
+        types=[name for name in types if np.array_equal(crop.rois.astype(ELEMENT_DTYPES[name]), crop.rois)],
+        **{"basis": weakest(crop.basis, OF_MODE[crop.mode]), "source": SOURCE, "note": note, **rest},
     )
-    for function, names, attributes in (
-        ("roi_align", ONNX_NAMES, _of_onnx(crop)),
-        ("dml_roi_align", DIRECTML_NAMES, _of_directml(crop)),
-    ):
-        for suffix, (needed, asked, own) in (("", forward), ("_grad", backward)):
-            if asked and attributes is not None:
-                yield from expand(
-                    fact,
-                    function=function + suffix,
-                    variant="/".join(str(value) for value in attributes.values() if isinstance(value, str)),
-                    attributes={**attributes, **own},
-                    inputs={names.get(role, role): data[role] for role in needed},
-                    outputs=[names[role] for role in asked],
-                    types=types,
-                    expected={names[role]: answers[role] for role in asked},
-                    **rest,
-                )
-
-
-def _of_onnx(crop: Crop) -> dict[str, AttributeValue]:
-    return {
-        "mode": crop.mode,
-        "coordinate_transformation_mode": crop.coordinates,
-        "spatial_scale": crop.scale,
-        "sampling_ratio": 1,
-    }
-
-
-def _of_directml(crop: Crop) -> dict[str, AttributeValue] | None:
-    if crop.mode == "max":  # of weighted pixels: DirectML has no such maximum
-        return None
-    return {
-        "reduction_function": "average" if crop.mode == "avg" else "max",
-        "spatial_scale_x": crop.scale,
-        "spatial_scale_y": crop.scale,
-        "input_pixel_offset": 0.5 if crop.coordinates == "half_pixel" else 0.0,
-        "minimum_samples_per_output": 1,
-        "maximum_samples_per_output": 1,
-    }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import ortops
 from conformance.bounds.growth import unit
 from conformance.case import Array, Case, Source
 from ortops.operators import OPERATORS
@@ -19,11 +20,11 @@ def expand(
     fact: str,
     *,
     function: str,
-    source: Source,
     note: str,
     attributes: Mapping[str, AttributeValue],
     inputs: Mapping[str, Array],
     outputs: Sequence[str],
+    source: Source | None = None,
     types: Collection[str] = FLOATS,
     variant: str = "",
     write_defaults: bool = True,
@@ -36,12 +37,12 @@ def expand(
     Args:
         fact: `family/fact` of the id.
         function: the operators' function; every operator that computes it takes part.
-        source: of the expected values.
         note: the fact in words.
         attributes: as the function has them; an operator that fixes one to another value does not take part.
         inputs: by name, in float64 or integer; rounded here to the type that the operator has. Integers keep a type
             that it allows.
         outputs: names of those wanted.
+        source: of the expected values; None is the reference of the function.
         types: element types, of those that the operator has.
         variant: further parts of the id, before the type.
         write_defaults: whether attributes left out are written on the node with their defaults.
@@ -61,7 +62,7 @@ def expand(
             dtype = ELEMENT_DTYPES[element_type]
             yield Case(
                 id="/".join([function, fact, *version, *filter(None, [variant]), element_type]),
-                source=source,
+                source=source or by_reference(function),
                 operator=operator.name,
                 attributes=own,
                 inputs={name: _rounded(operator, name, array, dtype) for name, array in inputs.items()},
@@ -70,6 +71,11 @@ def expand(
                 input_error=input_error + _rounding(inputs, element_type, published_type),
                 **rest,
             )
+
+
+def by_reference(function: str) -> Source:
+    """The source of values that the reference computes."""
+    return Source(f"ortops/reference/{function.removesuffix('_grad')}.py", f"ortops {ortops.__version__}", function)
 
 
 def _own_attributes(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +16,9 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, sixteenths
+from conformance.vectors.dialects import Rule, ask
 from conformance.vectors.expand import expand
-from conformance.vectors.matrix import BY_REFERENCE, OF_MODE
+from conformance.vectors.matrix import OF_MODE
 from conformance.vectors.scenes import scatter
 
 MODES = tuple(OF_MODE)
@@ -47,6 +49,9 @@ def cases() -> Iterator[Case]:
             SCALES[turn % 5 % len(SCALES)],
         )
         yield from crops.cases(f"sizes/{fact}", note, taking_turns, types=types)
+        if taking_turns.mode == "max":  # which DirectML does not have
+            instead = replace(taking_turns, mode="max_interpolated")
+            yield from crops.cases(f"sizes/{fact}", note, instead, types=types, dialects=["dml_roi_align"])
     yield from _images_without_rois()
     yield from _ratios()
     yield from _adaptive_counts()
@@ -99,20 +104,18 @@ def _ratios() -> Iterator[Case]:
     """Many samples of a bin, odd numbers of them among these."""
     for turn, ratio in enumerate(RATIOS):
         mode = MODES[turn % len(MODES)]
-        yield from expand(
+        yield from ask(
             f"sizes/ratio_{ratio}",
-            function="roi_align",
-            variant=mode,
-            source=BY_REFERENCE,
+            Rule(mode, scale=4.5, ratio=ratio),
+            {
+                "x": scatter((1, 1, 7, 9), seed=ratio),
+                "rois": np.array([[0.25, 0.3125, 1.5625, 1.1875]]),
+                "indices": np.array([0]),
+            },
+            ["y"],
+            bins=(1, 2),
             note=f"{ratio * ratio} samples of a bin",
             basis=OF_MODE[mode],
-            attributes={"mode": mode, "sampling_ratio": ratio, "output_width": 2, "spatial_scale": 4.5},
-            inputs={
-                "X": scatter((1, 1, 7, 9), seed=ratio),
-                "rois": np.array([[0.25, 0.3125, 1.5625, 1.1875]]),
-                "batch_indices": np.array([0]),
-            },
-            outputs=["Y"],
             types=["float", "double"],
         )
 
@@ -122,18 +125,18 @@ def _adaptive_counts() -> Iterator[Case]:
     for turn, whole in enumerate((1, 2, 3, 4, 7, 8)):
         for fact, more in (("is", 0.0), ("just_above", 2.0**-8)):
             size = 2 * (whole + more)
-            yield from expand(
+            yield from ask(
                 f"sizes/adaptive_{fact}_{whole}",
-                function="roi_align",
-                source=BY_REFERENCE,
-                note=f"adaptive: bins of {whole + more} pixels have {whole + (more > 0)} samples on each axis",
-                attributes={"mode": "avg", "output_height": 2, "output_width": 2},
-                inputs={
-                    "X": scatter((1, 2, 17, 18), seed=300 + turn),
+                Rule(),
+                {
+                    "x": scatter((1, 2, 17, 18), seed=300 + turn),
                     "rois": np.array([[0.75, 0.5, 0.75 + size, 0.5 + size]]),
-                    "batch_indices": np.array([0]),
+                    "indices": np.array([0]),
                 },
-                outputs=["Y"],
+                ["y"],
+                bins=(2, 2),
+                variant="",
+                note=f"adaptive: bins of {whole + more} pixels have {whole + (more > 0)} samples on each axis",
                 types=["float", "double"],
             )
 

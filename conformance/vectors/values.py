@@ -16,7 +16,8 @@ import numpy as np
 import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
-from conformance.vectors.crops import Crop, Inputs
+from conformance.vectors.crops import Crop, Inputs, sixteenths
+from conformance.vectors.dialects import Rule, ask
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import OF_MODE
 from ortops.spec import ELEMENT_DTYPES
@@ -37,6 +38,7 @@ def cases() -> Iterator[Case]:
     yield from _large_and_tiny()
     yield from _beyond_float16()
     yield from _on_pixels()
+    yield from _among_samples()
 
 
 def _in_mode(mode: str, crop: Crop = CROP) -> Crop:
@@ -182,32 +184,61 @@ def _beyond_float16() -> Iterator[Case]:
 
 
 def _on_pixels() -> Iterator[Case]:
-    """A sample exactly on a pixel reads it alone. Its derivative by the RoI is that of the cell that begins there."""
+    """Derivatives by the RoI where its only sample stands exactly on a pixel of the axis that is named."""
     x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     places: Mapping[str, tuple[float, float]] = {
         "at_the_first_pixel": (0.0, 1.0),
         "on_a_pixel": (2.0, 4.0),
         "on_the_last_pixel": (4.0, 0.0),
     }
+    of_onnx = "drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does"
+    of_directml = (
+        "drois where a sample stands on a pixel along one axis: along it the slope is 0, along the other one it is not"
+    )
     for (fact, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
-        rois = np.array([[c - 1, 1.0, c + 1, 2.0]]) if along_x else np.array([[1.0, c - 1, 2.0, c + 1]])
-        pixels = np.tile(x, (5, 1)) if along_x else np.tile(x[:, None], (1, 5))
-        of_ends = [slope / 2, 0.0] * 2 if along_x else [0.0, slope / 2] * 2
-        yield from expand(
-            f"values/sample_{fact}",
-            function="roi_align_grad",
-            variant="along_x" if along_x else "along_y",
-            source=SOURCE,
-            note="drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does",
-            basis=Basis.OURS,
-            attributes={"sampling_ratio": 1, "coordinate_transformation_mode": "output_half_pixel"},
-            inputs={
-                "dY": np.ones((1, 1, 1, 1)),
-                "rois": rois,
-                "batch_indices": np.array([0]),
-                "x_shape": np.array([1, 1, 5, 5]),
-                "X": pixels[None, None],
-            },
-            outputs=["drois"],
-            expected={"drois": np.array([of_ends])},
-        )
+        # The map does not change along the other axis for ONNX, and for DirectML by 1 from pixel to pixel.
+        for dialect, note, on_axis, on_other in (
+            ("roi_align", of_onnx, slope, 0.0),
+            ("dml_roi_align", of_directml, 0.0, 1.0),
+        ):
+            pixels = np.tile(x, (5, 1)) + on_other * np.arange(5.0)[:, None]
+            ends, droi = [[c - 1, 1.0], [c + 1, 2.0]], [on_axis / 2, on_other / 2]
+            step = 1 if along_x else -1
+            yield from ask(
+                f"values/sample_{fact}",
+                Rule(coordinates="output_half_pixel", ratio=1),
+                {
+                    "dy": np.ones((1, 1, 1, 1)),
+                    "rois": np.array([[*ends[0][::step], *ends[1][::step]]]),
+                    "indices": np.array([0]),
+                    "x_shape": np.array([1, 1, 5, 5]),
+                    "x": (pixels if along_x else pixels.T)[None, None],
+                },
+                ["drois"],
+                expected={"drois": np.array([droi[::step] * 2])},
+                dialects=[dialect],
+                variant="along_x" if along_x else "along_y",
+                source=SOURCE,
+                note=note,
+                basis=Basis.TEXT if dialect == "dml_roi_align" else Basis.OURS,
+            )
+
+
+def _among_samples() -> Iterator[Case]:
+    """NaN wins a maximum over several samples wherever among them it is."""
+    x = sixteenths((1, 4, 5, 9))
+    for channel, place in enumerate(((1, 1), (1, 3), (3, 2), (4, 8))):
+        x[(0, channel, *place)] = NAN
+    # Each sample stands in the middle between four pixels that no other one reads.
+    samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
+    yield from ask(
+        "values/nan_among_samples",
+        Rule("max_interpolated", "output_half_pixel", ratio=2),
+        {"x": x, "rois": np.array([[0.5, 0.5, 8.5, 4.5]]), "indices": np.array([0])},
+        ["y"],
+        bins=(1, 2),
+        expected={"y": samples.reshape(1, 4, 2, 2, 2).max(axis=(2, 4))[:, :, None]},
+        source=SOURCE,
+        note="NaN wins a maximum over four samples, be it the first, the second, the third or the last of them",
+        basis=Basis.OURS,
+    )

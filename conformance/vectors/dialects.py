@@ -1,0 +1,99 @@
+"""One question about RoIs in two dialects: that of ONNX's RoiAlign, that of DirectML's, and of either one's gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.case import Array, Case
+from conformance.question import DIRECTML_NAMES, ONNX_NAMES
+from conformance.vectors.expand import expand
+from ortops.operators.dml_roi_align import UINT32_MAX
+from ortops.spec import AttributeValue
+
+BOTH = ("roi_align", "dml_roi_align")
+NAMES = dict(zip(BOTH, (ONNX_NAMES, DIRECTML_NAMES), strict=True))
+
+INPUT_OFFSETS = {None: 0.5, "half_pixel": 0.5, "output_half_pixel": 0.0}
+"""DirectML's input_pixel_offset by ONNX's coordinate mode; DirectML has no least size of a RoI."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How RoIs are sampled, in ONNX's terms.
+
+    mode: avg, max or max_interpolated; None is the default, avg. DirectML has the last instead of max.
+    coordinates: ONNX's coordinate mode; None is the default of ONNX's opset, and half_pixel for DirectML.
+    scale: pixels to a unit of the stored coordinates.
+    ratio: samples of a bin along an axis; 0 where the size of the bin decides.
+    """
+
+    mode: str | None = None
+    coordinates: str | None = None
+    scale: float = 1.0
+    ratio: int = 0
+
+    def attributes(self, dialect: str) -> dict[str, AttributeValue]:
+        """The attributes of a node: of RoiAlign for "roi_align", of DmlRoiAlign for "dml_roi_align"."""
+        if dialect == "roi_align":
+            words = {"mode": self.mode, "coordinate_transformation_mode": self.coordinates}
+            given = {name: value for name, value in words.items() if value is not None}
+            return {**given, "spatial_scale": self.scale, "sampling_ratio": self.ratio}
+        return {
+            "reduction_function": "average" if self.mode in (None, "avg") else "max",
+            "spatial_scale_x": self.scale,
+            "spatial_scale_y": self.scale,
+            "input_pixel_offset": INPUT_OFFSETS[self.coordinates],
+            "minimum_samples_per_output": self.ratio or 1,
+            "maximum_samples_per_output": self.ratio or UINT32_MAX,
+        }
+
+
+def ask(
+    fact: str,
+    rule: Rule,
+    tensors: Mapping[str, Array],
+    outputs: Sequence[str],
+    *,
+    bins: tuple[int, int] = (1, 1),
+    expected: Mapping[str, Array] | None = None,
+    dialects: Sequence[str] = BOTH,
+    variant: str | None = None,
+    **rest: Any,
+) -> Iterator[Case]:
+    """The cases of a question; tensors go by their roles: x, rois, indices, dy, x_shape, and y, dx, drois.
+
+    Args:
+        fact: `family/fact` of the id.
+        rule: how the RoIs are sampled.
+        tensors: the inputs; a gradient without drois is given the map x only where its mode needs it.
+        outputs: those that are asked for: y of the operator, dx and drois of its gradient.
+        bins: height and width of the output.
+        expected: the outputs; None where the reference computes them.
+        dialects: some of `BOTH`.
+        variant: further parts of the id; None for the words among the attributes of the rule.
+        rest: further arguments of `expand`.
+    """
+    sizes = {"output_height": bins[0], "output_width": bins[1]}
+    is_map_read = rule.mode not in (None, "avg") or "drois" in outputs
+    needed_backward = ["dy", "rois", "indices", "x_shape", *(["x"] if is_map_read else [])]
+    for dialect in dialects:
+        names, attributes = NAMES[dialect], rule.attributes(dialect)
+        words = "/".join(value for value in attributes.values() if isinstance(value, str))
+        for function, needed, roles, own in (
+            (dialect, ["x", "rois", "indices"], {"y"}, sizes),
+            (f"{dialect}_grad", needed_backward, {"dx", "drois"}, {}),
+        ):
+            asked = [role for role in outputs if role in roles]
+            if asked:
+                yield from expand(
+                    fact,
+                    function=function,
+                    variant=words if variant is None else variant,
+                    attributes={**attributes, **own},
+                    inputs={names.get(role, role): tensors[role] for role in needed},
+                    outputs=[names[role] for role in asked],
+                    expected=None if expected is None else {names[role]: expected[role] for role in asked},
+                    **rest,
+                )

@@ -227,8 +227,8 @@ def _on_pixels() -> Iterator[Case]:
 def _among_samples() -> Iterator[Case]:
     """NaN wins a maximum over several samples wherever among them it is."""
     x = sixteenths((1, 4, 5, 9))
-    for channel, place in enumerate(((1, 1), (1, 3), (3, 2), (4, 8))):
-        x[(0, channel, *place)] = NAN
+    for channel, (row, column) in enumerate(((1, 1), (1, 3), (3, 2), (4, 8))):
+        x[0, channel, row, column] = NAN
     # Each sample stands in the middle between four pixels that no other one reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
     yield from ask(

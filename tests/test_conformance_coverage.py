@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.__main__ import main
+from conformance.case import Case
 from conformance.commands import coverage as command
 from conformance.coverage.measure import OFFICIAL, Catch, asked, caught, decisive, fact_of, failing, measure
 from conformance.coverage.report import Summary
@@ -22,21 +25,39 @@ from ortops.operators import BY_NAME, OPERATORS
 INTEGERS_TAKEN = "dml_resample/refusal/input_of_integers/float"
 
 
+LIKELY = {
+    Family.SIZES: ("/sizes/", "/values/"),
+    Family.DEFAULTS: ("/refusal/",),
+    Family.TYPES: ("/float16", "/bfloat16"),
+}
+"""What the ids of cases contain that are likely to catch a fault of a family."""
+
+
+def likeliest_first(fault: Fault, lately: Sequence[str]) -> list[Case]:
+    """The decisive cases of a fault: those that caught another one lately, then one case of each kind, then a second one.
+
+    Cases are of one kind whose facts differ in a number alone; the largest number is the first of them.
+    """
+    met: Counter[tuple[str, ...]] = Counter()
+    ranks = {}
+    for case in reversed(decisive(fault, collect())):
+        fact, *_, variant, element_type = fact_of(case.id), *case.id.split("/")
+        kind = (re.sub(r"\d+", "", fact), element_type, variant if "/values/" in fact else "")
+        is_likely = any(part in case.id for part in LIKELY.get(fault.family, ()))
+        ranks[case] = (case.id not in lately, met[kind], not is_likely, case.id)
+        met[kind] += 1
+    return sorted(ranks, key=ranks.__getitem__)
+
+
 @functools.cache
 def catches() -> list[Catch]:
-    """A decisive case that catches each fault; first those are asked that caught another one lately."""
-    lately: dict[str, int] = {}
+    """A decisive case that catches each fault; None only where all of them have been asked."""
+    lately: deque[str] = deque(maxlen=3)
     found = []
-    for number, fault in enumerate(FAULTS):
-        of_sizes = ("/sizes/", "/values/") if fault.family is Family.SIZES else ()
-        ranks = [
-            (not any(part in case.id for part in of_sizes), -lately.get(case.id, -1))
-            for case in decisive(fault, collect())
-        ]
-        cases = [case for _, case in sorted(zip(ranks, decisive(fault, collect()), strict=True), key=lambda x: x[0])]
-        case = next(failing(fault.backend, cases), None)
+    for fault in FAULTS:
+        case = next(failing(fault.backend, likeliest_first(fault, lately)), None)
         if case is not None:
-            lately[case.id] = number
+            lately.append(case.id)
         found.append(Catch(fault, (), None if case is None else case.id, None))
     return found
 

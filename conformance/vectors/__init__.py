@@ -7,13 +7,11 @@ import functools
 from conformance.case import Case
 from conformance.vectors import (
     dml_matrix,
-    dml_refusals,
     gradients,
     literal,
     matrix,
     refusals,
     resample_matrix,
-    resample_refusals,
     sessions,
     sizes,
     values,
@@ -25,9 +23,7 @@ SOURCES = (
     gradients.cases,
     refusals.cases,
     dml_matrix.cases,
-    dml_refusals.cases,
     resample_matrix.cases,
-    resample_refusals.cases,
     sessions.cases,
     sizes.cases,
     values.cases,

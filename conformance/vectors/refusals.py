@@ -1,183 +1,98 @@
 """What has to be refused: one wrong thing a case. Any error of the backend is a refusal; a result is not.
 
-ONNX does not say what a runtime does with wrong data: that it refuses them is this project's rule.
+No specification says what a runtime does with wrong data: that it refuses them is this project's rule.
+
+The wrong things are in JSON files in the folder `refusals`, one for each family of operators. A file has
+
+    inputs      sets of tensors by name
+    wrong       lists of wrong things by name. A wrong thing is [fact, note, change]: the last part of the id, the same in
+                words, and what is changed in a right case: attributes by name, and tensors by name, null to leave one out
+    right       right cases: function, attributes, the name of a set of `inputs`, outputs, a further part of the id
+                (`variant`), and under `wrong` the names of the lists that are tried on it: those of wrong attributes
+                (`attribute`), and those of attributes that do not go with the data, or of wrong data (`data`)
+
+A tensor is its numbers, or an object with `numbers`, with `zeros` or with `ones` (which give a shape) and a `type`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from importlib import resources
+from typing import Any
 
 import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import expand
-from ortops.operators import OPERATORS
-from ortops.spec import AttributeValue
+from ortops.operators import BY_NAME
 
-
-class Wrong(NamedTuple):
-    """One wrong thing.
-
-    fact: the last part of an id; note: the same in words.
-    change: attributes and inputs of a right case that are changed.
-    is_of_type: whether the element type of the changed inputs is what is wrong.
-    """
-
-    fact: str
-    note: str
-    change: Mapping[str, Any]
-    is_of_type: bool = False
-
-
-INFINITY, NAN = float("inf"), float("nan")
-
-ATTRIBUTES = (
-    Wrong("mode_unknown", "mode 'median' is not one", {"mode": "median"}),
-    Wrong("mode_upper_case", "the case of a mode matters", {"mode": "AVG"}),
-    Wrong("mode_empty", "an empty mode is not the default", {"mode": ""}),
-    Wrong(
-        "coordinates_unknown",
-        "coordinate_transformation_mode 'asymmetric' is not one",
-        {"coordinate_transformation_mode": "asymmetric"},
-    ),
-    Wrong(
-        "coordinates_upper_case",
-        "the case of a coordinate_transformation_mode matters",
-        {"coordinate_transformation_mode": "HALF_PIXEL"},
-    ),
-    Wrong("sampling_ratio_negative", "sampling_ratio must be >= 0", {"sampling_ratio": -1}),
-    Wrong("spatial_scale_zero", "spatial_scale must be > 0", {"spatial_scale": 0.0}),
-    Wrong("spatial_scale_negative", "spatial_scale must be > 0", {"spatial_scale": -0.5}),
-    Wrong("spatial_scale_nan", "spatial_scale must be finite", {"spatial_scale": NAN}),
-    Wrong("spatial_scale_infinite", "spatial_scale must be finite", {"spatial_scale": INFINITY}),
-)
-
-OUTPUT_SIZES = (
-    Wrong("output_height_zero", "output_height must be >= 1", {"output_height": 0}),
-    Wrong("output_width_zero", "output_width must be >= 1", {"output_width": 0}),
-    Wrong("output_width_negative", "output_width must be >= 1", {"output_width": -2}),
-)
-
-SHAPES = (
-    Wrong("rois_rank_1", "rois must have rank 2", {"rois": np.ones(8)}),
-    Wrong("rois_of_5", "a RoI has four numbers; the image is a separate input", {"rois": np.ones((2, 5))}),
-    Wrong("batch_indices_rank_2", "batch_indices must have rank 1", {"batch_indices": np.zeros((2, 1), np.int64)}),
-    Wrong("fewer_batch_indices", "each RoI needs a batch index", {"batch_indices": np.zeros(1, np.int64)}),
-    Wrong("more_batch_indices", "each batch index needs a RoI", {"batch_indices": np.zeros(3, np.int64)}),
-)
-
-VALUES = (
-    Wrong("batch_index_negative", "-1 is not the last image", {"batch_indices": np.array([0, -1])}),
-    Wrong("batch_index_N", "N is one more than the last image", {"batch_indices": np.array([0, 2])}),
-    Wrong("batch_index_huge", "an index beyond 32 bits is not cut to them", {"batch_indices": np.array([2**32, 0])}),
-    Wrong("roi_nan", "a RoI must be finite", {"rois": np.array([[0, 0, 1, 1], [0, NAN, 1, 1]])}),
-    Wrong("roi_infinite", "a RoI must be finite", {"rois": np.array([[0, 0, INFINITY, 1], [0, 0, 1, 1]])}),
-    Wrong("roi_minus_infinite", "a RoI must be finite", {"rois": np.array([[0, -INFINITY, 1, 1], [0, 0, 1, 1]])}),
-)
-
-MAPS = (
-    Wrong("X_rank_3", "X must have rank 4", {"X": np.ones((2, 4, 5))}),
-    Wrong("no_rows", "RoIs need pixels: H is 0", {"X": np.ones((2, 3, 0, 5))}),
-    Wrong("no_columns", "RoIs need pixels: W is 0", {"X": np.ones((2, 3, 4, 0))}),
-    Wrong("no_images", "RoIs need images: N is 0", {"X": np.ones((0, 3, 4, 5))}),
-)
-
-GRADIENTS = (
-    Wrong("dY_rank_3", "dY must have rank 4", {"dY": np.ones((2, 3, 2))}),
-    Wrong("dY_of_other_rois", "dY and rois must agree on the number of RoIs", {"dY": np.ones((3, 3, 2, 2))}),
-    Wrong("dY_of_other_channels", "dY and x_shape must agree on the channels", {"dY": np.ones((2, 1, 2, 2))}),
-    Wrong("dY_without_rows", "dY must have outputs: its height is 0", {"dY": np.ones((2, 3, 0, 2))}),
-    Wrong("x_shape_of_3", "x_shape has four lengths", {"x_shape": np.array([2, 3, 4])}),
-    Wrong("x_shape_rank_2", "x_shape must have rank 1", {"x_shape": np.array([[2, 3, 4, 5]])}),
-    Wrong("x_shape_negative", "a length is not negative", {"x_shape": np.array([2, 3, -4, -5])}),
-    Wrong("X_of_other_height", "X must have the shape that x_shape gives", {"X": np.ones((2, 3, 5, 5))}),
-    Wrong("X_of_other_images", "X must have the shape that x_shape gives", {"X": np.ones((3, 3, 4, 5))}),
-    Wrong("X_rank_3", "X must have rank 4", {"X": np.ones((3, 4, 5))}),
-    Wrong("no_rows", "RoIs need pixels: H is 0", {"x_shape": np.array([2, 3, 0, 5]), "X": np.ones((2, 3, 0, 5))}),
-    Wrong("no_images", "RoIs need images: N is 0", {"x_shape": np.array([0, 3, 4, 5]), "X": np.ones((0, 3, 4, 5))}),
-    Wrong("drois_without_X", "drois needs X", {"X": None}),
-)
+MAKE = {"numbers": np.array, "zeros": np.zeros, "ones": np.ones}
 
 
 def cases() -> Iterator[Case]:
-    """For every operator, each wrong thing by itself; all else of the case is right."""
-    rois = {"rois": np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 1.0, 3.0, 2.5]]), "batch_indices": np.array([0, 1])}
-    forward = {"X": np.ones((2, 3, 4, 5)), **rois}
-    sizes = {"sampling_ratio": 2, "output_height": 2, "output_width": 2}
-    for wrong in (*ATTRIBUTES, *OUTPUT_SIZES):
-        yield from refused("roi_align", wrong, "attribute", sizes, forward, ["Y"])
-    for wrong in (*SHAPES, *VALUES, *MAPS):
-        yield from refused("roi_align", wrong, "data", sizes, forward, ["Y"])
-
-    backward = {"dY": np.ones((2, 3, 2, 2)), **rois, "x_shape": np.array([2, 3, 4, 5]), "X": np.ones((2, 3, 4, 5))}
-    ratio, both = {"sampling_ratio": 2}, ["dX", "drois"]
-    for wrong in ATTRIBUTES:
-        yield from refused("roi_align_grad", wrong, "attribute", ratio, backward, both)
-    for wrong in (*SHAPES, *VALUES, *GRADIENTS):
-        yield from refused("roi_align_grad", wrong, "data", ratio, backward, both)
-    # By themselves for runtimes that have no drois: what they read out of bounds forwards they write backwards.
-    without_x = {name: array for name, array in backward.items() if name != "X"}
-    for wrong in VALUES:
-        yield from refused("roi_align_grad", wrong, "data", ratio, without_x, ["dX"], variant="dX_alone")
-    for mode in ("max", "max_interpolated"):
-        wrong = Wrong(f"{mode}_without_X", f"mode {mode} needs X for dX too", {"X": None})
-        yield from refused("roi_align_grad", wrong, "data", {**ratio, "mode": mode}, backward, ["dX"])
+    """For every right case each of its wrong things by itself; all else of the case is right."""
+    files = [file for file in (resources.files(__package__) / "refusals").iterdir() if file.name.endswith(".json")]
+    for file in sorted(files, key=lambda file: file.name, reverse=True):
+        data = json.loads(file.read_text("utf-8"))
+        for right in data["right"]:
+            tensors = {name: _tensor(tensor) for name, tensor in data["inputs"][right["inputs"]].items()}
+            for what, lists in right["wrong"].items():
+                for wrong in (wrong for name in lists for wrong in data["wrong"][name]):
+                    yield from _refused(right, tensors, what, *wrong)
 
 
-def refused(
-    function: str,
-    wrong: Wrong,
-    what: Literal["attribute", "data"],
-    attributes: Mapping[str, AttributeValue],
-    inputs: Mapping[str, Array],
-    outputs: Sequence[str],
-    *,
-    variant: str = "",
+def _tensor(tensor: Any) -> Array:
+    if not isinstance(tensor, dict):
+        return np.array(tensor)
+    ((how, value),) = ((key, value) for key, value in tensor.items() if key != "type")
+    return MAKE[how](value, tensor.get("type"))
+
+
+def _attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _refused(
+    right: Mapping[str, Any], inputs: Mapping[str, Array], what: str, fact: str, note: str, change: Mapping[str, Any]
 ) -> Iterator[Case]:
-    """The cases in which one thing is wrong, each with the right one as its twin.
-
-    Args:
-        function: of the operators.
-        wrong: what is changed; an input that becomes None is left out.
-        what: whether the attribute is wrong by itself, or does not go with the data, or the data are wrong.
-        attributes: of the right case.
-        inputs: of the right case.
-        outputs: names of those wanted.
-        variant: a further part of the id.
-    """
-    names = {tensor.name for operator in OPERATORS if operator.function == function for tensor in operator.inputs}
-    changed = {name: value for name, value in wrong.change.items() if name in names}
+    """The cases in which one thing is wrong, each with the right one as its twin."""
+    known = {tensor.name for definition in BY_NAME.values() for tensor in definition.inputs}
+    changed = {name: _tensor(tensor) for name, tensor in change.items() if name in known and tensor is not None}
+    kept = {name: tensor for name, tensor in inputs.items() if change.get(name, ...) is not None}
+    attributes = _attributes(right["attributes"])
     common: dict[str, Any] = {
-        "function": function,
+        "function": right["function"],
         "source": Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
-        "outputs": outputs,
+        "outputs": right["outputs"],
         "types": ["float"],
-        "variant": variant,
+        "variant": right.get("variant", ""),
         "basis": Basis.OURS,
     }
-    fact = f"refusal/{wrong.fact}"
-    right = expand(f"{fact}/valid", note="the same without the fault", attributes=attributes, inputs=inputs, **common)
-    twins = {case.operator: case for case in right}
+    fact = f"refusal/{fact}"
+    valid = expand(f"{fact}/valid", note="the same without the fault", attributes=attributes, inputs=inputs, **common)
+    twins = {case.operator: case for case in valid}
     spoiled = expand(
         fact,
-        note=wrong.note,
-        attributes={**attributes, **{name: value for name, value in wrong.change.items() if name not in names}},
-        inputs={name: array for name, array in {**inputs, **changed}.items() if array is not None},
+        note=note,
+        attributes={**attributes, **_attributes({name: v for name, v in change.items() if name not in known})},
+        inputs={**kept, **changed},
         expects_error=what,
         **common,
     )
     for case in spoiled:
-        # `expand` gives floats the type of the case, and that may be what is wrong.
-        types = {name: array for name, array in changed.items() if array is not None and wrong.is_of_type}
-        twin, inputs = twins[case.operator], {**case.inputs, **types}
+        # `expand` gives tensors a type that the operator has, and that one has none of these may be what is wrong.
+        typed = {
+            name: array for name, array in changed.items() if isinstance(change[name], dict) and "type" in change[name]
+        }
+        twin, tensors = twins[case.operator], {**case.inputs, **typed}
         # Lengths that are wrong have names in both models, so that nothing but the data tells them apart.
         named = frozenset(
             (name, axis)
-            for name, array in inputs.items()
-            for axis, (length, right) in enumerate(zip(array.shape, twin.inputs[name].shape, strict=False))
-            if array.ndim == twin.inputs[name].ndim and length != right
+            for name, array in tensors.items()
+            for axis, (length, of_twin) in enumerate(zip(array.shape, twin.inputs[name].shape, strict=False))
+            if array.ndim == twin.inputs[name].ndim and length != of_twin
         )
-        yield replace(case, inputs=inputs, named_axes=named, twin=replace(twin, named_axes=named))
+        yield replace(case, inputs=tensors, named_axes=named, twin=replace(twin, named_axes=named))

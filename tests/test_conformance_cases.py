@@ -19,6 +19,7 @@ from conformance.compare import compare
 from conformance.expect import expected_outputs, reference
 from conformance.model import build
 from conformance.vectors import collect, literal, scenes
+from conformance.vectors.dialects import Rule
 from conformance.wrong.dml_roi_align import Control as DmlControl
 from conformance.wrong.roi import RoiControl
 from conformance.wrong.roi_align import Control
@@ -114,7 +115,7 @@ def test_literal_numbers_are_exact_in_their_types() -> None:
 
 
 def test_rois_of_scenes_are_exact_in_every_type() -> None:
-    by_name = {scene.name: scene.inputs["rois"] for scene in scenes.SCENES}
+    by_name = {scene.name: scene.tensors["rois"] for scene in scenes.SCENES}
     for case in CASES:
         fact = case.id.split("/")[2]
         if case.id.split("/")[1] == "matrix" and fact in by_name:
@@ -415,24 +416,16 @@ def is_raised(scene: scenes.Scene) -> bool:
     ],
 )
 def test_directml_is_onnx_where_the_number_of_samples_is_given(scene: scenes.Scene, coordinates: str) -> None:
-    x, rois, indices = scene.inputs.values()
-    dml: dict[str, Any] = {
-        **scene.output_size,
-        "spatial_scale_x": scene.spatial_scale,
-        "spatial_scale_y": scene.spatial_scale,
-        "input_pixel_offset": 0.5 if coordinates == "half_pixel" else 0.0,
-        "minimum_samples_per_output": scene.sampling_ratio,
-        "maximum_samples_per_output": scene.sampling_ratio,
-    }
-    onnx: dict[str, Any] = {
-        **scene.output_size,
-        **scene.sampling,
-        "coordinate_transformation_mode": coordinates,
-    }
-    inputs = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": indices}
+    rule = Rule(None, coordinates, scene.spatial_scale, scene.sampling_ratio)
+    sizes = {"output_height": scene.bins[0], "output_width": scene.bins[1]}
+    x, rois, indices = (scene.tensors[role] for role in ("x", "rois", "indices"))
+    of_onnx = {"X": x, "rois": rois, "batch_indices": indices}
+    of_directml = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": indices}
     for reduction, mode in (("average", "avg"), ("max", "max_interpolated")):
-        found = reference(BY_NAME["DmlRoiAlign"], {**dml, "reduction_function": reduction}, inputs, ["OutputTensor"])
-        expected = reference(BY_NAME["RoiAlign_16"], {**onnx, "mode": mode}, scene.inputs, ["Y"])
+        dml = {**rule.attributes("dml_roi_align"), **sizes, "reduction_function": reduction}
+        onnx = {**rule.attributes("roi_align"), **sizes, "mode": mode}
+        found = reference(BY_NAME["DmlRoiAlign"], dml, of_directml, ["OutputTensor"])
+        expected = reference(BY_NAME["RoiAlign_16"], onnx, of_onnx, ["Y"])
         np.testing.assert_allclose(found["OutputTensor"], expected["Y"], rtol=1e-12, atol=1e-12)
 
 

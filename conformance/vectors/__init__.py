@@ -7,7 +7,7 @@ import functools
 from conformance.case import Case
 from conformance.vectors import (
     dml_matrix,
-    gradients,
+    extremes,
     literal,
     matrix,
     refusals,
@@ -20,9 +20,9 @@ from conformance.vectors import (
 SOURCES = (
     literal.cases,
     matrix.cases,
-    gradients.cases,
     refusals.cases,
     dml_matrix.cases,
+    extremes.cases,
     resample_matrix.cases,
     sessions.cases,
     sizes.cases,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from conformance.case import Array, Case
@@ -14,6 +15,9 @@ from ortops.spec import AttributeValue
 
 BOTH = ("roi_align", "dml_roi_align")
 NAMES = dict(zip(BOTH, (ONNX_NAMES, DIRECTML_NAMES), strict=True))
+
+OF_THE_OUTPUT = ("output_height", "output_width", "out_of_bounds_input_value")
+"""The attributes that a gradient does not have."""
 
 INPUT_OFFSETS = {None: 0.5, "half_pixel": 0.5, "output_half_pixel": 0.0}
 """DirectML's input_pixel_offset by ONNX's coordinate mode; DirectML has no least size of a RoI."""
@@ -57,6 +61,7 @@ def ask(
     outputs: Sequence[str],
     *,
     bins: tuple[int, int] = (1, 1),
+    more: Mapping[str, AttributeValue] = MappingProxyType({}),
     expected: Mapping[str, Array] | None = None,
     dialects: Sequence[str] = BOTH,
     variant: str | None = None,
@@ -70,20 +75,22 @@ def ask(
         tensors: the inputs; a gradient without drois is given the map x only where its mode needs it.
         outputs: those that are asked for: y of the operator, dx and drois of its gradient.
         bins: height and width of the output.
+        more: attributes that the rule does not have, or has with other values.
         expected: the outputs; None where the reference computes them.
         dialects: some of `BOTH`.
         variant: further parts of the id; None for the words among the attributes of the rule.
         rest: further arguments of `expand`.
     """
-    sizes = {"output_height": bins[0], "output_width": bins[1]}
     is_map_read = rule.mode not in (None, "avg") or "drois" in outputs
     needed_backward = ["dy", "rois", "indices", "x_shape", *(["x"] if is_map_read else [])]
     for dialect in dialects:
-        names, attributes = NAMES[dialect], rule.attributes(dialect)
-        words = "/".join(value for value in attributes.values() if isinstance(value, str))
-        for function, needed, roles, own in (
-            (dialect, ["x", "rois", "indices"], {"y"}, sizes),
-            (f"{dialect}_grad", needed_backward, {"dx", "drois"}, {}),
+        names, sampling = NAMES[dialect], rule.attributes(dialect)
+        words = "/".join(value for value in sampling.values() if isinstance(value, str))
+        forward = {**sampling, "output_height": bins[0], "output_width": bins[1], **more}
+        backward = {name: value for name, value in forward.items() if name not in OF_THE_OUTPUT}
+        for function, needed, roles, attributes in (
+            (dialect, ["x", "rois", "indices"], {"y"}, forward),
+            (f"{dialect}_grad", needed_backward, {"dx", "drois"}, backward),
         ):
             asked = [role for role in outputs if role in roles]
             if asked:
@@ -91,7 +98,7 @@ def ask(
                     fact,
                     function=function,
                     variant=words if variant is None else variant,
-                    attributes={**attributes, **own},
+                    attributes=attributes,
                     inputs={names.get(role, role): tensors[role] for role in needed},
                     outputs=[names[role] for role in asked],
                     expected=None if expected is None else {names[role]: expected[role] for role in asked},

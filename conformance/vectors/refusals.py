@@ -17,7 +17,7 @@ A tensor is its numbers, or an object with `numbers`, with `zeros` or with `ones
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
 from typing import Any
@@ -29,7 +29,7 @@ from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import expand
 from ortops.operators import BY_NAME
 
-MAKE = {"numbers": np.array, "zeros": np.zeros, "ones": np.ones}
+MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros, "ones": np.ones}
 
 
 def cases() -> Iterator[Case]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.case import Array, Basis
-from ortops.spec import AttributeValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +34,16 @@ class Scene:
     basis: Basis = Basis.TEXT
 
     @property
-    def sampling(self) -> dict[str, AttributeValue]:
-        """The attributes that say how the RoIs are sampled."""
-        return {"sampling_ratio": self.sampling_ratio, "spatial_scale": self.spatial_scale}
-
-    @property
-    def output_size(self) -> dict[str, AttributeValue]:
-        """The attributes that say how large the output is."""
-        return {"output_height": self.bins[0], "output_width": self.bins[1]}
-
-    @property
-    def inputs(self) -> dict[str, Array]:
-        """X, rois and batch_indices, in float64."""
+    def tensors(self) -> dict[str, Array]:
+        """By their roles: x, rois, indices, dy and x_shape; floats are float64."""
+        y_shape = (len(self.rois), self.x_shape[1], *self.bins)
         return {
-            "X": scatter(self.x_shape, seed=len(self.name)),
+            "x": scatter(self.x_shape, seed=len(self.name)),
             "rois": np.array([roi[:4] for roi in self.rois], np.float64).reshape(-1, 4),
-            "batch_indices": np.array([roi[4] for roi in self.rois], np.int64),
+            "indices": np.array([roi[4] for roi in self.rois], np.int64),
+            "dy": scatter(y_shape, seed=100 + len(self.name)),
+            "x_shape": np.array(self.x_shape),
         }
-
-    @property
-    def dy(self) -> Array:
-        """A gradient with respect to the output, in float64."""
-        return scatter((len(self.rois), self.x_shape[1], *self.bins), seed=100 + len(self.name))
 
 
 def scatter(shape: tuple[int, ...], *, seed: int) -> Array:

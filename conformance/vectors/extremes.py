@@ -1,0 +1,199 @@
+"""Attributes left out, nothing to compute, RoIs far from the map, many RoIs at one place: in both dialects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from conformance.case import Basis, Case, Source
+from conformance.vectors.dialects import BOTH, NAMES, Rule, ask
+from conformance.vectors.dml_matrix import CHOICES as OF_DIRECTML
+from conformance.vectors.expand import expand
+from conformance.vectors.matrix import CHOICES as OF_ONNX
+from conformance.vectors.scenes import SCENES, scatter
+from ortops.spec import AttributeValue
+
+ONNX, DIRECTML = BOTH
+TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes")
+PAGES = Source("Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC", "MicrosoftDocs/sdk-api 614385ee", "tensors")
+
+MANY = 4096
+"""RoIs. A sum of as many ones in float16 stops at 2048, one in bfloat16 at 256."""
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    yield from _defaults()
+    yield from _empty()
+    yield from _far()
+    yield from _many_at_one_place()
+
+
+def _defaults() -> Iterator[Case]:
+    """Attributes left out: the version's own default of the coordinate mode is what tells opset 10 from 16."""
+    none: dict[str, AttributeValue] = {}
+    sizes: dict[str, AttributeValue] = {"output_height": 2, "output_width": 3}
+    of_onnx = "avg, one output, adaptive sampling, scale 1; output_half_pixel before opset 16, half_pixel since"
+    of_directml = "ROI_ALIGN of DirectML 3.0: average, linear, offsets 0.5 and -0.5, adaptive sampling, scales 1"
+    forward, backward = ("x", "rois", "indices"), ("x", "rois", "indices", "dy", "x_shape")
+    scene = next(scene for scene in SCENES if scene.name == "ratio_0_sides_differ")
+    for dialect, suffix, note, source, needed, outputs, given in (
+        (ONNX, "", of_onnx, TEXT, forward, ["y"], {"none_given": none, "sizes_given": sizes}),
+        (
+            ONNX,
+            "_grad",
+            "avg, half_pixel, adaptive sampling, scale 1",
+            None,
+            backward,
+            ["dx", "drois"],
+            {"none_given": none},
+        ),
+        (DIRECTML, "", of_directml, None, forward, ["y"], {"none_given": none, "sizes_given": sizes}),
+        (DIRECTML, "_grad", of_directml, None, backward, ["dx", "drois"], {"none_given": none}),
+    ):
+        names = NAMES[dialect]
+        for fact, attributes in given.items():
+            yield from expand(
+                f"defaults/{fact}",
+                function=dialect + suffix,
+                source=source,
+                note=note,
+                attributes=attributes,
+                inputs={names.get(role, role): scene.tensors[role] for role in needed},
+                outputs=[names[role] for role in outputs],
+                write_defaults=False,
+            )
+
+
+def _empty() -> Iterator[Case]:
+    """Nothing to compute is no error."""
+    no_roi = "no {} are no error where there are no RoIs"
+    no_region = "no {} are no error where there are no regions"
+    of_map, of_pixels = no_roi.format("images"), no_roi.format("pixels")
+    of_onnx = ("no RoIs give an empty result", "no channels give an empty result", of_map, of_pixels)
+    of_gradient = (
+        "without RoIs dX is 0 and drois is empty",
+        "without channels dX is empty and drois is 0",
+        of_map,
+        of_pixels,
+    )
+    of_directml = (
+        "without regions the output and their gradient are empty, the map's gradient is 0",
+        "without channels the output is empty, the regions' gradient is 0",
+        no_region.format("images"),
+        no_region.format("pixels"),
+    )
+    for dialect, rois, notes, outputs, source, basis in (
+        (ONNX, "rois", of_onnx, ["y"], Source(TEXT.document, TEXT.version, "Outputs"), Basis.REFERENCE),
+        (ONNX, "rois", of_gradient, ["dx", "drois"], None, Basis.REFERENCE),
+        (DIRECTML, "regions", of_directml, ["y", "dx", "drois"], PAGES, Basis.OURS),
+    ):
+        for note, (fact, x_shape, count) in zip(
+            notes,
+            (
+                (f"no_{rois}", (2, 3, 4, 5), 0),
+                ("no_channels", (2, 0, 4, 5), 2),
+                (f"no_images_no_{rois}", (0, 3, 4, 5), 0),
+                (f"no_pixels_no_{rois}", (2, 3, 0, 0), 0),
+            ),
+            strict=True,
+        ):
+            y = np.zeros((count, x_shape[1], 2, 3))
+            yield from ask(
+                f"empty/{fact}",
+                Rule(),
+                {
+                    "x": np.ones(x_shape),
+                    "rois": np.ones((count, 4)),
+                    "indices": np.zeros(count, np.int64),
+                    "dy": y + 1,
+                    "x_shape": np.array(x_shape),
+                },
+                outputs,
+                bins=(2, 3),
+                expected={"y": y, "dx": np.zeros(x_shape), "drois": np.zeros((count, 4))},
+                dialects=[dialect],
+                variant="",
+                note=note,
+                source=source,
+                basis=basis,
+            )
+
+
+def _far() -> Iterator[Case]:
+    """Coordinates that half precision cannot hold, from RoIs that it can; and RoIs that begin far from the map."""
+    row = np.abs(np.mod(np.arange(320.0), 8.0) - 4.0) / 4.0
+    indices, far = np.array([0]), np.array([[-1e9, -1e9, 1e9, 1e9]])
+    for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.OURS)):
+        yield from ask(
+            "matrix/coordinates_are_not_half",
+            Rule(scale=0.3, ratio=1),
+            {"x": row.reshape(1, 1, 1, 320), "rois": np.array([[1000, 0, 1004, 2]]), "indices": indices},
+            ["y"],
+            bins=(1, 4),
+            dialects=[dialect],
+            variant="",
+            note="coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
+            basis=basis,
+        )
+    for mode in OF_ONNX["mode"]:
+        yield from ask(
+            "matrix/huge_from_far",
+            Rule(mode, "half_pixel"),
+            {"x": np.arange(1.0, 31.0).reshape(1, 1, 5, 6), "rois": far, "indices": indices},
+            ["y"],
+            dialects=[ONNX],
+            variant=mode,
+            note="adaptive: a RoI of 2e9 pixels that begins far from the map",
+            basis=Basis.OURS,
+            types=["double"],
+        )
+    for reduction, interpolation in itertools.product(
+        OF_DIRECTML["reduction_function"], OF_DIRECTML["interpolation_mode"]
+    ):
+        yield from ask(
+            "matrix/huge_from_far",
+            Rule(),
+            {"x": scatter((1, 1, 5, 6), seed=5), "rois": far, "indices": indices},
+            ["y"],
+            more={
+                "reduction_function": reduction,
+                "interpolation_mode": interpolation,
+                "output_pixel_offset": -0.28125,
+                "out_of_bounds_input_value": -3.0,
+            },
+            dialects=[DIRECTML],
+            variant=f"{reduction}/{interpolation}",
+            note="adaptive: a region of 2e9 pixels that begins far from the map",
+            basis=Basis.OURS,
+            types=["double"],
+        )
+
+
+def _many_at_one_place() -> Iterator[Case]:
+    dx = np.zeros((1, 1, 3, 3))
+    dx[0, 0, 1, 1] = MANY
+    by_hand = Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand")
+    for dialect, fact, rois, ratio, index_type, source in (
+        (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand),
+        (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES),
+    ):
+        yield from ask(
+            f"edge/{fact}",
+            Rule(ratio=ratio),
+            {
+                "dy": np.ones((MANY, 1, 1, 1)),
+                "rois": np.full((MANY, 4), 1.5),
+                "indices": np.zeros(MANY, index_type),
+                "x_shape": np.array([1, 1, 3, 3]),
+            },
+            ["dx"],
+            expected={"dx": dx},
+            dialects=[dialect],
+            variant="",
+            note=f"the gradients of many {rois} at one pixel are not summed in half precision",
+            source=source,
+            basis=Basis.OURS,
+        )

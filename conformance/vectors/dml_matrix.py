@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from conformance.case import Basis, Case
+from conformance.question import Placed, Sampling
 from conformance.vectors.dialects import Rule, ask
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene
@@ -102,34 +101,27 @@ def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, Attribut
 
 
 def _is_settled(scene: Scene, attributes: Attributes) -> bool:
-    rois = np.array([roi[:4] for roi in scene.rois])
-    for axis, (bins, length) in enumerate(zip(scene.bins[::-1], scene.x_shape[:1:-1], strict=True)):
-        scale = float(np.float32(attributes[("spatial_scale_x", "spatial_scale_y")[axis]]))
-        for a, b in scale * rois[:, axis::2]:
-            c = _coordinates(a, b, bins, attributes)
-            if c is None or not _is_clear(c, length, attributes["interpolation_mode"] == "linear"):
-                return False
-    return True
+    scale_x, scale_y = (float(np.float32(attributes[f"spatial_scale_{axis}"])) for axis in "xy")
+    sampling = Sampling(
+        (scale_y, scale_x),
+        scene.bins,
+        (scene.x_shape[2], scene.x_shape[3]),
+        (attributes["minimum_samples_per_output"], attributes["maximum_samples_per_output"]),
+        "avg",
+        offsets=(attributes["input_pixel_offset"], attributes["output_pixel_offset"]),
+        nearest=attributes["interpolation_mode"] == "nearest_neighbor",
+        to_corners=bool(attributes["align_regions_to_corners"]),
+    )
+    return all(_is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
 
 
-def _coordinates(a: float, b: float, bins: int, attributes: Attributes) -> npt.NDArray[Any] | None:
-    """Of all samples along one axis of one region; None where their number is about to change."""
-    least, most = (int(attributes[f"{limit}imum_samples_per_output"]) for limit in ("min", "max"))
-    wanted = (b - a) / bins
-    is_exact = (wanted * 2**20).is_integer()
+def _is_clear(placed: Placed, sampling: Sampling) -> bool:
+    """Whether no last bit decides along one axis of one region: not how many samples it has, and not what they read."""
+    axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
     is_free = least - MARGIN < wanted < most + MARGIN and least < most
-    if is_free and not is_exact and abs(wanted - round(wanted)) < MARGIN:
-        return None
-    count = bins * min(max(int(np.ceil(wanted)), least), most)
-    s = np.arange(count) - float(attributes["output_pixel_offset"])
-    t = s / count
-    if attributes["align_regions_to_corners"]:
-        t = s / (count - 1) if count > 1 else np.array([0.5])
-    return np.asarray(a + (b - a) * t - float(attributes["input_pixel_offset"]))
-
-
-def _is_clear(c: npt.NDArray[Any], length: int, is_linear: bool) -> bool:
-    inside = c[(c > -MARGIN) & (c < length - 1 + MARGIN)]
-    shifted = inside if is_linear else inside - 0.5
-    distances = [np.abs(c + 1), np.abs(c - length), np.abs(shifted - np.round(shifted))]
+    if is_free and not (wanted * 2**20).is_integer() and abs(wanted - round(wanted)) < MARGIN:
+        return False
+    c = np.array([axis.coordinate(p, i) for p in range(axis.bins) for i in range(axis.per_bin)])
+    inside = c[(c > -MARGIN) & (c < axis.length - 1 + MARGIN)] - 0.5 * sampling.nearest
+    distances = [np.abs(c + 1), np.abs(c - axis.length), np.abs(inside - np.round(inside))]
     return min(float(np.min(distance, initial=1.0)) for distance in distances) > MARGIN

@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-import ortops
 from conformance.case import Array, Case, Source
 from conformance.vectors.dml_matrix import MARGIN, OFFSETS
 from conformance.vectors.expand import expand
@@ -24,8 +24,6 @@ from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTP
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue
 
-BY_REFERENCE = Source("ortops/reference/dml_resample.py", f"ortops {ortops.__version__}", "dml_resample")
-BY_REFERENCE_OF_THE_GRADIENT = replace(BY_REFERENCE, section="dml_resample_grad")
 DOCUMENTATION = Source(
     "Microsoft's documentation of DML_RESAMPLE1_OPERATOR_DESC", "MicrosoftDocs/sdk-api 2db4b020", "tensors and edges"
 )
@@ -83,7 +81,7 @@ def cases() -> Iterator[Case]:
     for turn, (scene, (interpolation, direction)) in enumerate(itertools.product(SCENES, _ways())):
         chosen: dict[str, AttributeValue] = {"interpolation_mode": interpolation, "rounding_direction": direction}
         chosen |= _offsets(scene, turn, direction if interpolation == "nearest_neighbor" else None)
-        yield from _both(f"matrix/{scene.name}", f"{interpolation}/{direction}", scene, chosen)
+        yield from _asked(f"matrix/{scene.name}", scene, chosen, variant=f"{interpolation}/{direction}")
     yield from _defaults()
     yield from _fine_coordinates()
     yield from _empty()
@@ -95,29 +93,43 @@ def _ways() -> list[tuple[str, str]]:
     return [("linear", DIRECTIONS[-1]), *(("nearest_neighbor", direction) for direction in DIRECTIONS)]
 
 
-def _both(fact: str, variant: str, scene: Scene, attributes: Attributes) -> Iterator[Case]:
-    """The operator and its gradient."""
-    seed = len(scene.name)
-    yield from expand(
-        fact,
-        variant=variant,
-        function="dml_resample",
-        source=BY_REFERENCE,
-        note=scene.note,
-        attributes={**attributes, **scene.scaling},
-        inputs={"InputTensor": scatter(scene.x_shape, seed=seed)},
-        outputs=["OutputTensor"],
-    )
-    yield from expand(
-        fact,
-        variant=variant,
-        function="dml_resample_grad",
-        source=BY_REFERENCE_OF_THE_GRADIENT,
-        note=scene.note,
-        attributes={**attributes, "scales": scene.scales},
-        inputs={"InputGradientTensor": scatter(scene.y_shape, seed=100 + seed), "x_shape": np.array(scene.x_shape)},
-        outputs=["OutputGradientTensor"],
-    )
+def _asked(
+    fact: str,
+    scene: Scene,
+    attributes: Attributes,
+    tensors: Mapping[str, Array] | None = None,
+    expected: Mapping[str, Array] | None = None,
+    **rest: Any,
+) -> Iterator[Case]:
+    """The cases of the operator and of its gradient.
+
+    Args:
+        fact: `family/fact` of the id.
+        scene: the shapes.
+        attributes: besides the scaling.
+        tensors: x, the operator's input, and dy, the gradient's; None for numbers without order.
+        expected: y and dx, or either one alone, which asks one operator alone; None where the reference computes them.
+        rest: further arguments of `expand`.
+    """
+    if tensors is None:
+        seed = len(scene.name)
+        tensors = {"x": scatter(scene.x_shape, seed=seed), "dy": scatter(scene.y_shape, seed=100 + seed)}
+    backward = {"InputGradientTensor": tensors["dy"], "x_shape": np.array(scene.x_shape)}
+    for function, scaling, inputs, role, output in (
+        ("dml_resample", scene.scaling, {"InputTensor": tensors["x"]}, "y", "OutputTensor"),
+        ("dml_resample_grad", {"scales": scene.scales}, backward, "dx", "OutputGradientTensor"),
+    ):
+        if expected is None or role in expected:
+            yield from expand(
+                fact,
+                function=function,
+                note=scene.note,
+                attributes={**attributes, **scaling},
+                inputs=inputs,
+                outputs=[output],
+                expected=None if expected is None else {output: expected[role]},
+                **rest,
+            )
 
 
 def _offsets(scene: Scene, turn: int, direction: str | None) -> dict[str, AttributeValue]:
@@ -146,117 +158,82 @@ def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[fl
 def _defaults() -> Iterator[Case]:
     """Attributes left out."""
     note = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5; the nearest pixel rounded half up"
-    attributes: tuple[tuple[str, Attributes], ...] = (
-        ("none_but_scales", {"scales": (1.3, 0.7)}),
-        ("none_but_sizes", {"output_sizes": (7, 4)}),
-        ("nearest_without_direction", {"output_sizes": (7, 4), "interpolation_mode": "nearest_neighbor"}),
+    forward: Mapping[str, Array] = {"InputTensor": scatter((5, 6), seed=1)}
+    backward: Mapping[str, Array] = {"InputGradientTensor": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])}
+    nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
+    asked: tuple[tuple[str, str, Attributes], ...] = (
+        ("dml_resample", "none_but_scales", {"scales": (1.3, 0.7)}),
+        ("dml_resample", "none_but_sizes", {"output_sizes": (7, 4)}),
+        ("dml_resample", "nearest_without_direction", {"output_sizes": (7, 4), **nearest}),
+        ("dml_resample_grad", "none_given", {}),
+        ("dml_resample_grad", "nearest_without_direction", nearest),
     )
-    for name, given in attributes:
+    for function, fact, attributes in asked:
+        is_forward = function == "dml_resample"
         yield from expand(
-            f"defaults/{name}",
-            function="dml_resample",
-            source=BY_REFERENCE,
+            f"defaults/{fact}",
+            function=function,
             note=note,
-            attributes=given,
-            inputs={"InputTensor": scatter((5, 6), seed=1)},
-            outputs=["OutputTensor"],
-            write_defaults=False,
-        )
-    for name, given in (("none_given", {}), ("nearest_without_direction", {"interpolation_mode": "nearest_neighbor"})):
-        yield from expand(
-            f"defaults/{name}",
-            function="dml_resample_grad",
-            source=BY_REFERENCE_OF_THE_GRADIENT,
-            note=note,
-            attributes=given,
-            inputs={"InputGradientTensor": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
-            outputs=["OutputGradientTensor"],
+            attributes=attributes,
+            inputs=forward if is_forward else backward,
+            outputs=["OutputTensor" if is_forward else "OutputGradientTensor"],
             write_defaults=False,
         )
 
 
 def _fine_coordinates() -> Iterator[Case]:
     """Coordinates that half precision cannot hold, and a tensor whose neighbours differ."""
-    scene = Scene(
-        "fine_coordinates",
-        "coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
-        (640,),
-        (0.15,),
-    )
-    yield from _both(f"matrix/{scene.name}", "linear", scene, {"interpolation_mode": "linear"})
-    nearest = {"interpolation_mode": "nearest_neighbor", **_offsets(scene, 0, "half_up")}
-    yield from _both(f"matrix/{scene.name}", "nearest_neighbor", scene, nearest)
+    note = "coordinates have more digits than the tensor's type: 300.3 is no half-precision number"
+    scene = Scene("fine_coordinates", note, (640,), (0.15,))
+    for interpolation, offsets in (("linear", {}), ("nearest_neighbor", _offsets(scene, 0, "half_up"))):
+        attributes = {"interpolation_mode": interpolation, **offsets}
+        yield from _asked(f"matrix/{scene.name}", scene, attributes, variant=interpolation)
 
 
 def _empty() -> Iterator[Case]:
     """Nothing to compute is no error."""
-    facts: tuple[tuple[str, str, Scene], ...] = (
-        (
-            "no_outputs",
-            "an output without elements reads nothing; its gradient is 0",
-            Scene("", "", (3, 4), (), (0, 5)),
-        ),
-        ("nothing_scaled", "an axis without pixels has no outputs", Scene("", "", (0, 4), (2.0, 0.5))),
-        ("nothing_to_nothing", "without scales an axis without pixels has no ratio", Scene("", "", (0, 4), (), (0, 2))),
-        ("rounded_to_none", "an axis that is scaled below one output", Scene("", "", (2, 4), (0.25, 1.0))),
-        (
-            "no_pixels_no_outputs",
-            "an axis without pixels may be one with outputs where another has none",
-            Scene("", "", (0, 4), (), (3, 0)),
-        ),
-    )
-    for fact, note, scene in facts:
-        yield from expand(
-            f"empty/{fact}",
-            function="dml_resample",
-            source=DOCUMENTATION,
-            note=note,
-            attributes=scene.scaling,
-            inputs={"InputTensor": np.ones(scene.x_shape)},
-            outputs=["OutputTensor"],
-            expected={"OutputTensor": np.zeros(scene.y_shape)},
-        )
-        yield from _gradient_of_ones(f"empty/{fact}", note, scene, {}, np.zeros(scene.x_shape))
+    no_pixels = "an axis without pixels may be one with outputs where another has none"
+    for scene in (
+        Scene("no_outputs", "an output without elements reads nothing; its gradient is 0", (3, 4), (), (0, 5)),
+        Scene("nothing_scaled", "an axis without pixels has no outputs", (0, 4), (2.0, 0.5)),
+        Scene("nothing_to_nothing", "without scales an axis without pixels has no ratio", (0, 4), (), (0, 2)),
+        Scene("rounded_to_none", "an axis that is scaled below one output", (2, 4), (0.25, 1.0)),
+        Scene("no_pixels_no_outputs", no_pixels, (0, 4), (), (3, 0)),
+    ):
+        expected = {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
+        yield from _asked(f"empty/{scene.name}", scene, {}, _ones(scene), expected, source=DOCUMENTATION)
 
 
 def _many_at_one_place() -> Iterator[Case]:
     """A sum in float16 stops at 2048."""
-    row, corner = np.array([0.0, 0.0, 8192.0]), np.array([[0.0, 0.0], [12288.0, 0.0]])
-    facts: tuple[tuple[str, str, Scene, Attributes, Array], ...] = (
+    note = "the gradients of many outputs {} are not summed in half precision"
+    nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
+    facts: tuple[tuple[Scene, Attributes, Array], ...] = (
         (
-            "edge_gradient_of_8192_outputs",
-            "the gradients of many outputs beyond the last pixel are not summed in half precision",
-            Scene("", "", row.shape, (1.0,), (8192,)),
-            {"interpolation_mode": "nearest_neighbor", "input_pixel_offsets": (-8192.0,)},
-            row,
+            Scene("edge_gradient_of_8192_outputs", note.format("beyond the last pixel"), (3,), (1.0,), (8192,)),
+            {**nearest, "input_pixel_offsets": (-8192.0,)},
+            np.array([0.0, 0.0, 8192.0]),
         ),
         (
-            "corner_gradient_of_12288_outputs",
-            "the gradients of many outputs beyond a corner are not summed in half precision, nor those of a row of them",
-            Scene("", "", corner.shape, (1.0, 1.0), (3, 4096)),
+            Scene(
+                "corner_gradient_of_12288_outputs",
+                f"{note.format('beyond a corner')}, nor those of a row of them",
+                (2, 2),
+                (1.0, 1.0),
+                (3, 4096),
+            ),
             {"input_pixel_offsets": (-8192.0, 8192.0)},
-            corner,
+            np.array([[0.0, 0.0], [12288.0, 0.0]]),
         ),
         (
-            "pixel_gradient_of_4096_outputs",
-            "the gradients of many outputs of one pixel are not summed in half precision",
-            Scene("", "", (2,), (4096.0,), (8192,)),
-            {"interpolation_mode": "nearest_neighbor"},
+            Scene("pixel_gradient_of_4096_outputs", note.format("of one pixel"), (2,), (4096.0,), (8192,)),
+            nearest,
             np.array([4096.0, 4096.0]),
         ),
     )
-    for fact, note, scene, attributes, expected in facts:
-        yield from _gradient_of_ones(f"edge/{fact}", note, scene, attributes, expected)
+    for scene, attributes, dx in facts:
+        yield from _asked(f"edge/{scene.name}", scene, attributes, _ones(scene), {"dx": dx}, source=DOCUMENTATION)
 
 
-def _gradient_of_ones(fact: str, note: str, scene: Scene, attributes: Attributes, expected: Array) -> Iterator[Case]:
-    yield from expand(
-        fact,
-        function="dml_resample_grad",
-        source=DOCUMENTATION,
-        note=note,
-        attributes={**attributes, "scales": scene.scales},
-        inputs={"InputGradientTensor": np.ones(scene.y_shape), "x_shape": np.array(scene.x_shape)},
-        outputs=["OutputGradientTensor"],
-        expected={"OutputGradientTensor": expected},
-    )
+def _ones(scene: Scene) -> dict[str, Array]:
+    return {"x": np.ones(scene.x_shape), "dy": np.ones(scene.y_shape)}

@@ -13,7 +13,6 @@ from conformance.expect import Floats
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import SampledAxis, axes_of_roi
-from ortops.spec import AttributeValue
 
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
@@ -65,7 +64,7 @@ class Placed(NamedTuple):
 
     @property
     def samples(self) -> int:
-        """Of all bins together."""
+        """The number of samples of all bins together."""
         return self.axis.bins * self.axis.per_bin
 
     @property
@@ -76,7 +75,7 @@ class Placed(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """No term of the coordinate of a sample on the map is larger."""
+        """The most that any term of the coordinate of a sample on the map can be, in pixels."""
         return abs(self.first) + self.axis.length + 1 + max(abs(self.offsets[0]), 0.5)
 
 
@@ -108,19 +107,9 @@ class Sampling:
 
     def place(self, roi: Sequence[float]) -> tuple[Placed, Placed]:
         """The RoI x1 y1 x2 y2, in its stored coordinates, along y and along x."""
-        least = 1.0 if self.coordinates == "output_half_pixel" else -np.inf
-        x1, y1, x2, y2 = roi
-        placed = []
-        for axis, r1, r2, scale in zip(self._axes(roi), (y1, x1), (y2, x2), self.scales, strict=True):
-            # In the order of operations that each specification has: the number of samples depends on it.
-            size = r2 * scale - r1 * scale if self.coordinates is None else max((r2 - r1) * scale, least)
-            steps = max(axis.bins * axis.per_bin - self.to_corners, 0)
-            placed.append(Placed(axis, scale, r1 * scale, r2 * scale, size, self.offsets, steps))
-        return placed[0], placed[1]
-
-    def _axes(self, roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
+        axes: tuple[SampledAxis, SampledAxis]
         if self.coordinates is None:
-            return region_axes(
+            axes = region_axes(
                 self.bins,
                 self.lengths,
                 interpolation_mode="nearest_neighbor" if self.nearest else "linear",
@@ -129,22 +118,31 @@ class Sampling:
                 samples=self.limits,
                 to_corners=self.to_corners,
             )(roi)
-        return axes_of_roi(
-            roi,
-            self.bins,
-            self.lengths,
-            sampling_ratio=self.ratio,
-            spatial_scale=self.scales[1],
-            coordinate_transformation_mode=self.coordinates,
-        )
+        else:
+            axes = axes_of_roi(
+                roi,
+                self.bins,
+                self.lengths,
+                sampling_ratio=self.ratio,
+                spatial_scale=self.scales[1],
+                coordinate_transformation_mode=self.coordinates,
+            )
+        x1, y1, x2, y2 = roi
+        return self._placed(axes[0], y1, y2, self.scales[0]), self._placed(axes[1], x1, x2, self.scales[1])
+
+    def _placed(self, axis: SampledAxis, r1: float, r2: float, scale: float) -> Placed:
+        # The size is computed in the order that each specification has: the number of samples depends on it.
+        size = r2 * scale - r1 * scale if self.coordinates is None else (r2 - r1) * scale
+        size = max(size, 1.0) if self.coordinates == "output_half_pixel" else size
+        steps = max(axis.bins * axis.per_bin - self.to_corners, 0)
+        return Placed(axis, scale, r1 * scale, r2 * scale, size, self.offsets, steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A case that samples RoIs, with its tensors widened to float64 and int64.
 
-    rois: [R, 4].
-    indices: [R].
+    rois, indices: [R, 4] and [R].
     x, dy: [N, C, H, W] and [R, C, PH, PW]; None where the case has none.
     """
 
@@ -177,46 +175,31 @@ class Question:
 
 def question_of(case: Case) -> Question:
     """The question that a right case with RoIs asks."""
-    arguments = case.definition.check_attributes(case.attributes)
-    is_onnx = "coordinate_transformation_mode" in arguments
+    given = case.definition.check_attributes(case.attributes)
+    is_onnx = case.definition.family == "roi_align"
     names = ONNX_NAMES if is_onnx else DIRECTML_NAMES
-    x, dy = (_widened(case.inputs.get(names[role])) for role in ("x", "dy"))
-    shape = x.shape if x is not None else tuple(map(int, case.inputs["x_shape"]))
-    bins = (int(arguments["output_height"]), int(arguments["output_width"])) if dy is None else dy.shape[2:]
-    make = _onnx if is_onnx else _directml
-    return Question(
-        case,
-        make(arguments, (bins[0], bins[1]), (shape[2], shape[3])),
-        case.inputs[names["rois"]].astype(np.float64).reshape(-1, 4),
-        case.inputs[names["indices"]].astype(np.int64).reshape(-1),
-        shape,
-        x,
-        dy,
-    )
-
-
-def _widened(array: Array | None) -> Floats | None:
-    return None if array is None else array.astype(np.float64)
-
-
-def _onnx(arguments: dict[str, AttributeValue], bins: tuple[int, int], lengths: tuple[int, int]) -> Sampling:
-    scale, ratio = float(arguments["spatial_scale"]), int(arguments["sampling_ratio"])
-    limits = (ratio, ratio) if ratio else (1, UINT32_MAX)
-    coordinates: Coordinates = arguments["coordinate_transformation_mode"]
-    offset = 0.5 if coordinates == "half_pixel" else 0.0
-    return Sampling((scale, scale), bins, lengths, limits, arguments["mode"], coordinates, (offset, -0.5))
-
-
-def _directml(arguments: dict[str, AttributeValue], bins: tuple[int, int], lengths: tuple[int, int]) -> Sampling:
-    return Sampling(
-        (arguments["spatial_scale_y"], arguments["spatial_scale_x"]),
-        bins,
-        lengths,
-        (arguments["minimum_samples_per_output"], arguments["maximum_samples_per_output"]),
-        "avg" if arguments["reduction_function"] == "average" else "max_interpolated",
-        None,
-        (arguments["input_pixel_offset"], arguments["output_pixel_offset"]),
-        arguments["interpolation_mode"] == "nearest_neighbor",
-        bool(arguments["align_regions_to_corners"]),
-        float(arguments.get("out_of_bounds_input_value", 0.0)),
-    )
+    wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
+    x, dy, rois = wide.get(names["x"]), wide.get(names["dy"]), wide[names["rois"]].reshape(-1, 4)
+    indices = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
+    shape = tuple(map(int, case.inputs["x_shape"])) if x is None else x.shape
+    bins = (given["output_height"], given["output_width"]) if dy is None else (dy.shape[2], dy.shape[3])
+    lengths = shape[2], shape[3]
+    if is_onnx:
+        scale, ratio = given["spatial_scale"], given["sampling_ratio"]
+        coordinates = given["coordinate_transformation_mode"]
+        limits = (ratio, ratio) if ratio else (1, UINT32_MAX)
+        offsets = 0.5 if coordinates == "half_pixel" else 0.0, -0.5
+        sampling = Sampling((scale, scale), bins, lengths, limits, given["mode"], coordinates, offsets)
+    else:
+        sampling = Sampling(
+            scales=(given["spatial_scale_y"], given["spatial_scale_x"]),
+            bins=bins,
+            lengths=lengths,
+            limits=(given["minimum_samples_per_output"], given["maximum_samples_per_output"]),
+            mode="avg" if given["reduction_function"] == "average" else "max_interpolated",
+            offsets=(given["input_pixel_offset"], given["output_pixel_offset"]),
+            nearest=given["interpolation_mode"] == "nearest_neighbor",
+            to_corners=bool(given["align_regions_to_corners"]),
+            outside=given.get("out_of_bounds_input_value", 0.0),
+        )
+    return Question(case, sampling, rois, indices, shape, x, dy)

@@ -1,6 +1,6 @@
-"""What the error of an answer can grow from: for each function of an operator one that computes it.
+"""How errors grow into the outputs of a case: `GROWTH` has for each function of an operator one that computes it.
 
-A new operator brings one function from its case to a `Growth` for each output, named in `GROWTH`.
+A new operator brings one function from its case to a `Growth` for each output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ GROWTH: Mapping[str, Callable[[Case], dict[str, Growth]]] = {
     "roi_align_grad": roi_align.gradient,
     "dml_roi_align": roi_align.forward,
     "dml_roi_align_grad": roi_align.gradient,
-    "dml_resample": dml_resample.forward,
-    "dml_resample_grad": dml_resample.gradient,
+    "dml_resample": dml_resample.growth,
+    "dml_resample_grad": dml_resample.growth,
 }
-"""By the operator's function."""

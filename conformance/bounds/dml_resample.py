@@ -9,9 +9,10 @@ where every number on the way is exact. Its values have no drift, then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,56 +21,59 @@ from conformance.case import Case
 from conformance.expect import Floats
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
-from ortops.spec import AttributeValue
 
 ROUNDINGS = 8
 """Of the terms of a coordinate: in the scale, the quotient and the differences, in whatever order they are evaluated."""
 
-Arguments = Mapping[str, AttributeValue]
 
+class Axis(NamedTuple):
+    """One axis: lengths after and before resampling, the scale S and the pixel offsets I and O."""
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One axis as matrices [to, from]: the weights, and the most that each errs."""
-
-    weights: Floats
-    errors: Floats
-
-    @property
-    def transposed(self) -> _Axis:
-        return _Axis(self.weights.T, self.errors.T)
+    outputs: int
+    length: int
+    scale: float
+    before: float
+    after: float
 
     @property
-    def terms(self) -> int:
-        """Numbers that one result is the sum of, at most."""
-        return int(np.max(np.sum((self.weights > 0) | (self.errors > 0), axis=1), initial=0))
+    def coordinates(self) -> Floats:
+        """[outputs]: where each output lies, in pixels."""
+        return (np.arange(float(self.outputs)) - self.after) / self.scale - self.before
 
 
-def forward(case: Case) -> dict[str, Growth]:
-    """Growth into OutputTensor [M...]."""
-    arguments, x = case.definition.check_attributes(case.attributes), case.inputs["InputTensor"]
-    (lengths,) = output_shapes(case.definition, {"InputTensor": x.shape}, {}, arguments)
-    return {"OutputTensor": _growth(_axes(case, arguments, lengths, x.shape), x.astype(np.float64))}
+def axes_of(case: Case) -> list[Axis]:
+    """The axes of a right case of the operator or of its gradient."""
+    arguments = case.definition.check_attributes(case.attributes)
+    if "x_shape" in case.inputs:
+        lengths, outputs = case.inputs["x_shape"].tolist(), case.inputs["InputGradientTensor"].shape
+    else:
+        lengths = case.inputs["InputTensor"].shape
+        (outputs,) = output_shapes(case.definition, {"InputTensor": lengths}, {}, arguments)
+    # Without scales, the ratio of the lengths; an axis without pixels has no outputs, and then none is needed.
+    scales = arguments["scales"] or [many / max(few, 1) for many, few in zip(outputs, lengths, strict=True)]
+    before = arguments["input_pixel_offsets"] or [INPUT_PIXEL_OFFSET] * len(lengths)
+    after = arguments["output_pixel_offsets"] or [OUTPUT_PIXEL_OFFSET] * len(lengths)
+    return list(map(Axis, outputs, lengths, scales, before, after))
 
 
-def gradient(case: Case) -> dict[str, Growth]:
-    """Growth into OutputGradientTensor [N...]."""
-    arguments, dy = case.definition.check_attributes(case.attributes), case.inputs["InputGradientTensor"]
-    axes = _axes(case, arguments, dy.shape, case.inputs["x_shape"].tolist())
-    return {"OutputGradientTensor": _growth([axis.transposed for axis in axes], dy.astype(np.float64))}
-
-
-def _growth(axes: Sequence[_Axis], data: Floats) -> Growth:
+def growth(case: Case) -> dict[str, Growth]:
+    """Growth into OutputTensor [M...], or of the gradient into OutputGradientTensor [N...]."""
+    pairs = [_weights_and_errors(case, axis) for axis in axes_of(case)]
+    if "x_shape" in case.inputs:
+        pairs = [(weights.T, errors.T) for weights, errors in pairs]
+    data = case.inputs[case.definition.inputs[0].name].astype(np.float64)
     # What is infinite or not a number is compared exactly.
     magnitudes = np.where(np.isfinite(data), np.abs(data), 0.0)
-    weights = [axis.weights for axis in axes]
-    drifts = [_along([*weights[:i], axis.errors, *weights[i + 1 :]], magnitudes) for i, axis in enumerate(axes)]
-    return Growth(
-        magnitude=_along(weights, magnitudes),
-        terms=float(np.prod([axis.terms for axis in axes])),
-        drift=reduce(np.add, drifts),
-        gain=_along(weights, np.ones_like(data)),
+    weights = [weights for weights, _ in pairs]
+    drifts = [_along([*weights[:i], errors, *weights[i + 1 :]], magnitudes) for i, (_, errors) in enumerate(pairs)]
+    terms = [np.max(np.sum((weights > 0) | (errors > 0), axis=1), initial=0) for weights, errors in pairs]
+    total = Growth(
+        _along(weights, magnitudes),
+        math.prod(map(float, terms)),
+        reduce(np.add, drifts),
+        _along(weights, np.ones_like(data)),
     )
+    return {case.outputs[0]: total}
 
 
 def _along(matrices: Sequence[Floats], data: Floats) -> Floats:
@@ -79,29 +83,18 @@ def _along(matrices: Sequence[Floats], data: Floats) -> Floats:
     return data
 
 
-def _axes(case: Case, arguments: Arguments, outputs: Sequence[int], lengths: Sequence[int]) -> list[_Axis]:
-    rank = len(lengths)
-    # Without scales, the ratio of the lengths; an axis without pixels has no outputs, and then none is needed.
-    scales = arguments["scales"] or [many / max(few, 1) for many, few in zip(outputs, lengths, strict=True)]
-    input_offsets = arguments["input_pixel_offsets"] or [INPUT_PIXEL_OFFSET] * rank
-    output_offsets = arguments["output_pixel_offsets"] or [OUTPUT_PIXEL_OFFSET] * rank
-    each = zip(outputs, lengths, scales, input_offsets, output_offsets, strict=True)
-    return [_axis(case, arguments, *of_axis) for of_axis in each]
-
-
-def _axis(
-    case: Case, arguments: Arguments, outputs: int, length: int, scale: float, before: float, after: float
-) -> _Axis:
-    o, pixels = np.arange(float(outputs)), np.arange(float(length))
-    x = (o - after) / scale - before
+def _weights_and_errors(case: Case, axis: Axis) -> tuple[Floats, Floats]:
+    """[outputs, length] each: the weight of every pixel in every output, and the most that it errs."""
+    arguments = case.definition.check_attributes(case.attributes)
+    x, pixels = axis.coordinates, np.arange(float(axis.length))
     if arguments["interpolation_mode"] == "nearest_neighbor":
         reads = {"half_up": np.floor(x + 0.5), "increasing": np.ceil(x), "decreasing": np.floor(x)}
-        nearest = np.clip(reads[arguments["rounding_direction"]], 0, length - 1)
-        return _Axis(np.equal.outer(nearest, pixels).astype(np.float64), np.zeros((outputs, length)))
-    delta = ROUNDINGS * unit(arithmetic(case)) * ((o + abs(after)) / scale + abs(before))
-    clamped = np.clip(x, 0, length - 1)
+        nearest = np.clip(reads[arguments["rounding_direction"]], 0, axis.length - 1)
+        return np.equal.outer(nearest, pixels).astype(np.float64), np.zeros((axis.outputs, axis.length))
+    reach = (np.arange(axis.outputs) + abs(axis.after)) / axis.scale + abs(axis.before)
+    delta = ROUNDINGS * unit(arithmetic(case)) * reach
+    clamped = np.clip(x, 0, axis.length - 1)
     # A coordinate that is clamped, and stays so whatever its error, has none.
     delta = np.where(np.abs(x - clamped) > delta, 0.0, np.minimum(delta, 1.0))
     distances = np.abs(np.subtract.outer(clamped, pixels))
-    near = distances < 1 + delta[:, None]
-    return _Axis(np.maximum(1 - distances, 0.0), near * delta[:, None])
+    return np.maximum(1 - distances, 0.0), (distances < 1 + delta[:, None]) * delta[:, None]

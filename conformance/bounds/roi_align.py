@@ -21,9 +21,8 @@ does not depend on how many samples lie beside the map, and little on how many l
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -39,6 +38,9 @@ LEAST_SIZE = 1e-9
 MOST_ADDED = 4096.0
 """Samples off the map. A runtime that met more would multiply their value by their number, or not come to an end."""
 
+finite = functools.partial(np.nan_to_num, nan=0.0, posinf=0.0, neginf=0.0)
+"""The values, 0 where they are no finite numbers: those are compared exactly, if they count."""
+
 
 def forward(case: Case) -> dict[str, Growth]:
     """Growth into Y or OutputTensor [R, C, PH, PW].
@@ -47,28 +49,30 @@ def forward(case: Case) -> dict[str, Growth]:
     max: a corner's weight changes by as much as the coordinate, times the largest pixel.
     """
     question = question_of(case)
-    assert question.x is not None  # noqa: S101  # a right case has it
-    shape = len(question.rois), question.x_shape[1], *question.sampling.bins
-    magnitude, drift = np.zeros(shape), np.zeros(shape)
-    inside, terms = np.zeros((shape[0], 1, *shape[2:])), np.zeros((shape[0], 1, 1, 1))
+    count, channels, bins = len(question.rois), question.x_shape[1], question.sampling.bins
+    magnitude, drift = np.zeros((count, channels, *bins)), np.zeros((count, channels, *bins))
+    inside, terms = np.zeros((count, 1, *bins)), np.zeros((count, 1, 1, 1))
     for r, region in enumerate(_regions(question)):
-        inside[r, 0] = region.inside
-        magnitude[r] = region.pooled(np.abs(region.pixels()))
-        share = region.inside > 0 if question.sampling.mode == "max" else region.inside
-        drift[r] = region.drift[:, None, None] * share
-        terms[r] = region.terms_of_value
+        inside[r, 0], magnitude[r] = region.inside, region.pooled(np.abs(region.pixels()))
+        _, steep_y, steep_x = region.largest_and_steepest
+        slopes = region.y.delta * steep_y + region.x.delta * steep_x
+        drift[r] = slopes[:, None, None] * (region.inside > 0 if region.mode == "max" else region.inside)
+        terms[r] = 4 * region.summed
+        if region.outside and region.mode == "avg":
+            terms[r] += min(float(region.y.placed.axis.per_bin * region.x.placed.axis.per_bin), MOST_ADDED)
     return {question.names["y"]: Growth(magnitude, terms, drift, inside)}
 
 
 def gradient(case: Case) -> dict[str, Growth]:
     """Growth into dX [N, C, H, W] and drois [..., R, 4], under the case's names, of those that it has."""
     question = question_of(case)
-    regions = _regions(question)
+    assert question.dy is not None  # noqa: S101  # a right gradient has it
+    regions, sizes = _regions(question), finite(np.abs(question.dy))
     into = {question.names["dx"]: _into_dx, question.names["drois"]: _into_drois}
-    return {name: into[name](question, regions) for name in case.outputs}
+    return {name: into[name](question, regions, sizes) for name in case.outputs}
 
 
-def _into_dx(question: Question, regions: list[_Region]) -> Growth:
+def _into_dx(question: Question, regions: list[_Region], sizes: Floats) -> Growth:
     """A sample that reads a pixel has all its weight within one pixel of it, so the mean drifts by what lies there.
 
     Of a maximum by all of the gradient of the RoI and channel: a winner's weight does not tell its sample's.
@@ -76,8 +80,8 @@ def _into_dx(question: Question, regions: list[_Region]) -> Growth:
     magnitude, drift = np.zeros(question.x_shape), np.zeros(question.x_shape)
     terms = np.zeros((2, question.x_shape[0], 1, 1, 1))
     is_average = question.sampling.mode == "avg"
-    for region, n, dy in zip(regions, question.indices.tolist(), _sizes(question), strict=True):
-        y, x = region.y, region.x
+    for region, dy in zip(regions, sizes, strict=True):
+        n, y, x = region.n, region.y, region.x
         delta = 0.0 if question.sampling.nearest else y.delta + x.delta
         terms[:, n, 0, 0, 0] += y.touching * x.touching, math.prod(question.sampling.bins)
         if is_average:
@@ -86,23 +90,23 @@ def _into_dx(question: Question, regions: list[_Region]) -> Growth:
         else:
             drift[n] += 2 * delta * dy.sum(axis=(1, 2), keepdims=True)
     if not is_average:
-        name = question.names["dx"]
-        inputs = {**question.case.inputs, question.names["dy"]: _sizes(question)}
-        magnitude = reference(question.case.definition, question.case.attributes, inputs, [name])[name]
+        name, case = question.names["dx"], question.case
+        inputs = {**case.inputs, question.names["dy"]: sizes}
+        magnitude = reference(case.definition, case.attributes, inputs, [name])[name]
     most = terms[0] if is_average else terms.min(axis=0)
     return Growth(magnitude, most, drift, most)
 
 
-def _into_drois(question: Question, regions: list[_Region]) -> Growth:
+def _into_drois(question: Question, regions: list[_Region], sizes: Floats) -> Growth:
     """Every term is dY S times a difference of pixels and its share of the end, and moves by twice the steepest slope.
 
     The difference may be taken of sums, so that what is rounded is as large as the pixels themselves.
     """
     magnitude, drift, gain = (np.zeros((len(regions), 4)) for _ in range(3))
     terms = np.zeros((len(regions), 1))
-    for r, (region, dy) in enumerate(zip(regions, _sizes(question), strict=True)):
+    for r, (region, dy) in enumerate(zip(regions, sizes, strict=True)):
         per_end = np.array([axis.placed.scale * axis.share for axis in (region.x, region.y)] * 2)
-        weight = (dy * region.inside if question.sampling.mode == "avg" else dy).sum(axis=(1, 2))
+        weight = (dy * region.inside if region.mode == "avg" else dy).sum(axis=(1, 2))
         largest, steep_y, steep_x = region.largest_and_steepest
         magnitude[r] = 2 * float(weight @ largest) * per_end
         steepest = np.array([float(weight @ steep) for steep in (steep_x, steep_y)] * 2)
@@ -114,61 +118,40 @@ def _into_drois(question: Question, regions: list[_Region]) -> Growth:
 
 
 def _regions(question: Question) -> list[_Region]:
-    u = unit(arithmetic(question.case))
+    u, indices = unit(arithmetic(question.case)), question.indices.tolist()
     return [
-        _Region(question, n, _Axis(y, u), _Axis(x, u))
-        for n, (y, x) in zip(question.indices.tolist(), question.placed(), strict=True)
+        _Region(question, n, _Axis(y, u), _Axis(x, u)) for n, (y, x) in zip(indices, question.placed(), strict=True)
     ]
-
-
-def _sizes(question: Question) -> Floats:
-    """|dY|, 0 where that is no number."""
-    assert question.dy is not None  # noqa: S101  # a right gradient has it
-    return _finite(np.abs(question.dy))
-
-
-def _finite(values: Floats) -> Floats:
-    """The values, 0 where they are none: what is infinite or NaN is compared exactly, if it counts."""
-    return np.where(np.isfinite(values), values, 0.0)
 
 
 class _Axis:
     """One RoI along one axis: its numbers, and the weights of the K pixels that it reads, or that lie beside these.
 
     u: the rounding of the arithmetic.
+    delta: the largest error of a coordinate.
+    per_bin, touching: samples of a bin on the map, and samples that read any one pixel, at most.
+    share: the most that a sample moves with an end, in units of the scale.
+    inside [P]: the share of each bin's samples that lies on the map.
     means, near [P, K]: each pixel's weight in the mean of each bin, and the sum of its own and its neighbours'.
     samples, most: of each bin the weights [samples, K] of samples at different places, and the largest [K] of them.
     """
 
     def __init__(self, placed: Placed, u: float) -> None:
-        self.placed = placed
-        first, last = placed.first, placed.last
+        self.placed, axis = placed, placed.axis
         steps, size = max(placed.steps, 1), max(abs(placed.size), LEAST_SIZE)
         shares = [(s - placed.offsets[1]) / steps for s in (0, placed.samples - 1) if placed.samples]
         # As far as a sample on the map is from the RoI's start; 1 covers a lone sample in the middle.
         furthest = min(max([1.0, *map(abs, shares)]), placed.reach / size)
         density = steps / size
-        self.delta = u * (10 * placed.reach + 3 * furthest * (abs(first) + abs(last)))
-        """The largest error of a coordinate."""
-        self.per_bin = min(placed.axis.per_bin, (placed.axis.length + 1) * density + 1)
-        """Samples of a bin on the map, at most."""
+        self.delta = u * (10 * placed.reach + 3 * furthest * (abs(placed.first) + abs(placed.last)))
+        self.per_bin = min(axis.per_bin, (axis.length + 1) * density + 1)
         self.touching = min(placed.samples, 2 * density + 1)
-        """Samples that read any one pixel, at most."""
         self.share = max([1.0, *map(abs, shares), *(abs(1 - t) for t in shares)])
-        """The most that a sample moves with an end, in units of the scale."""
-        self._weigh()
-
-    def _weigh(self) -> None:
-        axis = self.placed.axis
-        bins = [
-            [(len(point.indices), axis.taps(point.coordinate)) for point in points_inside(axis, p)]
-            for p in range(axis.bins)
-        ]
+        bins = [[(len(s.indices), axis.taps(s.coordinate)) for s in points_inside(axis, p)] for p in range(axis.bins)]
         pixels = [tap.pixel for points in bins for _, taps in points for tap in taps if tap.pixel is not None]
         self._low, self._high = (max(min(pixels) - 1, 0), min(max(pixels) + 2, axis.length)) if pixels else (0, 0)
         self.samples = [np.zeros((len(points), self._high - self._low)) for points in bins]
-        self.means = np.zeros((axis.bins, self._high - self._low))
-        self.inside = np.zeros(axis.bins)
+        self.means, self.inside = np.zeros((axis.bins, self._high - self._low)), np.zeros(axis.bins)
         for p, points in enumerate(bins):
             for i, (repeats, taps) in enumerate(points):
                 for tap in taps:
@@ -186,86 +169,56 @@ class _Axis:
         return slice(max(self._low - margin, 0), min(self._high + margin, self.placed.axis.length))
 
 
-@dataclass(frozen=True)
 class _Region:
-    """A RoI on image `n`."""
+    """A RoI on image `n`.
 
-    question: Question
-    n: int
-    y: _Axis
-    x: _Axis
+    inside [PH, PW]: what the output is where every pixel is 1 and what is outside is 0.
+    summed: of how many samples on the map an output is the sum, at most: a maximum is one of them.
+    outside: the size of what is outside; 0 for an infinite one, which is all of an output or nothing of it.
+    """
+
+    def __init__(self, question: Question, n: int, y: _Axis, x: _Axis) -> None:
+        self.question, self.n, self.y, self.x, self.mode = question, n, y, x, question.sampling.mode
+        inside = {
+            "avg": (y.inside, x.inside),
+            "max": (y.most.max(axis=1, initial=0.0), x.most.max(axis=1, initial=0.0)),
+            "max_interpolated": (np.sign(y.inside), np.sign(x.inside)),
+        }
+        self.inside: Floats = np.multiply.outer(*inside[self.mode])
+        self.summed = y.per_bin * x.per_bin if self.mode == "avg" else 1.0
+        self.outside = float(finite(abs(question.sampling.outside)))
 
     def pixels(self, margin: int = 0) -> Floats:
         """[C, K, L]: those that it reads, and so many more on either side; 0 where they are no numbers."""
         assert self.question.x is not None  # noqa: S101  # asked only where the map is read
-        return _finite(self.question.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)])
+        return np.asarray(finite(self.question.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)]))
 
-    @cached_property
-    def inside(self) -> Floats:
-        """[PH, PW]: what the output is where every pixel is 1 and what is outside is 0."""
-        mode = self.question.sampling.mode
-        if mode == "avg":
-            return np.multiply.outer(self.y.inside, self.x.inside)
-        if mode == "max":
-            most = (axis.most.max(axis=1, initial=0.0) for axis in (self.y, self.x))
-            return np.asarray(np.multiply.outer(*most))
-        return np.asarray(np.multiply.outer(self.y.inside > 0, self.x.inside > 0), np.float64)
-
-    @property
-    def summed(self) -> float:
-        """Of how many samples on the map an output is the sum, at most: a maximum is one of them."""
-        return self.y.per_bin * self.x.per_bin if self.question.sampling.mode == "avg" else 1.0
-
-    @property
-    def terms_of_value(self) -> float:
-        """Of how many products an output is the sum, at most."""
-        terms = 4 * self.summed
-        if self._outside and self.question.sampling.mode == "avg":
-            terms += min(float(self.y.placed.axis.per_bin * self.x.placed.axis.per_bin), MOST_ADDED)
-        return terms
-
-    @property
-    def _outside(self) -> float:
-        """The size of what is outside. One that is infinite is all of an output or nothing of it."""
-        outside = abs(self.question.sampling.outside)
-        return outside if math.isfinite(outside) else 0.0
-
-    @cached_property
+    @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
         """[C]: the largest pixel that a sample may read, and what an error of a pixel in y, and x, changes a value by."""
         if self.question.sampling.nearest:
             return (np.zeros(self.question.x_shape[1]),) * 3
         x = self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9)))
         largest = np.abs(x).max(axis=(1, 2), initial=0.0)
-        if self.question.sampling.mode == "max":
+        if self.mode == "max":
             return largest, largest, largest
-        return largest, _steepest(x, 1), _steepest(x, 2)
-
-    @property
-    def drift(self) -> Floats:
-        """[C]: what the errors of both coordinates can change a sample by."""
-        _, steep_y, steep_x = self.largest_and_steepest
-        return self.y.delta * steep_y + self.x.delta * steep_x
+        with np.errstate(over="ignore"):
+            steepest = [np.abs(np.diff(x, axis=axis)).max(axis=(1, 2), initial=0.0) for axis in (1, 2)]
+        most = np.finfo(np.float64).max
+        return largest, np.minimum(steepest[0], most), np.minimum(steepest[1], most)
 
     def pooled(self, pixels: Floats) -> Floats:
-        """[C, PH, PW]: the outputs of pixels that are not negative, with `_outside` as the value outside."""
-        if self.question.sampling.mode == "avg":
-            return np.asarray(self.y.means @ pixels @ self.x.means.T + self._outside * (1 - self.inside))
+        """[C, PH, PW]: the outputs of pixels that are not negative, with the value `outside` off the map."""
+        if self.mode == "avg":
+            return np.asarray(self.y.means @ pixels @ self.x.means.T + self.outside * (1 - self.inside))
         y = np.zeros((len(pixels), *self.inside.shape))
         for p, q in np.ndindex(self.inside.shape):
             rows, columns = np.flatnonzero(self.y.most[p]), np.flatnonzero(self.x.most[q])
-            part = pixels[:, rows][:, :, columns]
-            if self.question.sampling.mode == "max":
-                values = part * np.multiply.outer(self.y.most[p, rows], self.x.most[q, columns])
+            values = pixels[:, rows][:, :, columns]
+            if self.mode == "max":
+                values = values * np.multiply.outer(self.y.most[p, rows], self.x.most[q, columns])
             else:
-                values = self.y.samples[p][:, rows] @ part @ self.x.samples[q][:, columns].T
-            outside = self._outside if min(self.y.inside[p], self.x.inside[q]) < 1 else 0.0
+                values = self.y.samples[p][:, rows] @ values @ self.x.samples[q][:, columns].T
+            outside = self.outside if min(self.y.inside[p], self.x.inside[q]) < 1 else 0.0
             y[:, p, q] = values.max(axis=(1, 2), initial=outside)
         return y
-
-
-def _steepest(x: Floats, axis: int) -> Floats:
-    """[C]: the largest difference of neighbours."""
-    with np.errstate(over="ignore"):
-        differences = np.abs(np.diff(x, axis=axis))
-    return np.asarray(np.minimum(differences.max(axis=(1, 2), initial=0.0), np.finfo(np.float64).max))

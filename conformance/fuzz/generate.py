@@ -10,9 +10,9 @@ a case that would take it too long is drawn again.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -20,8 +20,8 @@ import numpy as np
 import ortops
 from conformance.bounds.growth import least
 from conformance.case import Array, Case, Source
-from conformance.fuzz.hostile import spoil
-from conformance.question import question_of
+from conformance.fuzz.hostile import T, pick, spoil
+from conformance.question import DIRECTML_NAMES, ONNX_NAMES, question_of
 from ortops.operators import OPERATORS
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.shapes import output_shapes
@@ -36,31 +36,33 @@ one or two axes; of right ones that may have infinities, NaN and numbers at eith
 MOST_WORK = 15_000
 """Samples of a channel that the reference computes for a case: 0.1 to 0.2 s."""
 
-MOST_ELEMENTS = 2**18
-"""Of a tensor."""
 
-LARGEST = {
-    "images": 300,
-    "channels": 300,
-    "height": 1000,
-    "width": 1000,
-    "rois": 300,
-    "bins_y": 70,
-    "bins_x": 70,
-    "ratio": 33,
-}
-"""Lengths of the field."""
+class Sizes(NamedTuple):
+    """The lengths of a problem with RoIs; ratio is the number of samples of a bin along an axis."""
 
-OFTEN = (*LARGEST, "images", "channels", "channels", "rois", "rois")
-"""What is large, some more often."""
+    images: int
+    channels: int
+    height: int
+    width: int
+    rois: int
+    bins_y: int
+    bins_x: int
+    ratio: int
+
+
+LARGEST = Sizes(images=300, channels=300, height=1000, width=1000, rois=300, bins_y=70, bins_x=70, ratio=33)
+"""The largest lengths that occur in practice."""
+
+OFTEN = (*Sizes._fields, "images", "channels", "channels", "rois", "rois")
+"""The axes that a large case is drawn from: some are large more often than others."""
 
 SCALES = (1.0, 0.5, 0.25, 2.0, 8.0)
 
 KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
+"""Where a RoI lies, or which form it has."""
 
 Attributes = dict[str, AttributeValue]
 Inputs = dict[str, Array]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +71,13 @@ class Draw:
 
     exact: whether short binary fractions are wanted.
     tame: whether infinities, NaN and what is near either end of the type's range are not.
-    types: which element type each type of a tensor is.
+    dtype: of maps and gradients.
     """
 
     rng: np.random.Generator
     exact: bool
     tame: bool
-    types: Mapping[str, str]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of maps and gradients."""
-        return ELEMENT_DTYPES[next(iter(self.types.values()))]
+    dtype: np.dtype[Any]
 
     def chance(self, part: float) -> bool:
         """True in `part` of all draws."""
@@ -91,23 +88,23 @@ class Draw:
         return int(self.rng.integers(least, most + 1))
 
     def one(self, choices: Sequence[T]) -> T:
-        """One of them."""
-        return choices[self.whole(0, len(choices) - 1)]
+        """One of the choices."""
+        return pick(self.rng, choices)
 
     def length(self, most: int) -> int:
-        """A large one: any order of magnitude, or near the largest, so that what wraps or is cut there is met."""
+        """A large length: any order of magnitude, or near the largest, so that what wraps or is cut there is met."""
         if self.chance(0.4):
             return self.whole(math.ceil(0.86 * most), most)
         return round(math.exp(self.rng.uniform(math.log(min(12, most / 4)), math.log(most))))
 
     def scale(self) -> float:
-        """Pixels to a unit."""
+        """The number of pixels to a unit."""
         if self.exact:
             return self.one(SCALES)
         return float(np.float32(self.one((1.0, 0.3, 0.0625, 1.7, self.rng.uniform(0.2, 12.0)))))
 
     def offset(self) -> float:
-        """Of pixels or samples."""
+        """An offset of pixels or samples."""
         return self.whole(-4, 4) / 4 if self.exact else float(np.float32(self.rng.uniform(-1.5, 1.5)))
 
     def values(self, shape: Sequence[int]) -> Array:
@@ -136,26 +133,25 @@ class Draw:
             return self.rng.integers(-3, 4, shape).astype(np.float64)
         if kind == "constant":
             return np.full(shape, self.offset())
-        factor = {"normal": 1.0, "large": 500.0, "small": 1e-6}[kind]
-        return factor * self.rng.normal(size=shape)
+        return {"normal": 1.0, "large": 500.0, "small": 1e-6}[kind] * self.rng.normal(size=shape)
 
 
 def generate(seed: int, number: int, names: Sequence[str] = ()) -> Case:
     """Case `number` of a campaign with this seed over the operators of these names, over all where there are none."""
     rng = np.random.default_rng([seed, number])
-    operators = [operator for operator in OPERATORS if not names or operator.name in names]
-    operator = operators[int(rng.integers(len(operators)))]
+    operator = pick(rng, [operator for operator in OPERATORS if not names or operator.name in names])
     is_hostile = bool(rng.random() < HOSTILE)
-    case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", tame=is_hostile)
-    while not _is_quick(case):
-        case = _case(rng, operator, case.id, tame=is_hostile)
+    case = None
+    while case is None or not _is_quick(case):
+        case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", tame=is_hostile)
     return spoil(case, rng) if is_hostile else case
 
 
 def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool) -> Case:
     types: dict[str, str] = {variable: str(rng.choice(allowed)) for variable, allowed in operator.types.items()}
-    draw = Draw(rng, bool(rng.random() < EXACT), tame or bool(rng.random() >= WILD), types)
-    attributes, inputs, outputs = MAKERS[operator.function](draw, operator)
+    is_exact = bool(rng.random() < EXACT)
+    draw = Draw(rng, is_exact, tame or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))])
+    attributes, inputs, outputs = (_resample if operator.family == "dml_resample" else _roi_align)(draw, operator)
     typed = {}
     for tensor in operator.inputs:
         if tensor.name in inputs:
@@ -178,63 +174,37 @@ def _is_quick(case: Case) -> bool:
         return True
     question = question_of(case)
     _, channels, height, width = question.x_shape
-    rois = len(question.rois)
     # For each RoI the reference makes a list of its image; it has the corners of a sample once for all channels.
-    work = rois * channels * height * width / 300
-    work += sum(y.on_map * x.on_map for y, x in question.placed()) * (channels + 2)
-    return work <= MOST_WORK
+    work = len(question.rois) * channels * height * width / 300
+    return work + sum(y.on_map * x.on_map for y, x in question.placed()) * (channels + 2) <= MOST_WORK
 
 
-@dataclass(slots=True)
-class _Sizes:
-    """Of a problem with RoIs; ratio is the number of samples of a bin along an axis."""
-
-    images: int
-    channels: int
-    height: int
-    width: int
-    rois: int
-    bins_y: int
-    bins_x: int
-    ratio: int
-
-    @staticmethod
-    def drawn(draw: Draw) -> _Sizes:
-        """Small ones; of some cases one or two of the field's, and the others are smaller still."""
-        is_large = draw.chance(LARGE)
-        bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
-        few = 2 if is_large else len(ratios)
-        sizes = _Sizes(
-            draw.whole(1, 3),
-            draw.whole(0, few) or 1,
-            draw.whole(1, 9),
-            draw.whole(1, 9),
-            draw.whole(is_large, few),
-            draw.one(bins[:few]),
-            draw.one(bins[:few]),
-            draw.one(ratios[: few + 1]),
-        )
-        names = [draw.one(OFTEN) for _ in range(draw.whole(1, 2) if is_large else 0)]
-        if is_large and draw.chance(0.1):
-            names = ["height", "width"]
-        for name in names:
-            # Two that are large at once are less so, but for the sides of a map.
-            is_side = name in ("height", "width")
-            setattr(sizes, name, draw.length(LARGEST[name] // (1 if len(names) == 1 else 3 if is_side else 4) + 1))
-        return sizes
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Of the map."""
-        return self.images, self.channels, self.height, self.width
-
-    @property
-    def bins(self) -> tuple[int, int]:
-        """Height and width of the output."""
-        return self.bins_y, self.bins_x
+def _sizes(draw: Draw) -> Sizes:
+    """Small lengths; in a part of the cases one or two are large, and the others smaller still."""
+    is_large = draw.chance(LARGE)
+    bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
+    few = 2 if is_large else len(ratios)
+    sizes = Sizes(
+        draw.whole(1, 3),
+        draw.whole(0, few) or 1,
+        draw.whole(1, 9),
+        draw.whole(1, 9),
+        draw.whole(is_large, few),
+        draw.one(bins[:few]),
+        draw.one(bins[:few]),
+        draw.one(ratios[: few + 1]),
+    )
+    names = [draw.one(OFTEN) for _ in range(draw.whole(1, 2) if is_large else 0)]
+    if is_large and draw.chance(0.1):
+        names = ["height", "width"]
+    for name in names:
+        # Two that are large at once are less so, but for the sides of a map.
+        part = 1 if len(names) == 1 else 3 if name in ("height", "width") else 4
+        sizes = sizes._replace(**{name: draw.length(getattr(LARGEST, name) // part + 1)})
+    return sizes
 
 
-def _rois(draw: Draw, sizes: _Sizes, scale_y: float, scale_x: float) -> Array:
+def _rois(draw: Draw, sizes: Sizes, scale_y: float, scale_x: float) -> Array:
     """[R, 4] in stored coordinates."""
     count, ends = sizes.rois, np.array([sizes.width, sizes.height] * 2)
     corners = np.sort(draw.rng.uniform(0, 1, (count, 2, 2)), axis=1)
@@ -255,7 +225,7 @@ def _rois(draw: Draw, sizes: _Sizes, scale_y: float, scale_x: float) -> Array:
 
 
 def _moved(draw: Draw, roi: Array, kind: str) -> Array:
-    """A RoI that lies somewhere else, or has another form, see `KINDS`; the map is from 0 to 1."""
+    """A RoI of one of `KINDS`; the map is from 0 to 1."""
     if kind == "mirrored":
         roi = roi[list(draw.one(((2, 3, 0, 1), (2, 1, 0, 3), (0, 3, 2, 1))))]
     if kind == "flat":
@@ -276,78 +246,61 @@ def _indices(draw: Draw, images: int, count: int) -> Array:
 
 
 def _attributes(draw: Draw, operator: Operator, given: Mapping[str, AttributeValue]) -> Attributes:
-    """Those of the operator: as given, or any of its choices."""
+    """The operator's attributes: as given, or any of their choices."""
     drawn = {a.name: given[a.name] if a.name in given else draw.one(a.choices) for a in operator.attributes}
     return {name: value for name, value in drawn.items() if value is not None}
 
 
-def _without_map(draw: Draw, inputs: Inputs, name: str, outputs: tuple[str, ...], is_average: bool) -> Inputs:
-    """Now and then without the map, where a gradient does not need it."""
-    if is_average and len(outputs) == 1 and "ROI" not in outputs[0] and outputs[0] != "drois" and draw.chance(0.5):
-        return {n: array for n, array in inputs.items() if n != name}
-    return inputs
-
-
 def _roi_align(draw: Draw, operator: Operator) -> tuple[Attributes, Inputs, tuple[str, ...]]:
-    scale, sizes = draw.scale(), _Sizes.drawn(draw)
-    given = {
-        "output_height": sizes.bins_y,
-        "output_width": sizes.bins_x,
-        "sampling_ratio": sizes.ratio,
-        "spatial_scale": scale,
-    }
+    """Attributes, inputs and outputs of RoiAlign, DmlRoiAlign, or the gradient of one of them."""
+    is_onnx = operator.family == "roi_align"
+    scale_x = scale_y = draw.scale()
+    if not is_onnx:
+        scale_x = draw.scale()
+    sizes = _sizes(draw)
+    given: Attributes = {"output_height": sizes.bins_y, "output_width": sizes.bins_x}
+    if is_onnx:
+        given |= {"sampling_ratio": sizes.ratio, "spatial_scale": scale_x}
+    else:
+        fewest = max(sizes.ratio, 1)
+        given |= {
+            "spatial_scale_x": scale_x,
+            "spatial_scale_y": scale_y,
+            "input_pixel_offset": draw.offset(),
+            "output_pixel_offset": draw.offset(),
+            "out_of_bounds_input_value": draw.one((0.0, 0.0, 2.5, -3.0)),
+            "minimum_samples_per_output": fewest,
+            "maximum_samples_per_output": draw.one((UINT32_MAX, fewest, fewest + 1)),
+            "align_regions_to_corners": draw.whole(0, 1),
+        }
     attributes = _attributes(draw, operator, given)
-    inputs = {
-        "X": draw.values(sizes.shape),
-        "rois": _rois(draw, sizes, scale, scale),
-        "batch_indices": _indices(draw, sizes.images, sizes.rois),
-    }
-    if operator.function == "roi_align":
-        return attributes, inputs, ("Y",)
-    outputs = draw.one((("dX", "drois"), ("dX",), ("drois",)))
-    inputs |= {"dY": draw.values((sizes.rois, sizes.channels, *sizes.bins)), "x_shape": np.array(sizes.shape)}
-    return attributes, _without_map(draw, inputs, "X", outputs, attributes["mode"] == "avg"), outputs
+    # The two families draw in another order, which the cases of a seed depend on.
+    x = draw.values(sizes[:4]) if is_onnx else None
+    rois, indices = _rois(draw, sizes, scale_y, scale_x), _indices(draw, sizes.images, sizes.rois)
+    if x is None:
+        x = draw.values(sizes[:4])
+        rois = rois.reshape((1,) * draw.whole(0, 2) + rois.shape)
+        indices = indices.reshape((1,) * draw.whole(0, 3) + indices.shape)
+    names = ONNX_NAMES if is_onnx else DIRECTML_NAMES
+    inputs = {names["x"]: x, names["rois"]: rois, names["indices"]: indices}
+    outputs = tuple(tensor.name for tensor in operator.outputs)
+    if not operator.function.endswith("_grad"):
+        return attributes, inputs, outputs
+    outputs = draw.one((outputs, outputs[:1], outputs[1:]))
+    inputs |= {names["dy"]: draw.values((sizes.rois, sizes.channels, *sizes[5:7])), "x_shape": np.array(sizes[:4])}
+    # Now and then without the map, where the gradient does not need it.
+    is_average = attributes.get("mode", attributes.get("reduction_function")) in ("avg", "average")
+    if is_average and outputs == (names["dx"],) and draw.chance(0.5):
+        del inputs[names["x"]]
+    return attributes, inputs, outputs
 
 
-def _dml_roi_align(draw: Draw, operator: Operator) -> tuple[Attributes, Inputs, tuple[str, ...]]:
-    scales, sizes = (draw.scale(), draw.scale()), _Sizes.drawn(draw)
-    least_samples = max(sizes.ratio, 1)
-    given: Attributes = {
-        "output_height": sizes.bins_y,
-        "output_width": sizes.bins_x,
-        "spatial_scale_x": scales[1],
-        "spatial_scale_y": scales[0],
-        "input_pixel_offset": draw.offset(),
-        "output_pixel_offset": draw.offset(),
-        "out_of_bounds_input_value": draw.one((0.0, 0.0, 2.5, -3.0)),
-        "minimum_samples_per_output": least_samples,
-        "maximum_samples_per_output": draw.one((UINT32_MAX, least_samples, least_samples + 1)),
-        "align_regions_to_corners": draw.whole(0, 1),
-    }
-    attributes = _attributes(draw, operator, given)
-    rois = _rois(draw, sizes, *scales)
-    indices = _indices(draw, sizes.images, sizes.rois)
-    inputs = {
-        "InputTensor": draw.values(sizes.shape),
-        "ROITensor": rois.reshape((1,) * draw.whole(0, 2) + rois.shape),
-        "BatchIndicesTensor": indices.reshape((1,) * draw.whole(0, 3) + indices.shape),
-    }
-    if operator.function == "dml_roi_align":
-        return attributes, inputs, ("OutputTensor",)
-    names = tuple(tensor.name for tensor in operator.outputs)
-    outputs = draw.one((names, names[:1], names[1:]))
-    dy = draw.values((sizes.rois, sizes.channels, *sizes.bins))
-    inputs |= {"InputGradientTensor": dy, "x_shape": np.array(sizes.shape)}
-    is_average = attributes["reduction_function"] == "average"
-    return attributes, _without_map(draw, inputs, "InputTensor", outputs, is_average), outputs
-
-
-def _dml_resample(draw: Draw, operator: Operator) -> tuple[Attributes, Inputs, tuple[str, ...]]:
+def _resample(draw: Draw, operator: Operator) -> tuple[Attributes, Inputs, tuple[str, ...]]:
+    """Attributes, inputs and outputs of DmlResample or its gradient."""
     rank = draw.whole(1, 4)
     lengths = [draw.whole(1, (60, 12, 6, 4)[rank - 1]) for _ in range(rank)]
     if draw.chance(LARGE):
         lengths[draw.whole(0, rank - 1)] = draw.length(1000)
-    x_shape = tuple(lengths)
     scales = tuple(draw.scale() if length < 100 and draw.chance(0.8) else 1.0 for length in lengths)
     sizes = tuple(draw.whole(0 if draw.chance(0.1) else 1, (80, 12, 7, 5)[rank - 1]) for _ in range(rank))
     has_scales = draw.chance(0.6)
@@ -357,23 +310,9 @@ def _dml_resample(draw: Draw, operator: Operator) -> tuple[Attributes, Inputs, t
         "input_pixel_offsets": tuple(draw.offset() for _ in range(rank)) if draw.chance(0.6) else (),
         "output_pixel_offsets": tuple(draw.offset() for _ in range(rank)) if draw.chance(0.6) else (),
     }
-    attributes = _attributes(draw, operator, given)
+    attributes, outputs = _attributes(draw, operator, given), (operator.outputs[0].name,)
     if operator.function == "dml_resample":
-        return attributes, {"InputTensor": draw.values(x_shape)}, ("OutputTensor",)
+        return attributes, {"InputTensor": draw.values(lengths)}, outputs
     forward = next(operator for operator in OPERATORS if operator.function == "dml_resample")
-    (y_shape,) = output_shapes(forward, {"InputTensor": x_shape}, {}, forward.check_attributes(given))
-    inputs = {"InputGradientTensor": draw.values(y_shape), "x_shape": np.array(x_shape)}
-    return attributes, inputs, ("OutputGradientTensor",)
-
-
-Maker = Callable[[Draw, Operator], tuple[Attributes, Inputs, tuple[str, ...]]]
-
-MAKERS: Mapping[str, Maker] = {
-    "roi_align": _roi_align,
-    "roi_align_grad": _roi_align,
-    "dml_roi_align": _dml_roi_align,
-    "dml_roi_align_grad": _dml_roi_align,
-    "dml_resample": _dml_resample,
-    "dml_resample_grad": _dml_resample,
-}
-"""By the operators' function."""
+    (y_shape,) = output_shapes(forward, {"InputTensor": tuple(lengths)}, {}, forward.check_attributes(given))
+    return attributes, {"InputGradientTensor": draw.values(y_shape), "x_shape": np.array(lengths)}, outputs

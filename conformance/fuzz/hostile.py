@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from conformance.case import Array, Case
-from ortops.spec import Attribute, AttributeValue, Tensor
+from conformance.case import Case
+from ortops.spec import Attribute, AttributeValue
 
 NUMBERS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0)
 WHOLES = (-1, 0, -(2**31), 2, 2**32)
@@ -21,31 +21,30 @@ T = TypeVar("T")
 
 
 def spoil(case: Case, rng: np.random.Generator) -> Case:
-    """The case with one change; it is its twin itself."""
-    change = _one(rng, (_attribute, _attribute, _data, _data, _shape, _shape, _missing))
-    changed: Case = change(case, rng)
-    return replace(changed, note="a random case with one thing changed", twin=replace(case, note=""))
+    """The case with one change, and as its twin the case itself."""
+    change = pick(rng, (_attribute, _attribute, _data, _data, _shape, _shape, _missing))
+    return replace(change(case, rng), note="a random case with one thing changed", twin=replace(case, note=""))
 
 
-def _one(rng: np.random.Generator, choices: Sequence[T]) -> T:
+def pick(rng: np.random.Generator, choices: Sequence[T]) -> T:
+    """One of the choices, each as likely as the others."""
     return choices[int(rng.integers(len(choices)))]
 
 
 def _attribute(case: Case, rng: np.random.Generator) -> Case:
-    attribute = _one(rng, case.definition.attributes)
+    """An attribute with another value, most often a wrong one."""
+    attribute = pick(rng, case.definition.attributes)
     return replace(case, attributes={**case.attributes, attribute.name: _wrong_value(attribute, case, rng)})
 
 
 def _wrong_value(attribute: Attribute, case: Case, rng: np.random.Generator) -> AttributeValue:
     if attribute.type == "STRING":
-        return _one(rng, ("", "median", attribute.default.upper(), attribute.default + " ", "bilinear"))
+        return pick(rng, ("", "median", attribute.default.upper(), attribute.default + " ", "bilinear"))
     wholes = WHOLES[:4] if attribute.name in LARGE_LENGTHS else WHOLES
-    value = _one(rng, wholes if attribute.type.startswith("INT") else NUMBERS)
-    if not attribute.is_list:
-        return value
-    given = list(case.attributes.get(attribute.name, ()))
+    value = pick(rng, wholes if attribute.type.startswith("INT") else NUMBERS)
+    given = list(case.attributes.get(attribute.name, ())) if attribute.is_list else []
     if not given:
-        return (value,)
+        return (value,) if attribute.is_list else value
     if rng.random() < 0.3:
         return tuple(given[:-1] if rng.random() < 0.5 else [*given, given[-1]])
     given[int(rng.integers(len(given)))] = value
@@ -53,30 +52,28 @@ def _wrong_value(attribute: Attribute, case: Case, rng: np.random.Generator) -> 
 
 
 def _data(case: Case, rng: np.random.Generator) -> Case:
-    """A number that does not belong: of an index, of a RoI, of a shape."""
+    """One number of an index, of a RoI or of a shape is replaced by one that does not belong there."""
     known = [t for t in case.definition.inputs if t.name in case.inputs and case.inputs[t.name].size]
     known = [t for t in known if t.values or case.inputs[t.name].dtype.kind in "iu" or 4 in t.shape]
     if not known:
         return _attribute(case, rng)
-    tensor = _one(rng, known)
+    tensor = pick(rng, known)
     array = case.inputs[tensor.name].copy()
-    array.flat[int(rng.integers(array.size))] = _wrong_number(tensor, array, case, rng)
-    return _with_input(case, tensor, array)
-
-
-def _wrong_number(tensor: Tensor, array: Array, case: Case, rng: np.random.Generator) -> Any:
+    numbers: Sequence[float] = NUMBERS[:3]
     if tensor.values:
-        return _one(rng, (-1, 0, 2, -(2**63)))
-    if array.dtype.kind not in "iu":
-        return _one(rng, NUMBERS[:3])
-    images = next((a.shape[0] for a in case.inputs.values() if a.ndim == 4), 1)
-    allowed = np.iinfo(array.dtype)
-    return _one(rng, [i for i in (images, *FAR_INDICES) if allowed.min <= i <= allowed.max])
+        numbers = (-1, 0, 2, -(2**63))
+    elif array.dtype.kind in "iu":
+        images = next((a.shape[0] for a in case.inputs.values() if a.ndim == 4), 1)
+        allowed = np.iinfo(array.dtype)
+        numbers = [i for i in (images, *FAR_INDICES) if allowed.min <= i <= allowed.max]
+    number = pick(rng, numbers)
+    array.flat[int(rng.integers(array.size))] = number
+    return replace(case, inputs={**case.inputs, tensor.name: array})
 
 
 def _shape(case: Case, rng: np.random.Generator) -> Case:
     """A tensor of another rank or with another length."""
-    tensor = _one(rng, [t for t in case.definition.inputs if t.name in case.inputs])
+    tensor = pick(rng, [t for t in case.definition.inputs if t.name in case.inputs])
     array = case.inputs[tensor.name]
     axis = int(rng.integers(array.ndim))
     ways = [
@@ -88,18 +85,15 @@ def _shape(case: Case, rng: np.random.Generator) -> Case:
     ]
     if array.shape[axis]:
         ways.append(array.take(0, axis))
-    changed = _one(rng, ways)
+    changed = pick(rng, ways)
     # ONNX's tensors have no more axes than this anywhere here, and a scalar is not an array to every runtime.
-    return _with_input(case, tensor, changed if 0 < changed.ndim < 6 else array.reshape(-1))
+    changed = changed if 0 < changed.ndim < 6 else array.reshape(-1)
+    return replace(case, inputs={**case.inputs, tensor.name: np.ascontiguousarray(changed)})
 
 
 def _missing(case: Case, rng: np.random.Generator) -> Case:
-    """Without an optional input, or with nothing to compute."""
+    """Without an optional input; a tensor of another shape where there is no optional one."""
     optional = [t.name for t in case.definition.inputs if t.optional and t.name in case.inputs]
     if not optional:
         return _shape(case, rng)
     return replace(case, inputs={name: array for name, array in case.inputs.items() if name != optional[0]})
-
-
-def _with_input(case: Case, tensor: Tensor, array: Array) -> Case:
-    return replace(case, inputs={**case.inputs, tensor.name: np.ascontiguousarray(array)})

@@ -132,10 +132,10 @@ def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folde
             for outcome in report.counts.elements():
                 counts[outcome] += 1
                 yield outcome
-            if report.failure is not None:
-                path = _written(report.failure, plan.backend, folder, written)
+            for failure in report.failures:
+                path = _written(failure, plan.backend, folder, written)
                 written += 1
-                click.echo(f"{report.failure.case.operator}: {report.failure.kind}: {report.failure.message}\n  {path}")
+                click.echo(f"{failure.case.operator}: {failure.kind}: {failure.message}\n  {path}")
 
     def rate() -> str:
         return f"{counts.total() / max(time.monotonic() - begun, 1e-9):.0f} cases a second"

@@ -13,18 +13,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from conformance.fuzz.check import Failure
-from conformance.fuzz.examine import MOST_ALIKE, Part, Plan, end_all, examine, make_small
+from conformance.fuzz.examine import MOST_ALIKE, Plan, Report, end_all, examine, make_small
 from conformance.printable import PrintableError
 
 RANGE = 16
-"""Cases that are examined by one call, at most."""
+"""One call examines so many cases at most."""
 
 AHEAD = 64
-"""Ranges for each worker that may be done before one that is not: what comes back waits for it."""
+"""For each worker so many ranges may be done before one that is not: what comes back waits for it."""
 
 REPORT_EVERY = 0.2
 """Seconds between two reports, at most."""
@@ -49,7 +48,7 @@ class Crew(Protocol):
 
     @property
     def width(self) -> int:
-        """How many they are."""
+        """The number of workers."""
 
     def check(self) -> None:
         """Raise CrewError if nobody is there any more."""
@@ -74,23 +73,11 @@ class Here:
         end_all()
 
     def check(self) -> None:
-        """They are always there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What has come since the last report.
-
-    counts: of cases by what came of them.
-    failure: a small one, unlike those before.
-    """
-
-    counts: Counter[str]
-    failure: Failure | None = None
+        """Raise nothing: threads are always there."""
 
 
 def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:
-    """The reports of a campaign.
+    """The reports of a campaign: counts of cases, and failures made small of which no two look the same.
 
     Args:
         plan: its cases.
@@ -110,12 +97,12 @@ def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None 
 
 
 class _Campaign:
-    """What has been handed out, in order."""
+    """What has been handed out, in order: ranges of cases, and failures to be made small."""
 
     def __init__(self, plan: Plan, crew: Crew, cases: float, ends: float) -> None:
         self._plan, self._crew, self._cases, self._ends = plan, crew, cases, ends
         self._next = 0
-        self._parts = deque[tuple[int, int, Future[Part]]]()
+        self._parts = deque[tuple[int, int, Future[Report]]]()
         self._small = deque[tuple[Failure, Future[Failure]]]()
         self._alike, self._seen = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
 
@@ -140,7 +127,7 @@ class _Campaign:
         while self._parts and self._parts[0][2].done():
             first, stop, future = self._parts.popleft()
             try:
-                yield self._done(future.result())
+                yield self._counted(future.result())
             except self._crew.lost:
                 yield from self._one_by_one(first, stop)
             except CancelledError as error:
@@ -149,38 +136,36 @@ class _Campaign:
             failure, small = self._small.popleft()
             with contextlib.suppress(*self._crew.lost, CancelledError):
                 failure = small.result()
-            yield from self._unlike(failure)
+            yield self._unlike(failure)
 
     def rest(self) -> Iterator[Report]:
-        """What has come back behind something that has not."""
+        """What has come back behind something that has not, and failures for which there was no time."""
         for _, _, future in self._parts:
             if future.done() and not future.cancelled() and future.exception() is None:
-                yield self._done(future.result())
-        for failure, _ in self._small:
-            yield from self._unlike(failure)
+                yield self._counted(future.result())
+        yield from (self._unlike(failure) for failure, _ in self._small)
 
     def _running(self) -> list[Future[Any]]:
-        handed_out: list[Future[Any]] = [
-            *(future for *_, future in self._parts),
-            *(future for _, future in self._small),
-        ]
-        return [future for future in handed_out if not future.done()]
+        futures: list[Future[Any]] = [*(part[2] for part in self._parts), *(small[1] for small in self._small)]
+        return [future for future in futures if not future.done()]
 
-    def _examined(self, first: int, stop: int) -> Future[Part]:
+    def _examined(self, first: int, stop: int) -> Future[Report]:
         return self._crew.executor.submit(examine, self._plan, first, stop, self._ends)
 
-    def _done(self, part: Part) -> Report:
-        for failure in part.found:
+    def _counted(self, part: Report) -> Report:
+        """The counts alone; the failures are handed out to be made small, of those alike the first `MOST_ALIKE`."""
+        for failure in part.failures:
             self._alike[failure.rough_signature] += 1
             if self._alike[failure.rough_signature] <= MOST_ALIKE:
                 future = self._crew.executor.submit(make_small, self._plan, failure, self._ends)
                 self._small.append((failure, future))
         return Report(part.counts)
 
-    def _unlike(self, failure: Failure) -> Iterator[Report]:
-        if failure.signature not in self._seen:
-            self._seen.add(failure.signature)
-            yield Report(Counter(), failure)
+    def _unlike(self, failure: Failure) -> Report:
+        """The failure, unless one before looked the same."""
+        is_new = failure.signature not in self._seen
+        self._seen.add(failure.signature)
+        return Report(Counter(), [failure] if is_new else [])
 
     def _one_by_one(self, first: int, stop: int) -> Iterator[Report]:
         """The cases of a range whose workers ended, each while nothing else is examined: another is not to end them."""
@@ -194,7 +179,7 @@ class _Campaign:
                 self._crew.check()
                 yield Report(Counter())
             try:
-                yield self._done(future.result())
+                yield self._counted(future.result())
             except self._crew.lost:
                 failure = Failure(self._plan.case(number), "reference", "every worker that examined it ended")
-                yield self._done(Part(Counter(failed=1), (failure,)))
+                yield self._counted(Report(Counter(failed=1), [failure]))

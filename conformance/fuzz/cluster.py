@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -21,20 +21,15 @@ from distributed.comm.core import connect
 from conformance import backends
 from conformance.fuzz.campaign import CrewError
 
-CONNECT_SECONDS = 15.0
-"""For the scheduler to answer, and for a first worker to be there."""
-
-ANSWER_SECONDS = 60.0
-"""For the workers to say what they have, which takes them some imports, and for the scheduler to say who is there."""
-
-ALONE_SECONDS = 60.0
-"""How long the cluster may have no worker."""
-
-ASK_EVERY = 1.0
-"""Seconds after which it is asked again how many it has."""
+CONNECT_SECONDS = 15.0  # for the scheduler to answer, and for a first worker to be there
+ANSWER_SECONDS = (
+    60.0  # for workers to say what they have, after some imports, and for the scheduler to say who is there
+)
+ALONE_SECONDS = 60.0  # for which the cluster may have no worker
+ASK_EVERY = 1.0  # second, the scheduler is asked how many workers it has
 
 PACKAGES = ("ortops", "numba", "numpy", "onnx", "onnxruntime", "onnxruntime-extensions")
-"""Of which the workers have the versions that are here: other versions may make other cases, and other answers."""
+"""The workers have the versions of these that are here: other versions may make other cases, and other answers."""
 
 T = TypeVar("T")
 
@@ -55,10 +50,8 @@ class Cluster:
             asyncio.run(asyncio.wait_for(_reach(address), CONNECT_SECONDS))
             self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, asyncio.TimeoutError, TypeError, ValueError, ImportError) as error:
-            text = f"{type(error).__name__}: {error}"
-            raise CrewError(
-                f"{address} is not a scheduler that answers within {CONNECT_SECONDS:g} s: {text}"
-            ) from error
+            text = f"is not a scheduler that answers within {CONNECT_SECONDS:g} s: {type(error).__name__}: {error}"
+            raise CrewError(f"{address} {text}") from error
         self.executor: Executor = self._client.get_executor(pure=False, retries=3)
         self.width = 1
         self._asked = self._seen = -math.inf
@@ -78,7 +71,7 @@ class Cluster:
     def close(self) -> None:
         """Cancel what has not been done, and leave: a worker or a scheduler that hangs does not keep anybody here."""
         for leave in (lambda: self.executor.shutdown(wait=False), self._client.close):
-            _begun(leave).wait(CONNECT_SECONDS)
+            wait([_begun(leave)], CONNECT_SECONDS)
 
     def check(self) -> None:
         """Raise CrewError if there is no scheduler, or if it has had no worker for long."""
@@ -110,15 +103,8 @@ class Cluster:
 
     def _within(self, seconds: float, ask: Callable[[], T]) -> T:
         """What the cluster answers; CrewError where it does not, or not in time."""
-        answer = Future[T]()
-
-        def answered() -> None:
-            try:
-                answer.set_result(ask())
-            except Exception as error:  # noqa: BLE001  # it is raised again where it is waited for
-                answer.set_exception(error)
-
-        if not _begun(answered).wait(seconds):
+        answer = _begun(ask)
+        if not wait([answer], seconds).done:
             raise CrewError(f"the cluster at {self._address} has not answered within {seconds:g} s")
         try:
             return answer.result()
@@ -126,18 +112,18 @@ class Cluster:
             raise CrewError(f"the scheduler at {self._address} is gone: {error}") from error
 
 
-def _begun(function: Callable[[], object]) -> threading.Event:
-    """Has the function run beside; an event that it has come to an end. The process does not wait for it."""
-    done = threading.Event()
+def _begun(function: Callable[[], T]) -> Future[T]:
+    """The result of a function that another thread runs; the process does not wait for its end."""
+    result = Future[T]()
 
     def run() -> None:
         try:
-            function()
-        finally:
-            done.set()
+            result.set_result(function())
+        except Exception as error:  # noqa: BLE001  # it is raised again where it is waited for
+            result.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return done
+    return result
 
 
 async def _reach(address: str) -> None:

@@ -11,7 +11,7 @@ import multiprocessing
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance import backends
@@ -30,21 +30,18 @@ TIME_LIMIT = 60.0
 """Seconds for a case, of the backend and of the reference: the first may compile, on a machine that is busy."""
 
 IDLE_SECONDS = 20.0
-"""After which children that nobody uses are ended."""
+"""Children that nobody has asked for so long are ended."""
 
 MOST_ALIKE = 3
-"""Failures with the same message that are shrunk; the others are counted."""
+"""So many failures with the same message are made small; the others are counted."""
 
 MOST_ASKED = 500
-"""Cases after which the reference has a new child: it remembers its answers."""
+"""After so many cases the reference has a new child, because it remembers its answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which cases there are, and who is asked.
-
-    operators: names; empty for all.
-    """
+    """The backend that is asked, the seed of the cases, and the names of the operators that they have; none for all."""
 
     backend: str
     seed: int
@@ -56,29 +53,26 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What came of the cases from `first` on.
-
-    counts: of cases by what came of them.
-    found: the failures in order; of those alike the first `MOST_ALIKE`.
-    """
+class Report:
+    """Of some cases the counts by what came of them, and failures."""
 
     counts: Counter[str]
-    found: tuple[Failure, ...]
+    failures: Sequence[Failure] = ()
 
 
 class Asked:
-    """The children of one thread."""
+    """The children of one thread: one is the backend of this name, the other is the reference."""
 
     def __init__(self, backend: str) -> None:
         self.name = backend
-        self._backend = IsolatedBackend(backend, TIME_LIMIT)
-        self._reference = IsolatedBackend(ORACLE, TIME_LIMIT)
+        self.is_ending = False
+        self.timer: threading.Timer | None = None
+        """Ends the children; None while a thread uses them."""
+        self._backend, self._reference = IsolatedBackend(backend, TIME_LIMIT), IsolatedBackend(ORACLE, TIME_LIMIT)
         loaded = backends.load(backend)
         self._is_unsafe = is_unsafe(loaded)
         self._examiner = Examiner(self._backend.ask, conventions=conventions_of(loaded))
         self._asked = 0
-        self.is_ending = False
 
     def check(self, case: Case) -> Failure | Outcomes:
         """What comes of a case."""
@@ -94,7 +88,12 @@ class Asked:
         return self._reference.ask(case)
 
     def end(self) -> None:
-        """End the children, which nobody asks."""
+        """End the children, unless a thread uses them or they have been ended already."""
+        with _lock:
+            if self.timer is None or self not in _all:
+                return
+            self.timer.cancel()
+            _all.discard(self)
         for child in (self._backend, self._reference):
             child.end()
 
@@ -105,8 +104,11 @@ class Asked:
             child.kill()
 
 
-def examine(plan: Plan, first: int, stop: int, ends: float) -> Part:
-    """What comes of the cases from `first` to `stop` - 1, or of as many as there is time for until `ends`, in epoch time."""
+def examine(plan: Plan, first: int, stop: int, ends: float) -> Report:
+    """What comes of the cases from `first` to `stop` - 1, or of as many as there is time for until `ends`, in epoch time.
+
+    Of the failures that look alike the report has the first `MOST_ALIKE`.
+    """
     counts, alike, found = Counter[str](), Counter[tuple[str, ...]](), list[Failure]()
     with _borrowed(plan.backend) as asked:
         for number in range(first, stop):
@@ -120,21 +122,19 @@ def examine(plan: Plan, first: int, stop: int, ends: float) -> Part:
                 alike[outcome.rough_signature] += 1
                 if alike[outcome.rough_signature] <= MOST_ALIKE:
                     found.append(outcome)
-    return Part(counts, tuple(found))
+    return Report(counts, found)
 
 
 def make_small(plan: Plan, failure: Failure, ends: float) -> Failure:
     """The failure of a case made small, as far as there is time for until `ends`, in epoch time."""
     if failure.kind == "reference":
         return failure  # each try may end a process, or take a minute
-
     with _borrowed(plan.backend) as asked:
         return shrink(failure, lambda case: "no time" if asked.is_ending or time.time() >= ends else asked.check(case))
 
 
 _lock = threading.Lock()
 _all: set[Asked] = set()
-_idle: dict[Asked, threading.Timer] = {}
 
 
 @contextlib.contextmanager
@@ -142,37 +142,25 @@ def _borrowed(backend: str) -> Iterator[Asked]:
     # A worker of dask is a daemon, and those may have no children unless they say that they are none.
     multiprocessing.current_process().daemon = False
     with _lock:
-        asked = next((one for one in _idle if one.name == backend), None)
-        if asked is None:
-            asked = Asked(backend)
-            _all.add(asked)
-        else:
-            _idle.pop(asked).cancel()
+        asked = next((one for one in _all if one.timer and one.name == backend), None) or Asked(backend)
+        if asked.timer:
+            asked.timer.cancel()
+        asked.timer = None
+        _all.add(asked)
     try:
         yield asked
     finally:
-        timer = threading.Timer(0.0 if asked.is_ending else IDLE_SECONDS, _end_idle, [asked])
-        timer.daemon = True
         with _lock:
-            _idle[asked] = timer
-            timer.start()
-
-
-def _end_idle(asked: Asked) -> None:
-    with _lock:
-        if _idle.pop(asked, None) is None:
-            return
-        _all.discard(asked)
-    asked.end()
+            asked.timer = threading.Timer(0.0 if asked.is_ending else IDLE_SECONDS, asked.end)
+            asked.timer.daemon = True
+            asked.timer.start()
 
 
 def end_all() -> None:
     """End all children of this process' campaigns: what is being examined comes back unfinished."""
     with _lock:
-        for timer in _idle.values():
-            timer.cancel()
-        everybody, idle = list(_all), list(_idle)
+        everybody = list(_all)
     for asked in everybody:
         asked.kill()
-    for asked in idle:
-        _end_idle(asked)
+    for asked in everybody:
+        asked.end()

@@ -25,7 +25,7 @@ from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
 
 def write(path: Path, failure: Failure, backend: str) -> None:
-    """Write the case of a failure to a file."""
+    """Write the case of a failure of this backend to a file."""
     case = failure.case
     data = {
         "id": case.id,
@@ -36,7 +36,14 @@ def write(path: Path, failure: Failure, backend: str) -> None:
         "operator": case.operator,
         "attributes": {name: _plain(value) for name, value in case.attributes.items()},
         "outputs": list(case.outputs),
-        "inputs": {name: _written(array) for name, array in case.inputs.items()},
+        "inputs": {
+            name: {
+                "type": element_type_of(array.dtype),
+                "shape": list(array.shape),
+                "values": _plain(tuple(_exact(array, array.dtype).ravel().tolist())),
+            }
+            for name, array in case.inputs.items()
+        },
     }
     path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 
@@ -62,16 +69,14 @@ def read(path: Path) -> Case:
         raise ValueError(f"{path} is no case: {type(error).__name__}: {error}") from error
 
 
-def _written(array: Array) -> dict[str, Any]:
-    values = array.ravel().tolist() if array.dtype.kind in "iu" else array.astype(np.float64).ravel().tolist()
-    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "values": _plain(tuple(values))}
+def _exact(numbers: Any, dtype: np.dtype[Any]) -> Array:
+    """The numbers in int64 or float64, whichever of the two has all numbers of the type."""
+    return np.array(numbers, np.int64 if dtype.kind in "iu" else np.float64)
 
 
 def _read(entry: dict[str, Any]) -> Array:
     dtype = ELEMENT_DTYPES[entry["type"]]
-    values = entry["values"] if dtype.kind in "iu" else [float(value) for value in entry["values"]]
-    exact = np.array(values, np.int64 if dtype.kind in "iu" else np.float64)
-    return np.asarray(exact.astype(dtype).reshape(entry["shape"]))
+    return np.asarray(_exact(entry["values"], dtype).astype(dtype).reshape(entry["shape"]))
 
 
 def _plain(value: AttributeValue) -> Any:

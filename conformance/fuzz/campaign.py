@@ -19,17 +19,10 @@ from conformance.fuzz.check import Failure
 from conformance.fuzz.examine import MOST_ALIKE, Plan, Report, end_all, examine, make_small
 from conformance.printable import PrintableError
 
-RANGE = 16
-"""One call examines so many cases at most."""
-
-AHEAD = 64
-"""For each worker so many ranges may be done before one that is not: what comes back waits for it."""
-
-REPORT_EVERY = 0.2
-"""Seconds between two reports, at most."""
-
-GRACE = 10.0
-"""Seconds after its time for what a campaign has begun to come back: a case is not interrupted."""
+RANGE = 16  # one call examines so many cases at most
+AHEAD = 64  # for each worker so many ranges may be done before one that is not: what comes back waits for it
+REPORT_EVERY = 0.2  # seconds between two reports, at most
+GRACE = 10.0  # seconds after its time for what a campaign has begun to come back: a case is not interrupted
 
 
 class CrewError(PrintableError):
@@ -37,11 +30,7 @@ class CrewError(PrintableError):
 
 
 class Crew(Protocol):
-    """Those who work.
-
-    executor: takes what they are to do.
-    lost: what it raises where every worker that tried has ended.
-    """
+    """The workers: an executor, and what it raises where every worker that tried has ended."""
 
     executor: Executor
     lost: tuple[type[BaseException], ...]
@@ -79,11 +68,7 @@ class Here:
 def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:
     """The reports of a campaign: counts of cases, and failures made small of which no two look the same.
 
-    Args:
-        plan: its cases.
-        crew: who does it.
-        cases: numbers below this, or None.
-        seconds: after which no more are begun, or None.
+    It has the cases 0 to `cases` - 1, without end where that is None; after so many seconds no more are begun.
 
     Raises:
         CrewError: nobody is there any more.

@@ -19,8 +19,7 @@ from conformance.run import Asker, Examiner, ask
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
 Outcomes = Literal["passed", "unsupported", "unsettled"]
 
-HERE: Asker = functools.partial(ask, Reference())
-"""The reference in this process."""
+HERE: Asker = functools.partial(ask, Reference())  # the reference in this process
 
 
 class ReferenceFailedError(Exception):
@@ -53,13 +52,7 @@ class Failure:
 
 
 def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Outcomes:
-    """The failure of a case, or what else came of it.
-
-    Args:
-        case: what it expects is found here.
-        examiner: who asks the backend.
-        oracle: the reference, which is asked for float64.
-    """
+    """The failure of a case, or what else came of it; the oracle, which is the reference, says what the case expects."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

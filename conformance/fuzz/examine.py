@@ -23,20 +23,14 @@ from conformance.fuzz.shrink import shrink
 from conformance.isolate import IsolatedBackend
 from conformance.run import Answer, Examiner
 
-ORACLE = "reference"
-"""The backend that says what is right."""
+ORACLE = "reference"  # the backend that says what is right
 
 TIME_LIMIT = 60.0
 """Seconds for a case, of the backend and of the reference: the first may compile, on a machine that is busy."""
 
-IDLE_SECONDS = 20.0
-"""Children that nobody has asked for so long are ended."""
-
-MOST_ALIKE = 3
-"""So many failures with the same message are made small; the others are counted."""
-
-MOST_ASKED = 500
-"""After so many cases the reference has a new child, because it remembers its answers."""
+IDLE_SECONDS = 20.0  # children that nobody has asked for so long are ended
+MOST_ALIKE = 3  # so many failures with the same message are made small; the others are counted
+MOST_ASKED = 500  # after so many cases the reference has a new child, because it remembers its answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +60,7 @@ class Asked:
     def __init__(self, backend: str) -> None:
         self.name = backend
         self.is_ending = False
-        self.timer: threading.Timer | None = None
-        """Ends the children; None while a thread uses them."""
+        self.timer: threading.Timer | None = None  # ends the children; None while a thread uses them
         self._backend, self._reference = IsolatedBackend(backend, TIME_LIMIT), IsolatedBackend(ORACLE, TIME_LIMIT)
         loaded = backends.load(backend)
         self._is_unsafe = is_unsafe(loaded)

@@ -76,7 +76,8 @@ def _exact(numbers: Any, dtype: np.dtype[Any]) -> Array:
 
 def _read(entry: dict[str, Any]) -> Array:
     dtype = ELEMENT_DTYPES[entry["type"]]
-    return np.asarray(_exact(entry["values"], dtype).astype(dtype).reshape(entry["shape"]))
+    values = entry["values"] if dtype.kind in "iu" else [float(value) for value in entry["values"]]
+    return np.asarray(_exact(values, dtype).astype(dtype).reshape(entry["shape"]))
 
 
 def _plain(value: AttributeValue) -> Any:

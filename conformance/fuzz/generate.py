@@ -33,8 +33,7 @@ EXACT, HOSTILE, LEFT_OUT, LARGE, WILD = 0.35, 0.15, 0.1, 0.5, 0.3
 """The part of the cases that is exact, that has something wrong; of attributes left out; of cases that are large along
 one or two axes; of right ones that may have infinities, NaN and numbers at either end of their type's range."""
 
-MOST_WORK = 15_000
-"""Samples of a channel that the reference computes for a case: 0.1 to 0.2 s."""
+MOST_WORK = 15_000  # samples of a channel that the reference computes for a case: 0.1 to 0.2 s
 
 
 class Sizes(NamedTuple):
@@ -58,8 +57,7 @@ OFTEN = (*Sizes._fields, "images", "channels", "channels", "rois", "rois")
 
 SCALES = (1.0, 0.5, 0.25, 2.0, 8.0)
 
-KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
-"""Where a RoI lies, or which form it has."""
+KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")  # where a RoI lies, or which form it has
 
 Attributes = dict[str, AttributeValue]
 Inputs = dict[str, Array]
@@ -67,11 +65,10 @@ Inputs = dict[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Random choices.
+    """Random choices for one case whose maps and gradients have the type `dtype`.
 
     exact: whether short binary fractions are wanted.
     tame: whether infinities, NaN and what is near either end of the type's range are not.
-    dtype: of maps and gradients.
     """
 
     rng: np.random.Generator
@@ -152,11 +149,9 @@ def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool)
     is_exact = bool(rng.random() < EXACT)
     draw = Draw(rng, is_exact, tame or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))])
     attributes, inputs, outputs = (_resample if operator.family == "dml_resample" else _roi_align)(draw, operator)
-    typed = {}
-    for tensor in operator.inputs:
-        if tensor.name in inputs:
-            with np.errstate(over="ignore", invalid="ignore"):
-                typed[tensor.name] = inputs[tensor.name].astype(ELEMENT_DTYPES[types.get(tensor.type, tensor.type)])
+    dtypes = {t.name: ELEMENT_DTYPES[types.get(t.type, t.type)] for t in operator.inputs if t.name in inputs}
+    with np.errstate(over="ignore", invalid="ignore"):
+        typed = {name: inputs[name].astype(dtype) for name, dtype in dtypes.items()}
     return Case(
         id=id_,
         source=BY_REFERENCE,

@@ -30,29 +30,17 @@ from ortops.reference.sampling import points_inside
 GRAIN = 64
 """Exact coordinates and values are whole multiples of 1/GRAIN: products of two weights and a value fit in float32."""
 
-MOST_EXACT = 1024.0
-"""Exact coordinates and values are not larger; in pixels where they are coordinates."""
-
-STEPS = (1.0, 8.0)
-"""The factors of their rounding by which coordinates are moved."""
-
-FEW = 4
-"""With so many RoIs or fewer, all are moved in every direction, with more each in some."""
-
-ROUNDINGS = 16.0
-"""The roundings of a maximum's candidate, which is a sum of products of products."""
+MOST_EXACT = 1024.0  # exact coordinates and values are not larger; in pixels where they are coordinates
+STEPS = (1.0, 8.0)  # the factors of their rounding by which coordinates are moved
+FEW = 4  # with so many RoIs or fewer, all are moved in every direction, with more each in some
+ROUNDINGS = 16.0  # the roundings of a maximum's candidate, which is a sum of products of products
 
 Moves = Iterator[tuple[float, Array]]
 """An input moved by what rounding may do, and how many times that."""
 
 
 def is_settled(case: Case, oracle: Asker) -> bool:
-    """Whether the case has one right answer.
-
-    Args:
-        case: with the values that it expects, or the error.
-        oracle: the reference.
-    """
+    """Whether a case with the values that it expects, or the error, has one right answer; the oracle is the reference."""
     if case.expects_error:
         return True
     if not _fits(case):
@@ -199,6 +187,7 @@ def _is_steady(question: Question, role: str, moves: Moves, oracle: Asker) -> bo
 
 
 def _is_resample_settled(case: Case) -> bool:
+    """Whether no number of outputs and no pixel that an output reads hinges on a last bit."""
     arguments = case.definition.check_attributes(case.attributes)
     rounding = unit(arithmetic(case)) * max(STEPS)
     is_nearest = arguments["interpolation_mode"] == "nearest_neighbor"
@@ -213,7 +202,6 @@ def _is_resample_settled(case: Case) -> bool:
         # Where a pixel is infinite or NaN, it matters also whether linear interpolation reads it at all.
         if (has_numbers and not is_nearest) or (is_exact and _are_short([axis.before, axis.after])):
             continue
-        # Whether the pixel that an output reads hinges on a last bit.
         if axis.outputs:
             x = axis.coordinates
             x = x[(x > -1) & (x < axis.length)]

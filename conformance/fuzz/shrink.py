@@ -11,14 +11,9 @@ from conformance.case import Array, Case
 from conformance.fuzz.check import Failure
 from ortops.spec import AttributeValue, Tensor
 
-MOST_TRIES = 600
-"""The number of cases that are asked to make one small."""
-
-MOST_ELEMENTS = 40
-"""The numbers of a tensor are made simpler one by one where there are no more than this."""
-
-MOST_SINGLE = 16
-"""About so many entries along an axis are tried by themselves."""
+MOST_TRIES = 600  # the number of cases that are asked to make one small
+MOST_ELEMENTS = 40  # the numbers of a tensor are made simpler one by one where there are no more than this
+MOST_SINGLE = 16  # about so many entries along an axis are tried by themselves
 
 MOST_LENGTH = 2000
 """An axis whose length an element of a tensor gives is made shorter up to this length: a wrong one may be huge."""
@@ -27,13 +22,7 @@ Retry = Callable[[Case], object]
 
 
 def shrink(failure: Failure, retry: Retry, most_tries: int = MOST_TRIES) -> Failure:
-    """The smallest failure of the same kind that was found.
-
-    Args:
-        failure: where to begin.
-        retry: asks a case, and returns a `Failure` where it fails.
-        most_tries: how many cases are asked.
-    """
+    """The smallest failure of the same kind that was found; `retry` asks a case, and returns a `Failure` where it fails."""
     is_smaller = True
     while is_smaller:
         is_smaller = False
@@ -49,14 +38,12 @@ def shrink(failure: Failure, retry: Retry, most_tries: int = MOST_TRIES) -> Fail
 
 
 def _fewer_outputs(case: Case) -> Iterator[Case]:
-    if len(case.outputs) > 1:
-        yield from (replace(case, outputs=(output,)) for output in case.outputs)
+    yield from (replace(case, outputs=(output,)) for output in case.outputs if len(case.outputs) > 1)
 
 
 def _fewer_inputs(case: Case) -> Iterator[Case]:
-    for tensor in case.definition.inputs:
-        if tensor.optional and tensor.name in case.inputs:
-            yield replace(case, inputs={n: a for n, a in case.inputs.items() if n != tensor.name})
+    for name in [tensor.name for tensor, _ in _tensors(case) if tensor.optional]:
+        yield replace(case, inputs={n: a for n, a in case.inputs.items() if n != name})
 
 
 def _fewer_leading_axes(case: Case) -> Iterator[Case]:
@@ -198,16 +185,8 @@ def _with_inputs(case: Case, changed: Mapping[str, Array]) -> Case:
     return replace(case, inputs={**case.inputs, **contiguous})
 
 
-STEPS: Sequence[Callable[[Case], Iterator[Case]]] = (
-    _shorter_axes,
-    _fewer_axes,
-    _fewer_outputs,
-    _fewer_inputs,
-    _fewer_leading_axes,
-    _default_attributes,
-    _simpler_attributes,
-    _in_float,
-    _simpler_tensors,
-    _simpler_elements,
-)
-"""In this order, over and over until none helps."""
+_FEWER = (_shorter_axes, _fewer_axes, _fewer_outputs, _fewer_inputs, _fewer_leading_axes)
+_SIMPLER = (_default_attributes, _simpler_attributes, _in_float, _simpler_tensors, _simpler_elements)
+
+STEPS: Sequence[Callable[[Case], Iterator[Case]]] = (*_FEWER, *_SIMPLER)
+"""The ways to make a case smaller, tried in this order, over and over until none helps."""

@@ -67,13 +67,13 @@ def same(first: Case, second: Case) -> bool:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_reference_agrees_with_itself(seed: int) -> None:
-    assert outcomes("reference", seed, 250) == {"passed": 250}
+    assert outcomes("reference", seed, 150) == {"passed": 150}
 
 
 def test_ortops_has_no_failure() -> None:
-    counts = outcomes("ortops", 0, 250)
+    counts = outcomes("ortops", 0, 150)
     assert set(counts) <= {"passed", "unsettled"}
-    assert counts["unsettled"] <= 10
+    assert counts["unsettled"] <= 6
 
 
 def test_every_operator_is_asked_right_and_wrong() -> None:
@@ -97,51 +97,56 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("backend_name", "operator", "cases"),
+    ("backend_name", "operator", "number"),
     [
-        ("conformance.wrong.roi_align:XAndYSwapped", "RoiAlign_16", 1),
-        ("conformance.wrong.roi_align:Opset10As16", "RoiAlign_10", 1),
-        ("conformance.wrong.roi_align:DroisWithoutScale", "RoiAlignGrad", 6),
-        ("conformance.wrong.dml_roi_align:CornersIgnored", "DmlRoiAlign", 14),
-        ("conformance.wrong.dml_resample:ResampleTieGoesDown", "DmlResample", 100),
+        ("conformance.wrong.roi_align:XAndYSwapped", "RoiAlign_16", 0),
+        ("conformance.wrong.roi_align:Opset10As16", "RoiAlign_10", 0),
+        ("conformance.wrong.roi_align:DroisWithoutScale", "RoiAlignGrad", 5),
+        ("conformance.wrong.dml_roi_align:CornersIgnored", "DmlRoiAlign", 15),
+        ("conformance.wrong.dml_resample:ResampleTieGoesDown", "DmlResample", 27),
     ],
 )
 def test_a_fault_is_found_made_small_and_fails_again(
-    backend_name: str, operator: str, cases: int, tmp_path: Path
+    backend_name: str, operator: str, number: int, tmp_path: Path
 ) -> None:
-    result = fuzz(
-        "--backend", backend_name, "--cases", str(cases), "--jobs", "1", "--operator", operator, "--out", str(tmp_path)
-    )
-    assert result.exit_code == 1
-    files = found(tmp_path, "values")
-    smallest = min(files, key=size)
-    assert size(smallest) <= SMALL
-    again = fuzz("--backend", backend_name, "--replay", str(smallest))
-    assert again.exit_code == 1
-    assert f"{operator}: values" in again.output
-    right = fuzz("--backend", "reference", "--replay", str(smallest))
-    assert (right.exit_code, right.output) == (0, "passed\n")
+    path, examiner = tmp_path / "case.json", examiner_of(backend_name)
+    failure = check(generate(0, number, (operator,)), examiner)
+    assert isinstance(failure, Failure)
+    file.write(path, shrink(failure, lambda case: check(case, examiner)), backend_name)
+    assert size(path) <= SMALL
+    again = check(file.read(path), examiner)
+    assert isinstance(again, Failure)
+    assert (again.kind, again.case.operator) == ("values", operator)
+    assert check(file.read(path), examiner_of("reference")) == "passed"
 
 
-def test_a_backend_that_ends_the_process_is_survived(tmp_path: Path) -> None:
-    arguments = ("--cases", "80", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
+def test_a_backend_that_ends_the_process_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each case that ends the process costs the start of another.
+    monkeypatch.setattr(examine, "shrink", functools.partial(shrink, most_tries=6))
+    monkeypatch.setattr(campaign, "MOST_ALIKE", 1)
+    arguments = ("--seed", "6", "--cases", "14", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
     result = fuzz("--backend", "ending_backends:ends_itself_at_a_wrong_index", *arguments)
     assert result.exit_code == 1
     assert " unsupported" in result.output.splitlines()[-1]
-    assert size(found(tmp_path, "crash")[0]) <= SMALL
+    (path,) = found(tmp_path, "crash")
+    assert size(path) < sum(array.size for array in generate(6, 13, ("RoiAlign_16",)).inputs.values())
 
 
 def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
     case = with_expectation(_negative_width())
     path = tmp_path / "case.json"
     file.write(path, Failure(case, "refused", ""), "onnxruntime")
-    assert "refused" in fuzz("--backend", "onnxruntime", "--replay", str(path)).output
+    result = fuzz("--backend", "onnxruntime", "--replay", str(path))
+    assert (result.exit_code, result.output[:21]) == (1, "RoiAlign_16: refused:")
+    right = fuzz("--backend", "reference", "--replay", str(path))
+    assert (right.exit_code, right.output) == (0, "passed\n")
 
 
-def test_a_campaign_finds_what_onnxruntime_is_known_to_fail() -> None:
+def test_a_random_case_finds_what_onnxruntime_is_known_to_fail() -> None:
     examiner = examiner_of("onnxruntime")
-    outcomes = (check(generate(0, number, ("RoiAlign_16",)), examiner) for number in range(300))
-    refused = next(one for one in outcomes if isinstance(one, Failure) and "SafeInt" in one.message)
+    refused = check(generate(0, 132, ("RoiAlign_16",)), examiner)
+    assert isinstance(refused, Failure)
+    assert "SafeInt" in refused.message
     assert refused.kind == "refused"
     small = shrink(refused, lambda case: check(case, examiner)).case
     x1, y1, x2, y2 = small.inputs["rois"].ravel().tolist()
@@ -220,7 +225,7 @@ def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
     counts, files = [], []
     for jobs in ("1", "2"):
         place = ("--jobs", jobs, "--out", str(tmp_path / jobs))
-        result = fuzz("--backend", backend, "--operator", "RoiAlign_16", "--cases", "3", *place)
+        result = fuzz("--backend", backend, "--operator", "RoiAlign_16", "--cases", "2", *place)
         assert result.exit_code == 1
         counts.append(result.output.splitlines()[-1].split(";")[0])
         files.append({path.name: path.read_text("utf-8") for path in (tmp_path / jobs).iterdir()})
@@ -242,15 +247,15 @@ def test_a_case_that_ends_or_hangs_the_reference_is_named_and_the_others_are_cou
 ) -> None:
     monkeypatch.setattr(examine, "ORACLE", f"ending_backends:{oracle}")
     monkeypatch.setattr(examine, "TIME_LIMIT", 3.0 if "hangs" in oracle else 60.0)
-    counts, (failure,) = outcome(ending_backends.PLAN, 30)
-    assert counts == {"unsupported": 29, "failed": 1}
+    counts, (failure,) = outcome(ending_backends.PLAN, 12)
+    assert counts == {"unsupported": 11, "failed": 1}
     assert (failure.case.id, failure.kind) == (ending_backends.PLAN.case(ending_backends.NUMBER).id, "reference")
     assert message in failure.message
 
 
 def test_a_case_that_ends_the_backend_is_named_and_the_others_are_counted() -> None:
-    counts, (failure,) = outcome(replace(ending_backends.PLAN, backend="ending_backends:ends_itself"), 30)
-    assert counts == {"unsupported": 29, "failed": 1}
+    counts, (failure,) = outcome(replace(ending_backends.PLAN, backend="ending_backends:ends_itself"), 12)
+    assert counts == {"unsupported": 11, "failed": 1}
     assert failure.kind == "crash"
     assert "ended with exit code -9" in failure.message
 

@@ -49,7 +49,7 @@ def outcome(plan: Plan, crew: Crew, cases: int) -> tuple[Counter[str], list[Fail
 
 
 def test_a_cluster_finds_what_processes_here_find(workers: LocalCluster, tmp_path: Path) -> None:
-    arguments = ("--backend", SWAPPED, "--operator", "RoiAlign_16", "--cases", "3")
+    arguments = ("--backend", SWAPPED, "--operator", "RoiAlign_16", "--cases", "2")
     lines, files = [], []
     for name, place in (("here", ("--jobs", "1")), ("there", ("--dask", workers.scheduler_address))):
         result = fuzz(*arguments, *place, "--out", str(tmp_path / name))
@@ -64,7 +64,7 @@ def test_a_cluster_finds_what_processes_here_find(workers: LocalCluster, tmp_pat
 def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The campaign hands out again what the scheduler does not try again."""
     monkeypatch.setattr(workers.scheduler, "allowed_failures", allowed)
-    cases, plan, counts = 120, Plan("reference", 4), Counter[str]()
+    cases, plan, counts = 60, Plan("reference", 4), Counter[str]()
     with Client(workers.scheduler_address, set_as_default=False) as client:
         process = next(iter(client.run(os.getpid).values()))
     with Cluster(workers.scheduler_address, plan.backend) as crew:
@@ -89,15 +89,15 @@ def test_a_case_that_ends_a_process_is_named_and_the_others_are_counted(
 ) -> None:
     plan = replace(ending_backends.PLAN, backend=f"ending_backends:{backend}")
     with Cluster(workers.scheduler_address, plan.backend) as crew:
-        counts, (failure,) = outcome(plan, crew, 40)
-    assert counts == {"unsupported": 39, "failed": 1}
+        counts, (failure,) = outcome(plan, crew, 20)
+    assert counts == {"unsupported": 19, "failed": 1}
     assert (failure.case.id, failure.kind) == (plan.case(ending_backends.NUMBER).id, kind)
     assert message in failure.message
 
 
 def test_a_campaign_ends_with_its_time(workers: LocalCluster, tmp_path: Path) -> None:
     address = ("--dask", workers.scheduler_address)
-    result = fuzz("--backend", "reference", "--seconds", "2", *address, "--out", str(tmp_path))
+    result = fuzz("--backend", "reference", "--seconds", "1", *address, "--out", str(tmp_path))
     assert result.exit_code == 0
     assert " passed, 0 failed" in result.output
 

@@ -64,7 +64,7 @@ def forward(case: Case) -> dict[str, Growth]:
 
 
 def gradient(case: Case) -> dict[str, Growth]:
-    """Growth into dX [N, C, H, W] and drois [..., R, 4], under the case's names, of those that it has."""
+    """Growth into those of dX [N, C, H, W] and drois [..., R, 4] that the case has, under its names."""
     question = question_of(case)
     assert question.dy is not None  # noqa: S101  # a right gradient has it
     regions, sizes = _regions(question), finite(np.abs(question.dy))

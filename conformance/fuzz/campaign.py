@@ -43,7 +43,7 @@ class Crew(Protocol):
         """Raise CrewError if nobody is there any more."""
 
 
-class Here:
+class Here(contextlib.AbstractContextManager["Here"]):
     """So many threads of this process; a context manager that ends what they do, and their children."""
 
     lost: tuple[type[BaseException], ...] = ()
@@ -51,9 +51,6 @@ class Here:
     def __init__(self, jobs: int) -> None:
         self.width = jobs
         self.executor: Executor = ThreadPoolExecutor(jobs)
-
-    def __enter__(self) -> Here:  # noqa: PYI034  # Self is of Python 3.11
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.executor.shutdown(wait=False, cancel_futures=True)
@@ -75,9 +72,8 @@ def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None 
     """
     campaign = _Campaign(plan, crew, math.inf if cases is None else cases, time.time() + (seconds or math.inf))
     while campaign.hand_out():
-        campaign.wait()
+        yield campaign.wait()
         yield from campaign.take_back()
-        yield Report(Counter())
     yield from campaign.rest()
 
 
@@ -102,10 +98,11 @@ class _Campaign:
             self._parts.append((first, self._next, self._examined(first, self._next)))
         return bool(self._parts or self._small) and time.time() < self._ends + GRACE
 
-    def wait(self) -> None:
-        """Wait for something to come back, but not for long."""
-        wait(self._running(), REPORT_EVERY, FIRST_COMPLETED)
+    def wait(self, *others: Future[Report]) -> Report:
+        """Wait for something to come back, but not for long; an empty report, by which whoever asks can end it."""
+        wait([*self._running(), *others], REPORT_EVERY, FIRST_COMPLETED)
         self._crew.check()
+        return Report(Counter())
 
     def take_back(self) -> Iterator[Report]:
         """What has come back and has nothing missing before it."""
@@ -156,13 +153,10 @@ class _Campaign:
         """The cases of a range whose workers ended, each while nothing else is examined: another is not to end them."""
         for number in range(first, stop):
             while self._running():
-                self.wait()
-                yield Report(Counter())
+                yield self.wait()
             future = self._examined(number, number + 1)
             while not future.done():
-                wait([future], REPORT_EVERY)
-                self._crew.check()
-                yield Report(Counter())
+                yield self.wait(future)
             try:
                 yield self._counted(future.result())
             except self._crew.lost:

@@ -7,6 +7,7 @@ an error when it has ended more than `distributed.scheduler.allowed-failures`, 3
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 import time
@@ -34,7 +35,7 @@ PACKAGES = ("ortops", "numba", "numpy", "onnx", "onnxruntime", "onnxruntime-exte
 T = TypeVar("T")
 
 
-class Cluster:
+class Cluster(contextlib.AbstractContextManager["Cluster"]):
     """The workers of a scheduler; a context manager that cancels what they have not done.
 
     Raises:
@@ -61,9 +62,6 @@ class Cluster:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Cluster:  # noqa: PYI034  # Self is of Python 3.11
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -36,14 +36,7 @@ def write(path: Path, failure: Failure, backend: str) -> None:
         "operator": case.operator,
         "attributes": {name: _plain(value) for name, value in case.attributes.items()},
         "outputs": list(case.outputs),
-        "inputs": {
-            name: {
-                "type": element_type_of(array.dtype),
-                "shape": list(array.shape),
-                "values": _plain(tuple(_exact(array, array.dtype).ravel().tolist())),
-            }
-            for name, array in case.inputs.items()
-        },
+        "inputs": {name: _written(array) for name, array in case.inputs.items()},
     }
     path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
 
@@ -69,15 +62,17 @@ def read(path: Path) -> Case:
         raise ValueError(f"{path} is no case: {type(error).__name__}: {error}") from error
 
 
-def _exact(numbers: Any, dtype: np.dtype[Any]) -> Array:
-    """The numbers in int64 or float64, whichever of the two has all numbers of the type."""
-    return np.array(numbers, np.int64 if dtype.kind in "iu" else np.float64)
+def _written(array: Array) -> dict[str, Any]:
+    exact = array if array.dtype.kind in "iu" else array.astype(np.float64)
+    values = _plain(tuple(exact.ravel().tolist()))
+    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "values": values}
 
 
 def _read(entry: dict[str, Any]) -> Array:
     dtype = ELEMENT_DTYPES[entry["type"]]
-    values = entry["values"] if dtype.kind in "iu" else [float(value) for value in entry["values"]]
-    return np.asarray(_exact(values, dtype).astype(dtype).reshape(entry["shape"]))
+    is_whole, values = dtype.kind in "iu", entry["values"]
+    exact = np.array(values, np.int64) if is_whole else np.array([float(value) for value in values], np.float64)
+    return np.asarray(exact.astype(dtype).reshape(entry["shape"]))
 
 
 def _plain(value: AttributeValue) -> Any:

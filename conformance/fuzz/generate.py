@@ -242,8 +242,7 @@ def _indices(draw: Draw, images: int, count: int) -> Array:
 
 def _attributes(draw: Draw, operator: Operator, given: Mapping[str, AttributeValue]) -> Attributes:
     """The operator's attributes: as given, or any of their choices."""
-    drawn = {a.name: given[a.name] if a.name in given else draw.one(a.choices) for a in operator.attributes}
-    return {name: value for name, value in drawn.items() if value is not None}
+    return {a.name: given[a.name] if a.name in given else draw.one(a.choices) for a in operator.attributes}
 
 
 def _roi_align(draw: Draw, operator: Operator) -> tuple[Attributes, Inputs, tuple[str, ...]]:

@@ -58,7 +58,10 @@ def is_settled(case: Case, oracle: Asker) -> bool:
         return False
     if question.sampling.mode == "avg" or question.dy is None or (is_exact and all(_are_short(a) for a in floats)):
         return True
-    return _is_steady(question, "x", _with_noise(question), oracle)
+    assert question.x is not None  # noqa: S101  # a maximum's gradient has it
+    rng, error = np.random.default_rng(0), ROUNDINGS * unit(arithmetic(case))
+    noise = (rng.uniform(-1.0, 1.0, question.x.shape) for _ in range(6))
+    return _is_steady(question, "x", ((1.0, question.x * (1 + error * one)) for one in noise), oracle)
 
 
 def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -> Case:
@@ -158,15 +161,6 @@ def _moved(question: Question, placed: list[tuple[Placed, Placed]], are_finite: 
     for step, signs in itertools.product(STEPS, directions):
         signs[:, 2:] = np.where(is_rigid[:, 2:], signs[:, :2], signs[:, 2:])
         yield step, question.rois + step * by * signs
-
-
-def _with_noise(question: Question) -> Moves:
-    """Maps whose pixels differ by a few roundings from what they are."""
-    assert question.x is not None  # noqa: S101  # a maximum's gradient has it
-    rng = np.random.default_rng(0)
-    for _ in range(6):
-        noise = rng.uniform(-1.0, 1.0, question.x.shape)
-        yield 1.0, question.x * (1 + ROUNDINGS * unit(arithmetic(question.case)) * noise)
 
 
 def _is_steady(question: Question, role: str, moves: Moves, oracle: Asker) -> bool:

@@ -14,7 +14,7 @@ from conformance.bounds.growth import unit
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.coverage.measure import asked, fact_of
-from conformance.outcome import Outcome, Result
+from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
 from conformance.wrong import FAULTS, Fault
 
@@ -82,7 +82,7 @@ def _is_comparable(result: Result) -> bool:
     if sum(array.nbytes for array in result.case.inputs.values()) > MOST_BYTES:
         return False
     if result.case.expects_error is not None:
-        return result.message.startswith("accepted")
+        return result.message.startswith(ACCEPTED)
     return _is_refusal(result) or all(name in result.outputs for name in result.case.outputs)
 
 

@@ -9,6 +9,10 @@ from enum import Enum
 from conformance.case import Array, Case
 
 
+ACCEPTED = "accepted, though "
+"""How the message of a result begins where the backend answered a case in which an error is due."""
+
+
 class Outcome(str, Enum):
     """What came of a case. `unsupported` and `crashed` are never counted as passed.
 

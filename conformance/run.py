@@ -15,7 +15,7 @@ from conformance.case import Array, Basis, Case
 from conformance.compare import compare
 from conformance.conventions import judged_by
 from conformance.expected_failures import ExpectedFailure, find
-from conformance.outcome import Difference, Outcome, Result
+from conformance.outcome import ACCEPTED, Difference, Outcome, Result
 from conformance.printable import printable, words_of
 
 MOST_KEPT = 2**16
@@ -168,7 +168,7 @@ def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]
         return False, f"no implementation: {answer.text}", None
     if case.expects_error:
         refused = answer.kind == "refusal"
-        return refused, "" if refused else f"accepted, though its {case.expects_error} is wrong: {case.note}", None
+        return refused, "" if refused else f"{ACCEPTED}its {case.expects_error} is wrong: {case.note}", None
     if answer.outputs is None:
         return False, f"refused: {answer.text}", None
     passed, worst = compare(case, answer.outputs)

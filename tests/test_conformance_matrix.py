@@ -25,10 +25,10 @@ from conformance.__main__ import main
 from conformance.case import Array, Basis
 from conformance.commands import matrix as command
 from conformance.explain import page
-from conformance.outcome import Outcome
+from conformance.outcome import ACCEPTED, Outcome
 from conformance.report import page as report_page
 from conformance.report.matrix import Matrix, markdown
-from conformance.report.record import ACCEPTED, Entry, Origin, Report, read
+from conformance.report.record import Entry, Origin, Report, read
 from conformance.report.tally import families_of
 from conformance.vectors import collect
 

@@ -28,7 +28,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, element_type_of
-from conformance.outcome import Difference, Outcome, Result
+from conformance.outcome import ACCEPTED, Difference, Outcome, Result
 from conformance.printable import PrintableError, printable
 from ortops.spec import ELEMENT_DTYPES
 
@@ -44,9 +44,6 @@ PACKAGES = {
     "openvino": "openvino",
 }
 """Of which distribution a backend is."""
-
-ACCEPTED = "accepted, though "
-"""How the message of a case begins in which the backend answered where an error is due."""
 
 Counts = dict[Outcome, int]
 """How many cases have each outcome, zeros included."""

@@ -8,7 +8,6 @@ from enum import Enum
 
 from conformance.case import Array, Case
 
-
 ACCEPTED = "accepted, though "
 """How the message of a result begins where the backend answered a case in which an error is due."""
 

@@ -12,7 +12,7 @@ import dataclasses
 import gzip
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from conformance.explain import page as explained
 from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report, family
-from conformance.report.tally import FAILURES, MEANINGS, Tally, fact_of, kind_of, shape_of, spoken
+from conformance.report.tally import COLOURS, MEANINGS, Tally, fact_of, kind_of, shape_of, spoken
 from conformance.report.terminal import WHOSE
 from conformance.run import Answer, judge
 from conformance.vectors import collect
@@ -51,17 +51,7 @@ class Listed:
     entry: Entry
     case: Case | None
     worst: str
-    pictures: tuple[int, ...]
-
-    @property
-    def family(self) -> str:
-        """The row of the matrix."""
-        return family(self.id)
-
-    @property
-    def element_type(self) -> str:
-        """Of the case; empty where that is not known."""
-        return self.case.element_type if self.case else ""
+    pictures: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +86,30 @@ def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None =
     """A matrix as HTML; the diagnoses are by title of report."""
     pictures = Pictures()
     cards = [card for report in matrix.reports for card in _cards(report, pictures)]
+    listed = [one for card in cards for one in card.cases]
     folders = ("report", "explain")
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader("conformance", folder) for folder in folders])
     environment = explained.environment().overlay(loader=loader)
-    environment.filters |= {"spoken": spoken, "background": background}
+    environment.filters |= {"spoken": spoken, "background": background, "family": family}
     return environment.get_template("page.html.jinja").render(
         matrix=matrix,
         headline=headline(matrix.reports),
         key=MEANINGS,
+        order=list(COLOURS),
         bases={words: basis.value for basis, words in WHOSE.items()},
-        choices=_choices(matrix, cards),
+        choices={
+            "backend": ("backend", [report.title for report in matrix.reports]),
+            "outcome": ("outcome", [kind for kind in MEANINGS if kind in {card.kind for card in cards}]),
+            "family": ("family", [row.name for row in matrix.rows]),
+            "basis": ("whose rule", [basis.value for basis in Basis if basis in {one.entry.basis for one in listed}]),
+            "type": ("element type", sorted({one.case.element_type for one in listed if one.case})),
+        },
         cards=cards,
-        diagnoses=[(title, d) for title, found in (diagnoses or {}).items() for d in found],
-        reasons=[(report.title, _unsupported(report).most_common()) for report in matrix.reports],
+        diagnoses=diagnoses or {},
+        reasons={
+            report.title: Counter(e.message for e in report.entries.values() if e.outcome is Outcome.UNSUPPORTED)
+            for report in matrix.reports
+        },
         pictures=pictures.packed,
     )
 
@@ -128,49 +129,26 @@ def headline(reports: Sequence[Report]) -> str:
 
 def background(cell: Tally) -> str:
     """The style of a cell that has passed in part: a part of it is grey, as large as the share that is unsupported."""
-    if cell.worst != Outcome.PASSED or cell.passed == cell.asked:
+    if cell.worst != "passed" or cell.passed == cell.asked:
         return ""
     share = round(100 * cell.passed / cell.asked)
     return f"background: linear-gradient(90deg, var(--passed) {share}%, var(--unsupported) {share}%)"
 
 
-def _choices(matrix: Matrix, cards: Sequence[Card]) -> dict[str, tuple[str, list[str]]]:
-    """The filters: by name, the label and the values."""
-    listed = [one for card in cards for one in card.cases]
-    kinds = {card.kind for card in cards}
-    return {
-        "backend": ("backend", [report.title for report in matrix.reports]),
-        "outcome": ("outcome", [kind for kind in MEANINGS if kind in kinds]),
-        "family": ("family", [row.name for row in matrix.rows]),
-        "basis": ("whose rule", [basis.value for basis in Basis if any(one.entry.basis is basis for one in listed)]),
-        "type": ("element type", sorted({one.element_type for one in listed} - {""})),
-    }
-
-
 def _cards(report: Report, pictures: Pictures) -> list[Card]:
-    cards: dict[tuple[str, ...], Card] = {}
-    for one in _listed(report, pictures):
-        kind, shape = kind_of(one.entry), shape_of(one.entry.message)
-        is_number = one.entry.outcome is not Outcome.EXPECTED_FAILURE and one.entry.max_error is not None
-        place = fact_of(one.id) if is_number else one.id.split("/")[0]
-        cards.setdefault((place, kind, shape), Card(report.title, kind)).cases.append(one)
-    return list(cards.values())
-
-
-def _listed(report: Report, pictures: Pictures) -> Iterator[Listed]:
     cases = {case.id: case for case in collect()}
+    cards: dict[tuple[str, ...], Card] = {}
     for case_id, entry in report.entries.items():
-        if entry.outcome not in FAILURES:
+        if entry.outcome in (Outcome.PASSED, Outcome.UNSUPPORTED):
             continue
-        case = cases.get(case_id)
+        case, kind = cases.get(case_id), kind_of(entry)
         numbers, worst = pictures.add(case, entry) if case else ([], None)
+        is_number = entry.outcome is not Outcome.EXPECTED_FAILURE and entry.max_error is not None
+        place = fact_of(case_id) if is_number else case_id.split("/")[0]
         said = "" if worst is None or str(worst) == entry.message else str(worst)
-        yield Listed(case_id, entry, case, said, tuple(numbers))
-
-
-def _unsupported(report: Report) -> Counter[str]:
-    """Why cases are not supported, and how many for each reason."""
-    return Counter(entry.message for entry in report.entries.values() if entry.outcome is Outcome.UNSUPPORTED)
+        card = cards.setdefault((place, kind, shape_of(entry.message)), Card(report.title, kind))
+        card.cases.append(Listed(case_id, entry, case, said, numbers))
+    return list(cards.values())
 
 
 class Pictures:
@@ -186,16 +164,13 @@ class Pictures:
         answered = ((name, y.dtype.str, y.shape, y.tobytes()) for name, y in entry.outputs.items())
         key = case.id, *answered
         if key not in self._known:  # releases of a runtime share most answers, and to explain one takes milliseconds
-            self._known[key] = self._explained(case, entry)
+            answer = Answer("outputs", dict(entry.outputs)) if entry.outputs else None
+            worst = judge(case, answer).worst if answer else None
+            explanation = explain(case, None, answer, Result(case, entry.outcome, entry.message, worst))
+            node = {heading: explanation.facts[heading] for heading in NODE}
+            pieces = explained.sections(dataclasses.replace(explanation, facts=node))
+            self._known[key] = [self._number(piece) for piece in pieces], worst
         return self._known[key]
-
-    def _explained(self, case: Case, entry: Entry) -> tuple[list[int], Difference | None]:
-        answer = Answer("outputs", dict(entry.outputs)) if entry.outputs else None
-        worst = judge(case, answer).worst if answer else None
-        explanation = explain(case, None, answer, Result(case, entry.outcome, entry.message, worst))
-        node = {heading: explanation.facts[heading] for heading in NODE}
-        pieces = explained.sections(dataclasses.replace(explanation, facts=node))
-        return [self._number(piece) for piece in pieces], worst
 
     def _number(self, piece: str) -> int:
         data = piece.encode("utf-8")

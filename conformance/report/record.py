@@ -18,11 +18,12 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -44,11 +45,6 @@ PACKAGES = {
     "openvino": "openvino",
 }
 """Of which distribution a backend is."""
-
-Counts = dict[Outcome, int]
-"""How many cases have each outcome, zeros included."""
-
-Key = TypeVar("Key")
 
 _IS_LITTLE = sys.byteorder == "little"
 
@@ -129,13 +125,6 @@ class Report:
         """The results of those of the cases that have an entry."""
         return [self.entries[case.id].result(case) for case in cases if case.id in self.entries]
 
-    def grouped(self, key: Callable[[str, Entry], Key]) -> dict[Key, list[Entry]]:
-        """The entries by what `key` makes of their id and them, in the order in which that is first met."""
-        groups: dict[Key, list[Entry]] = {}
-        for case_id, entry in self.entries.items():
-            groups.setdefault(key(case_id, entry), []).append(entry)
-        return groups
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -146,9 +135,9 @@ class Run:
     complete: bool = True
 
     @property
-    def summary(self) -> Counts:
+    def summary(self) -> Counter[Outcome]:
         """How many cases have each outcome."""
-        return count(result.outcome for result in self.results)
+        return Counter(result.outcome for result in self.results)
 
     @property
     def bad(self) -> list[Result]:
@@ -160,14 +149,6 @@ class Run:
         """The report of what there is, with today's date and this process's versions."""
         entries = {result.case.id: _entry_of(result) for result in self.results}
         return Report(self.backend, entries, _origin_here(self.backend), self.complete)
-
-
-def count(outcomes: Iterable[Outcome]) -> Counts:
-    """How many there are of each outcome."""
-    counts = dict.fromkeys(Outcome, 0)
-    for outcome in outcomes:
-        counts[outcome] += 1
-    return counts
 
 
 def family(case_id: str) -> str:
@@ -203,7 +184,8 @@ def render(run: Run) -> str:
     """A run as JSON."""
     report = run.report
     head = {"backend": run.backend, **dataclasses.asdict(report.origin), "complete": run.complete}
-    summary = {outcome.value: n for outcome, n in run.summary.items()}
+    counts = run.summary
+    summary = {outcome.value: counts[outcome] for outcome in Outcome}
     cases = [_stored(case_id, entry) for case_id, entry in report.entries.items()]
     return json.dumps({**head, "summary": summary, "cases": cases}, indent=1, allow_nan=False) + "\n"
 

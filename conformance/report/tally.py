@@ -1,29 +1,31 @@
-"""Counting the entries of a report, and what the outcomes are called and coloured wherever they are counted."""
+"""Counts of cases by what came of them, and what these kinds are called and coloured wherever they are counted."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import rich.text
 
 from conformance.case import Basis
 from conformance.outcome import Outcome
-from conformance.report.record import Counts, Entry, Report, count, family
+from conformance.report.record import Entry, Report, family
+
+Key = TypeVar("Key")
 
 COLOURS = {
-    Outcome.PASSED: "green",
-    Outcome.FAILED: "red",
-    Outcome.CRASHED: "magenta",
-    Outcome.DEPARTED: "cyan",
-    Outcome.UNSUPPORTED: "dim",
-    Outcome.EXPECTED_FAILURE: "yellow",
+    "crashed": "magenta",
+    "failed": "red",
+    "accepted": "dark_orange",
+    "departed": "cyan",
+    "expected_failure": "yellow",
+    "passed": "green",
+    "unsupported": "dim",
 }
-ACCEPTED_COLOUR = "dark_orange"
-
-FAILURES = (Outcome.CRASHED, Outcome.FAILED, Outcome.DEPARTED, Outcome.EXPECTED_FAILURE)
-"""The outcomes of a runtime that has a case wrong, whether that is known or not; the worst first."""
+"""The kinds of cases (see `kind_of`), the worst first, and their colours on a terminal."""
 
 MEANINGS = {
     "passed": "the answer is right",
@@ -39,9 +41,9 @@ MEANINGS = {
 _VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
-def spoken(outcome: str) -> str:
-    """An outcome as sentences have it."""
-    return outcome.replace("_", " ")
+def spoken(kind: str) -> str:
+    """A kind or an outcome as sentences have it."""
+    return kind.replace("_", " ")
 
 
 def kind_of(entry: Entry) -> str:
@@ -61,88 +63,80 @@ def shape_of(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many cases have each outcome.
+    """How many cases there are of each kind."""
 
-    accepted: how many of the failed have no wrong number, but an answer where an error is due.
-    """
+    kinds: Counter[str] = field(default_factory=Counter)
 
-    counts: Counts
-    accepted: int = 0
-
-    @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Tally:
-        """The tally of entries."""
-        listed = list(entries)
-        return cls(count(entry.outcome for entry in listed), sum(kind_of(entry) == "accepted" for entry in listed))
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How many cases have each outcome; accepted refusals are failures."""
+        counts = Counter({outcome: self.kinds[outcome.value] for outcome in Outcome})
+        return counts + Counter({Outcome.FAILED: self.kinds["accepted"]})
 
     @property
     def asked(self) -> int:
         """How many cases there are."""
-        return sum(self.counts.values())
+        return self.kinds.total()
 
     @property
     def passed(self) -> int:
         """How many of them passed; the unsupported are none of these."""
-        return self.counts[Outcome.PASSED]
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """How many cases there are of each kind, as `kind_of` has it; the worst first, no zeros."""
-        counts: dict[str, int] = {}
-        for outcome in (*FAILURES, Outcome.PASSED, Outcome.UNSUPPORTED):
-            counts[outcome.value] = self.counts[outcome] - (self.accepted if outcome is Outcome.FAILED else 0)
-            if outcome is Outcome.FAILED:
-                counts["accepted"] = self.accepted
-        return {kind: n for kind, n in counts.items() if n}
+        return self.kinds["passed"]
 
     @property
     def worst(self) -> str:
         """The worst kind; `unsupported` only where there is nothing else, and empty where nothing was asked."""
-        return next(iter(self.kinds), "")
+        return next((kind for kind in COLOURS if self.kinds[kind]), "")
 
     @property
     def score(self) -> str:
         """Passed of asked; `unsupported` where all are, and nothing where nothing was asked."""
-        return self.worst if self.worst in ("", Outcome.UNSUPPORTED) else f"{self.passed}/{self.asked}"
+        return self.worst if self.worst in ("", "unsupported") else f"{self.passed}/{self.asked}"
 
     @property
-    def rest(self) -> tuple[tuple[Outcome, str], ...]:
-        """What did not pass, in words; nothing where the score says it."""
-        if self.worst == Outcome.UNSUPPORTED:
-            return ()
-        return tuple((o, self._words(o)) for o in (*FAILURES, Outcome.UNSUPPORTED) if self.counts[o])
-
-    def _words(self, outcome: Outcome) -> str:
-        n = self.counts[outcome]
-        plural = "s" if outcome is Outcome.EXPECTED_FAILURE and n != 1 else ""
-        accepted = f" ({self.accepted} accepted)" if outcome is Outcome.FAILED and self.accepted else ""
-        return f"{n} {spoken(outcome.value)}{plural}{accepted}"
+    def rest(self) -> dict[str, str]:
+        """What did not pass, in words, by outcome; nothing where the score says it."""
+        if self.worst == "unsupported":
+            return {}
+        words = {}
+        for outcome in map(Outcome, (kind for kind in COLOURS if kind not in ("accepted", "passed"))):
+            n, accepted = self.counts[outcome], self.kinds["accepted"] if outcome is Outcome.FAILED else 0
+            plural = "s" if outcome is Outcome.EXPECTED_FAILURE and n != 1 else ""
+            if n:
+                words[outcome.value] = f"{n} {spoken(outcome.value)}{plural}" + f" ({accepted} accepted)" * bool(
+                    accepted
+                )
+        return words
 
     def __str__(self) -> str:
-        return ", ".join((self.score, *(words for _, words in self.rest)))
+        return ", ".join((self.score, *self.rest.values()))
 
     def text(self) -> rich.text.Text:
         """The score, and a line for each other outcome, for a terminal."""
-        style = COLOURS[Outcome(self.worst)] if self.worst in (Outcome.PASSED, Outcome.UNSUPPORTED) else ""
-        text = rich.text.Text(self.score, style)
-        for outcome, words in self.rest:
+        text = rich.text.Text(self.score, COLOURS[self.worst] if self.worst in ("passed", "unsupported") else "")
+        for outcome, words in self.rest.items():
             text.append(f"\n{words}", COLOURS[outcome])
         return text
 
 
 def together(tallies: Iterable[Tally]) -> Tally:
     """The sum of tallies."""
-    listed = list(tallies)
-    return Tally({o: sum(t.counts[o] for t in listed) for o in Outcome}, sum(t.accepted for t in listed))
+    return Tally(sum((tally.kinds for tally in tallies), Counter[str]()))
 
 
 def families_of(report: Report) -> dict[str, Tally]:
     """The tally of each family, in the report's order."""
-    groups = report.grouped(lambda case_id, _: family(case_id))
-    return {name: Tally.of(entries) for name, entries in groups.items()}
+    return _tallies((family(case_id), entry) for case_id, entry in report.entries.items())
 
 
 def bases_of(report: Report) -> dict[Basis, Tally]:
     """The tally of each basis that a case has, the strongest first; nothing where the report does not say whose rules."""
-    groups = report.grouped(lambda _, entry: entry.basis)
-    return {basis: Tally.of(groups[basis]) for basis in Basis if basis in groups}
+    found = _tallies((entry.basis, entry) for entry in report.entries.values())
+    return {basis: found[basis] for basis in Basis if basis in found}
+
+
+def _tallies(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, Tally]:
+    tallies: dict[Key, Tally] = {}
+    for key, entry in pairs:
+        tallies.setdefault(key, Tally()).kinds[kind_of(entry)] += 1
+    return tallies

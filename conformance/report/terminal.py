@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from conformance.case import Basis
 from conformance.outcome import Outcome
 from conformance.report.record import Entry, Report, Run
 from conformance.report.tally import (
-    ACCEPTED_COLOUR,
     COLOURS,
     Tally,
     bases_of,
@@ -45,10 +44,10 @@ WHOSE = {
 """Whose rule it is, in words."""
 
 
-def console() -> Console:
-    """Standard output, as wide as any table where it is no terminal."""
+def console(width: int = WIDTH) -> Console:
+    """Standard output, as wide as any table, or as `width`, where it is no terminal."""
     out = Console(file=sys.stdout)
-    return out if out.is_terminal else Console(file=sys.stdout, width=WIDTH)
+    return out if out.is_terminal else Console(file=sys.stdout, width=width)
 
 
 def line(out: Console, text: str, style: str | None = None) -> None:
@@ -66,48 +65,43 @@ def table(columns: Iterable[tuple[str, str]], first: str = "family") -> rich.tab
 
 
 def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
-    """Print a run: its counts, what is not supported or departs, and what failed.
+    """Print a run: its counts, what is not supported or departs, what failed, and `N passed, N failed`.
 
-    The last line is `N passed, N failed`, the crashed among the failed, with the departures behind where there are some.
+    The crashed are among the failed; the departures stand behind them where there are some.
     """
-    report = run.report
-    families = families_of(report)
+    report, counts = run.report, run.summary
     line(out, f"backend {run.backend}")
-    out.print(_counts("family", families))
+    out.print(_counts("family", families_of(report)))
     bases = bases_of(report)
     if bases:
         out.print(_counts("whose rule", {WHOSE[basis]: tally for basis, tally in bases.items()}))
     for (outcome, reason), n in sorted(_reasons(report).items()):
-        line(out, f"{n} {outcome.value}: {reason}", COLOURS[outcome])
+        line(out, f"{n} {outcome.value}: {reason}", COLOURS[outcome.value])
     for diagnosis in diagnoses:
         line(out, f"{diagnosis.family} {diagnosis}", "bold")
     for result in run.bad:
         kind = kind_of(report.entries[result.case.id])
-        line(out, f"{kind} {result.case.id}", ACCEPTED_COLOUR if kind == "accepted" else COLOURS[result.outcome])
+        line(out, f"{kind} {result.case.id}", COLOURS[kind])
         line(out, f"    {result.message}")
         line(out, f"    {result.case.note} [{result.case.source}]")
-    all_of_it = run.summary
-    departed = f", {all_of_it[Outcome.DEPARTED]} departed" if all_of_it[Outcome.DEPARTED] else ""
-    line(out, f"{all_of_it[Outcome.PASSED]} passed, {len(run.bad)} failed{departed}")
+    departed = f", {counts[Outcome.DEPARTED]} departed" if counts[Outcome.DEPARTED] else ""
+    line(out, f"{counts[Outcome.PASSED]} passed, {len(run.bad)} failed{departed}")
 
 
-def _counts(first: str, tallies: dict[str, Tally]) -> rich.table.Table:
+def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
     """A row for each tally and one for all, a column for each outcome; a column of its own for accepted refusals."""
     total = together(tallies.values())
-    accepted = [("of these accepted", ACCEPTED_COLOUR)] if total.accepted else []
-    columns = [(spoken(outcome.value), COLOURS[outcome]) for outcome in Outcome]
-    after = list(Outcome).index(Outcome.FAILED) + 1
-    made = table([*columns[:after], *accepted, *columns[after:]], first)
-
-    def add(name: str, tally: Tally, zero: str) -> None:
-        numbers = [tally.counts[outcome] for outcome in Outcome]
-        shown = [*numbers[:after], *([tally.accepted] if accepted else []), *numbers[after:]]
-        made.add_row(rich.text.Text(name), *(str(n or zero) for n in shown))
-
-    for name, tally in tallies.items():
-        add(name, tally, "")
-    made.add_section()
-    add("all", total, "0")
+    kinds = [outcome.value for outcome in Outcome]
+    if total.kinds["accepted"]:
+        kinds.insert(kinds.index("failed") + 1, "accepted")
+    made = table(
+        [("of these accepted" if kind == "accepted" else spoken(kind), COLOURS[kind]) for kind in kinds], first
+    )
+    rows = [*tallies.items(), ("all", total)]
+    for name, tally in rows:
+        numbers = [tally.kinds[kind] if kind == "accepted" else tally.counts[Outcome(kind)] for kind in kinds]
+        cells = (str(n or "0" * (tally is total)) for n in numbers)
+        made.add_row(rich.text.Text(name), *cells, end_section=tally is rows[-2][1])
     return made
 
 
@@ -167,15 +161,14 @@ def changes(before: Report, after: Report) -> dict[Group, list[Change]]:
     """The cases that changed, by group; all groups, in their order. Cases are in the later report's order."""
     grouped: dict[Group, list[Change]] = {group: [] for group in Group}
     for case_id in dict.fromkeys((*after.entries, *before.entries)):
-        old, new = before.entries.get(case_id), after.entries.get(case_id)
-        if old is None or new is None or old.outcome is not new.outcome:
-            change = Change(case_id, old, new)
+        change = Change(case_id, before.entries.get(case_id), after.entries.get(case_id))
+        if change.before is None or change.after is None or change.before.outcome is not change.after.outcome:
             grouped[change.group].append(change)
     return grouped
 
 
-def write_changes(before: Report, after: Report, out: Console) -> None:
-    """Print what changed: counts of the families that differ, then the cases. The last line is the count of each group."""
+def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[Change]]:
+    """Print what changed: counts of the families that differ, the cases, the count of each group. Return the changes."""
     line(out, f"{before.title} -> {after.title}")
     differing = _differing(before, after)
     if differing.row_count:
@@ -185,20 +178,20 @@ def write_changes(before: Report, after: Report, out: Console) -> None:
         if found:
             line(out, f"{len(found)} {group.value}", "bold")
         for change in found:
-            line(out, f"  {change}", COLOURS[change.after.outcome] if change.after else "dim")
+            line(out, f"  {change}", COLOURS[change.after.outcome.value] if change.after else "dim")
             if change.after and change.after.outcome.is_bad and change.after.message:
                 line(out, f"      {change.after.message}")
     line(out, ", ".join(f"{len(found)} {group.value}" for group, found in grouped.items()))
+    return grouped
 
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
     """A line for each family whose counts differ, a column for each outcome in which one of them does."""
     old, new = ({name: tally.counts for name, tally in families_of(report).items()} for report in (before, after))
-    none = dict.fromkeys(Outcome, 0)
-    pairs = {name: (old.get(name, none), new.get(name, none)) for name in dict.fromkeys((*new, *old))}
-    pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
+    pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
-    made = table((spoken(outcome.value), COLOURS[outcome]) for outcome in shown)
+    made = table((spoken(outcome.value), COLOURS[outcome.value]) for outcome in shown)
     for name, (a, b) in pairs.items():
         cells = (f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown)
         made.add_row(rich.text.Text(name), *cells)

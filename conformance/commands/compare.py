@@ -6,15 +6,14 @@ from pathlib import Path
 
 import click
 
+from conformance.commands.options import IN_FILE, wrong_call
 from conformance.report import terminal
 from conformance.report.record import NotAReportError, read
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command("compare")
-@click.argument("before_file", metavar="A.json", type=_FILE)
-@click.argument("after_file", metavar="B.json", type=_FILE)
+@click.argument("before_file", metavar="A.json", type=IN_FILE)
+@click.argument("after_file", metavar="B.json", type=IN_FILE)
 def compare_command(before_file: Path, after_file: Path) -> None:
     """Show what changed from report A.json to report B.json.
 
@@ -23,10 +22,7 @@ def compare_command(before_file: Path, after_file: Path) -> None:
     The exit status is 0 when nothing fails or crashes in B that did not in A, 1 when something does, new cases
     included, 2 for a file that is no report.
     """
-    try:
+    with wrong_call(None, NotAReportError):
         before, after = read(before_file), read(after_file)
-    except NotAReportError as error:
-        raise click.BadParameter(str(error)) from error
-    terminal.write_changes(before, after, terminal.console())
-    if terminal.changes(before, after)[terminal.Group.NEWLY_FAILING]:
+    if terminal.write_changes(before, after, terminal.console())[terminal.Group.NEWLY_FAILING]:
         raise click.exceptions.Exit(1)

@@ -10,11 +10,10 @@ import click
 
 from conformance import backends
 from conformance.case import Case
+from conformance.commands.options import out_file, wrong_call
 from conformance.explain import explain, page, tables
 from conformance.isolate import asking
-from conformance.outcome import Result
 from conformance.report import terminal
-from conformance.run import Answer
 from conformance.vectors import collect
 
 _MOST_NAMED = 8
@@ -31,59 +30,35 @@ _MOST_NAMED = 8
 @click.option(
     "--roi", type=click.IntRange(min=0), metavar="R", help="Number of the RoI, by default the worst one, or the first."
 )
-@click.option(
-    "--out",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE.html",
-    help="Write the picture to this page.",
-)
-def explain_command(case_id: str, backend_name: str | None, roi: int | None, file: Path | None) -> None:
+@out_file("--out", "Write the picture to this page.", "FILE.html")
+def explain_command(case_id: str, backend_name: str | None, roi: int | None, out_file: Path | None) -> None:
     """Show where the samples of one CASE fall, by each convention: an id, or a pattern that one id matches.
 
     The terminal has the coordinates and the values; a page, where one is asked for, the pictures.
     """
-    case = _case(case_id)
-    if file is not None and not file.parent.is_dir():
-        raise click.BadParameter(f"{file.parent} is no folder", param_hint="--out")
-    answer, result = (None, None) if backend_name is None else _asked(backend_name, case)
-    try:
+    case, answer, result = _case(case_id), None, None
+    if backend_name is not None:
+        with wrong_call("--backend", backends.MissingBackendError), asking(backend_name) as examiner:
+            answer = examiner.asker(case)
+            result = examiner.judged(case, answer)
+    with wrong_call("--roi", ValueError):
         explanation = explain(case, roi, answer, result, backend_name or "")
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--roi") from error
     tables.write(explanation, terminal.console())
-    if file is not None:
-        file.write_text(page.render(explanation), "utf-8")
-        click.echo(f"wrote {file}")
+    if out_file is not None:
+        out_file.write_text(page.render(explanation), "utf-8")
+        click.echo(f"wrote {out_file}")
 
 
 def _case(wanted: str) -> Case:
     """The case of this id, or the one that matches."""
     cases = {case.id: case for case in collect()}
-    if wanted in cases:
-        return cases[wanted]
-    matching = [case for name, case in cases.items() if fnmatchcase(name, wanted)]
+    matching = [wanted] if wanted in cases else [name for name in cases if fnmatchcase(name, wanted)]
     if len(matching) == 1:
-        return matching[0]
-    if matching:
-        named = _listed([case.id for case in matching])
-        raise click.BadParameter(f"{wanted!r} matches {len(matching)} cases:{named}", param_hint="CASE")
-    close = difflib.get_close_matches(wanted, cases, n=_MOST_NAMED, cutoff=0.5)
-    close = close or [name for name in cases if wanted in name][:_MOST_NAMED]
-    hint = f" Close to it are:{_listed(close)}" if close else ""
-    raise click.BadParameter(f"there is no case {wanted!r}.{hint}", param_hint="CASE")
-
-
-def _listed(names: list[str]) -> str:
-    more = [f"and {len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
-    return "".join(f"\n  {line}" for line in (*names[:_MOST_NAMED], *more))
-
-
-def _asked(name: str, case: Case) -> tuple[Answer, Result]:
-    """What a backend makes of the case, in a child process where that is known to end it, and what the judge says."""
-    try:
-        with asking(name) as examiner:
-            answer = examiner.asker(case)
-            return answer, examiner.judged(case, answer)
-    except backends.MissingBackendError as error:
-        raise click.BadParameter(str(error), param_hint="--backend") from error
+        return cases[matching[0]]
+    named, text = matching, f"{wanted!r} matches {len(matching)} cases:"
+    if not matching:
+        close = difflib.get_close_matches(wanted, cases, n=_MOST_NAMED, cutoff=0.5)
+        named = close or [name for name in cases if wanted in name][:_MOST_NAMED]
+        text = f"there is no case {wanted!r}.{' Close to it are:' if named else ''}"
+    more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
+    raise click.BadParameter("\n  ".join((text, *named[:_MOST_NAMED], *more)), param_hint="CASE")

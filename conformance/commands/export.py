@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from conformance import export
+from conformance.commands.options import FOLDER, SELECT, chosen
 from conformance.model import Dialect
 from conformance.progress import with_progress
-from conformance.vectors import collect
 
 
 @click.command("export")
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@SELECT
 @click.option(
     "--dialect",
     type=click.Choice(["standard", "ortops"]),
@@ -34,23 +32,14 @@ def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -
 
     The exit status is 0 when the cases are written, 2 for a wrong call or where DIR cannot be written.
     """
-    cases = [case for case in collect() if fnmatchcase(case.id, glob)]
-    if not cases:
-        raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
-    kept, left_out = export.divide(cases, dialect, with_huge=with_huge)
+    kept, left_out = export.divide(chosen(glob), dialect, with_huge=with_huge)
+    reasons = [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
     if not kept:
-        reasons = "; ".join(_lines(left_out))
-        raise click.BadParameter(f"{glob!r} selects no case that can be exported: {reasons}", param_hint="--select")
+        rule = f"selects no case that can be exported: {'; '.join(reasons)}"
+        raise click.BadParameter(f"{glob!r} {rule}", param_hint="--select")
     try:
         for case in with_progress(kept, "export", len(kept)):
             export.write(case, folder / dialect, dialect)
     except OSError as error:
         raise click.BadParameter(f"cannot write: {error}", param_hint="DIR") from error
-    click.echo(f"{len(kept)} cases written to {folder / dialect}")
-    for line in _lines(left_out):
-        click.echo(line)
-
-
-def _lines(left_out: Counter[str]) -> list[str]:
-    """How many cases were left out and why, the most frequent reason first."""
-    return [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
+    click.echo("\n".join((f"{len(kept)} cases written to {folder / dialect}", *reasons)))

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from conformance import backends, isolate
+from conformance.commands.options import FOLDER, IN_FILE, JOBS, wrong_call
 from conformance.fuzz import campaign, file
 from conformance.fuzz.campaign import Crew, CrewError, Here
 from conformance.fuzz.check import Failure, check
@@ -21,9 +22,6 @@ from ortops.operators import BY_NAME
 
 SECONDS = 60.0
 """How long a campaign is where nothing says."""
-
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("fuzz")
@@ -46,7 +44,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--operator", "operators", type=click.Choice(sorted(BY_NAME)), multiple=True, help="Only these; may be repeated."
 )
-@click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes; one a CPU by default.")
+@JOBS
 @click.option(
     "--dask",
     "address",
@@ -54,7 +52,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Ask the workers of this dask.distributed scheduler, as tcp://host:8786, instead of processes here.",
 )
 @click.option("--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Where failures go.")
-@click.option("--replay", type=FILE, metavar="FILE", help="Run the case in this file, and nothing else.")
+@click.option("--replay", type=IN_FILE, metavar="FILE", help="Run the case in this file, and nothing else.")
 def fuzz_command(
     backend_name: str,
     seconds: float | None,
@@ -73,10 +71,8 @@ def fuzz_command(
 
     The exit status is 0 when nothing was found, 1 when something was, 2 for a wrong call or a cluster that was lost.
     """
-    try:
+    with wrong_call("--backend", backends.MissingBackendError):
         backends.load(backend_name)
-    except backends.MissingBackendError as error:
-        raise click.BadParameter(str(error), param_hint="--backend") from error
     if replay is not None:
         found = _replayed(backend_name, replay)
     else:
@@ -99,22 +95,17 @@ def _crew(backend_name: str, jobs: int | None, address: str | None) -> Iterator[
     try:
         from conformance.fuzz.cluster import Cluster
     except ModuleNotFoundError as error:
-        text = f"{error}: pip install 'ortops[dask]'"
-        raise click.BadParameter(text, param_hint="--dask") from error
-    try:
+        raise click.BadParameter(f"{error}: pip install 'ortops[dask]'", param_hint="--dask") from error
+    with wrong_call("--dask", CrewError):
         cluster = Cluster(address, backend_name)
-    except CrewError as error:
-        raise click.BadParameter(str(error), param_hint="--dask") from error
     with cluster:
         yield cluster
 
 
 def _replayed(backend_name: str, path: Path) -> bool:
     """Whether the case in the file fails."""
-    try:
+    with wrong_call("--replay", ValueError):
         case = file.read(path)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--replay") from error
     with isolate.asking(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as examiner:
         found = check(case, examiner)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)

@@ -11,6 +11,7 @@ import click
 
 from conformance import backends, elsewhere, isolate
 from conformance.case import Case
+from conformance.commands.options import SELECT, chosen, out_file, wrong_call
 from conformance.diagnosis import diagnose
 from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
@@ -19,8 +20,6 @@ from conformance.vectors import collect
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
 """Who is asked where nobody is named: those of them that are installed."""
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("matrix")
@@ -35,9 +34,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     f"installed there. It needs {', '.join(elsewhere.NEEDS)} besides the runtime, but not ortops. No list of expected "
     "failures is applied. May be given several times.",
 )
-@click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
-@click.option("--html", "html_file", type=_FILE, metavar="F", help="Write the table and what failed to F as a page.")
-@click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the table to F as Markdown.")
+@SELECT
+@out_file("--html", "Write the table and what failed to F as a page.")
+@out_file("--markdown", "Write the table to F as Markdown.")
 def matrix_command(
     sources: tuple[str, ...],
     others: tuple[tuple[Path, str], ...],
@@ -53,22 +52,21 @@ def matrix_command(
 
     The exit status is 0 when the table is made, whatever failed; 2 for a wrong call. To be judged, use `run`.
     """
-    for file in (html_file, markdown_file):
-        if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent} is no folder")
+    # A name that ends in .json is meant for a file: a missing one is not to be taken for a backend.
+    files = [source for source in sources if source.endswith(".json") or Path(source).is_file()]
     is_default = not sources and not others
-    names = DEFAULTS if is_default else tuple(source for source in sources if not _is_file(source))
+    names = DEFAULTS if is_default else [source for source in sources if source not in files]
     _check_once(names)
-    cases = [case for case in collect() if fnmatchcase(case.id, glob)]
-    if (names or others) and not cases:
-        raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
-    reports = _selected(_read([Path(source) for source in sources if _is_file(source)]), glob)
+    cases = chosen(glob) if names or others else []
+    with wrong_call("SOURCES", NotAReportError):
+        reports = [_selected(report, glob) for report in read_merged([Path(file) for file in files])]
     missing = {name: reason for name in names if (reason := _missing(name))}
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_asked(name, cases) for name in names if name not in missing]
-    asked_there = (_asked_elsewhere(folder, name, glob) for folder, name in others)
-    reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
+    with wrong_call("--installed-in", elsewhere.ElsewhereError, NotAReportError):
+        asked_there = (elsewhere.ask(folder, name, glob) for folder, name in others)
+        reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
     if html_file is not None:
@@ -81,32 +79,12 @@ def matrix_command(
         click.echo(f"left out: {reason}")
 
 
-def _is_file(source: str) -> bool:
-    """Whether it is meant for one: a missing one is not to be taken for a backend."""
-    return source.endswith(".json") or Path(source).is_file()
-
-
-def _read(files: Sequence[Path]) -> list[Report]:
-    try:
-        return read_merged(files)
-    except NotAReportError as error:
-        raise click.BadParameter(str(error), param_hint="SOURCES") from error
-
-
-def _selected(reports: Sequence[Report], glob: str) -> list[Report]:
-    """The reports of those cases.
-
-    Raises:
-        click.BadParameter: one has none of them.
-    """
-    selected = [
-        replace(report, entries={name: entry for name, entry in report.entries.items() if fnmatchcase(name, glob)})
-        for report in reports
-    ]
-    for report in selected:
-        if not report.entries:
-            raise click.BadParameter(f"{glob!r} selects no case of {report.title}", param_hint="--select")
-    return selected
+def _selected(report: Report, glob: str) -> Report:
+    """The report of the cases that the pattern matches."""
+    entries = {name: entry for name, entry in report.entries.items() if fnmatchcase(name, glob)}
+    if not entries:
+        raise click.BadParameter(f"{glob!r} selects no case of {report.title}", param_hint="--select")
+    return replace(report, entries=entries)
 
 
 def _check_once(names: Sequence[str]) -> None:
@@ -128,10 +106,3 @@ def _asked(name: str, cases: Sequence[Case]) -> Report:
     """What a backend makes of the cases, each of which may end the child process that is asked."""
     with isolate.asking(name, isolate=True) as examiner:
         return Run(name, list(with_progress(examiner.results(cases), name, len(cases)))).report
-
-
-def _asked_elsewhere(folder: Path, name: str, glob: str) -> Report:
-    try:
-        return elsewhere.ask(folder, name, glob)
-    except (elsewhere.ElsewhereError, NotAReportError) as error:
-        raise click.BadParameter(str(error), param_hint="--installed-in") from error

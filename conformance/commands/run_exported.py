@@ -6,7 +6,7 @@ import textwrap
 import unittest
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from conformance.backends import MissingBackendError
 from conformance.backends.external import target_of
-from conformance.case import Array
+from conformance.commands.options import wrong_call
 from conformance.printable import printable, words_of
 from conformance.progress import with_progress
 
@@ -41,14 +41,12 @@ def run_exported_command(folder: Path, backend_name: str, glob: str) -> None:
 
     The exit status is 0 when no case failed, 1 when one did or when none was answered, 2 for a wrong call.
     """
-    try:
+    with wrong_call("--backend", MissingBackendError):
         target = target_of(backend_name)
-    except MissingBackendError as error:
-        raise click.BadParameter(str(error), param_hint="--backend") from error
     if not callable(getattr(target, "prepare", None)):
         raise click.BadParameter(f"{backend_name} must have prepare(model, device)", param_hint="--backend")
     kinds = sorted({model.parent.parent.name for model in folder.glob("*/test_*/model.onnx")})
-    tests = [test for kind in kinds for test in _tests(Asked(target), folder, kind, glob)]
+    tests = [test for kind in kinds for test in _tests(_asked(target), folder, kind, glob)]
     if not tests:
         raise click.BadParameter(f"{folder} has no exported case that {glob!r} matches", param_hint="DIR")
     verdicts = Verdicts()
@@ -56,9 +54,9 @@ def run_exported_command(folder: Path, backend_name: str, glob: str) -> None:
         warnings.simplefilter("ignore")  # what a backend warns of fails no case
         for test in with_progress(tests, "run-exported", len(tests)):
             test.run(verdicts)
-    for reason, count in verdicts.reasons.most_common():
+    for reason, count in Counter(_in_short(reason) for _, reason in verdicts.skipped).most_common():
         click.echo(f"{count} skipped: {reason}")
-    skipped = verdicts.reasons.total()
+    skipped = len(verdicts.skipped)
     passed = len(tests) - verdicts.wrong - skipped
     click.echo(f"{passed} passed, {verdicts.wrong} failed, {skipped} skipped")
     if passed + verdicts.wrong == 0:
@@ -67,7 +65,7 @@ def run_exported_command(folder: Path, backend_name: str, glob: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _tests(backend: Asked, folder: Path, kind: str, glob: str) -> Iterator[unittest.TestCase]:
+def _tests(backend: Any, folder: Path, kind: str, glob: str) -> Iterator[unittest.TestCase]:
     """The tests that ONNX's runner makes of the folders of one kind."""
 
     def load(*, kind: str, ours: str = kind) -> list[Any]:
@@ -76,37 +74,22 @@ def _tests(backend: Asked, folder: Path, kind: str, glob: str) -> Iterator[unitt
 
     # The runner cannot be given a folder. It asks this function for the test data of each kind that onnx brings.
     with mock.patch.object(onnx_runner, "load_model_tests", load):
-        cases = onnx_runner.Runner(backend, __name__).test_cases  # type: ignore[arg-type]
+        cases = onnx_runner.Runner(backend, __name__).test_cases
     for case in cases.values():
         yield from (case(name) for name in unittest.defaultTestLoader.getTestCaseNames(case) if name.endswith("_cpu"))
 
 
-class Asked:
-    """A backend as ONNX's runner takes it: a model that it does not support is skipped.
+def _asked(target: Any) -> Any:
+    """A backend, which may have `is_compatible`, as ONNX's runner takes it: a model that it does not support is skipped."""
 
-    target: has `prepare`, and may have `is_compatible`.
-    """
+    def is_compatible(model: onnx.ModelProto) -> bool:
+        return not hasattr(target, "is_compatible") or bool(target.is_compatible(model, device="CPU"))
 
-    def __init__(self, target: Any) -> None:
-        self._target = target
+    def prepare(model: onnx.ModelProto, device: str) -> SimpleNamespace:
+        prepared = _or_skip(target.prepare, model, device)
+        return SimpleNamespace(run=lambda inputs: [np.asarray(output) for output in _or_skip(prepared.run, inputs)])
 
-    def supports_device(self, device: str) -> bool:
-        """Whether tests are made for a device."""
-        return device == "CPU"
-
-    def is_compatible(self, model: onnx.ModelProto) -> bool:
-        """Whether the backend supports a model."""
-        is_compatible = getattr(self._target, "is_compatible", None)
-        return is_compatible is None or bool(is_compatible(model, device="CPU"))
-
-    def prepare(self, model: onnx.ModelProto, device: str) -> SimpleNamespace:
-        """What runs a model: has `run`, from inputs to outputs in the order of the model."""
-        prepared = _or_skip(self._target.prepare, model, device)
-
-        def run(inputs: Sequence[Array]) -> list[Array]:
-            return [np.asarray(output) for output in _or_skip(prepared.run, inputs)]
-
-        return SimpleNamespace(run=run)
+    return SimpleNamespace(supports_device="CPU".__eq__, is_compatible=is_compatible, prepare=prepare)
 
 
 def _or_skip(function: Callable[..., Any], *arguments: object) -> Any:
@@ -117,16 +100,9 @@ def _or_skip(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 class Verdicts(unittest.TestResult):
-    """Prints what fails, and counts.
+    """Prints what fails, and counts it as `wrong`: an error that a test raised is a failure, too."""
 
-    wrong: how many tests failed, for whatever reason.
-    reasons: why tests were skipped, and how many.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wrong = 0
-        self.reasons: Counter[str] = Counter()
+    wrong = 0
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
         """Take a test that failed. `err` is of `sys.exc_info`."""
@@ -134,13 +110,7 @@ class Verdicts(unittest.TestResult):
         name = test.id().rpartition(".")[2].removesuffix("_cpu")
         click.echo(f"failed {name}\n    {_in_short(f'{err[0].__name__}: {words_of(err[1])}')}")
 
-    def addError(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        """Take a test that raised an error, which is a failure, too."""
-        self.addFailure(test, err)
-
-    def addSkip(self, test: unittest.TestCase, reason: str) -> None:  # noqa: N802, ARG002
-        """Take a test that was skipped."""
-        self.reasons[_in_short(reason)] += 1
+    addError = addFailure  # noqa: N815
 
 
 def _in_short(text: str) -> str:

@@ -151,21 +151,17 @@ def conventions_of(question: Question) -> tuple[Convention, ...]:
 
 
 def _convention(key: Key, question: Question, *, is_own: bool) -> Convention:
-    sampling, notes = question.sampling, []
-    if is_own:
-        return Convention(key, question, sampling, is_own, ())
-    if key == "DirectML":
+    sampling, notes = question.sampling, list[str]()
+    if key == "DirectML" and not is_own:
         most = min(sampling.limits[0], UINT32_MAX), min(sampling.limits[1], UINT32_MAX)
         sampling = replace(sampling, limits=most, coordinates=None, offsets=(0.5, -0.5))
         if sampling.mode == "max":
-            notes.append("DirectML's max is the largest interpolated sample, not the largest weighted pixel.")
-        return Convention(key, question, sampling, is_own, tuple(notes))
-    if question.coordinates is None:
-        notes = _lost_by_onnx(sampling)
-    scale, offset = sampling.scales[1], 0.5 if key == "half_pixel" else 0.0
-    sampling = Sampling(
-        (scale, scale), sampling.bins, sampling.lengths, sampling.limits, sampling.mode, key, (offset, -0.5)
-    )
+            notes = ["DirectML's max is the largest interpolated sample, not the largest weighted pixel."]
+    elif key != "DirectML" and not is_own:
+        notes = _lost_by_onnx(sampling) if question.coordinates is None else []
+        scales, offset = (sampling.scales[1],) * 2, 0.5 if key == "half_pixel" else 0.0
+        bins, lengths, limits, mode = sampling.bins, sampling.lengths, sampling.limits, sampling.mode
+        sampling = Sampling(scales, bins, lengths, limits, mode, key, (offset, -0.5))
     return Convention(key, question, sampling, is_own, tuple(notes))
 
 

@@ -7,6 +7,7 @@ black text, and no number stands under a sample.
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from conformance.expect import Floats
 from conformance.explain.conventions import Convention
-from conformance.explain.tables import differences, number
+from conformance.explain.tables import around, differences, number
 from conformance.question import Placed
 from ortops.reference.sampling import is_inside
 
@@ -144,7 +145,9 @@ class Part:
     @property
     def drawings(self) -> tuple[Drawing, ...]:
         """One heat map, or three where there is an answer to compare: what came has the colours of what is expected."""
-        rows, columns = (_around(at, length) for at, length in zip(self.mark or (0, 0), self.shape, strict=True))
+        rows, columns = (
+            around(at, length, MOST_CELLS) for at, length in zip(self.mark or (0, 0), self.shape, strict=True)
+        )
         left_out = ""
         if (len(rows), len(columns)) != self.shape:
             shown = f"rows {rows.start} to {rows.stop - 1} and columns {columns.start} to {columns.stop - 1}"
@@ -174,11 +177,6 @@ def _cells(frame: Frame, values: Mapping[tuple[int, int], float], colour: Colour
         place = {"x": frame.x(j - 0.5), "y": frame.y(i - 0.5), "width": frame.size, "height": frame.size}
         squares.append(element("rect", "", f"{what or ''}[{i}, {j}]{title}", fill=fill, class_="cell", **place))
     return squares
-
-
-def _around(at: int, length: int) -> range:
-    first = max(min(at - MOST_CELLS // 2, length - MOST_CELLS), 0)
-    return range(first, min(first + MOST_CELLS, length))
 
 
 class Located(NamedTuple):
@@ -221,19 +219,12 @@ def window(all_placed: Sequence[Placed], own: Placed, focus: int | None) -> rang
 
 
 def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None, what: str) -> Drawing:
-    """RoI `r` as a convention has it.
-
-    Args:
-        convention: whose samples are drawn.
-        r: number of the RoI.
-        scene: what is around it.
-        pixels: [H, W], what the grid shows, or None.
-        what: name of `pixels`.
-    """
+    """RoI `r` as a convention has it, over `pixels` [H, W], if there are any, whose name is `what`."""
     axes, frame = convention.axes(r), scene.frame
     y, x = located = _samples(axes, scene)
-    values = _shown(frame, axes, pixels)
     windows = frame.rows, frame.columns
+    rows, columns = (range(max(w.start, 0), min(w.stop, a.axis.length)) for w, a in zip(windows, axes, strict=True))
+    values = {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
     colour = scale(values.values(), signed=what.startswith("d"))
     parts = _cells(frame, values, colour, None if pixels is None else f"{what} ")
     box = [_interval(w, a.start, a.end) for w, a in zip(windows, axes, strict=True)]
@@ -247,15 +238,6 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
     if pixels is not None:
         parts += [frame.value(*at, values[at], down) for at, down in _places(located, values).items()]
     return Drawing(convention.name, frame.drawing(parts), _left_out(frame, axes, len(y) * len(x)))
-
-
-def _shown(frame: Frame, axes: tuple[Placed, Placed], pixels: Floats | None) -> dict[tuple[int, int], float]:
-    """The pixels of the map in the frame."""
-    rows, columns = (
-        range(max(w.start, 0), min(w.stop, a.axis.length))
-        for w, a in zip((frame.rows, frame.columns), axes, strict=True)
-    )
-    return {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
 
 
 def _places(
@@ -277,13 +259,9 @@ def _places(
 
 def samples_between(placed: Placed, low: float, high: float, most: int = _ON_AN_AXIS) -> list[Located]:
     """The samples from `low` to `high`, at most `most`."""
-    found: list[Located] = []
-    for p in range(placed.axis.bins):
-        located = (Located(p, i, placed.axis.coordinate(p, i)) for i in _indices(placed, p, low, high, most))
-        found += [one for one in located if low <= one.c <= high]
-        if len(found) >= most:
-            break
-    return found[:most]
+    bins = range(placed.axis.bins)
+    located = (Located(p, i, placed.axis.coordinate(p, i)) for p in bins for i in _indices(placed, p, low, high, most))
+    return list(itertools.islice((one for one in located if low <= one.c <= high), most))
 
 
 def _indices(placed: Placed, p: int, low: float, high: float, most: int) -> range:
@@ -309,8 +287,8 @@ def _samples(axes: tuple[Placed, Placed], scene: Scene) -> tuple[list[Located], 
 
     def run(located: list[Located], p: int | None, most: int) -> list[Located]:
         at = next((k for k, one in enumerate(located) if one.p == p), 0)
-        first = max(min(at, len(located) - most), 0)
-        return located[first : first + most]
+        kept = around(at + most // 2, len(located), most)
+        return located[kept.start : kept.stop]
 
     focus = scene.focus or (None, None)
     return run(y, focus[0], most_y), run(x, focus[1], most_x)
@@ -328,12 +306,8 @@ def _dot(convention: Convention, axes: tuple[Placed, Placed], y: Located, x: Loc
 
 def _reads(axes: tuple[Placed, Placed], y: float, x: float, data: Floats | None) -> str:
     """The pixels that a sample reads, their weights, and what it is."""
-    corners = [
-        (tap_y.pixel, tap_x.pixel, tap_y.weight * tap_x.weight)
-        for tap_y in axes[0].axis.taps(y)
-        for tap_x in axes[1].axis.taps(x)
-        if tap_y.pixel is not None and tap_x.pixel is not None
-    ]
+    taps = itertools.product(axes[0].axis.taps(y), axes[1].axis.taps(x))
+    corners = [(a.pixel, b.pixel, a.weight * b.weight) for a, b in taps if a.pixel is not None and b.pixel is not None]
     reads = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)
     if data is None:
         return reads

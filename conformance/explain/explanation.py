@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -83,9 +83,7 @@ def explain(
             raise ValueError("a case that is to be refused has no RoI to draw")
         return Explanation(case, facts, parts=_accepted(outputs), notes=(_refusal(case),))
     expected = expected_outputs(case)
-    got = {
-        name: outputs[name] for name, due in expected.items() if name in outputs and outputs[name].shape == due.shape
-    }
+    got = {name: y for name, y in outputs.items() if name in expected and y.shape == expected[name].shape}
     compared = Compared(expected, got, _worst(expected, got, result))
     if "resample" in case.definition.function:
         if roi is not None:
@@ -178,6 +176,10 @@ class Compared:
             return None
         return Worst(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
 
+    def of(self, output: str, part: Callable[[Floats], Floats]) -> tuple[Floats, Floats | None]:
+        """What is expected of a part of an output, and what came."""
+        return part(self.expected[output]), part(self.got[output]) if output in self.got else None
+
     def parts(self, leads: Mapping[str, tuple[int, ...]]) -> tuple[Part, ...]:
         """Two axes of every output that has elements; `leads` are the indices of the other axes."""
         parts = []
@@ -242,7 +244,7 @@ def _about_roi(
         answers = [convention.output(r, c) for convention in conventions]
         bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*compared.expected[roles["y"]].shape[2:])]
         values = _values(
-            "Values of the bins", "bin", conventions, answers, bins, _pair(compared, roles["y"], (r, c)), focus
+            "Values of the bins", "bin", conventions, answers, bins, compared.of(roles["y"], lambda y: y[r, c]), focus
         )
     else:
         gradients = [convention.gradients(tuple(roles)) for convention in conventions]
@@ -252,7 +254,9 @@ def _about_roi(
             name, given = roles["drois"], [g["drois"].reshape(-1, 4)[r] if "drois" in g else None for g in gradients]
             corners = [(corner, (k,)) for k, corner in enumerate(CORNERS)]
             title = f"{name}: derivatives by the RoI"
-            values = _values(title, "by", conventions, given, corners, _pair(compared, name, r))
+            values = _values(
+                title, "by", conventions, given, corners, compared.of(name, lambda drois: drois.reshape(-1, 4)[r])
+            )
     pictures = [picture(convention, r, scene, grid, what) for convention, grid in zip(conventions, seen, strict=True)]
     ends = ", ".join(f"{name} {number(end)}" for name, end in zip(CORNERS, question.rois[r].tolist(), strict=True))
     return Explanation(
@@ -268,15 +272,6 @@ def _about_roi(
         tuple(replace(part, tabled=part.title.split("[")[0] != question.names["dx"]) for part in compared.parts(leads)),
         notes=(TORCHVISION, *(f"{o.name}: {note}" for o in conventions for note in o.notes)),
     )
-
-
-def _pair(compared: Compared, name: str, index: int | tuple[int, ...]) -> tuple[Floats, Floats | None]:
-    """What is expected of a part of an output, and what came; a RoI's number stands for its row."""
-
-    def part(values: Floats) -> Floats:
-        return np.asarray(values.reshape(-1, 4)[index] if isinstance(index, int) else values[index])
-
-    return part(compared.expected[name]), part(compared.got[name]) if name in compared.got else None
 
 
 def _values(
@@ -303,7 +298,7 @@ def _coordinates(name: str, conventions: tuple[Convention, ...], placed: list[Pl
     """Where the samples lie along an axis: of small RoIs all of them, of others those that can be on the map."""
     total = max(axis.axis.bins * axis.axis.per_bin for axis in placed)
     near = [
-        {(p, i): a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)}
+        {(p, i): a.axis.coordinate(p, i) for p, i in np.ndindex(a.axis.bins, a.axis.per_bin)}
         if total <= MOST_ROWS
         else {(s.p, s.i): s.c for s in samples_between(a, -1.5, a.axis.length + 0.5, _MOST_LISTED)}
         for a in placed

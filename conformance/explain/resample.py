@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from conformance.case import Case
 from conformance.explain.draw import MOST_CELLS, Drawing, drawn, element
-from conformance.explain.tables import Row, Table, number, table
+from conformance.explain.tables import Row, Table, around, number, table
 from ortops.reference.dml_resample import ResampledAxis, resampled_axes
 from ortops.shapes import output_shapes
 
@@ -24,12 +24,7 @@ class Axis(NamedTuple):
 
 
 def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
-    """Every axis of a right case.
-
-    Args:
-        case: of DmlResample or of its gradient.
-        mark: index of the worst element, or None.
-    """
+    """Every axis of a right case of DmlResample or of its gradient; `mark` is the index of the worst element, or None."""
     arguments = case.definition.check_attributes(case.attributes)
     is_gradient = "x_shape" in case.inputs
     if is_gradient:
@@ -54,17 +49,15 @@ def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
 
 def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
     """Axis `k`: its pixels with a dot where each output is read, and below them the outputs with lines to what they read."""
-    first_output = max(min((marked or [0])[0] - MOST_OUTPUTS // 2, axis.size - MOST_OUTPUTS), 0)
-    outputs = range(first_output, min(first_output + MOST_OUTPUTS, axis.size))
+    outputs = around((marked or [0])[0], axis.size, MOST_OUTPUTS)
     centre = round(min(max(axis.coordinate((marked or outputs)[0]), 0.0), axis.length - 1.0))
-    first = max(min(centre - (MOST_CELLS // 2 if marked else 0), axis.length - MOST_CELLS), 0)
-    pixels = range(first, min(first + MOST_CELLS, axis.length))
+    pixels = around(centre if marked else centre + MOST_CELLS // 2, axis.length, MOST_CELLS)
     shown = [o for o in outputs if pixels[0] - 2 <= axis.coordinate(o) <= pixels[-1] + 2]
     # A mark for each output, side by side under the pixels.
     pitch = max(len(pixels) * _CELL / max(len(shown), 1), 14.0)
 
     def at(c: float) -> float:
-        return round(_MARGIN + (c - first + 0.5) * _CELL, 2)
+        return round(_MARGIN + (c - pixels[0] + 0.5) * _CELL, 2)
 
     parts = []
     for i in pixels:

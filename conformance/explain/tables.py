@@ -58,9 +58,14 @@ def table(title: str, columns: tuple[str, ...], rows: Sequence[Row], total: int 
 
 def kept(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
     """At most `most` rows in a run that has the marked one; the first ones where none is marked."""
-    marked = next((i for i, row in enumerate(rows) if row.marked), 0)
-    first = max(min(marked - most // 2, len(rows) - most), 0)
-    return tuple(rows[first : first + most])
+    run = around(next((i for i, row in enumerate(rows) if row.marked), 0), len(rows), most)
+    return tuple(rows[run.start : run.stop])
+
+
+def around(at: int, length: int, most: int) -> range:
+    """At most `most` of `length` places in a run that has the place `at`, in its middle where there is room."""
+    first = max(min(at - most // 2, length - most), 0)
+    return range(first, min(first + most, length))
 
 
 def number(value: float) -> str:
@@ -84,21 +89,17 @@ def write(explanation: Explanation, out: Console) -> None:
         line(out, f"\n{explanation.roi}", "bold")
     for convention, _ in explanation.shown:
         line(out, f"  {convention.name}: {convention.detail}{' (this case)' if convention.is_own else ''}")
-    parts = [
-        table(
-            part.title,
-            ("element", *part.named),
-            [
-                Row((f"[{i}, {j}]", *(number(float(v[i, j])) for v in part.named.values())), (i, j) == part.mark)
-                for i in range(part.shape[0])
-                for j in range(part.shape[1])
-            ],
-        )
-        for part in explanation.parts
-        if not part.tabled
-    ]
-    values = [explanation.values] if explanation.values else []
-    for each in (*explanation.coordinates, *(axis.table for axis in explanation.axes), *values, *parts):
+    tables = [*explanation.coordinates, *(axis.table for axis in explanation.axes)]
+    tables += [explanation.values] if explanation.values else []
+    for part in explanation.parts:
+        if not part.tabled:
+            named = part.named
+            rows = [
+                Row((f"[{i}, {j}]", *(number(float(values[i, j])) for values in named.values())), (i, j) == part.mark)
+                for i, j in np.ndindex(*part.shape)
+            ]
+            tables.append(table(part.title, ("element", *named), rows))
+    for each in tables:
         _print(out, each)
     for note in explanation.notes:
         line(out, note, "dim")

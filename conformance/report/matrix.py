@@ -68,18 +68,16 @@ class Matrix:
         return [_together(_common_name(group, rows), group) for group in groups.values()]
 
 
-def _place(name: str) -> tuple[int, int, str]:
+def _place(name: str) -> tuple[int | str, ...]:
     """Where a family has its row: by operator, and there in the order of the suite."""
-    functions, families = _order()
-    function = name.partition("/")[0]
-    return functions.get(function, len(functions)), families.get(name, len(families)), name
+    parts = zip((name.partition("/")[0], name), _order(), strict=True)
+    return *(order.index(part) if part in order else len(order) for part, order in parts), name
 
 
 @functools.cache
-def _order() -> tuple[dict[str, int], dict[str, int]]:
+def _order() -> tuple[list[str], list[str]]:
     functions = dict.fromkeys(operator.function for operator in BY_NAME.values())
-    families = dict.fromkeys(case.family for case in collect())
-    return {name: i for i, name in enumerate(functions)}, {name: i for i, name in enumerate(families)}
+    return list(functions), list(dict.fromkeys(case.family for case in collect()))
 
 
 def _together(name: str, rows: Sequence[Row]) -> Row:

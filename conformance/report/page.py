@@ -24,7 +24,7 @@ from conformance.explain import page as explained
 from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report, family
-from conformance.report.tally import COLOURS, MEANINGS, Tally, fact_of, kind_of, shape_of, spoken
+from conformance.report.tally import COLOURS, MEANINGS, fact_of, kind_of, shape_of, spoken
 from conformance.report.terminal import WHOSE
 from conformance.run import Answer, judge
 from conformance.vectors import collect
@@ -90,7 +90,7 @@ def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None =
     folders = ("report", "explain")
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader("conformance", folder) for folder in folders])
     environment = explained.environment().overlay(loader=loader)
-    environment.filters |= {"spoken": spoken, "background": background, "family": family}
+    environment.filters |= {"spoken": spoken, "family": family}
     return environment.get_template("page.html.jinja").render(
         matrix=matrix,
         headline=headline(matrix.reports),
@@ -125,14 +125,6 @@ def headline(reports: Sequence[Report]) -> str:
     ):
         parts += [word + value for value in values if value and len(values) == 1]
     return f"Conformance of {', '.join(parts)}"
-
-
-def background(cell: Tally) -> str:
-    """The style of a cell that has passed in part: a part of it is grey, as large as the share that is unsupported."""
-    if cell.worst != "passed" or cell.passed == cell.asked:
-        return ""
-    share = round(100 * cell.passed / cell.asked)
-    return f"background: linear-gradient(90deg, var(--passed) {share}%, var(--unsupported) {share}%)"
 
 
 def _cards(report: Report, pictures: Pictures) -> list[Card]:

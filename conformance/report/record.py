@@ -46,8 +46,6 @@ PACKAGES = {
 }
 """Of which distribution a backend is."""
 
-_IS_LITTLE = sys.byteorder == "little"
-
 
 class NotAReportError(PrintableError):
     """A file that is no JSON report of the suite."""
@@ -147,18 +145,17 @@ class Run:
     @property
     def report(self) -> Report:
         """The report of what there is, with today's date and this process's versions."""
-        entries = {result.case.id: _entry_of(result) for result in self.results}
+        entries = {}
+        for one in self.results:
+            error, allowed = (one.worst.error, one.worst.allowed) if one.worst else (None, None)
+            basis = one.case.basis
+            entries[one.case.id] = Entry(one.outcome, one.message, basis, one.seconds, error, allowed, one.outputs)
         return Report(self.backend, entries, _origin_here(self.backend), self.complete)
 
 
 def family(case_id: str) -> str:
     """The first two parts of an id, which name the line of a report."""
     return "/".join(case_id.split("/")[:2])
-
-
-def _entry_of(result: Result) -> Entry:
-    error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
-    return Entry(result.outcome, result.message, result.case.basis, result.seconds, error, allowed, result.outputs)
 
 
 def _origin_here(backend: str) -> Origin:
@@ -182,11 +179,22 @@ def _installed(package: str) -> str:
 
 def render(run: Run) -> str:
     """A run as JSON."""
-    report = run.report
+    report, counts = run.report, run.summary
     head = {"backend": run.backend, **dataclasses.asdict(report.origin), "complete": run.complete}
-    counts = run.summary
     summary = {outcome.value: counts[outcome] for outcome in Outcome}
-    cases = [_stored(case_id, entry) for case_id, entry in report.entries.items()]
+    cases = []
+    for case_id, entry in report.entries.items():
+        stored: dict[str, Any] = {
+            "id": case_id,
+            "outcome": entry.outcome.value,
+            "basis": entry.basis.value if entry.basis else None,
+            "max_error": entry.max_error,
+            "allowed": entry.allowed,
+            "seconds": round(entry.seconds, 6),
+            "message": entry.message,
+        }
+        outputs = encode(entry.outputs)
+        cases.append({**stored, "outputs": outputs} if outputs else stored)
     return json.dumps({**head, "summary": summary, "cases": cases}, indent=1, allow_nan=False) + "\n"
 
 
@@ -206,20 +214,6 @@ def write(path: Path, run: Run) -> None:
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _stored(case_id: str, entry: Entry) -> dict[str, Any]:
-    stored = {
-        "id": case_id,
-        "outcome": entry.outcome.value,
-        "basis": entry.basis.value if entry.basis else None,
-        "max_error": entry.max_error,
-        "allowed": entry.allowed,
-        "seconds": round(entry.seconds, 6),
-        "message": entry.message,
-    }
-    outputs = encode(entry.outputs)
-    return {**stored, "outputs": outputs} if outputs else stored
 
 
 def read(file: Path) -> Report:
@@ -254,16 +248,13 @@ def read_merged(files: Sequence[Path]) -> list[Report]:
             first = origin.setdefault((report.title, case_id), file)
             if first is not file:
                 raise NotAReportError(f"{file} has case {case_id} of {report.title}, which {first} has, too")
-        other = merged.get(report.title)
-        merged[report.title] = report if other is None else _joined(other, report)
+        other = merged.get(report.title, report)
+        pairs = zip(dataclasses.astuple(other.origin), dataclasses.astuple(report.origin), strict=True)
+        common = Origin(*(a if a == b else "" for a, b in pairs))
+        common = dataclasses.replace(common, date=max(other.origin.date, report.origin.date))
+        entries, complete = {**other.entries, **report.entries}, other.complete and report.complete
+        merged[report.title] = Report(report.backend, entries, common, complete)
     return list(merged.values())
-
-
-def _joined(first: Report, second: Report) -> Report:
-    pairs = zip(dataclasses.astuple(first.origin), dataclasses.astuple(second.origin), strict=True)
-    common = Origin(*(a if a == b else "" for a, b in pairs))
-    origin = dataclasses.replace(common, date=max(first.origin.date, second.origin.date))
-    return Report(first.backend, {**first.entries, **second.entries}, origin, first.complete and second.complete)
 
 
 def _report(data: Any) -> Report:
@@ -318,14 +309,17 @@ def _number(name: str, value: object) -> float | None:
 
 def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
     """Tensors by name, as JSON has them; those of types that no operator of the suite has are left out."""
-    known = set(ELEMENT_DTYPES.values())
-    return {name: _encoded(array) for name, array in outputs.items() if array.dtype in known}
+    encoded = {}
+    for name, array in outputs.items():
+        if array.dtype in set(ELEMENT_DTYPES.values()):
+            data = base64.b64encode(_little(array).tobytes()).decode("ascii")
+            encoded[name] = {"type": element_type_of(array.dtype), "shape": list(array.shape), "data": data}
+    return encoded
 
 
-def _encoded(array: Array) -> dict[str, Any]:
-    stored = array if _IS_LITTLE else array.byteswap()
-    data = base64.b64encode(stored.tobytes()).decode("ascii")
-    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "data": data}
+def _little(array: Array) -> Array:
+    """The array with its bytes in little-endian order, or from that order."""
+    return array if sys.byteorder == "little" else array.byteswap()
 
 
 def decode(stored: object) -> dict[str, Array]:
@@ -353,5 +347,4 @@ def _decoded(name: str, tensor: object) -> Array:
     dtype = ELEMENT_DTYPES[kind]
     if len(stored) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"output {name}: {len(stored)} bytes of data for shape {shape} of {kind}")
-    array = np.frombuffer(stored, dtype)
-    return (array if _IS_LITTLE else array.byteswap()).reshape(shape)
+    return _little(np.frombuffer(stored, dtype)).reshape(shape)

@@ -16,18 +16,9 @@ from rich.console import Console
 
 from conformance.case import Basis
 from conformance.outcome import Outcome
+from conformance.report import tally
 from conformance.report.record import Entry, Report, Run
-from conformance.report.tally import (
-    COLOURS,
-    Tally,
-    bases_of,
-    fact_of,
-    families_of,
-    kind_of,
-    shape_of,
-    spoken,
-    together,
-)
+from conformance.report.tally import COLOURS, Tally, kind_of, spoken
 
 if TYPE_CHECKING:
     from conformance.diagnosis import Diagnosis
@@ -71,10 +62,10 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
     """
     report, counts = run.report, run.summary
     line(out, f"backend {run.backend}")
-    out.print(_counts("family", families_of(report)))
-    bases = bases_of(report)
+    out.print(_counts("family", tally.families_of(report)))
+    bases = tally.bases_of(report)
     if bases:
-        out.print(_counts("whose rule", {WHOSE[basis]: tally for basis, tally in bases.items()}))
+        out.print(_counts("whose rule", {WHOSE[basis]: own for basis, own in bases.items()}))
     for (outcome, reason), n in sorted(_reasons(report).items()):
         line(out, f"{n} {outcome.value}: {reason}", COLOURS[outcome.value])
     for diagnosis in diagnoses:
@@ -90,7 +81,7 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
 
 def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
     """A row for each tally and one for all, a column for each outcome; a column of its own for accepted refusals."""
-    total = together(tallies.values())
+    total = tally.together(tallies.values())
     kinds = [outcome.value for outcome in Outcome]
     if total.kinds["accepted"]:
         kinds.insert(kinds.index("failed") + 1, "accepted")
@@ -98,10 +89,10 @@ def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
         [("of these accepted" if kind == "accepted" else spoken(kind), COLOURS[kind]) for kind in kinds], first
     )
     rows = [*tallies.items(), ("all", total)]
-    for name, tally in rows:
-        numbers = [tally.kinds[kind] if kind == "accepted" else tally.counts[Outcome(kind)] for kind in kinds]
-        cells = (str(n or "0" * (tally is total)) for n in numbers)
-        made.add_row(rich.text.Text(name), *cells, end_section=tally is rows[-2][1])
+    for name, own in rows:
+        numbers = [own.kinds[kind] if kind == "accepted" else own.counts[Outcome(kind)] for kind in kinds]
+        cells = (str(n or "0" * (own is total)) for n in numbers)
+        made.add_row(rich.text.Text(name), *cells, end_section=own is rows[-2][1])
     return made
 
 
@@ -114,8 +105,10 @@ def _reasons(report: Report) -> Counter[tuple[Outcome, str]]:
     first: dict[tuple[str, str], str] = {}
     for case_id, entry in report.entries.items():
         if entry.outcome is Outcome.DEPARTED:
-            fact = fact_of(case_id)
-            reasons[entry.outcome, first.setdefault((fact, shape_of(entry.message)), f"{fact}: {entry.message}")] += 1
+            fact = tally.fact_of(case_id)
+            reasons[
+                entry.outcome, first.setdefault((fact, tally.shape_of(entry.message)), f"{fact}: {entry.message}")
+            ] += 1
         elif entry.outcome in (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE):
             reasons[entry.outcome, entry.message] += 1
     return reasons
@@ -160,7 +153,7 @@ class Change:
 def changes(before: Report, after: Report) -> dict[Group, list[Change]]:
     """The cases that changed, by group; all groups, in their order. Cases are in the later report's order."""
     grouped: dict[Group, list[Change]] = {group: [] for group in Group}
-    for case_id in dict.fromkeys((*after.entries, *before.entries)):
+    for case_id in {**after.entries, **before.entries}:
         change = Change(case_id, before.entries.get(case_id), after.entries.get(case_id))
         if change.before is None or change.after is None or change.before.outcome is not change.after.outcome:
             grouped[change.group].append(change)
@@ -187,7 +180,7 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
     """A line for each family whose counts differ, a column for each outcome in which one of them does."""
-    old, new = ({name: tally.counts for name, tally in families_of(report).items()} for report in (before, after))
+    old, new = ({name: own.counts for name, own in tally.families_of(report).items()} for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]

@@ -53,7 +53,15 @@ def ask(environment: Path, backend: str, glob: str = "*") -> Report:
         raise ElsewhereError(f"{environment}: must be the folder of a virtual environment, with bin/python in it")
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
-        _check(environment, _run(python, folder, "-c", _PROBE, *NEEDS))
+        probed = _run(python, folder, "-c", _PROBE, *NEEDS)
+        if probed.returncode != 0:
+            raise ElsewhereError(f"{environment}: its Python does not run: {_last_words(probed)}")
+        major, minor, *missing = probed.stdout.split()
+        if (int(major), int(minor)) < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
+            raise ElsewhereError(f"{environment} has Python {major}.{minor}: must be {oldest} or later")
+        if missing:
+            raise ElsewhereError(f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(NEEDS)}")
         _lend(folder)
         file, nothing = folder / "report.json", folder / "no_failure_is_expected.toml"
         nothing.touch()
@@ -62,17 +70,6 @@ def ask(environment: Path, backend: str, glob: str = "*") -> Report:
         if not file.is_file():
             raise ElsewhereError(f"{environment}: {_last_words(done)}")
         return read(file)
-
-
-def _check(environment: Path, done: subprocess.CompletedProcess[str]) -> None:
-    """Raise ElsewhereError unless the probe found all that the suite needs."""
-    if done.returncode != 0:
-        raise ElsewhereError(f"{environment}: its Python does not run: {_last_words(done)}")
-    major, minor, *missing = done.stdout.split()
-    if (int(major), int(minor)) < OLDEST:
-        raise ElsewhereError(f"{environment} has Python {major}.{minor}: must be {'.'.join(map(str, OLDEST))} or later")
-    if missing:
-        raise ElsewhereError(f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(NEEDS)}")
 
 
 def _lend(folder: Path) -> None:

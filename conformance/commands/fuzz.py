@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -115,6 +116,7 @@ def _replayed(backend_name: str, path: Path) -> bool:
 def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folder: Path) -> bool:
     """Whether a campaign finds a failure; prints each, and the counts."""
     begun, counts, written, lost = time.monotonic(), Counter[str](), 0, ""
+    name = re.sub(r"[^-\w]", "-", plan.backend)
 
     def examined() -> Iterator[str]:
         """Of each case what came of it, as it is counted and as failures are written."""
@@ -124,9 +126,12 @@ def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folde
                 counts[outcome] += 1
                 yield outcome
             for failure in report.failures:
-                path = _written(failure, plan.backend, folder, written)
+                kind, operator = failure.kind, failure.case.operator
+                path = folder / f"{name}-{operator}-{kind}-{written}.json"
+                folder.mkdir(parents=True, exist_ok=True)
+                file.write(path, failure, plan.backend)
                 written += 1
-                click.echo(f"{failure.case.operator}: {failure.kind}: {failure.message}\n  {path}")
+                click.echo(f"{operator}: {kind}: {failure.message}\n  {path}")
 
     def rate() -> str:
         return f"{counts.total() / max(time.monotonic() - begun, 1e-9):.0f} cases a second"
@@ -142,11 +147,3 @@ def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folde
     if lost:
         raise click.UsageError(f"the campaign ended before its time: {lost}")
     return counts["failed"] > 0
-
-
-def _written(failure: Failure, backend_name: str, folder: Path, number: int) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in backend_name)
-    path = folder / f"{name}-{failure.case.operator}-{failure.kind}-{number}.json"
-    file.write(path, failure, backend_name)
-    return path

@@ -126,7 +126,7 @@ class Part:
     title: str
     expected: Floats | None
     got: Floats | None
-    mark: tuple[int, int] | None
+    mark: tuple[int, int] | None = None
     tabled: bool = False
 
     @property

@@ -137,7 +137,7 @@ def _numbers(answer: Answer | None) -> dict[str, Floats]:
 def _accepted(outputs: Mapping[str, Floats]) -> tuple[Part, ...]:
     """The first two-dimensional slices of what came where an error is due."""
     leads = {name: (0,) * max(values.ndim - 2, 0) for name, values in outputs.items() if values.size}
-    return tuple(Part(_title(n, lead), None, np.atleast_2d(outputs[n][lead]), None) for n, lead in leads.items())
+    return tuple(Part(_title(n, lead), None, np.atleast_2d(outputs[n][lead])) for n, lead in leads.items())
 
 
 def _title(name: str, lead: tuple[int, ...]) -> str:
@@ -146,9 +146,10 @@ def _title(name: str, lead: tuple[int, ...]) -> str:
 
 
 def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> Worst | None:
-    """The one the judge names; where it names none, the largest difference."""
-    if result is not None and result.worst is not None and result.worst.index is not None:
-        return Worst(result.worst.output, result.worst.index)
+    """The one the judge names; where it names none, the largest difference. It is of an output that came."""
+    named = result.worst if result else None
+    if named is not None and named.index is not None and named.output in got:
+        return Worst(named.output, named.index)
     return next((Worst(n, _furthest(got[n], due)) for n, due in expected.items() if n in got and due.size), None)
 
 
@@ -170,10 +171,8 @@ class Compared:
     got: Mapping[str, Floats]
     worst: Worst | None
 
-    def worst_within(self, output: str, lead: tuple[int, ...]) -> Worst | None:
-        """The element of a part of an output that is furthest from what it should be."""
-        if output not in self.got:
-            return None
+    def worst_within(self, output: str, lead: tuple[int, ...]) -> Worst:
+        """The element of a part of an output that came which is furthest from what it should be."""
         return Worst(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
 
     def of(self, output: str, part: Callable[[Floats], Floats]) -> tuple[Floats, Floats | None]:
@@ -206,10 +205,7 @@ def _focus(question: Question, roi: int | None, compared: Compared) -> tuple[int
     if role == "dx":
         return _roi_at(question, index) if roi is None else roi, index[1], None
     if roi is not None and index[0] != roi:
-        within = compared.worst_within(worst.output, (roi,))
-        if within is None:
-            return roi, 0, None
-        index = within.at
+        index = compared.worst_within(worst.output, (roi,)).at
     return index[0], index[1], (index[2], index[3])
 
 
@@ -217,11 +213,12 @@ def _roi_at(question: Question, index: tuple[int, ...]) -> int:
     """The first RoI that may give a gradient to the pixel; one of its image, or the first, where none does."""
     of_image = [r for r, n in enumerate(question.indices.tolist()) if n == index[0]]
     own = next(convention for convention in conventions_of(question) if convention.is_own)
-    for r in of_image:
-        axes = own.axes(r)
-        if all(min(a.start, a.end) - 2 <= i <= max(a.start, a.end) + 2 for a, i in zip(axes, index[2:], strict=True)):
-            return r
-    return (of_image or [0])[0]
+
+    def is_near(r: int) -> bool:
+        pairs = zip(own.axes(r), index[2:], strict=True)
+        return all(min(axis.start, axis.end) - 2 <= i <= max(axis.start, axis.end) + 2 for axis, i in pairs)
+
+    return next(filter(is_near, of_image), (of_image or [0])[0])
 
 
 def _about_roi(

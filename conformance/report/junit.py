@@ -33,12 +33,11 @@ def render(run: Run) -> str:
         time=f"{sum(result.seconds for result in run.results):.6f}",
     )
     for result in run.results:
-        case = ET.SubElement(
-            suite, "testcase", classname=result.case.family, name=result.case.id, time=f"{result.seconds:.6f}"
-        )
+        asked, time = result.case, f"{result.seconds:.6f}"
+        case = ET.SubElement(suite, "testcase", classname=asked.family, name=asked.id, time=time)
         properties = ET.SubElement(case, "properties")
-        ET.SubElement(properties, "property", name="outcome", value=result.outcome.value)
-        ET.SubElement(properties, "property", name="basis", value=result.case.basis.value)
+        for name, value in (("outcome", result.outcome), ("basis", result.case.basis)):
+            ET.SubElement(properties, "property", name=name, value=value.value)
         if result.outcome in ELEMENTS:
             ET.SubElement(case, ELEMENTS[result.outcome], message=f"{result.outcome.value}: {result.message}")
     root = ET.Element("testsuites")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -125,42 +124,29 @@ class Group(Enum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A case whose outcome is not the same in two reports; None stands for a report that does not have it."""
-
-    case_id: str
-    before: Entry | None
-    after: Entry | None
-
-    @property
-    def group(self) -> Group:
-        """What kind of change it is. A new case that fails is one that is newly failing."""
-        if self.after is None:
-            return Group.GONE
-        was_bad = self.before is not None and self.before.outcome.is_bad
-        if self.after.outcome.is_bad:
-            return Group.FAILING_OTHERWISE if was_bad else Group.NEWLY_FAILING
-        if self.before is None:
-            return Group.NEW
-        return Group.NO_LONGER_FAILING if was_bad else Group.OTHER
-
-    def __str__(self) -> str:
-        known = [entry.outcome.value for entry in (self.before, self.after) if entry]
-        return f"{self.case_id}: {' -> '.join(known)}"
+def _group(before: Entry | None, after: Entry | None) -> Group:
+    """What kind of change it is; None stands for a report without the case. A new case that fails is newly failing."""
+    if after is None:
+        return Group.GONE
+    was_bad = before is not None and before.outcome.is_bad
+    if after.outcome.is_bad:
+        return Group.FAILING_OTHERWISE if was_bad else Group.NEWLY_FAILING
+    if before is None:
+        return Group.NEW
+    return Group.NO_LONGER_FAILING if was_bad else Group.OTHER
 
 
-def changes(before: Report, after: Report) -> dict[Group, list[Change]]:
-    """The cases that changed, by group; all groups, in their order. Cases are in the later report's order."""
-    grouped: dict[Group, list[Change]] = {group: [] for group in Group}
+def changes(before: Report, after: Report) -> dict[Group, list[str]]:
+    """The ids of the cases whose outcome changed, by group; all groups. Cases are in the later report's order."""
+    grouped: dict[Group, list[str]] = {group: [] for group in Group}
     for case_id in {**after.entries, **before.entries}:
-        change = Change(case_id, before.entries.get(case_id), after.entries.get(case_id))
-        if change.before is None or change.after is None or change.before.outcome is not change.after.outcome:
-            grouped[change.group].append(change)
+        old, new = before.entries.get(case_id), after.entries.get(case_id)
+        if old is None or new is None or old.outcome is not new.outcome:
+            grouped[_group(old, new)].append(case_id)
     return grouped
 
 
-def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[Change]]:
+def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[str]]:
     """Print what changed: counts of the families that differ, the cases, the count of each group. Return the changes."""
     line(out, f"{before.title} -> {after.title}")
     differing = _differing(before, after)
@@ -170,10 +156,13 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
     for group, found in grouped.items():
         if found:
             line(out, f"{len(found)} {group.value}", "bold")
-        for change in found:
-            line(out, f"  {change}", COLOURS[change.after.outcome.value] if change.after else "dim")
-            if change.after and change.after.outcome.is_bad and change.after.message:
-                line(out, f"      {change.after.message}")
+        for case_id in found:
+            outcomes = [report.entries[case_id].outcome for report in (before, after) if case_id in report.entries]
+            new = after.entries.get(case_id)
+            said = " -> ".join(outcome.value for outcome in outcomes)
+            line(out, f"  {case_id}: {said}", COLOURS[new.outcome.value] if new else "dim")
+            if new and new.outcome.is_bad and new.message:
+                line(out, f"      {new.message}")
     line(out, ", ".join(f"{len(found)} {group.value}" for group, found in grouped.items()))
     return grouped
 

@@ -82,7 +82,7 @@ def _lend(folder: Path) -> None:
 
 
 def _run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What the other Python says, with the folder as its only path beyond its own."""
+    """Run the other Python, with the folder as its only path beyond its own."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
     variables = {name: value for name, value in os.environ.items() if name not in hidden}
     variables |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
@@ -96,6 +96,6 @@ def _run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a process said before it failed, which is the reason."""
+    """The last lines that a process printed before it failed, which tell the reason."""
     lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip(" │╭╰─╮╯")]
     return " ".join(" ".join(lines[-3:]).split()) or f"it ended with status {done.returncode} and no word"

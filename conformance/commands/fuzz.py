@@ -22,7 +22,7 @@ from conformance.progress import with_progress
 from ortops.operators import BY_NAME
 
 SECONDS = 60.0
-"""How long a campaign is where nothing says."""
+"""How long a campaign lasts where neither --seconds nor --cases is given."""
 
 
 @click.command("fuzz")
@@ -86,7 +86,7 @@ def fuzz_command(
 
 @contextlib.contextmanager
 def _crew(backend_name: str, jobs: int | None, address: str | None) -> Iterator[Crew]:
-    """Who does it: processes here, or the workers of the scheduler at the address."""
+    """Those who examine the cases: processes here, or the workers of the scheduler at the address."""
     if address is None:
         with Here(jobs or os.cpu_count() or 1) as here:
             yield here
@@ -119,7 +119,7 @@ def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folde
     name = re.sub(r"[^-\w]", "-", plan.backend)
 
     def examined() -> Iterator[str]:
-        """Of each case what came of it, as it is counted and as failures are written."""
+        """The outcome of each case; counts it, and writes and prints the failures."""
         nonlocal written
         for report in campaign.run(plan, crew, cases, seconds):
             for outcome in report.counts.elements():

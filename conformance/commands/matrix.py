@@ -19,7 +19,7 @@ from conformance.report.record import NotAReportError, Report, Run, read_merged
 from conformance.vectors import collect
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
-"""Who is asked where nobody is named: those of them that are installed."""
+"""The backends that are asked where none is named, as far as they are installed."""
 
 
 @click.command("matrix")

@@ -51,17 +51,17 @@ class Convention:
 
     @property
     def name(self) -> str:
-        """As headings have it."""
+        """The name in headings."""
         return _NAMES[self.key][0]
 
     @property
     def short(self) -> str:
-        """As columns have it."""
+        """The name in the headings of columns."""
         return self.name.removeprefix("ONNX ")
 
     @property
     def detail(self) -> str:
-        """What else it is known as, and where it is set."""
+        """Another name of the convention, or the attributes that set it."""
         offsets = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*self.sampling.offsets)
         return _NAMES[self.key][1] or offsets
 
@@ -70,7 +70,7 @@ class Convention:
         return self.sampling.place(self.roi(r))
 
     def output(self, r: int, c: int) -> Floats | None:
-        """The bins of RoI `r` and channel `c`; None without a feature map, or where they are too many samples."""
+        """The bins [rows, columns] of RoI `r` and channel `c`; None without a feature map or with too many samples."""
         x = self.question.x
         if x is None or self._samples([r]) > MOST_SAMPLES:
             return None
@@ -82,7 +82,7 @@ class Convention:
         return np.asarray(values[outputs[0]][0, 0], np.float64)
 
     def gradients(self, wanted: Sequence[str]) -> dict[str, Floats]:
-        """Those of dx and drois that are wanted; nothing where they are too many samples."""
+        """The wanted gradients among dx and drois, by these names; none where there are too many samples."""
         question = self.question
         if question.dy is None or self._samples(range(len(question.rois))) * question.x_shape[1] > MOST_SAMPLES:
             return {}
@@ -101,12 +101,12 @@ class Convention:
         return sum(y.on_map * x.on_map for y, x in map(self.axes, rois))
 
     def _stretch(self) -> Floats:
-        """What ONNX's one scale, that of x, leaves to the RoIs themselves."""
+        """Factors of x1, y1, x2, y2 that give RoIs the scale of y where ONNX's one scale is that of x."""
         scale_y, scale_x = self.question.sampling.scales
         return np.array([1.0, scale_y / scale_x] * 2)
 
     def roi(self, r: int) -> list[float]:
-        """The stored coordinates, those along y in units of x in ONNX's conventions."""
+        """The coordinates x1, y1, x2, y2 as stored; in ONNX's conventions with those along y in units of x."""
         row = self.question.rois[r] if self.key == "DirectML" else self.question.rois[r] * self._stretch()
         return [float(end) for end in row]
 
@@ -145,7 +145,7 @@ class Convention:
 
 
 def conventions_of(question: Question) -> tuple[Convention, ...]:
-    """All of them, in the order of the pictures."""
+    """The conventions of a case, in the order of the pictures."""
     own = question.coordinates or "DirectML"
     return tuple(_convention(key, question, is_own=key == own) for key in _NAMES)
 

@@ -22,10 +22,10 @@ from conformance.question import Placed
 from ortops.reference.sampling import is_inside
 
 MOST_CELLS = 40
-"""Cells that a drawing has along each axis."""
+"""The most cells that a drawing has along each axis."""
 
 MOST_SAMPLES = 400
-"""Samples that a drawing has."""
+"""The most samples that a drawing has."""
 
 MARGIN = 22
 _ON_AN_AXIS = 2000
@@ -86,25 +86,25 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """The edge of a cell, so that a row of them stays on a page."""
+        """The edge of a cell, small enough that a row of cells fits on a page."""
         return max(12, min(44, 480 // max(len(self.columns), 1)))
 
     def y(self, c: float) -> float:
-        """Where a coordinate along y is."""
+        """The position in the drawing of a coordinate along y."""
         return round(MARGIN + (c - self.rows.start + 0.5) * self.size, 2)
 
     def x(self, c: float) -> float:
-        """Where a coordinate along x is."""
+        """The position in the drawing of a coordinate along x."""
         return round(MARGIN + (c - self.columns.start + 0.5) * self.size, 2)
 
     def value(self, i: int, j: int, value: float, down: float = 0.5) -> str:
-        """A number in its cell, so far down of its height; nothing where cells are too small for it."""
+        """A number in its cell, at the fraction `down` of the height; nothing where cells are too small for numbers."""
         text = f"{value + 0.0:.3g}"
         y = round(self.y(i - 0.5) + self.size * down, 1)
         return element("text", text, x=self.x(j), y=y, class_="value") if self.size >= 30 else ""
 
     def drawing(self, parts: Iterable[str]) -> Markup:
-        """The parts with the numbers of rows and columns, as many as there is room for."""
+        """A picture of the parts with the numbers of rows and columns; of small cells every fifth has its number."""
         every = 1 if self.size >= 20 else 5
         beside = [(MARGIN / 2, self.y(i), i) for i in self.rows[::every]]
         above = [(self.x(j), MARGIN / 2, j) for j in self.columns[::every]]
@@ -131,7 +131,7 @@ class Part:
 
     @property
     def named(self) -> dict[str, Floats]:
-        """What there is of the expected values, those that came, and their difference, by name."""
+        """The expected values, the answered ones and their difference, by name, as far as they are known."""
         apart = None if self.got is None or self.expected is None else differences(self.got, self.expected)
         each = {"expected": self.expected, "got": self.got, "difference": apart}
         return {name: values for name, values in each.items() if values is not None}
@@ -243,7 +243,7 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
 def _places(
     located: tuple[list[Located], list[Located]], values: Iterable[tuple[int, int]]
 ) -> dict[tuple[int, int], float]:
-    """How far down each pixel's number stands: away from the one sample on it; nowhere where there are several."""
+    """How far down each pixel's number stands: away from a lone sample on the pixel. With several there is no number."""
     along: list[dict[int, list[float]]] = [{}, {}]
     for found, axis in zip(along, located, strict=True):
         for one in axis:
@@ -279,7 +279,7 @@ def _indices(placed: Placed, p: int, low: float, high: float, most: int) -> rang
 
 
 def _samples(axes: tuple[Placed, Placed], scene: Scene) -> tuple[list[Located], list[Located]]:
-    """Those along y and along x whose pairs are drawn: a run that has the samples of the focus, if there is one."""
+    """The samples along y and along x whose pairs are drawn: a run that includes those of the focus, if there is one."""
     windows = scene.frame.rows, scene.frame.columns
     y, x = (samples_between(a, w.start - 0.5, w.stop - 0.5) for a, w in zip(axes, windows, strict=True))
     most_y = min(len(y), max(MOST_SAMPLES // max(len(x), 1), math.isqrt(MOST_SAMPLES)))
@@ -305,7 +305,7 @@ def _dot(convention: Convention, axes: tuple[Placed, Placed], y: Located, x: Loc
 
 
 def _reads(axes: tuple[Placed, Placed], y: float, x: float, data: Floats | None) -> str:
-    """The pixels that a sample reads, their weights, and what it is."""
+    """The pixels that a sample reads, their weights, and the value of the sample."""
     taps = itertools.product(axes[0].axis.taps(y), axes[1].axis.taps(x))
     corners = [(a.pixel, b.pixel, a.weight * b.weight) for a, b in taps if a.pixel is not None and b.pixel is not None]
     reads = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)

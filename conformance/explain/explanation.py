@@ -128,25 +128,25 @@ def _refusal(case: Case) -> str:
 
 
 def _numbers(answer: Answer | None) -> dict[str, Floats]:
-    """The backend's outputs, widened; what is no tensor of numbers is none."""
+    """The backend's outputs in float64, without those whose element type no operator of the suite has."""
     outputs: Mapping[str, Array] = (answer.outputs if answer else None) or {}
     known = set(ELEMENT_DTYPES.values())
     return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
 
 
 def _accepted(outputs: Mapping[str, Floats]) -> tuple[Part, ...]:
-    """The first two-dimensional slices of what came where an error is due."""
+    """The first two-dimensional slice of each output that came where an error is due."""
     leads = {name: (0,) * max(values.ndim - 2, 0) for name, values in outputs.items() if values.size}
     return tuple(Part(_title(n, lead), None, np.atleast_2d(outputs[n][lead])) for n, lead in leads.items())
 
 
 def _title(name: str, lead: tuple[int, ...]) -> str:
-    """Which two axes of an output a part has."""
+    """The name of the slice of an output: of its last two axes, where the other axes have the indices `lead`."""
     return name + (f"[{', '.join(map(str, lead))}]" if lead else "")
 
 
 def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> Worst | None:
-    """The one the judge names; where it names none, the largest difference. It is of an output that came."""
+    """The element that the judge names, or else the one with the largest difference, of an output that came."""
     named = result.worst if result else None
     if named is not None and named.index is not None and named.output in got:
         return Worst(named.output, named.index)
@@ -172,7 +172,7 @@ class Compared:
     worst: Worst | None
 
     def worst_within(self, output: str, lead: tuple[int, ...]) -> Worst:
-        """The element of a part of an output that came which is furthest from what it should be."""
+        """The element that is furthest from what it should be, within a part of an output that came."""
         return Worst(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
 
     def of(self, output: str, part: Callable[[Floats], Floats]) -> tuple[Floats, Floats | None]:

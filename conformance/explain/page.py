@@ -9,7 +9,7 @@ import jinja2
 from conformance.explain.explanation import Explanation
 
 SECTIONS = ("facts", "places", "outputs", "coordinates")
-"""Of a page: what is known in words, where the samples fall, what is due and what came, and the tables of coordinates."""
+"""The sections of a page: facts in words, where samples fall, expected and answered outputs, tables of coordinates."""
 
 
 def render(explanation: Explanation) -> str:

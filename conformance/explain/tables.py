@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conformance.explain.explanation import Explanation
 
 MOST_ROWS = 100
-"""Rows that a table keeps."""
+"""The most rows that a table keeps."""
 
 _MOST_PRINTED = 24
 
@@ -47,7 +47,7 @@ class Table:
 
     @property
     def left_out(self) -> int:
-        """Rows that are not here."""
+        """How many rows are left out."""
         return self.total - len(self.rows)
 
 
@@ -74,7 +74,7 @@ def number(value: float) -> str:
 
 
 def differences(got: Floats, expected: Floats) -> Floats:
-    """Element by element what is between two tensors; 0 where both are NaN or the same infinity."""
+    """`got` minus `expected`, element by element; 0 where both are NaN or the same infinity."""
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(same, 0.0, got - expected)

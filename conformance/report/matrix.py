@@ -47,7 +47,7 @@ class Matrix:
 
     @property
     def bases(self) -> list[Row]:
-        """The same for each basis, where the reports say whose rules their cases check."""
+        """A row for each basis that a case has; none where the reports do not tell the basis."""
         bases = [bases_of(report) for report in self.reports]
         rows = [Row(words, tuple(found.get(basis, Tally()) for found in bases)) for basis, words in WHOSE.items()]
         return [row for row in rows if any(cell.asked for cell in row.cells)]
@@ -59,7 +59,7 @@ class Matrix:
 
     @property
     def folded(self) -> list[Row]:
-        """The rows, those of a function in one that say the same: each backend passes all of it, or supports none."""
+        """The rows, where families of one function share a row if each backend passes all of them, or supports none."""
         groups: dict[tuple[object, ...], list[Row]] = {}
         for row in (rows := self.rows):
             is_plain = not any(cell.rest for cell in row.cells)
@@ -85,7 +85,7 @@ def _together(name: str, rows: Sequence[Row]) -> Row:
 
 
 def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
-    """The family's where there is one, the function's where these are all it has, or else the families'."""
+    """The name of a group of rows: of its one family, of the function if all its families are here, or of each family."""
     function = group[0].function
     if len(group) == 1:
         return group[0].name

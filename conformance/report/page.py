@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from conformance.diagnosis import Diagnosis
 
 NODE = ("operator", "attributes", "inputs")
-"""The facts that are told with the pictures; the page has the others where it names the case."""
+"""The facts that stand beside the pictures; the page shows the other facts beside the name of the case."""
 
 NO_CASE = "not a case of this release of the suite"
 
@@ -64,7 +64,7 @@ class Card:
 
     @property
     def title(self) -> str:
-        """The fact; of several ones the family or the function, and their number."""
+        """The fact that the cases share; where they have several, the family or the function and the number of facts."""
         facts = list(dict.fromkeys(fact_of(one.id) for one in self.cases))
         if len(facts) == 1:
             return facts[0]
@@ -78,7 +78,7 @@ class Card:
         return told.pop() if len(told) == 1 else ""
 
     def variant(self, one: Listed) -> str:
-        """What the id of a case has behind the title."""
+        """The part of a case's id that follows the title."""
         return one.id.removeprefix(self.title).lstrip("/") or one.id
 
 

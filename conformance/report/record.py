@@ -44,7 +44,7 @@ PACKAGES = {
     "torchvision": "torchvision",
     "openvino": "openvino",
 }
-"""Of which distribution a backend is."""
+"""The distribution whose version a backend reports."""
 
 
 class NotAReportError(PrintableError):
@@ -126,7 +126,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The results of a backend in the order of the cases; the first ones while the run goes on."""
+    """The results of a backend in the order of the cases; while the run goes on, those that there are so far."""
 
     backend: str
     results: Sequence[Result]
@@ -144,7 +144,7 @@ class Run:
 
     @property
     def report(self) -> Report:
-        """The report of what there is, with today's date and this process's versions."""
+        """The report of these results, with the present time and the versions that this process has."""
         entries = {}
         for one in self.results:
             error, allowed = (one.worst.error, one.worst.allowed) if one.worst else (None, None)

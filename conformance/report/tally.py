@@ -36,13 +36,13 @@ MEANINGS = {
     "expected_failure": "it fails as the list of expected failures says",
     "unsupported": "the runtime does not have the operator, the mode or the element type",
 }
-"""The key to words and colours."""
+"""What each kind means, in the order in which the page explains them."""
 
 _VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
 def spoken(kind: str) -> str:
-    """A kind or an outcome as sentences have it."""
+    """The name of a kind or an outcome as it stands in a sentence."""
     return kind.replace("_", " ")
 
 
@@ -95,7 +95,7 @@ class Tally:
 
     @property
     def rest(self) -> dict[str, str]:
-        """What did not pass, in words, by outcome; nothing where the score says it."""
+        """By outcome, words for the cases that did not pass; empty where the score already says `unsupported`."""
         if self.worst == "unsupported":
             return {}
         words = {}

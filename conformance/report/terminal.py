@@ -31,11 +31,11 @@ WHOSE = {
     Basis.REFERENCE: "reference: ONNX's reference evaluator",
     Basis.OURS: "ours: this project's own reading",
 }
-"""Whose rule it is, in words."""
+"""The name of each basis in reports."""
 
 
 def console(width: int = WIDTH) -> Console:
-    """Standard output, as wide as any table, or as `width`, where it is no terminal."""
+    """The standard output. Where it is no terminal, it has `width` characters a line."""
     out = Console(file=sys.stdout)
     return out if out.is_terminal else Console(file=sys.stdout, width=width)
 

@@ -33,7 +33,7 @@ from conformance.printable import printable
 @functools.cache
 def allowed_errors(case: Case) -> dict[str, Floats]:
     """The largest error allowed to each element of each output of a case that expects values."""
-    growths = GROWTH[case.definition.function](case)
+    growths = GROWTH[case.definition.family](case)
     return {name: _allowed(case, expected, growths[name]) for name, expected in expected_outputs(case).items()}
 
 

@@ -42,17 +42,28 @@ finite = functools.partial(np.nan_to_num, nan=0.0, posinf=0.0, neginf=0.0)
 """The values, 0 where they are no finite numbers: those are compared exactly, if they count."""
 
 
-def forward(case: Case) -> dict[str, Growth]:
+def growth(case: Case) -> dict[str, Growth]:
+    """Growth into the outputs of a right case of an operator with RoIs or its gradient, under the case's names."""
+    question = question_of(case)
+    indices, u = question.indices.tolist(), unit(arithmetic(case))
+    placed = zip(indices, question.placed(), strict=True)
+    regions, names = [_Region(question, n, _Axis(y, u), _Axis(x, u)) for n, (y, x) in placed], question.names
+    if question.dy is None:
+        return {names["y"]: _into_y(question, regions)}
+    into = {names["dx"]: _into_dx, names["drois"]: _into_drois}
+    return {name: into[name](question, regions, finite(np.abs(question.dy))) for name in case.outputs}
+
+
+def _into_y(question: Question, regions: list[_Region]) -> Growth:
     """Growth into Y or OutputTensor [R, C, PH, PW].
 
     avg and max_interpolated: a coordinate's error costs the steepest slope, for the share of samples inside the map.
     max: a corner's weight changes by as much as the coordinate, times the largest pixel.
     """
-    question = question_of(case)
-    count, channels, bins = len(question.rois), question.x_shape[1], question.sampling.bins
+    count, channels, bins = len(regions), question.x_shape[1], question.sampling.bins
     magnitude, drift = np.zeros((count, channels, *bins)), np.zeros((count, channels, *bins))
     inside, terms = np.zeros((count, 1, *bins)), np.zeros((count, 1, 1, 1))
-    for r, region in enumerate(_regions(question)):
+    for r, region in enumerate(regions):
         inside[r, 0], magnitude[r] = region.inside, region.pooled(np.abs(region.pixels()))
         _, steep_y, steep_x = region.largest_and_steepest
         slopes = region.y.delta * steep_y + region.x.delta * steep_x
@@ -60,22 +71,14 @@ def forward(case: Case) -> dict[str, Growth]:
         terms[r] = 4 * region.summed
         if region.outside and region.mode == "avg":
             terms[r] += min(float(region.y.placed.axis.per_bin * region.x.placed.axis.per_bin), MOST_ADDED)
-    return {question.names["y"]: Growth(magnitude, terms, drift, inside)}
-
-
-def gradient(case: Case) -> dict[str, Growth]:
-    """Growth into those of dX [N, C, H, W] and drois [..., R, 4] that the case has, under its names."""
-    question = question_of(case)
-    assert question.dy is not None  # noqa: S101  # a right gradient has it
-    regions, sizes = _regions(question), finite(np.abs(question.dy))
-    into = {question.names["dx"]: _into_dx, question.names["drois"]: _into_drois}
-    return {name: into[name](question, regions, sizes) for name in case.outputs}
+    return Growth(magnitude, terms, drift, inside)
 
 
 def _into_dx(question: Question, regions: list[_Region], sizes: Floats) -> Growth:
-    """A sample that reads a pixel has all its weight within one pixel of it, so the mean drifts by what lies there.
+    """Growth into dX [N, C, H, W].
 
-    Of a maximum by all of the gradient of the RoI and channel: a winner's weight does not tell its sample's.
+    A sample that reads a pixel has all its weight within one pixel of it, so a mean drifts by what lies there, and a
+    maximum by all of the gradient of the RoI and channel: a winner's weight does not tell its sample's.
     """
     magnitude, drift = np.zeros(question.x_shape), np.zeros(question.x_shape)
     terms = np.zeros((2, question.x_shape[0], 1, 1, 1))
@@ -98,8 +101,9 @@ def _into_dx(question: Question, regions: list[_Region], sizes: Floats) -> Growt
 
 
 def _into_drois(question: Question, regions: list[_Region], sizes: Floats) -> Growth:
-    """Every term is dY S times a difference of pixels and its share of the end, and moves by twice the steepest slope.
+    """Growth into drois [..., R, 4].
 
+    Every term is dY S times a difference of pixels and its share of the end, and moves by twice the steepest slope.
     The difference may be taken of sums, so that what is rounded is as large as the pixels themselves.
     """
     magnitude, drift, gain = (np.zeros((len(regions), 4)) for _ in range(3))
@@ -115,13 +119,6 @@ def _into_drois(question: Question, regions: list[_Region], sizes: Floats) -> Gr
         terms[r] = 4 * dy.size * region.summed
     shape = question.case.inputs[question.names["rois"]].shape
     return Growth(magnitude.reshape(shape), terms.reshape(*shape[:-1], 1), drift.reshape(shape), gain.reshape(shape))
-
-
-def _regions(question: Question) -> list[_Region]:
-    u, indices = unit(arithmetic(question.case)), question.indices.tolist()
-    return [
-        _Region(question, n, _Axis(y, u), _Axis(x, u)) for n, (y, x) in zip(indices, question.placed(), strict=True)
-    ]
 
 
 class _Axis:

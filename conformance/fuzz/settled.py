@@ -78,7 +78,7 @@ def _fits(case: Case) -> bool:
     larger than its values unless they are divided too late.
     """
     largest, widest = limit(case.dtype), limit(arithmetic(case))
-    growths, allowed = GROWTH[case.definition.function](case), allowed_errors(case)
+    growths, allowed = GROWTH[case.definition.family](case), allowed_errors(case)
     for name, y in expected_outputs(case).items():
         size, error = np.abs(y[np.isfinite(y)]), allowed[name][np.isfinite(y)]
         if np.any((size - error < largest) & (size + error >= largest)):
@@ -166,7 +166,7 @@ def _moved(question: Question, placed: list[tuple[Placed, Placed]], are_finite: 
 def _is_steady(question: Question, role: str, moves: Moves, oracle: Asker) -> bool:
     """Whether none of the moved cases differs by more than moving it smoothly does."""
     case, name = question.case, question.names[role]
-    growths, allowed, expected = GROWTH[case.definition.function](case), allowed_errors(case), expected_outputs(case)
+    growths, allowed, expected = GROWTH[case.definition.family](case), allowed_errors(case), expected_outputs(case)
     for step, array in moves:
         answer = oracle(in_double(case, {name: array.reshape(case.inputs[name].shape)}))
         if answer.outputs is None:

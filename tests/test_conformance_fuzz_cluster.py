@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 import ending_backends
 from conformance.__main__ import main
 from conformance.fuzz import campaign, cluster
-from conformance.fuzz.campaign import Crew, CrewError, Here
+from conformance.fuzz.campaign import Crew, CrewError
 from conformance.fuzz.check import Failure
 from conformance.fuzz.cluster import Cluster
 from conformance.fuzz.examine import Plan
@@ -72,9 +72,7 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkey
             if report.counts and not counts:
                 os.kill(process, signal.SIGKILL)
             counts += report.counts
-    with Here(1) as here:
-        assert (counts, []) == outcome(plan, here, cases)
-    assert counts.total() == cases
+    assert counts == {"passed": cases}
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,7 @@ from conformance.isolate import IsolatedBackend
 from conformance.run import Answer, Examiner
 
 ORACLE = "reference"  # the backend that says what is right
-
-TIME_LIMIT = 60.0
-"""Seconds for a case, of the backend and of the reference: the first may compile, on a machine that is busy."""
-
+TIME_LIMIT = 60.0  # seconds for a case, of the backend and of the reference: the first may compile, on a busy machine
 IDLE_SECONDS = 20.0  # children that nobody has asked for so long are ended
 MOST_ALIKE = 3  # so many failures with the same message are made small; the others are counted
 MOST_ASKED = 500  # after so many cases the reference has a new child, because it remembers its answers
@@ -48,7 +45,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Of some cases the counts by what came of them, and failures."""
+    """The counts of some cases by what came of them, and failures."""
 
     counts: Counter[str]
     failures: Sequence[Failure] = ()

@@ -3,7 +3,7 @@
 A part of the cases is exact: coordinates are short binary fractions and everything on the way to a sample is one, so
 that borders, ties and whole numbers of samples can be met. All others take any numbers.
 
-Sizes are those of the field, a length of one or two axes at a time, since the reference computes every sample in Python:
+Up to two axes of a case are as long as they are in practice, no more, since the reference computes every sample in Python:
 a case that would take it too long is drawn again.
 """
 
@@ -55,8 +55,6 @@ LARGEST = Sizes(images=300, channels=300, height=1000, width=1000, rois=300, bin
 OFTEN = (*Sizes._fields, "images", "channels", "channels", "rois", "rois")
 """The axes that a large case is drawn from: some are large more often than others."""
 
-SCALES = (1.0, 0.5, 0.25, 2.0, 8.0)
-
 KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")  # where a RoI lies, or which form it has
 
 Attributes = dict[str, AttributeValue]
@@ -97,7 +95,7 @@ class Draw:
     def scale(self) -> float:
         """The number of pixels to a unit."""
         if self.exact:
-            return self.one(SCALES)
+            return self.one((1.0, 0.5, 0.25, 2.0, 8.0))
         return float(np.float32(self.one((1.0, 0.3, 0.0625, 1.7, self.rng.uniform(0.2, 12.0)))))
 
     def offset(self) -> float:
@@ -179,16 +177,9 @@ def _sizes(draw: Draw) -> Sizes:
     is_large = draw.chance(LARGE)
     bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
     few = 2 if is_large else len(ratios)
-    sizes = Sizes(
-        draw.whole(1, 3),
-        draw.whole(0, few) or 1,
-        draw.whole(1, 9),
-        draw.whole(1, 9),
-        draw.whole(is_large, few),
-        draw.one(bins[:few]),
-        draw.one(bins[:few]),
-        draw.one(ratios[: few + 1]),
-    )
+    x_shape = draw.whole(1, 3), draw.whole(0, few) or 1, draw.whole(1, 9), draw.whole(1, 9)
+    rois, bins_y, bins_x = draw.whole(is_large, few), draw.one(bins[:few]), draw.one(bins[:few])
+    sizes = Sizes(*x_shape, rois, bins_y, bins_x, draw.one(ratios[: few + 1]))
     names = [draw.one(OFTEN) for _ in range(draw.whole(1, 2) if is_large else 0)]
     if is_large and draw.chance(0.1):
         names = ["height", "width"]

@@ -76,16 +76,9 @@ def _shape(case: Case, rng: np.random.Generator) -> Case:
     tensor = pick(rng, [t for t in case.definition.inputs if t.name in case.inputs])
     array = case.inputs[tensor.name]
     axis = int(rng.integers(array.ndim))
-    ways = [
-        array[None],
-        array.reshape(-1),
-        np.concatenate([array, array], axis),
-        array.take(range(array.shape[axis] // 2), axis),
-        array.take([], axis),
-    ]
-    if array.shape[axis]:
-        ways.append(array.take(0, axis))
-    changed = pick(rng, ways)
+    half, none = array.take(range(array.shape[axis] // 2), axis), array.take([], axis)
+    first = [array.take(0, axis)] if array.shape[axis] else []
+    changed = pick(rng, [array[None], array.reshape(-1), np.concatenate([array, array], axis), half, none, *first])
     # ONNX's tensors have no more axes than this anywhere here, and a scalar is not an array to every runtime.
     changed = changed if 0 < changed.ndim < 6 else array.reshape(-1)
     return replace(case, inputs={**case.inputs, tensor.name: np.ascontiguousarray(changed)})

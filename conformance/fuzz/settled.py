@@ -27,9 +27,7 @@ from conformance.question import Placed, Question, question_of
 from conformance.run import Asker
 from ortops.reference.sampling import points_inside
 
-GRAIN = 64
-"""Exact coordinates and values are whole multiples of 1/GRAIN: products of two weights and a value fit in float32."""
-
+GRAIN = 64  # times exact coordinates and values are whole: products of two weights and a value fit in float32
 MOST_EXACT = 1024.0  # exact coordinates and values are not larger; in pixels where they are coordinates
 STEPS = (1.0, 8.0)  # the factors of their rounding by which coordinates are moved
 FEW = 4  # with so many RoIs or fewer, all are moved in every direction, with more each in some
@@ -117,8 +115,8 @@ def _reads(line: Placed) -> Array:
 
 def _has_exact_size(line: Placed) -> bool:
     """Whether its ends, its size and the number of samples are exact: rounding moves it, but does not stretch it."""
-    is_exact = _is_power_of_2(line.axis.bins) and _is_power_of_2(line.scale) and _are_short([line.first, line.size])
-    return line.size == 0 or is_exact
+    are_powers = _is_power_of_2(line.axis.bins) and _is_power_of_2(line.scale)
+    return line.size == 0 or (are_powers and _are_short([line.first, line.size]))
 
 
 def _is_exact(line: Placed) -> bool:

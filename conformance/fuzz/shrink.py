@@ -176,7 +176,7 @@ def _tensors(case: Case) -> list[tuple[Tensor, Array]]:
 
 
 def _weight(array: Array) -> float:
-    """How much there is to write: less is simpler."""
+    """How many characters its first 400 numbers take to write: a tensor with fewer is simpler."""
     return float(sum(_length(float(value))[0] for value in array.astype(np.float64).ravel()[:400]))
 
 

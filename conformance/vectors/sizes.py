@@ -40,13 +40,11 @@ def cases() -> Iterator[Case]:
     """All of them."""
     for turn, (fact, note, crop) in enumerate(_crops()):
         types = ["float", ("double", "float16", "bfloat16")[turn % 3]]
-        taking_turns = Crop(
-            crop.x_shape,
-            crop.windows,
-            crop.bins,
-            MODES[turn % len(MODES)],
-            COORDINATES[turn // 3 % len(COORDINATES)],
-            SCALES[turn % 5 % len(SCALES)],
+        taking_turns = replace(
+            crop,
+            mode=MODES[turn % len(MODES)],
+            coordinates=COORDINATES[turn // 3 % len(COORDINATES)],
+            scale=SCALES[turn % 5 % len(SCALES)],
         )
         yield from crops.cases(f"sizes/{fact}", note, taking_turns, types=types)
         if taking_turns.mode == "max":  # which DirectML does not have

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,16 +42,12 @@ def cases() -> Iterator[Case]:
     yield from _among_samples()
 
 
-def _in_mode(mode: str, crop: Crop = CROP) -> Crop:
-    return Crop(crop.x_shape, crop.windows, crop.bins, mode, basis=crop.basis)
-
-
 def _untouched() -> Iterator[Case]:
     for (fact, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
         yield from crops.cases(
             f"values/{fact}_beside_the_samples",
             f"pixels that no sample touches are {fact}, and do nothing",
-            _in_mode(mode),
+            replace(CROP, mode=mode),
             change=partial(_outside_windows, value=value),
         )
 
@@ -73,7 +70,7 @@ def _touched() -> Iterator[Case]:
             yield from crops.cases(
                 f"values/{fact}_in_a_sample",
                 f"a pixel that is {fact.replace('_', ' ')} is in the bins that read it, and in no others",
-                _in_mode(mode),
+                replace(CROP, mode=mode),
                 outputs=["y"],
                 change=partial(_with_element, role="x", place=(1, 1, 2, 4), value=value),
             )
@@ -103,7 +100,7 @@ def _no_floor() -> Iterator[Case]:
         yield from crops.cases(
             "values/minus_infinity_everywhere",
             "a map of minus infinity: no maximum starts at the least number",
-            _in_mode(mode),
+            replace(CROP, mode=mode),
             outputs=["y"],
             change=partial(_filled, role="x", value=-INFINITY),
         )
@@ -134,29 +131,23 @@ def _ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
 
 def _constant(fact: str, note: str, value: float, element_type: str) -> Iterator[Case]:
     common: dict[str, Any] = {"source": SOURCE, "note": note, "types": [element_type], "basis": Basis.OURS}
-    rois, first = np.array([[1.5, 1.25, 9.5, 5.25], [2.0, 1.0, 4.0, 5.0]]), np.array([0, 0])
-    sizes = {"output_height": 1, "output_width": 2}
-    x, y = np.full((1, 2, 8, 11), value), np.full((2, 2, 1, 2), value)
-    for mode in ("avg", "max_interpolated"):
-        yield from expand(
+    tensors = {
+        "x": np.full((1, 2, 8, 11), value),
+        "rois": np.array([[1.5, 1.25, 9.5, 5.25], [2.0, 1.0, 4.0, 5.0]]),
+        "indices": np.array([0, 0]),
+    }
+    for dialect, mode in (("roi_align", "avg"), ("roi_align", "max_interpolated"), ("dml_roi_align", "")):
+        yield from ask(
             f"values/{fact}",
-            function="roi_align",
+            Rule(mode or None, ratio=8),
+            tensors,
+            ["y"],
+            bins=(1, 2),
+            expected={"y": np.full((2, 2, 1, 2), value)},
+            dialects=[dialect],
             variant=mode,
-            attributes={"mode": mode, "sampling_ratio": 8, **sizes},
-            inputs={"X": x, "rois": rois, "batch_indices": first},
-            outputs=["Y"],
-            expected={"Y": y},
             **common,
         )
-    yield from expand(
-        f"values/{fact}",
-        function="dml_roi_align",
-        attributes={"minimum_samples_per_output": 8, "maximum_samples_per_output": 8, **sizes},
-        inputs={"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": first},
-        outputs=["OutputTensor"],
-        expected={"OutputTensor": y},
-        **common,
-    )
     yield from expand(
         f"values/{fact}",
         function="dml_resample",
@@ -171,12 +162,12 @@ def _constant(fact: str, note: str, value: float, element_type: str) -> Iterator
 def _beyond_float16() -> Iterator[Case]:
     """A result that is rounded to float16 is infinite from 65520 on, and not the largest number."""
     count = 4096
-    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1))
+    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1), basis=Basis.OURS)
     for fact, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
         yield from crops.cases(
             f"values/dX_{fact}",
             f"{count} RoIs pass {each / 4} each to four pixels, {count * each / 4:g} together",
-            Crop(crop.x_shape, crop.windows, crop.bins, basis=Basis.OURS),
+            crop,
             outputs=["dx"],
             types=["float16", "float"],
             change=partial(_filled, role="dy", value=each),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,87 +34,71 @@ def cases() -> Iterator[Case]:
 
 def _defaults() -> Iterator[Case]:
     """Attributes left out: the version's own default of the coordinate mode is what tells opset 10 from 16."""
-    none: dict[str, AttributeValue] = {}
-    sizes: dict[str, AttributeValue] = {"output_height": 2, "output_width": 3}
+    given: dict[str, dict[str, AttributeValue]] = {
+        "none_given": {},
+        "sizes_given": {"output_height": 2, "output_width": 3},
+    }
     of_onnx = "avg, one output, adaptive sampling, scale 1; output_half_pixel before opset 16, half_pixel since"
+    of_gradient = "avg, half_pixel, adaptive sampling, scale 1"
     of_directml = "ROI_ALIGN of DirectML 3.0: average, linear, offsets 0.5 and -0.5, adaptive sampling, scales 1"
-    forward, backward = ("x", "rois", "indices"), ("x", "rois", "indices", "dy", "x_shape")
-    scene = next(scene for scene in SCENES if scene.name == "ratio_0_sides_differ")
-    for dialect, suffix, note, source, needed, outputs, given in (
-        (ONNX, "", of_onnx, TEXT, forward, ["y"], {"none_given": none, "sizes_given": sizes}),
-        (
-            ONNX,
-            "_grad",
-            "avg, half_pixel, adaptive sampling, scale 1",
-            None,
-            backward,
-            ["dx", "drois"],
-            {"none_given": none},
-        ),
-        (DIRECTML, "", of_directml, None, forward, ["y"], {"none_given": none, "sizes_given": sizes}),
-        (DIRECTML, "_grad", of_directml, None, backward, ["dx", "drois"], {"none_given": none}),
+    tensors = next(scene.tensors for scene in SCENES if scene.name == "ratio_0_sides_differ")
+    for dialect, suffix, note, source in (
+        (ONNX, "", of_onnx, TEXT),
+        (ONNX, "_grad", of_gradient, None),
+        (DIRECTML, "", of_directml, None),
+        (DIRECTML, "_grad", of_directml, None),
     ):
-        names = NAMES[dialect]
+        names, backward = NAMES[dialect], ["dy", "x_shape"] if suffix else []
         for fact, attributes in given.items():
-            yield from expand(
-                f"defaults/{fact}",
-                function=dialect + suffix,
-                source=source,
-                note=note,
-                attributes=attributes,
-                inputs={names.get(role, role): scene.tensors[role] for role in needed},
-                outputs=[names[role] for role in outputs],
-                write_defaults=False,
-            )
+            if not (suffix and attributes):  # a gradient has no output sizes
+                yield from expand(
+                    f"defaults/{fact}",
+                    function=dialect + suffix,
+                    source=source,
+                    note=note,
+                    attributes=attributes,
+                    inputs={names.get(role, role): tensors[role] for role in ("x", "rois", "indices", *backward)},
+                    outputs=[names[role] for role in (("dx", "drois") if suffix else ("y",))],
+                    write_defaults=False,
+                )
 
 
 def _empty() -> Iterator[Case]:
     """Nothing to compute is no error."""
-    no_roi = "no {} are no error where there are no RoIs"
-    no_region = "no {} are no error where there are no regions"
-    of_map, of_pixels = no_roi.format("images"), no_roi.format("pixels")
-    of_onnx = ("no RoIs give an empty result", "no channels give an empty result", of_map, of_pixels)
-    of_gradient = (
-        "without RoIs dX is 0 and drois is empty",
-        "without channels dX is empty and drois is 0",
-        of_map,
-        of_pixels,
-    )
-    of_directml = (
-        "without regions the output and their gradient are empty, the map's gradient is 0",
-        "without channels the output is empty, the regions' gradient is 0",
-        no_region.format("images"),
-        no_region.format("pixels"),
-    )
-    for dialect, rois, notes, outputs, source, basis in (
-        (ONNX, "rois", of_onnx, ["y"], Source(TEXT.document, TEXT.version, "Outputs"), Basis.REFERENCE),
-        (ONNX, "rois", of_gradient, ["dx", "drois"], None, Basis.REFERENCE),
-        (DIRECTML, "regions", of_directml, ["y", "dx", "drois"], PAGES, Basis.OURS),
+    no_images, no_pixels = (f"no {things} are no error where there are no" for things in ("images", "pixels"))
+    without_both = {"no_images_no_rois": f"{no_images} RoIs", "no_pixels_no_rois": f"{no_pixels} RoIs"}
+    of_onnx = {
+        "no_rois": "no RoIs give an empty result",
+        "no_channels": "no channels give an empty result",
+        **without_both,
+    }
+    of_gradient = {
+        "no_rois": "without RoIs dX is 0 and drois is empty",
+        "no_channels": "without channels dX is empty and drois is 0",
+        **without_both,
+    }
+    of_directml = {
+        "no_regions": "without regions the output and their gradient are empty, the map's gradient is 0",
+        "no_channels": "without channels the output is empty, the regions' gradient is 0",
+        "no_images_no_regions": f"{no_images} regions",
+        "no_pixels_no_regions": f"{no_pixels} regions",
+    }
+    sizes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
+    for dialect, facts, outputs, source, basis in (
+        (ONNX, of_onnx, ["y"], replace(TEXT, section="Outputs"), Basis.REFERENCE),
+        (ONNX, of_gradient, ["dx", "drois"], None, Basis.REFERENCE),
+        (DIRECTML, of_directml, ["y", "dx", "drois"], PAGES, Basis.OURS),
     ):
-        for note, (fact, x_shape, count) in zip(
-            notes,
-            (
-                (f"no_{rois}", (2, 3, 4, 5), 0),
-                ("no_channels", (2, 0, 4, 5), 2),
-                (f"no_images_no_{rois}", (0, 3, 4, 5), 0),
-                (f"no_pixels_no_{rois}", (2, 3, 0, 0), 0),
-            ),
-            strict=True,
-        ):
-            y = np.zeros((count, x_shape[1], 2, 3))
+        for (fact, note), (x_shape, count) in zip(facts.items(), sizes, strict=True):
+            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 4))
+            indices = np.zeros(count, np.int64)
             yield from ask(
                 f"empty/{fact}",
                 Rule(),
-                {
-                    "x": np.ones(x_shape),
-                    "rois": np.ones((count, 4)),
-                    "indices": np.zeros(count, np.int64),
-                    "dy": y + 1,
-                    "x_shape": np.array(x_shape),
-                },
+                {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": np.array(x_shape)},
                 outputs,
                 bins=(2, 3),
-                expected={"y": y, "dx": np.zeros(x_shape), "drois": np.zeros((count, 4))},
+                expected={"y": y, "dx": x, "drois": rois},
                 dialects=[dialect],
                 variant="",
                 note=note,

@@ -25,24 +25,30 @@ from ortops.operators import BY_NAME, OPERATORS
 INTEGERS_TAKEN = "dml_resample/refusal/input_of_integers/float"
 
 
-LIKELY = {
-    Family.SIZES: ("/sizes/", "/values/"),
-    Family.DEFAULTS: ("/refusal/",),
-    Family.TYPES: ("/float16", "/bfloat16"),
-}
+LIKELY = {Family.SIZES: ("/sizes/", "/values/"), Family.DEFAULTS: ("/refusal/", "/defaults/")}
 """What the ids of cases contain that are likely to catch a fault of a family."""
+
+
+TOLD_BY_VARIANT = "/values/|/defaults/|/huge"
+"""In facts of which another mode or another opset is another kind."""
+
+
+@functools.cache
+def kind_of(case: Case) -> tuple[str, ...]:
+    """Cases are of one kind whose facts differ in a number alone."""
+    fact, *_, variant, element_type = fact_of(case.id), *case.id.split("/")
+    return re.sub(r"\d+", "", fact), element_type, variant if re.search(TOLD_BY_VARIANT, fact) else ""
 
 
 def likeliest_first(fault: Fault, lately: Sequence[str]) -> list[Case]:
     """The decisive cases of a fault: those that caught another one lately, then one case of each kind, then a second one.
 
-    Cases are of one kind whose facts differ in a number alone; the largest number is the first of them.
+    The last of a kind in the suite, which has the largest number, is the first of it here.
     """
     met: Counter[tuple[str, ...]] = Counter()
     ranks = {}
     for case in reversed(decisive(fault, collect())):
-        fact, *_, variant, element_type = fact_of(case.id), *case.id.split("/")
-        kind = (re.sub(r"\d+", "", fact), element_type, variant if "/values/" in fact else "")
+        kind = kind_of(case)
         is_likely = any(part in case.id for part in LIKELY.get(fault.family, ()))
         ranks[case] = (case.id not in lately, met[kind], not is_likely, case.id)
         met[kind] += 1

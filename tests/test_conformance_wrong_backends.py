@@ -37,7 +37,7 @@ def test_a_second_implementation_passes_large_cases(operators: str) -> None:
     assert [case.id for case in failing(CONTROLS[operators], large_cases(operators))] == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align"])
 def test_a_large_case_catches_a_fault_whatever_the_size_from_which_on_it_is_wrong(operators: str, seed: int) -> None:
     faults = add_sizes(Faults(CONTROLS[operators]), seed)

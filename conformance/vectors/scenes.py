@@ -18,6 +18,7 @@ from conformance.case import Array, Basis
 class Scene:
     """A feature map, RoIs on it, and how they are sampled.
 
+    seed: of the numbers in the map; those of the gradient have 100 more.
     x_shape: [N, C, H, W].
     rois: x1 y1 x2 y2 and the index of the image.
     bins: output height and width.
@@ -25,6 +26,7 @@ class Scene:
     """
 
     name: str
+    seed: int
     note: str
     x_shape: tuple[int, int, int, int]
     rois: tuple[tuple[float, float, float, float, int], ...]
@@ -38,10 +40,10 @@ class Scene:
         """By their roles: x, rois, indices, dy and x_shape; floats are float64."""
         y_shape = (len(self.rois), self.x_shape[1], *self.bins)
         return {
-            "x": scatter(self.x_shape, seed=len(self.name)),
+            "x": scatter(self.x_shape, seed=self.seed),
             "rois": np.array([roi[:4] for roi in self.rois], np.float64).reshape(-1, 4),
             "indices": np.array([roi[4] for roi in self.rois], np.int64),
-            "dy": scatter(y_shape, seed=100 + len(self.name)),
+            "dy": scatter(y_shape, seed=100 + self.seed),
             "x_shape": np.array(self.x_shape),
         }
 
@@ -56,6 +58,7 @@ def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
 SCENES = (
     Scene(
         "images_and_channels",
+        19,
         "RoIs out of order on three images of two channels, the second image without any",
         (3, 2, 6, 7),
         ((1.25, 0.75, 4.6875, 5.0625, 2), (0.4375, 1.1875, 6.3125, 3.9375, 0), (2.0, 2.1875, 5.8125, 4.5625, 2)),
@@ -64,6 +67,7 @@ SCENES = (
     ),
     Scene(
         "scale_0_3",
+        9,
         "a scale that is no power of two, and as float32 not even three tenths",
         (1, 2, 7, 6),
         ((3.25, 2.5, 15.75, 20.25, 0), (6.5, 5.25, 12.0, 9.75, 0), (0.75, 13.5, 17.25, 19.0, 0)),
@@ -73,6 +77,7 @@ SCENES = (
     ),
     Scene(
         "scale_1_16",
+        10,
         "a scale of one sixteenth with RoIs in image coordinates",
         (2, 1, 8, 9),
         ((13.5, 9.5, 110.5, 97.5, 0), (41.5, 22.5, 75.5, 118.5, 1)),
@@ -82,6 +87,7 @@ SCENES = (
     ),
     Scene(
         "ratio_0_sides_differ",
+        20,
         "adaptive: one to three samples a bin, another number on each axis of each RoI",
         (1, 2, 8, 9),
         ((0.6875, 1.125, 5.4375, 2.9375, 0), (3.1875, 0.8125, 4.5625, 6.9375, 0), (1.0, 2.3125, 1.9375, 2.8125, 0)),
@@ -90,6 +96,7 @@ SCENES = (
     ),
     Scene(
         "ratio_0_scale_0_7",
+        17,
         "adaptive: the numbers of samples are of the scaled sizes",
         (1, 1, 8, 9),
         ((1.25, 0.75, 9.5, 6.25, 0), (2.5, 3.25, 5.75, 9.5, 0)),
@@ -99,6 +106,7 @@ SCENES = (
     ),
     Scene(
         "half_outside",
+        12,
         "RoIs over each side of the map and over a corner: samples outside count and are 0",
         (1, 2, 5, 6),
         (
@@ -114,6 +122,7 @@ SCENES = (
     ),
     Scene(
         "overlapping",
+        11,
         "five RoIs over the same pixels of one image and one of another",
         (2, 1, 5, 5),
         (
@@ -129,6 +138,7 @@ SCENES = (
     ),
     Scene(
         "larger_than_the_map",
+        19,
         "adaptive: RoIs around the whole map, most of their samples outside",
         (1, 2, 4, 3),
         ((-5.8125, -4.6875, 7.9375, 9.0625, 0), (-2.3125, -9.1875, 12.4375, 3.3125, 0)),
@@ -138,6 +148,7 @@ SCENES = (
     ),
     Scene(
         "upsampled",
+        9,
         "more bins than pixels in the RoI",
         (1, 1, 4, 4),
         ((1.0625, 1.125, 2.4375, 2.8125, 0),),
@@ -146,6 +157,7 @@ SCENES = (
     ),
     Scene(
         "one_row",
+        7,
         "a map of one row: nothing to interpolate between along y",
         (1, 2, 1, 9),
         ((1.3125, 0.1875, 6.8125, 0.9375, 0), (3.0, -0.3125, 9.8125, 1.8125, 0)),
@@ -155,6 +167,7 @@ SCENES = (
     ),
     Scene(
         "one_column",
+        10,
         "a map of one column: nothing to interpolate between along x",
         (1, 2, 9, 1),
         ((0.1875, 1.3125, 0.9375, 6.8125, 0), (-0.3125, 3.0, 1.8125, 9.8125, 0)),
@@ -164,6 +177,7 @@ SCENES = (
     ),
     Scene(
         "swapped_ends",
+        12,
         "RoIs whose ends are swapped on either axis or both",
         (1, 2, 6, 6),
         (
@@ -177,6 +191,7 @@ SCENES = (
     ),
     Scene(
         "no_extent",
+        9,
         "RoIs that are a line or a point: samples at one place tie in every maximum, and the first wins",
         (1, 2, 6, 6),
         (
@@ -190,6 +205,7 @@ SCENES = (
     ),
     Scene(
         "many",
+        4,
         "seven channels and nine RoIs on two images: counts that no block of a kernel divides",
         (2, 7, 5, 7),
         (
@@ -208,6 +224,7 @@ SCENES = (
     ),
     Scene(
         "scale_1_4",
+        9,
         "a scale above 1 that is no power of two",
         (1, 2, 7, 6),
         ((0.75, 0.5, 3.0625, 4.1875, 0), (1.3125, 1.0, 4.6875, 2.9375, 0)),

@@ -277,11 +277,7 @@ def asked(case: Case, answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[
 
 
 def test_what_a_function_is_called_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = next(
-        c
-        for c in collect()
-        if c.operator == "RoiAlign_10" and c.element_type == "float" and not c.attributes.get("mode")
-    )
+    case = BY_ID["roi_align/defaults/none_given/v10/float"]
     (op_type, inputs, attributes, outputs), _ = asked(case, [], monkeypatch)
     assert (op_type, outputs) == ("RoiAlign", ("Y",))
     assert list(inputs) == ["X", "rois", "batch_indices"]

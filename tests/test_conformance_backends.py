@@ -30,16 +30,16 @@ def counts_of(name: str, tmp_path: Path, *options: str) -> dict[str, int]:
 
 def test_bodies_pass(tmp_path: Path) -> None:
     # A part of each family: all cases take 100 s.
-    summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/6")
+    summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/12")
     assert summary["passed"] + summary["expected_failure"] == sum(summary.values())
-    assert summary["passed"] > 250
+    assert summary["passed"] > 120
 
 
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
     # Values of other types than float are what kernels compute, whose engine does not matter to them.
-    summary = counts_of("ortops-pyop", tmp_path, "--select", "*/float")
+    summary = counts_of("ortops-pyop", tmp_path, "--select", "*/float", "--shard", "1/4")
     assert (summary["failed"], summary["crashed"], summary["expected_failure"]) == (0, 0, 0)
-    assert summary["passed"] > 1000
+    assert summary["passed"] > 300
 
 
 @pytest.mark.parametrize("name", RUNTIMES)

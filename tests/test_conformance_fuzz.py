@@ -314,7 +314,7 @@ def test_what_no_rule_says_of_infinities_is_not_settled() -> None:
     assert is_it([0.75, 1, 0.75, 1])  # reads pixels 0 and 1
     assert not is_it([2.5, 1, 2.5, 1])  # on pixel 2: the infinite one has the weight 0
     assert is_it([2.75, 1, 2.75, 1], odd=np.nan)
-    assert not is_it([2.75, 1, 2.75, 1], "max_interpolated", np.nan)
+    assert is_it([2.75, 1, 2.75, 1], "max_interpolated", np.nan)
 
 
 @pytest.mark.parametrize(("value", "settled"), [(30000.0, True), (65519.9, False), (66000.0, True)])

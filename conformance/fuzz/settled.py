@@ -5,7 +5,7 @@ rounding may move them, and for a winner's gradient the candidates, changes no o
 asked of cases that failed only: it costs some dozens of evaluations.
 
 Where no rule says what comes of infinities and NaN, the case is not settled: of a weight of 0 times one, of NaN among the
-candidates of a maximum, and of one in the differences that a RoI's gradient takes.
+candidates of a maximum whose gradient is asked for, and of one in the differences that a RoI's gradient takes.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _is_unruled(question: Question, r: int, y: Placed, x: Placed) -> bool:
         return False
     pixels = question.x[question.indices[r]]
     odd = ~np.isfinite(pixels).all(axis=0) & np.logical_and.outer(rows, columns)
-    if question.sampling.mode != "avg" and np.isnan(pixels[:, odd]).any():
-        return True
+    if question.dy is not None and question.sampling.mode != "avg" and np.isnan(pixels[:, odd]).any():
+        return True  # a maximum is NaN where a candidate is; which of several has won decides about its gradient alone
     return bool(np.any(odd if wants_drois else odd & np.logical_or.outer(idle_rows, idle_columns)))
 
 

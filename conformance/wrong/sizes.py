@@ -63,6 +63,8 @@ def wrapped(bits: int) -> dict[str, Any]:
 
     def image(s: Any, up: Any, *a: Any) -> Array:
         given = up(*a)
+        if not given.size:
+            return np.asarray(given)
         flat = given.reshape(len(given), -1)
         return np.asarray(flat[:, np.arange(flat.shape[1]) % 2**bits].reshape(given.shape))
 

@@ -17,6 +17,7 @@ import click
 import ortops
 from conformance import backends, isolate
 from conformance.case import Case
+from conformance.commands.options import IN_FILE, SELECT, chosen, out_file, wrong_call
 from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
@@ -27,8 +28,6 @@ from conformance.report.matrix import Matrix
 from conformance.report.record import Run
 from conformance.run import STRICT
 from conformance.vectors import collect
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def _part(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
@@ -55,7 +54,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     metavar="NAME",
     help=f"ONNX Runtime's execution provider, for {', '.join(backends.WITH_PROVIDER)}. [default: the CPU's]",
 )
-@click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
+@SELECT
 @click.option(
     "--exclude",
     "excluded",
@@ -73,7 +72,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
 @click.option(
     "--expected-failures",
     "failures_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=IN_FILE,
     metavar="F",
     help="What is known to fail, in TOML, in place of the backend's own list (see conformance/expected_failures).",
 )
@@ -93,13 +92,13 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     help="A reading of the specification that the backend has, and is judged by; more than once.",
 )
 @click.option("--list", "only_list", is_flag=True, help="Print the ids and run nothing.")
-@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write the results to F as JSON.")
-@click.option("--junit", "junit_file", type=_FILE, metavar="F", help="Write the results to F as JUnit XML.")
-@click.option("--html", "html_file", type=_FILE, metavar="F", help="Write the results to F as a page.")
+@out_file("--json", "Write the results to F as JSON.")
+@out_file("--junit", "Write the results to F as JUnit XML.")
+@out_file("--html", "Write the results to F as a page.")
 @click.option(
     "--resume",
     "earlier_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=IN_FILE,
     metavar="F",
     help="Go on where the run ended that wrote F as JSON: its cases are not asked again.",
 )
@@ -144,9 +143,6 @@ def run_command(
     and the signal's number when a signal has stopped the run.
     """
     cases = _chosen(glob, excluded, *shard)
-    for file in (json_file, junit_file, html_file):
-        if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent} is no folder")
     _check_limits(is_isolated, time_limit, memory_limit)
     listed = None if failures_file is None else _listed(failures_file)
     if only_list:
@@ -166,7 +162,9 @@ def run_command(
         strict=STRICT[strict],
         conventions=named,
     )
-    with _wrong_calls(), asking as examiner, _stopped_by_signals() as stopped:
+    is_missing = wrong_call("--backend", backends.MissingBackendError)
+    cannot = wrong_call("--provider", backends.ProviderError)
+    with is_missing, cannot, asking as examiner, _stopped_by_signals() as stopped:
         results = (earlier.get(case.id) or examiner.result(case) for case in cases)
         for result in with_progress(results, "conformance", len(cases), note=reports.note):
             reports.add(result)
@@ -266,10 +264,8 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
     Raises:
         click.BadParameter: the file is no report of this backend by this release of the suite.
     """
-    try:
+    with wrong_call("--resume", record.NotAReportError):
         report = record.read(file)
-    except record.NotAReportError as error:
-        raise click.BadParameter(str(error), param_hint="--resume") from error
     suite = report.origin.suite
     if (report.backend, suite) != (label, ortops.__version__):
         found = f"is of {report.backend}, by suite {suite or 'unknown'}"
@@ -289,9 +285,7 @@ def deal(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
 
 
 def _chosen(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[Case]:
-    cases = [case for case in collect() if fnmatchcase(case.id, glob)]
-    if not cases:
-        raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
+    cases = chosen(glob)
     for pattern in excluded:
         kept = [case for case in cases if not fnmatchcase(case.id, pattern)]
         if len(kept) in (0, len(cases)):
@@ -315,18 +309,5 @@ def _check_limits(is_isolated: bool, time_limit: float | None, memory_limit: int
 
 
 def _listed(file: Path) -> list[ExpectedFailure]:
-    try:
+    with wrong_call("--expected-failures", OSError, ValueError):
         return read(file, [case.id for case in collect()])
-    except (OSError, ValueError) as error:
-        raise click.BadParameter(str(error), param_hint="--expected-failures") from error
-
-
-@contextlib.contextmanager
-def _wrong_calls() -> Iterator[None]:
-    """A backend or a provider that is not there is a wrong call."""
-    try:
-        yield
-    except backends.MissingBackendError as error:
-        raise click.BadParameter(str(error), param_hint="--backend") from error
-    except backends.ProviderError as error:
-        raise click.BadParameter(str(error), param_hint="--provider") from error

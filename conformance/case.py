@@ -120,7 +120,7 @@ class Case:
     @property
     def family(self) -> str:
         """The line of a report that counts this case."""
-        return "/".join(self.id.split("/")[:2])
+        return family_of(self.id)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -137,3 +137,13 @@ class Case:
 def element_type_of(dtype: np.dtype[Any]) -> str:
     """ONNX's name of a NumPy type."""
     return next(name for name, known in ELEMENT_DTYPES.items() if known == dtype)
+
+
+def family_of(case_id: str) -> str:
+    """The first two parts of an id, which name the line of a report."""
+    return "/".join(case_id.split("/")[:2])
+
+
+def fact_of(case_id: str) -> str:
+    """The first three parts of an id, which the types, opsets and variants of one fact have in common."""
+    return "/".join(case_id.split("/")[:3])

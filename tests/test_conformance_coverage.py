@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.__main__ import main
-from conformance.case import Case
+from conformance.case import Case, fact_of
 from conformance.commands import coverage as command
-from conformance.coverage.measure import OFFICIAL, Catch, asked, caught, decisive, fact_of, failing, measure
+from conformance.coverage.measure import OFFICIAL, Catch, asked, caught, decisive, failing, measure
 from conformance.coverage.report import Summary
 from conformance.coverage.values import ABSENT, INTEGERS, NUMBERS, by_operator, label_of, lines
 from conformance.vectors import collect

@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from conformance.backends.external import External
-from conformance.case import Case
+from conformance.case import Case, fact_of
 from conformance.run import ask, judge
 from conformance.vectors import collect
 from conformance.wrong import FAULTS, Family, Fault
@@ -40,11 +40,6 @@ def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
     """The cases that a class with ONNX's backend interface fails, one after the other."""
     asking = External(backend)
     return (case for case in cases if judge(case, ask(asking, case)).outcome.is_bad)
-
-
-def fact_of(case_id: str) -> str:
-    """The fact of a case."""
-    return "/".join(case_id.split("/")[:3])
 
 
 def asked(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:

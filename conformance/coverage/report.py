@@ -13,8 +13,8 @@ import rich.markup
 import rich.table
 from rich.console import Console
 
-from conformance.case import Case
-from conformance.coverage.measure import Catch, fact_of
+from conformance.case import Case, fact_of
+from conformance.coverage.measure import Catch
 from conformance.coverage.values import Line, by_operator
 from conformance.wrong import FAULTS, Family
 

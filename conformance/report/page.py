@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
-from conformance.case import Basis, Case
+from conformance.case import Basis, Case, fact_of, family_of
 from conformance.explain import explain
 from conformance.explain import page as explained
 from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
-from conformance.report.record import Entry, Report, family
-from conformance.report.tally import COLOURS, MEANINGS, fact_of, kind_of, shape_of, spoken
+from conformance.report.record import Entry, Report
+from conformance.report.tally import COLOURS, MEANINGS, kind_of, shape_of, spoken
 from conformance.report.terminal import WHOSE
 from conformance.run import Answer, judge
 from conformance.vectors import collect
@@ -68,7 +68,7 @@ class Card:
         facts = list(dict.fromkeys(fact_of(one.id) for one in self.cases))
         if len(facts) == 1:
             return facts[0]
-        families = {family(fact) for fact in facts}
+        families = {family_of(fact) for fact in facts}
         return f"{facts[0].split('/')[0] if len(families) > 1 else families.pop()}: {len(facts)} facts"
 
     @property
@@ -90,7 +90,7 @@ def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None =
     folders = ("report", "explain")
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader("conformance", folder) for folder in folders])
     environment = explained.environment().overlay(loader=loader)
-    environment.filters |= {"spoken": spoken, "family": family}
+    environment.filters |= {"spoken": spoken, "family": family_of}
     return environment.get_template("page.html.jinja").render(
         matrix=matrix,
         headline=headline(matrix.reports),

@@ -153,11 +153,6 @@ class Run:
         return Report(self.backend, entries, _origin_here(self.backend), self.complete)
 
 
-def family(case_id: str) -> str:
-    """The first two parts of an id, which name the line of a report."""
-    return "/".join(case_id.split("/")[:2])
-
-
 def _origin_here(backend: str) -> Origin:
     return Origin(
         _installed(PACKAGES.get(backend.partition(" on ")[0], "")),

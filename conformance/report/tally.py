@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import rich.text
 
-from conformance.case import Basis
+from conformance.case import Basis, family_of
 from conformance.outcome import Outcome
-from conformance.report.record import Entry, Report, family
+from conformance.report.record import Entry, Report
 
 Key = TypeVar("Key")
 
@@ -49,11 +49,6 @@ def spoken(kind: str) -> str:
 def kind_of(entry: Entry) -> str:
     """The word for what came of a case: the outcome, or `accepted` for a failure that is no wrong number."""
     return "accepted" if entry.accepted and entry.outcome is Outcome.FAILED else entry.outcome.value
-
-
-def fact_of(case_id: str) -> str:
-    """The first three parts of an id, which the types, opsets and variants of one fact have in common."""
-    return "/".join(case_id.split("/")[:3])
 
 
 def shape_of(message: str) -> str:
@@ -126,7 +121,7 @@ def together(tallies: Iterable[Tally]) -> Tally:
 
 def families_of(report: Report) -> dict[str, Tally]:
     """The tally of each family, in the report's order."""
-    return _tallies((family(case_id), entry) for case_id, entry in report.entries.items())
+    return _tallies((family_of(case_id), entry) for case_id, entry in report.entries.items())
 
 
 def bases_of(report: Report) -> dict[Basis, Tally]:

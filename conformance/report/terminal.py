@@ -13,7 +13,7 @@ import rich.table
 import rich.text
 from rich.console import Console
 
-from conformance.case import Basis
+from conformance.case import Basis, fact_of
 from conformance.outcome import Outcome
 from conformance.report import tally
 from conformance.report.record import Entry, Report, Run
@@ -104,7 +104,7 @@ def _reasons(report: Report) -> Counter[tuple[Outcome, str]]:
     first: dict[tuple[str, str], str] = {}
     for case_id, entry in report.entries.items():
         if entry.outcome is Outcome.DEPARTED:
-            fact = tally.fact_of(case_id)
+            fact = fact_of(case_id)
             reasons[
                 entry.outcome, first.setdefault((fact, tally.shape_of(entry.message)), f"{fact}: {entry.message}")
             ] += 1

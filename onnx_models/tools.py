@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
@@ -35,7 +36,7 @@ def inferred(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelPr
     Raises:
         ValueError: a node of this project's operators breaks a rule of its schema, or ONNX cannot read the model.
     """
-    register_schemas()
+    _register_once()
     with clear_errors("shape inference"):
         return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
 
@@ -50,7 +51,7 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
         A function of a node without subgraphs. It raises ValueError where the node breaks a rule of its operator's schema,
         and takes a node whose operator has none.
     """
-    register_schemas()
+    _register_once()
     context = onnx.checker.C.CheckerContext()
     context.ir_version = onnx.IR_VERSION
     # A node may be in ONNX's own domain by either of its names.
@@ -61,3 +62,8 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
             onnx.checker.check_node(node, context)
 
     return check
+
+
+@cache
+def _register_once() -> None:
+    register_schemas()

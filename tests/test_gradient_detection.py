@@ -11,7 +11,7 @@ import pytest
 
 from gradient_checks import Array, check, parsed, run, with_loss
 from gradient_nodes import IS_OLD, node_model, uniform
-from onnx_models.gradient import gradient
+from onnx_models.gradient import ZeroGradientWarning, gradient
 from ortops.spec import DOMAIN
 from pairs import pairwise
 
@@ -336,9 +336,11 @@ def test_regions_that_depend_on_the_tensor_by_their_images_alone_are_refused() -
           z = RoiAlign <output_height = 2, output_width = 2> (image, boxes, of)
           y = ReduceSum <keepdims = 0> (z)
         }"""
-    with pytest.raises(ValueError, match=r"node of 'z' \(RoiAlign\) has no gradient by its input 'of': .* \(stop_at\)"):
+    with pytest.raises(ValueError, match=r"node of 'z' \(RoiAlign\) has no gradient by its input 'of' .*stop_at"):
         gradient(parsed(text), "y", ["x"])
-    assert [one.name for one in gradient(parsed(text), "y", ["x"], stop_at=["of"]).graph.output] == ["y", "x_grad"]
+    with pytest.warns(ZeroGradientWarning, match="the loss does not depend on it"):
+        made = gradient(parsed(text), "y", ["x"], stop_at=["of"])
+    assert [one.name for one in made.graph.output] == ["y", "x_grad"]
     with pytest.raises(ValueError, match="has no gradient by its input 'x'"):
         gradient(parsed(text.replace("boxes, of", "boxes, x")), "y", ["x"])
     with pytest.raises(ValueError, match=r"\(RoiAlign\): .*has input size 2 not in range"):

@@ -2,66 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from onnx_models.check import check_attributes
-from onnx_models.functions import inlined
-from onnx_models.gradient.backward import gradients
-from onnx_models.gradient.graph import Graph
-from onnx_models.tools import inferred
-from onnx_models.walk import label, normal_domain, onnx_opset
+from onnx_models.gradient.backward import Findings, backward
+from onnx_models.gradient.graph import Graph, reads
+from onnx_models.gradient.prepare import prepared, with_data
+from onnx_models.walk import label, normal_domain
+from ortops.spec import DOMAIN, DOMAIN_VERSION
 
-__all__ = ["gradient"]
+__all__ = ["PARAMETERS", "ZeroGradientWarning", "gradient"]
 
-OLDEST_OPSET = 18
-"""The rules write operators as they are from this opset on."""
+PARAMETERS = "parameters"
+"""For `wrt`: all parameters of a model."""
+
+_MOST_SHOWN = 10
+
+_STATISTICS = {("", "BatchNormalization"): (3, 4)}
+"""Inputs that are no parameters, though they may be initializers: numbers that training measures."""
+
+
+class ZeroGradientWarning(UserWarning):
+    """A gradient is 0 for all inputs, since the loss does not depend on the tensor, or not in a way with a derivative."""
 
 
 def gradient(
-    model: onnx.ModelProto, loss: str, wrt: Sequence[str], *, stop_at: Collection[str] = ()
+    model: onnx.ModelProto,
+    loss: str,
+    wrt: Sequence[str] | Mapping[str, str] | str,
+    *,
+    stop_at: Collection[str] = (),
+    through_rois: bool = True,
 ) -> onnx.ModelProto:
     """A copy of `model` with the gradient of one of its tensors: for each name in `wrt` one more output, NAME_grad.
 
     Reverse-mode differentiation of the graph, written out as nodes: standard operators, and this project's where ONNX has
     none (RoiAlignGrad, DmlRoiAlignGrad, DmlResampleGrad), which ONNX Runtime runs with `ortops.register` or with
-    the bodies of `onnx_models.portable.attach`. Shapes that are open stay open. Functions of the model are inlined.
+    the bodies of `onnx_models.portable.attach`. Shapes that are open stay open. Functions of the model are inlined, and a
+    model of an opset before 18 is converted to 18. The nodes of the model stay, and its outputs are the same bit for bit.
 
     Args:
-        model: of opset 18 or later; not modified. External data stays where it is.
+        model: not modified. External data stays where it is. It may be larger than 2 GiB in memory.
         loss: name of a tensor of one element, of rank 0 or with axes of length 1.
-        wrt: names of inputs, initializers or any other tensors of the graph, of a floating-point type.
+        wrt: names of inputs, initializers or any other tensors of the graph, of a floating-point type. A mapping gives the
+            names of the outputs as well. "parameters" stands for all floating-point initializers by which the loss has a
+            derivative, but for the mean and the variance of BatchNormalization.
         stop_at: names of tensors that are taken for constants.
+        through_rois: False for RoIs that are taken for constants by RoiAlign, as torchvision takes them. Of a whole
+            detector, whose RoIs depend on the image, that is the gradient it is trained with.
 
     Returns:
-        The model. NAME_grad has type and shape of NAME; it is 0 where the loss does not depend on NAME.
+        The model. NAME_grad has type and shape of NAME. It is 0 where the loss does not depend on NAME, which a
+        `ZeroGradientWarning` tells.
 
     Raises:
-        ValueError: the opset is too old, a name is unknown or not of a floating-point type, the loss has not one element,
-            an output's name is taken, or an operator between `wrt` and `loss` has no rule; the message names it. Or the
-            model is no lawful one: a function calls itself or has another opset, a node reads a tensor that is not there
+        ValueError: a name is unknown or not of a floating-point type, the loss has not one element, an output's name is
+            taken, or a gradient cannot pass operators between `wrt` and `loss`; the message names all of these. Or the
+            model is no lawful one: a function calls itself, a node reads a tensor that is not there
             yet, lacks an input or an attribute, or has one of this project's operators with an attribute that breaks its
-            rule. Or inlining would make the model too large (`onnx_models.functions`).
+            rule. Or its opset cannot be converted, or inlining would make the model too large (`onnx_models.functions`).
         TypeError: an attribute of this project's operators is unknown, which a session would not notice, or has a wrong
             type.
     """
-    prepared = _prepared(model)
-    graph = Graph(prepared)
-    _check(graph, prepared, loss, wrt, stop_at)
-    names = {name: graph.reserve(f"{name}_grad") for name in wrt}
-    opsets = {normal_domain(item.domain): item.version for item in prepared.opset_import}
-    found = gradients(graph, prepared.graph.node, opsets, loss, wrt, stop_at)
-    return graph.finish([(found[name], names[name], name) for name in names])
+    ready = prepared(model)
+    graph = Graph(ready.graph, {normal_domain(item.domain): item.version for item in ready.opset_import})
+    chosen = _parameters(graph) if wrt == PARAMETERS else wrt
+    if isinstance(chosen, str):
+        raise ValueError(f"wrt = {chosen!r}: must be names, or {PARAMETERS!r}")
+    _check(graph, loss, list(chosen), stop_at)
+    findings = Findings(stop_at, through_rois)
+    seed = graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))
+    found = backward(graph, ready.graph.node, {loss: seed}, list(chosen), findings)
+    if wrt == PARAMETERS:
+        chosen = [name for name in chosen if name in found]
+        if not chosen:
+            raise ValueError(f"wrt = {PARAMETERS!r}: the loss has a derivative by none of the model's initializers")
+    if findings.errors:
+        shown = list(dict.fromkeys(findings.errors))
+        more = f"; and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+        raise ValueError("; ".join(shown[:_MOST_SHOWN]) + more)
+    for name in chosen:
+        if name not in found:
+            warnings.warn(_why_zero(name, findings), ZeroGradientWarning, stacklevel=2)
+    names = chosen if isinstance(chosen, Mapping) else {name: f"{name}_grad" for name in chosen}
+    for name in names.values():
+        graph.reserve(name)
+    values = {name: found.get(name) or graph.zeros(name) for name in names}
+    return with_data(_finished(ready, graph, model, values, names), model)
 
 
-def _prepared(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with types and shapes, without functions but for bodies of this project's operators."""
-    version = onnx_opset(model)
-    if version is None or version < OLDEST_OPSET:
-        raise ValueError(f"model has opset {version}: must be {OLDEST_OPSET} or later (onnx.version_converter)")
-    check_attributes(model)
-    return inferred(inlined(model), data_prop=True)
+def _parameters(graph: Graph) -> list[str]:
+    """Names of the initializers that may be parameters."""
+    statistics = {
+        node.input[i]
+        for node in graph.proto.node
+        for i in _STATISTICS.get((normal_domain(node.domain), node.op_type), ())
+        if i < len(node.input)
+    }
+    tensors = [tensor for tensor in graph.proto.initializer if tensor.name not in statistics]
+    return [tensor.name for tensor in tensors if _is_real(tensor.data_type)]
+
+
+def _why_zero(name: str, findings: Findings) -> str:
+    ends = list(dict.fromkeys(findings.zeros))
+    what = f"the gradient by {name!r} is 0: the loss does not depend on it"
+    return what + (f", or where it does, a derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
+
+
+def _is_real(kind: int) -> bool:
+    return kind == onnx.TensorProto.BFLOAT16 or onnx.helper.tensor_dtype_to_np_dtype(kind).kind == "f"
 
 
 def _tensors(graph: onnx.GraphProto) -> set[str]:
@@ -73,8 +124,8 @@ def _tensors(graph: onnx.GraphProto) -> set[str]:
     known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     known |= {tensor.values.name for tensor in graph.sparse_initializer}
     for node in graph.node:
-        for name in node.input:
-            if name and name not in known:
+        for name in sorted(reads(node)):
+            if name not in known:
                 raise ValueError(f"{label(node)} reads {name!r}: must be made by a node before it")
         for name in filter(None, node.output):
             if name in known:
@@ -83,8 +134,8 @@ def _tensors(graph: onnx.GraphProto) -> set[str]:
     return known
 
 
-def _check(graph: Graph, model: onnx.ModelProto, loss: str, wrt: Sequence[str], stop_at: Collection[str]) -> None:
-    known = _tensors(model.graph)
+def _check(graph: Graph, loss: str, wrt: Sequence[str], stop_at: Collection[str]) -> None:
+    known = _tensors(graph.proto)
     if not wrt or len(set(wrt)) != len(wrt):
         raise ValueError(f"wrt = {list(wrt)}: must be one or more names, none twice")
     for argument, names in (("loss", [loss]), ("wrt", wrt), ("stop_at", stop_at)):
@@ -98,10 +149,37 @@ def _check(graph: Graph, model: onnx.ModelProto, loss: str, wrt: Sequence[str], 
                 raise ValueError(
                     f"{argument} has {name!r}: its type must be known, and shape inference does not find it"
                 )
-            if not onnx.helper.tensor_dtype_to_np_dtype(kind).kind == "f" and kind != onnx.TensorProto.BFLOAT16:
+            if not _is_real(kind):
                 raise ValueError(
                     f"{argument} has {name!r} of type {onnx.TensorProto.DataType.Name(kind).lower()}: must be floats"
                 )
     lengths = graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
+
+
+def _finished(
+    ready: onnx.ModelProto, graph: Graph, model: onnx.ModelProto, values: Mapping[str, str], names: Mapping[str, str]
+) -> onnx.ModelProto:
+    """The prepared model with those of the added nodes that the outputs need, and the outputs.
+
+    Args:
+        ready: the prepared model, which is changed.
+        graph: its graph, with new nodes.
+        model: the model as it was given, whose outputs are declared as before.
+        values: by the names in wrt the gradients' own names.
+        names: by the same the names of the outputs.
+    """
+    made = ready.graph
+    for place, node in graph.replaced.items():
+        made.node[place].CopyFrom(node)
+    nodes = graph.needed(list(values.values()))
+    made.node.extend(nodes)
+    del made.output[:]
+    made.output.extend(model.graph.output)
+    for name, value in values.items():
+        made.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
+        made.output.add(name=names[name]).type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
+    if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in graph.opsets:
+        ready.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
+    return ready

@@ -2,48 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import onnx
 
+from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, reads
-from onnx_models.gradient.rules import RULES, STOPS
-from onnx_models.tools import node_checker
-from onnx_models.walk import normal_domain
+from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
+from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero
+from onnx_models.walk import label, normal_domain, subgraphs
+from ortops.spec import DOMAIN
 
-_DIFFERENTIABLE = {
+_REAL = {
     onnx.TensorProto.FLOAT,
     onnx.TensorProto.DOUBLE,
     onnx.TensorProto.FLOAT16,
     onnx.TensorProto.BFLOAT16,
 }
 
+_QUANTIZED = ("", "QuantizeLinear")
+"""The operator whose integers stand for real numbers and have a gradient: DequantizeLinear passes it on."""
 
-def gradients(
+_WITH_ROIS = {
+    ("", "RoiAlign"),
+    *((DOMAIN, name) for name in ("RoiAlign_10", "RoiAlign_16", "RoiAlign_22", "DmlRoiAlign")),
+}
+
+
+@dataclass
+class Findings:
+    """What reverse mode met on its way.
+
+    stop_at: names of tensors through which no gradient passes.
+    through_rois: whether RoiAlign passes a gradient to its RoIs.
+    errors: operators that a gradient cannot pass; nothing is made if there is one.
+    zeros: where a gradient ended, for the reader who wonders about a gradient that is 0.
+    used: each operator that was differentiated, as domain and name.
+    """
+
+    stop_at: Collection[str] = ()
+    through_rois: bool = True
+    errors: list[str] = field(default_factory=list)
+    zeros: list[str] = field(default_factory=list)
+    used: set[tuple[str, str]] = field(default_factory=set)
+
+
+def backward(
     graph: Graph,
     nodes: Sequence[onnx.NodeProto],
-    opsets: Mapping[str, int],
-    loss: str,
-    wrt: Sequence[str],
-    stop_at: Collection[str],
+    seeds: Mapping[str, str],
+    wrt: Collection[str],
+    findings: Findings,
 ) -> dict[str, str]:
-    """Add nodes that compute the gradients of `loss`; the names of those by `wrt`, zeros where it does not depend.
+    """Add nodes that compute gradients; their names by those of `wrt` that have one.
 
     Args:
         graph: where the nodes are added.
-        nodes: those of the model, each after those it reads from.
-        opsets: version of each domain that the model imports.
-        loss: name of the tensor whose gradient is taken; its elements are summed.
+        nodes: those that are differentiated, each after those that it reads from.
+        seeds: for tensors that the nodes make, names of the gradients that they have from elsewhere.
         wrt: names of tensors.
-        stop_at: names of tensors through which no gradient passes.
-
-    Raises:
-        ValueError: an operator between the two has no rule, or a rule cannot be applied.
+        findings: what else is wanted, and where errors and zeros are entered.
     """
-    reached = _reached(graph, nodes, wrt, stop_at)
-    parts: dict[str, list[str]] = {loss: [graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))]}
+    reached = _reached(graph, nodes, wrt, findings)
+    parts: dict[str, list[str]] = {name: [gradient] for name, gradient in seeds.items()}
     sums: dict[str, str] = {}
-    check_node = node_checker(opsets)
 
     def total(name: str) -> str | None:
         """The gradient by a tensor whose readers are all done."""
@@ -52,41 +75,101 @@ def gradients(
         return sums.get(name)
 
     for proto in reversed(nodes):
-        if _stops(proto) or reached.isdisjoint(reads(proto)):
+        if _id(proto) in ZEROS or reached.isdisjoint(_passed(proto, findings)):
             continue
-        incoming = [total(name) if name in reached and name not in stop_at else None for name in proto.output]
+        incoming = [total(name) if name in reached and name not in findings.stop_at else None for name in proto.output]
         if not any(incoming):
             continue
-        node = Node(proto, opsets.get(normal_domain(proto.domain), 1), [name in reached for name in proto.input])
-        rule = RULES.get((normal_domain(proto.domain), proto.op_type))
-        if rule is None:
-            raise ValueError(f"{node} has no gradient rule: {_path(nodes, wrt, proto, reached)}")
-        check_node(proto)
-        for name, part in zip(proto.input, rule(graph, node, incoming), strict=False):
-            if part is not None and name in reached:
+        node = _node(graph, proto, reached, findings)
+        try:
+            found = _by_inputs(graph, node, incoming, findings)
+        except ValueError as error:
+            findings.errors.append(_with_path(str(error), nodes, wrt, proto, reached))
+            found = {name: graph.zeros(name) for name in reads(proto) if name in reached}  # to find other errors
+        for name, part in _each(node, found):
+            if isinstance(part, str):
                 parts.setdefault(name, []).append(part)
-    return {name: total(name) or graph.zeros(name) for name in wrt}
+            elif isinstance(part, Zero):
+                findings.zeros.append(f"{node}, by its input {name!r}: {part.reason}")
+            else:
+                findings.errors.append(f"{node} has no gradient by its input {name!r}")
+    return {name: gradient for name in wrt if (gradient := total(name)) is not None}
 
 
-def _stops(node: onnx.NodeProto) -> bool:
-    return (normal_domain(node.domain), node.op_type) in STOPS
+def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], findings: Findings) -> Node:
+    passed = _passed(proto, findings)
+    wanted = [name in reached and name in passed for name in proto.input]
+    captured = sorted(name for name in reads(proto) if name in reached and name not in proto.input)
+    return Node(proto, graph.opsets.get(normal_domain(proto.domain), 1), wanted, captured)
 
 
-def _reached(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Sequence[str], stop_at: Collection[str]) -> set[str]:
+def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings) -> Gradients:
+    """The gradients by the inputs of a node, by its rule or by those of the nodes that define it."""
+    key = _id(node.proto)
+    if key in REFUSED:
+        raise ValueError(f"{node} has no gradient: {REFUSED[key]}")
+    if not any(subgraphs([node.proto])):
+        graph.check(node.proto)
+    rule = RULES.get(key)
+    if rule is not None:
+        findings.used.add(key)
+        return rule(graph, node, incoming)
+    expansion = expanded(graph, node)
+    if expansion is None:
+        raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]})" if key[0] else ""))
+    findings.used.add(key)
+    nodes, outputs = expansion
+    graph.learn(nodes)
+    seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
+    names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
+    found = backward(graph, nodes, seeds, names, findings)
+    return {name: found.get(name, Zero("nothing in its definition depends on it")) for name in names}
+
+
+def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
+    """Every wanted gradient of a node, by name; those of an input that the node has twice are two."""
+    if isinstance(found, Mapping):
+        names = [name for i, name in enumerate(node.inputs) if node.wants(i)]
+        yield from ((name, found.get(name)) for name in dict.fromkeys([*names, *node.captured]))
+        return
+    for i, name in enumerate(node.inputs):
+        if node.wants(i):
+            yield name, found[i] if i < len(found) else None
+
+
+def _id(node: onnx.NodeProto) -> tuple[str, str]:
+    return normal_domain(node.domain), node.op_type
+
+
+def _passed(node: onnx.NodeProto, findings: Findings) -> Collection[str]:
+    """Names of the tensors that a node reads and may have a gradient by."""
+    if not findings.through_rois and _id(node) in _WITH_ROIS:
+        return {name for i, name in enumerate(node.input) if i != 1}
+    return reads(node)
+
+
+def _reached(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
     """The tensors that depend on `wrt` in a way that has a derivative."""
     reached = set(wrt)
     for node in nodes:
-        if _stops(node) or reached.isdisjoint(reads(node)):
+        key = _id(node)
+        if reached.isdisjoint(_passed(node, findings)):
+            continue
+        if key in ZEROS:
+            findings.zeros.append(f"{label(node)}: {ZEROS[key].reason}")
             continue
         for name in node.output:
             kind = graph.element_type(name)
-            if name and name not in stop_at and (kind is None or kind in _DIFFERENTIABLE):
+            is_real = kind is None or kind in _REAL or key == _QUANTIZED or key in REFUSED
+            if name and name not in findings.stop_at and is_real:
                 reached.add(name)
     return reached
 
 
-def _path(nodes: Sequence[onnx.NodeProto], wrt: Sequence[str], last: onnx.NodeProto, reached: set[str]) -> str:
-    """How the node `last` is reached, as tensors and operators."""
+def _with_path(
+    error: str, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], last: onnx.NodeProto, reached: Collection[str]
+) -> str:
+    """An error, and how the node `last` is reached, as tensors and operators."""
     makers = {name: node for node in nodes for name in node.output}
     steps = [last.op_type]
     node = last
@@ -97,4 +180,4 @@ def _path(nodes: Sequence[onnx.NodeProto], wrt: Sequence[str], last: onnx.NodePr
             break
         node = makers[name]
         steps.append(node.op_type)
-    return f"must have one for the path {' -> '.join(reversed(steps))}, or the path must end before it (stop_at)"
+    return f"{error} (on the path {' -> '.join(reversed(steps))}, which stop_at can end)"

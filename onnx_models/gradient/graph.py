@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 
+from onnx_models.tools import inferred, node_checker
 from onnx_models.walk import label, subgraphs
-from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
+
+_MOST_FOLDED = 1024
+"""How many elements a constant may have that shape inference is shown."""
 
 
 class Node:
@@ -20,10 +25,13 @@ class Node:
 
     proto: the node itself. version: the opset of its domain that the model imports.
     wanted: for each input, whether its gradient is.
+    captured: names of the tensors from outside that the node's subgraphs read and whose gradients are wanted.
     """
 
-    def __init__(self, proto: onnx.NodeProto, version: int, wanted: Sequence[bool]) -> None:
-        self.proto, self.version, self.wanted = proto, version, wanted
+    def __init__(
+        self, proto: onnx.NodeProto, version: int, wanted: Sequence[bool], captured: Sequence[str] = ()
+    ) -> None:
+        self.proto, self.version, self.wanted, self.captured = proto, version, wanted, captured
         self._attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
 
     @property
@@ -40,6 +48,10 @@ class Node:
         """The name of input i, "" where the node does not have it."""
         return self.proto.input[i] if i < len(self.proto.input) else ""
 
+    def output(self, i: int) -> str:
+        """The name of output i, "" where the node does not have it."""
+        return self.proto.output[i] if i < len(self.proto.output) else ""
+
     def wants(self, i: int) -> bool:
         """Whether the gradient of input i is wanted."""
         return i < len(self.wanted) and self.wanted[i]
@@ -53,23 +65,57 @@ class Node:
         return label(self.proto)
 
 
-class Graph:
-    """A model's graph, and nodes to be added at its end.
+@dataclass
+class _Known:
+    """What is known of the tensors that a graph may read.
 
-    Args:
-        model: with inferred types and shapes; it is read, and changed by `finish` only.
+    names: all that are taken, in the whole model. numbers: for new names.
+    types, makers, initializers: of tensors, by name. constants: names by value. shapes: names by what they are the shape of.
     """
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._model = model
-        self._new: list[onnx.NodeProto] = []
-        self._names = set(_names(model.graph))
-        self._numbers = itertools.count()
-        self._shapes: dict[str, str] = {}
-        self._types = {value.name: value.type.tensor_type for value in _values(model.graph)}
-        for tensor in model.graph.initializer:
+    names: set[str] = field(default_factory=set)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    types: MutableMapping[str, onnx.TypeProto.Tensor] = field(default_factory=dict)
+    makers: MutableMapping[str, onnx.NodeProto] = field(default_factory=dict)
+    initializers: MutableMapping[str, onnx.TensorProto] = field(default_factory=dict)
+    constants: MutableMapping[bytes, str] = field(default_factory=dict)
+    shapes: MutableMapping[tuple[str, int, int | None], str] = field(default_factory=dict)
+
+    def inner(self) -> _Known:
+        """The same for a graph inside: it knows what the outer one does, and keeps its own to itself."""
+        tables = (self.types, self.makers, self.initializers, self.constants, self.shapes)
+        return _Known(self.names, self.numbers, *(ChainMap({}, table) for table in tables))
+
+
+class Graph:
+    """A graph of a model, or of a node in it, and nodes to be added at its end.
+
+    Args:
+        proto: the graph, with inferred types and shapes; it is read only.
+        opsets: version of each domain that the model imports.
+        outer: the graph around it, whose tensors it may read; None for that of a model.
+    """
+
+    def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
+        self.proto, self.opsets, self.outer = proto, opsets, outer
+        self.check: Callable[[onnx.NodeProto], None] = node_checker(opsets) if outer is None else outer.check
+        """Raises ValueError where a node without subgraphs breaks a rule of its operator's schema."""
+        self.added: list[onnx.NodeProto] = []
+        """The new nodes, each after those that it reads from."""
+        self.replaced: dict[int, onnx.NodeProto] = {}
+        """By their places in `proto.node`, the nodes that others take the place of."""
+        self.known: _Known = outer.known.inner() if outer else _Known()
+        known = self.known
+        known.names.update(_names(proto))
+        known.types.update({value.name: value.type.tensor_type for value in _values(proto)})
+        for tensor in proto.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
-            self._types[tensor.name] = kind.tensor_type
+            known.types[tensor.name] = kind.tensor_type
+        known.makers.update({name: node for node in proto.node for name in node.output if name})
+        fed = {value.name for value in proto.input}
+        known.initializers.update({tensor.name: tensor for tensor in proto.initializer if tensor.name not in fed})
+
+    # Adding nodes.
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output of ONNX's own domain; the output's name. An input "" is absent."""
@@ -84,11 +130,28 @@ class Graph:
 
     def add(self, node: onnx.NodeProto) -> None:
         """Add a node whose outputs have names from `name`, or "" for the unwanted ones."""
-        self._new.append(node)
+        self.added.append(node)
+        self.known.makers.update({name: node for name in node.output if name})
+
+    def again(self, node: Node, *inputs: str) -> str:
+        """Add a copy of a node of the model that has one output and other inputs; the output's name."""
+        name = self.name(node.proto.op_type)
+        made = onnx.helper.make_node(node.proto.op_type, inputs, [name], name=name, domain=node.proto.domain)
+        made.attribute.extend(node.proto.attribute)
+        self.add(made)
+        return name
+
+    def replace(self, node: onnx.NodeProto, other: onnx.NodeProto) -> None:
+        """Put another node in the place of one of `proto`, with its outputs and perhaps more."""
+        place = next(i for i, one in enumerate(self.proto.node) if one is node or one == node)
+        self.replaced[place] = other
+        self.known.makers.update({name: other for name in other.output if name})
 
     def name(self, base: str) -> str:
         """A name that nothing in the model has."""
-        return self.reserve(next(n for n in (f"{base}_grad_{i}" for i in self._numbers) if n not in self._names))
+        return self.reserve(
+            next(n for n in (f"{base}_grad_{i}" for i in self.known.numbers) if n not in self.known.names)
+        )
 
     def reserve(self, name: str) -> str:
         """Take a name.
@@ -96,19 +159,31 @@ class Graph:
         Raises:
             ValueError: something in the model has it.
         """
-        if name in self._names:
+        if name in self.known.names:
             raise ValueError(f"the model has a tensor {name!r} already: the name is needed for a gradient")
-        self._names.add(name)
+        self.known.names.add(name)
         return name
+
+    # What is known of tensors.
+
+    def maker(self, name: str) -> onnx.NodeProto | None:
+        """The node that makes a tensor, None for an input or an initializer."""
+        return self.known.makers.get(name)
+
+    def type_of(self, name: str) -> onnx.TypeProto.Tensor | None:
+        """What is known of a tensor's element type and shape, of a new one by shape inference over new nodes."""
+        if name not in self.known.types and name in self.known.makers:
+            self.learn([self.known.makers[name]])
+        return self.known.types.get(name)
 
     def element_type(self, name: str) -> int | None:
         """ONNX's number of a tensor's element type, None where it is not known."""
-        kind = self._types.get(name)
+        kind = self.type_of(name)
         return (kind.elem_type or None) if kind is not None else None
 
     def lengths(self, name: str) -> list[Length] | None:
         """A tensor's shape: numbers, names, or None where a length is not known; None where the rank is not."""
-        kind = self._types.get(name)
+        kind = self.type_of(name)
         if kind is None or not kind.HasField("shape"):
             return None
         return [getattr(dim, which) if (which := dim.WhichOneof("value")) else None for dim in kind.shape.dim]
@@ -124,40 +199,85 @@ class Graph:
             raise ValueError(f"{node}: the rank of {name!r} must be known, and shape inference does not find it")
         return len(lengths)
 
-    def shape(self, name: str) -> str:
-        """The shape of a tensor as a tensor, int64."""
-        if name not in self._shapes:
-            self._shapes[name] = self.op("Shape", name)
-        return self._shapes[name]
-
-    def again(self, node: Node, *inputs: str) -> str:
-        """Add a copy of a node of the model that has one output and other inputs; the output's name."""
-        name = self.name(node.proto.op_type)
-        made = onnx.helper.make_node(node.proto.op_type, inputs, [name], name=name, domain=node.proto.domain)
-        made.attribute.extend(node.proto.attribute)
-        self.add(made)
-        return name
-
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
         """The value of a constant of the model; None where it is none, or lies outside the model's file."""
-        if any(value.name == name for value in self._model.graph.input):
-            return None
-        for node in self._model.graph.node:
-            if node.op_type == "Constant" and name in node.output:
-                return _value_of(node.attribute[0]) if node.attribute else None
-        tensors = (tensor for tensor in self._model.graph.initializer if tensor.name == name)
-        return next(map(_array, tensors), None)
+        node = self.known.makers.get(name)
+        if node is not None:
+            return _value_of(node.attribute[0]) if node.op_type == "Constant" and node.attribute else None
+        tensor = self.known.initializers.get(name)
+        return None if tensor is None else _array(tensor)
 
-    def ints(self, values: Sequence[int]) -> str:
+    def learn(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Infer types and shapes of what new nodes make, and of what they are made from."""
+        places = {id(node): place for place, node in enumerate(self.added)}
+        behind: dict[int, onnx.NodeProto] = {}
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if behind.setdefault(id(node), node) is node:
+                makers = (self.known.makers.get(name) for name in reads(node) if self._is_behind(name))
+                waiting += [maker for maker in makers if maker is not None and id(maker) in places]
+        model = self.fragment(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
+        for value in _values(inferred(model, data_prop=True).graph):
+            self.known.types.setdefault(value.name, value.type.tensor_type)
+        for node in behind.values():  # what inference does not find is asked for once
+            for name in filter(None, node.output):
+                self.known.types.setdefault(name, onnx.TypeProto.Tensor())
+
+    def _is_behind(self, name: str) -> bool:
+        """Whether inference has to see how a tensor is made: its type is unknown, or it may be a shape."""
+        kind = self.known.types.get(name)
+        return kind is None or (kind.elem_type == onnx.TensorProto.INT64 and len(kind.shape.dim) <= 1)
+
+    def fragment(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+        """Nodes as a model: its inputs are the tensors that they read, small constants are initializers."""
+        made = onnx.ModelProto(ir_version=onnx.IR_VERSION)
+        made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in self.opsets.items())
+        graph = made.graph
+        graph.name = "fragment"
+        graph.node.extend(nodes)
+        inside = {name for node in nodes for name in node.output}
+        for name in sorted({name for node in nodes for name in reads(node)} - inside):
+            value = self.constant(name)
+            if value is not None and value.size <= _MOST_FOLDED:
+                graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+            elif (kind := self.known.types.get(name)) is not None and kind.elem_type:
+                graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
+        return made
+
+    # Tensors that rules often need.
+
+    def shape(self, name: str, start: int = 0, end: int | None = None) -> str:
+        """The shape of a tensor, or a part of it, as a tensor, int64: a constant where it is known."""
+        lengths = self.lengths(name)
+        if lengths is not None and all(isinstance(length, int) for length in lengths[start:end]):
+            return self.ints([length for length in lengths[start:end] if isinstance(length, int)])
+        part = {"start": start} if start else {}
+        part |= {} if end is None else {"end": end}
+        key = name, start, end
+        if key not in self.known.shapes:
+            self.known.shapes[key] = self.op("Shape", name, **part)
+        return self.known.shapes[key]
+
+    def ints(self, values: Iterable[int]) -> str:
         """A constant of int64 [n]."""
-        return self.op("Constant", value=onnx.numpy_helper.from_array(np.array(values, np.int64).reshape(-1)))
+        return self.tensor(np.array(list(values), np.int64).reshape(-1))
+
+    def tensor(self, value: np.ndarray[Any, Any]) -> str:
+        """A constant of any shape and type."""
+        return self._constant(onnx.numpy_helper.from_array(value))
 
     def number(self, value: float, like: str) -> str:
         """A constant of rank 0 and of the element type of another tensor."""
         kind = self.element_type(like)
-        tensor = onnx.helper.make_tensor("value", kind or onnx.TensorProto.DOUBLE, (), [value])
-        number = self.op("Constant", value=tensor)
+        number = self._constant(onnx.helper.make_tensor("value", kind or onnx.TensorProto.DOUBLE, (), [value]))
         return number if kind is not None else self.op("CastLike", number, like)
+
+    def _constant(self, tensor: onnx.TensorProto) -> str:
+        key = tensor.SerializeToString(deterministic=True)
+        if key not in self.known.constants:
+            self.known.constants[key] = self.op("Constant", value=tensor)
+        return self.known.constants[key]
 
     def zeros(self, like: str) -> str:
         """Zeros of the shape and the element type of another tensor."""
@@ -172,23 +292,14 @@ class Graph:
         # allowzero: a length of 0 is one, not a length to be copied.
         return self.op("Reshape", name, self.shape(like), allowzero=1)
 
-    def finish(self, outputs: Iterable[tuple[str, str, str]]) -> onnx.ModelProto:
-        """The model with those of the added nodes that the outputs need, and the outputs.
-
-        Args:
-            outputs: for each the name of its value, its own, and the tensor it is like.
-        """
-        graph, outputs = self._model.graph, list(outputs)
-        self._new = _needed(self._new, {value for value, _, _ in outputs})
-        graph.node.extend(self._new)
-        for value, name, like in outputs:
-            graph.node.add().CopyFrom(onnx.helper.make_node("Identity", [value], [name], name=name))
-            info = graph.output.add(name=name)
-            info.type.tensor_type.CopyFrom(self._types[like])
-        opsets = self._model.opset_import
-        if any(node.domain == DOMAIN for node in self._new) and all(item.domain != DOMAIN for item in opsets):
-            opsets.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
-        return self._model
+    def needed(self, names: Collection[str]) -> list[onnx.NodeProto]:
+        """Those of the new nodes, each after what it reads from, that tensors of these names depend on."""
+        wanted, found = set(names), []
+        for node in reversed(self.added):
+            if not wanted.isdisjoint(node.output):
+                wanted.update(reads(node))
+                found.append(node)
+        return found[::-1]
 
 
 def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:
@@ -202,16 +313,6 @@ def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any] | None:
     return None if tensor.data_location == onnx.TensorProto.EXTERNAL else onnx.numpy_helper.to_array(tensor)
-
-
-def _needed(nodes: Sequence[onnx.NodeProto], names: set[str]) -> list[onnx.NodeProto]:
-    """Those of the nodes, each after what it reads from, that tensors of these names depend on."""
-    needed = []
-    for node in reversed(nodes):
-        if not names.isdisjoint(node.output):
-            names.update(reads(node))
-            needed.append(node)
-    return needed[::-1]
 
 
 def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
@@ -236,10 +337,19 @@ def _names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def reads(node: onnx.NodeProto) -> Collection[str]:
-    """Names of the tensors that a node reads, those that its subgraphs take from outside (and their own) included."""
+    """Names of the tensors that a node reads, those that its subgraphs take from outside included."""
     names = {name for name in node.input if name}
     for graph in subgraphs([node]):
-        for inner in graph.node:
-            names.update(reads(inner))
-        names.update(value.name for value in graph.output)
+        names |= _captured(graph)
     return names
+
+
+def _captured(graph: onnx.GraphProto) -> set[str]:
+    """Names of the tensors from outside that a graph of a node reads."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {sparse.values.name for sparse in graph.sparse_initializer}
+    names = set()
+    for node in graph.node:
+        names |= set(reads(node)) - own
+        own.update(node.output)
+    return names | {value.name for value in graph.output if value.name not in own}

@@ -1,8 +1,9 @@
 """A rule for each operator: from the gradients by its outputs to those by its inputs.
 
 A new rule is a function under ``@rule("Operator")`` in the file of its kin: it takes the graph to write nodes into, the
-node and the name of the gradient by its output, and returns the name of the gradient by each input, None for one that has
-none or is not wanted (`Node.wants`); at the end it may leave inputs out. A new file is named here.
+node and the name of the gradient by its output, and returns for each input that is wanted (`Node.wants`) the name of its
+gradient, or a `Zero` with the reason, and None for one that is not wanted. An operator that is a composition of others may
+have a function under ``@form("Operator")`` instead, which writes it out in these. A new file is named here.
 """
 
 from onnx_models.gradient.rules import (
@@ -22,11 +23,13 @@ from onnx_models.gradient.rules import (
     resizing,
     shapes,
 )
-from onnx_models.gradient.rules.table import RULES, STOPS
+from onnx_models.gradient.rules.table import FORMS, REFUSED, RULES, ZEROS
 
 __all__ = [
+    "FORMS",
+    "REFUSED",
     "RULES",
-    "STOPS",
+    "ZEROS",
     "activations",
     "arithmetic",
     "convolution",

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.table import Gradients, Zero, rule
 
 
 @rule("Range")
 def counted(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Numbers start + i*delta; the limit decides how many, and has no gradient."""
+    """Numbers start + i*delta; the limit decides how many."""
     start, _, delta = node.inputs
     zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
     numbers = graph.op("CastLike", graph.op("Range", zero, graph.op("Size", dy), one), dy)
     weighted = graph.op("Mul", dy, numbers)
     by_start, by_delta = (graph.op("ReduceSum", terms, keepdims=0) for terms in (dy, weighted))
-    return [graph.reshaped(by_start, start), None, graph.reshaped(by_delta, delta)]
+    no_steps = Zero("the limit decides only how many numbers there are")
+    return [graph.reshaped(by_start, start), no_steps, graph.reshaped(by_delta, delta)]
 
 
 @rule("OneHot")
 def one_hot(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The second of two values at places of given numbers, the first elsewhere; the numbers have no gradient."""
+    """The second of two values at places of given numbers, the first elsewhere."""
     indices, depth, values = node.inputs
+    places = Zero("it is rounded to an index")
     if not node.wants(2):
-        return []
+        return [places, places]
     terms = []
     for chosen in ([1.0, 0.0], [0.0, 1.0]):
         pair = graph.op("CastLike", graph.op("Constant", value_floats=chosen), values)
         mask = graph.again(node, indices, depth, pair)
         total = graph.op("ReduceSum", graph.op("Mul", dy, mask), keepdims=0)
         terms.append(graph.op("Reshape", total, graph.ints([1])))
-    return [None, None, graph.op("Concat", *terms, axis=0)]
+    return [places, places, graph.op("Concat", *terms, axis=0)]

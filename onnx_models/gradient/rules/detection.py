@@ -62,7 +62,7 @@ def _by_map_and_regions(graph: Graph, node: Node, dy: str, forward: Operator, gr
     x, rois, indices = node.inputs
     wanted = [node.wants(0), node.wants(1)]
     if not any(wanted):
-        raise ValueError(f"{node} has no gradient by its input {indices!r}: the path must end before it (stop_at)")
+        raise ValueError(f"{node} has no gradient by its input {indices!r}")
     attributes = _attributes(node, forward, gradient)
     is_mean = attributes.get("mode", attributes.get("reduction_function")) in ("avg", "average")
     inputs = [dy, rois, indices, graph.shape(x)]

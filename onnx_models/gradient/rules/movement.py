@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule, rule_of_outputs
+from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
 
 
 @rule("Concat")
@@ -18,7 +18,7 @@ def concat(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule_of_outputs("Split")
-def split(graph: Graph, node: Node, incoming: Gradients) -> Gradients:
+def split(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """Parts of a tensor along an axis; a part without a gradient has one of zeros."""
     parts = [part or graph.zeros(name) for part, name in zip(incoming, node.outputs, strict=True)]
     return [graph.op("Concat", *parts, axis=node.attribute("axis", 0))]

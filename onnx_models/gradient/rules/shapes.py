@@ -6,7 +6,7 @@ import numpy as np
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.table import Gradients, Zero, rule
 
 
 @rule("Identity")
@@ -20,7 +20,8 @@ def cast(graph: Graph, node: Node, dy: str) -> Gradients:
     """Conversion between types of floating-point numbers."""
     x = node.inputs[0]
     kind = graph.element_type(x)
-    return [graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)]
+    by_x = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
+    return [by_x, Zero("its type alone is read")]
 
 
 @rule("Dropout")
@@ -34,7 +35,7 @@ def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
     value = graph.constant(training) if training else np.array(False)
     if value is None or value.any():
         raise ValueError(f"{node}: training_mode = {training!r} must be absent or the constant false")
-    return [dy]
+    return [dy, Zero("nothing is dropped outside of training")]
 
 
 @rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")

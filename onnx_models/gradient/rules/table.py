@@ -2,35 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from onnx_models.gradient.graph import Graph, Node
 
-Gradients = Sequence[str | None]
-"""Names of tensors, one for each output or input of a node; None where there is no gradient."""
+
+@dataclass(frozen=True)
+class Zero:
+    """The gradient by an input that has no influence, or none that has a derivative other than 0.
+
+    reason: why, as the rest of a sentence that begins with "its derivative is 0, since".
+    """
+
+    reason: str
+
+
+Part = str | Zero | None
+"""The gradient by an input: the name of a tensor, a zero, or None for one that is not wanted."""
+
+Incoming = Sequence[str | None]
+"""Names of the gradients by the outputs of a node; None where there is none."""
+
+Gradients = Sequence[Part] | Mapping[str, Part]
+"""The gradients by the inputs in their order, or by the names of inputs and captured tensors."""
 
 Rule = Callable[[Graph, Node, str], Gradients]
 """From the gradient by the first output to those by the inputs."""
 
-RuleOfOutputs = Callable[[Graph, Node, Gradients], Gradients]
+RuleOfOutputs = Callable[[Graph, Node, Incoming], Gradients]
 """From the gradients by all outputs, at least one of which is there."""
+
+Form = Callable[[Graph, Node], Sequence[str]]
+"""Adds nodes that compute the same as a node; the names of its outputs, "" for one that the node does not have."""
 
 RULES: dict[tuple[str, str], RuleOfOutputs] = {}
 """By domain and operator."""
 
-STOPS = {
-    ("", name)
-    for name in (
-        "And", "ArgMax", "ArgMin", "Bernoulli", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
-        "BlackmanWindow", "Ceil", "Constant", "ConstantOfShape", "ConvInteger", "Equal", "EyeLike", "Floor", "Greater",
-        "GreaterOrEqual", "HammingWindow", "HannWindow", "Hardmax", "IsInf", "IsNaN", "Less", "LessOrEqual",
-        "MatMulInteger", "MelWeightMatrix", "Multinomial", "NonMaxSuppression", "NonZero", "Not", "OptionalHasElement",
-        "Or", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "RandomNormal", "RandomNormalLike", "RandomUniform",
-        "RandomUniformLike", "RegexFullMatch", "Round", "SequenceLength", "Shape", "Sign", "Size", "StringConcat",
-        "StringNormalizer", "StringSplit", "TfIdfVectorizer", "Xor",
-    )
+FORMS: dict[tuple[str, str], Form] = {}
+"""By domain and operator: of operators that are differentiated as a composition of others."""
+
+_STEP = "it is constant between its steps"
+_NUMBERS = "its result is no real number"
+_INDEPENDENT = "it reads no more than the shape"
+
+ZEROS: dict[tuple[str, str], Zero] = {
+    ("", name): Zero(reason)
+    for reason, names in {
+        _STEP: ("Ceil", "Floor", "Hardmax", "Round", "Sign"),
+        _INDEPENDENT: ("ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Shape", "Size"),
+        "it draws numbers whose distribution alone depends on the input": ("Bernoulli", "Multinomial"),
+        _NUMBERS: (
+            "And", "ArgMax", "ArgMin", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+            "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
+            "NonMaxSuppression", "NonZero", "Not", "Or", "StringConcat", "StringNormalizer", "StringSplit",
+            "RegexFullMatch", "TfIdfVectorizer", "Xor",
+        ),
+        "it makes a constant": (
+            "BlackmanWindow", "Constant", "HammingWindow", "HannWindow", "MelWeightMatrix", "RandomNormal",
+            "RandomUniform",
+        ),
+    }.items()
+    for name in names
 }  # fmt: skip
-"""Operators whose derivative is 0 wherever there is one, or whose results are no real numbers."""
+"""Operators whose derivative is 0 wherever there is one."""
+
+_INTEGERS = "it computes with integers: a gradient passes QuantizeLinear followed by DequantizeLinear alone"
+_SEQUENCE = "its values are sequences or optional, which have no gradient here"
+
+REFUSED: dict[tuple[str, str], str] = {
+    ("", name): reason
+    for reason, names in {
+        _INTEGERS: (
+            "ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul",
+        ),
+        _SEQUENCE: (
+            "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
+            "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap",
+            "SplitToSequence",
+        ),
+    }.items()
+    for name in names
+}  # fmt: skip
+"""Operators that a gradient cannot pass, and why."""
 
 
 def rule_of_outputs(*operators: str, domain: str = "") -> Callable[[RuleOfOutputs], RuleOfOutputs]:
@@ -47,13 +101,23 @@ def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
     """Enter a function as the rule of operators whose first output alone has a gradient."""
 
     def enter(function: Rule) -> Rule:
-        def of_first(graph: Graph, node: Node, incoming: Gradients) -> Gradients:
+        def of_first(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
             for name, gradient in zip(node.outputs[1:], incoming[1:], strict=True):
                 if gradient is not None:
                     raise ValueError(f"{node} has no gradient rule for its output {name!r}")
             return function(graph, node, str(incoming[0]))
 
         rule_of_outputs(*operators, domain=domain)(of_first)
+        return function
+
+    return enter
+
+
+def form(*operators: str, domain: str = "") -> Callable[[Form], Form]:
+    """Enter a function as the form of operators: it writes a node out in others, which are differentiated."""
+
+    def enter(function: Form) -> Form:
+        FORMS.update({(domain, operator): function for operator in operators})
         return function
 
     return enter

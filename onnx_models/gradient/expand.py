@@ -1,0 +1,104 @@
+"""Operators that have no rule, as the nodes that define them: these are differentiated in their place.
+
+The node itself stays in the model, whose outputs are the same bit for bit; of the nodes that are added here the gradient
+needs a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx
+import onnx.inliner
+
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import FORMS
+from onnx_models.tools import clear_errors
+from onnx_models.walk import normal_domain, subgraphs
+
+Expansion = tuple[list[onnx.NodeProto], list[str]]
+"""Nodes that were added, and the names of what is in the place of the outputs."""
+
+
+def expanded(graph: Graph, node: Node) -> Expansion | None:
+    """Add nodes that compute the same as a node, by its form or by the function body of ONNX's specification.
+
+    Raises:
+        ValueError: the body depends on types that are not known.
+    """
+    start = len(graph.added)
+    form = FORMS.get((normal_domain(node.proto.domain), node.proto.op_type))
+    if form is not None:
+        outputs = list(form(graph, node))
+        return graph.added[start:], outputs
+    if not has_body(node.proto, node.version):
+        return None
+    outputs = _add_body(graph, node)
+    return graph.added[start:], outputs
+
+
+def has_body(proto: onnx.NodeProto, version: int) -> bool:
+    """Whether the specification defines an operator by a function."""
+    domain = normal_domain(proto.domain)
+    if not onnx.defs.has(proto.op_type, version, domain):
+        return False
+    schema = onnx.defs.get_schema(proto.op_type, version, domain)
+    # Properties that the types of some versions of onnx do not show.
+    return bool(getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False))
+
+
+def _add_body(graph: Graph, node: Node) -> list[str]:
+    proto = node.proto
+    for name in filter(None, proto.input):
+        if graph.element_type(name) is None:
+            raise ValueError(f"{node}: the type of {name!r} must be known, and shape inference does not find it")
+    model = graph.fragment([proto])
+    for name in filter(None, proto.output):
+        value = model.graph.output.add(name=name)
+        value.type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
+    with clear_errors(f"{node}: expanding it to the function of its specification"):
+        model = onnx.inliner.inline_selected_functions(
+            model, [(proto.domain, proto.op_type)], inline_schema_functions=True
+        )
+    if any(one.op_type == proto.op_type and one.domain == proto.domain for one in model.graph.node):
+        raise ValueError(f"{node} has no gradient rule, and the function of its specification does not apply to it")
+    kept = {name: name for name in [*proto.input, ""]}
+    return _add_renamed(graph, model.graph.node, kept, proto.output)
+
+
+def _add_renamed(
+    graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, str], outputs: Sequence[str]
+) -> list[str]:
+    """Add copies of nodes, what they make under new names; those of the outputs.
+
+    Args:
+        graph: where they are added.
+        nodes: each after those that it reads from.
+        names: for each tensor that the nodes read from outside, the name of what they shall read.
+        outputs: names of tensors that the nodes make, or "".
+    """
+    names = dict(names)
+    for node in nodes:
+        graph.add(_renamed(graph, node, names))
+    return [names[name] for name in outputs]
+
+
+def _renamed(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
+    """A copy of a node, with new names for what it and its subgraphs make, which are added to `names`."""
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.input[:] = [names.get(name, name) for name in node.input]
+    for subgraph in subgraphs([made]):
+        inner = dict(names)
+        for value in (*subgraph.input, *subgraph.initializer):
+            inner[value.name] = value.name = graph.name(node.op_type)
+        copies = [_renamed(graph, one, inner) for one in subgraph.node]
+        del subgraph.node[:], subgraph.value_info[:]
+        subgraph.node.extend(copies)
+        for value in subgraph.output:
+            value.name = inner.get(value.name, value.name)
+    for i, name in enumerate(node.output):
+        if name:
+            names[name] = made.output[i] = graph.name(node.op_type)
+    made.name = next(filter(None, made.output), "")
+    return made

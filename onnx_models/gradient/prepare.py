@@ -1,0 +1,123 @@
+"""Models made ready for differentiation: of a known opset, without functions, with types and shapes that are true."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.version_converter
+
+from onnx_models.check import check_attributes
+from onnx_models.convert import convert
+from onnx_models.functions import inlined
+from onnx_models.tools import clear_errors, inferred
+from onnx_models.walk import nodes_of, normal_domain, onnx_opset
+
+OLDEST_OPSET = 18
+"""The rules write operators as they are from this opset on; models of an older one are converted."""
+
+_LEAST_BYTES = 4096
+"""Initializers of more bytes are left out of what is copied to ONNX's tools: these take no more than 2 GiB."""
+
+
+def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of opset 18 or later with types and shapes, without functions but for bodies of this project's operators.
+
+    Shapes that the model declares for tensors inside of it are not read: they may be older than the shapes of its inputs.
+    The data of large initializers is left out, until `with_data`.
+
+    Raises:
+        ValueError: the model has no opset or one that cannot be converted, an attribute of this project's operators breaks
+            its rule, or functions cannot be inlined.
+        TypeError: such an attribute is unknown or has a wrong type.
+    """
+    check_attributes(model)
+    made = inlined(_current(_without_data(model)))
+    return _inferred_anew(made)
+
+
+def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+    """What was made of a prepared model, with the data of the initializers that `model` has."""
+    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+    for tensor in made.graph.initializer:
+        if tensor.name in tensors:
+            tensor.CopyFrom(tensors[tensor.name])
+    return made
+
+
+def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+    made = onnx.ModelProto()
+    for field, value in model.ListFields():
+        if field.name != "graph":
+            _copy(made, field, value)
+    for field, value in model.graph.ListFields():
+        if field.name != "initializer":
+            _copy(made.graph, field, value)
+    for tensor in model.graph.initializer:
+        kept = made.graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+        if tensor.ByteSize() <= _LEAST_BYTES:
+            kept.CopyFrom(tensor)
+        else:
+            kept.data_location = onnx.TensorProto.EXTERNAL
+            kept.external_data.add(key="location", value=tensor.name)
+    return made
+
+
+def _copy(made: onnx.ModelProto | onnx.GraphProto, field: object, value: object) -> None:
+    name = field.name  # type: ignore[attr-defined]
+    if hasattr(value, "extend"):
+        getattr(made, name).extend(value)
+    elif hasattr(value, "CopyFrom"):
+        getattr(made, name).CopyFrom(value)
+    else:
+        setattr(made, name, value)
+
+
+def _current(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, converted where its opset is too old."""
+    version = onnx_opset(model)
+    if version is None:
+        raise ValueError("the model has no opset import of ONNX's domain: must have one")
+    if version >= OLDEST_OPSET:
+        return model
+    # ONNX's converter gives RoiAlign of opset 10 the meaning of opset 16.
+    if any(node.op_type == "RoiAlign" and normal_domain(node.domain) == "" for node in nodes_of(model)):
+        model = convert(model)
+    with clear_errors(f"converting the model from opset {version} to {OLDEST_OPSET}"):
+        made = onnx.version_converter.convert_version(model, OLDEST_OPSET)
+    known = {item.domain for item in made.opset_import}
+    foreign = (item for item in model.opset_import if normal_domain(item.domain))
+    made.opset_import.extend(item for item in foreign if item.domain not in known)
+    return made
+
+
+def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the types and shapes that follow from its inputs.
+
+    Of what inference does not find, as behind an operator of a foreign domain, the element type, the rank and the names of
+    lengths are taken from the model, but no number: that may be of older inputs.
+    """
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    found = inferred(bare, data_prop=True)
+    known = {value.name: value for value in (*found.graph.value_info, *found.graph.output)}
+    for value in (*model.graph.value_info, *model.graph.output):
+        if value.type.HasField("tensor_type"):
+            kind = (known.get(value.name) or found.graph.value_info.add(name=value.name)).type.tensor_type
+            _complete(kind, value.type.tensor_type)
+    return found
+
+
+def _complete(kind: onnx.TypeProto.Tensor, declared: onnx.TypeProto.Tensor) -> None:
+    """Add to a type what is declared and cannot be older than the model's inputs."""
+    kind.elem_type = kind.elem_type or declared.elem_type
+    if not declared.HasField("shape"):
+        return
+    if not kind.HasField("shape"):
+        kind.shape.SetInParent()
+        kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in declared.shape.dim)
+    if len(kind.shape.dim) == len(declared.shape.dim):
+        for length, name in zip(kind.shape.dim, declared.shape.dim, strict=True):
+            if length.WhichOneof("value") != "dim_value" and name.dim_param:
+                length.dim_param = name.dim_param

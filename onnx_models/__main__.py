@@ -15,6 +15,7 @@ from onnx_models.collection import collection, describe
 from onnx_models.convert import convert
 from onnx_models.files import change_file
 from onnx_models.gradient import gradient
+from onnx_models.gradient_check.command import check_gradients_command
 from onnx_models.portable import attach
 from onnx_models.walk import nodes_of
 from ortops.spec import DOMAIN
@@ -66,6 +67,8 @@ def write(out_dir: Path) -> None:
     console.print(table)
     console.print(f"{len(entries)} models and {MANIFEST} in {out_dir}", highlight=False, soft_wrap=True)
 
+
+main.add_command(check_gradients_command)
 
 _MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _OUT = click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")

@@ -1,0 +1,134 @@
+"""Trying cases in processes of their own, so that a crash or a hang in one takes none of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import Lock
+
+from onnx_models.gradient_check.cases import Case
+from onnx_models.gradient_check.trial import Differentiate, Trial, Verdict, untried
+
+TIME_LIMIT = 60.0
+"""Seconds for one case."""
+
+START_LIMIT = 120.0
+"""Seconds for a process to import what it needs."""
+
+MEMORY_LIMIT = 8 * 2**30
+"""Bytes of address space that a process may take beyond what it begins with; where the system can limit that."""
+
+Tried = list[list[Verdict]]
+"""For each way to differentiate, the verdicts of a case."""
+
+
+def tried_apart(cases: Sequence[Case], differentiates: Sequence[Differentiate], jobs: int) -> Iterator[Tried]:
+    """Try all ways to differentiate on all cases.
+
+    Args:
+        cases: in the order in which the results come.
+        differentiates: functions of modules, which another process can import.
+        jobs: how many processes, at least 1.
+    """
+    idle: list[_Child] = []
+    lock = Lock()
+
+    def one(case: Case) -> Tried:
+        with lock:
+            child = idle.pop() if idle else _Child(differentiates)
+        found = child.ask(case)
+        with lock:
+            idle.append(child)
+        return found
+
+    with ThreadPoolExecutor(jobs) as threads:
+        try:
+            yield from threads.map(one, cases)
+        finally:
+            threads.shutdown(cancel_futures=True)
+            for child in idle:
+                child.end()
+
+
+class _Child:
+    """A process that tries case after case; when it dies or takes too long, the next case has a new one."""
+
+    def __init__(self, differentiates: Sequence[Differentiate]) -> None:
+        self._differentiates = list(differentiates)
+        self._running: tuple[BaseProcess, Connection] | None = None
+
+    def ask(self, case: Case) -> Tried:
+        stage = "the model"
+        try:
+            _, connection = self._running or self._start()
+            connection.send(case)
+            last = time.monotonic() + TIME_LIMIT
+            while connection.poll(max(0.0, last - time.monotonic())):
+                answer = connection.recv()
+                if isinstance(answer, list):
+                    return answer
+                stage = answer
+        except (EOFError, OSError):
+            happened = f"the process ended with exit code {self.end()} in running {stage}"
+        else:
+            self.end()
+            happened = f"no answer within {TIME_LIMIT:g} s in running {stage}"
+        if stage == "the model":
+            return [untried(case, "not testable", happened) for _ in self._differentiates]
+        return [untried(case, "wrong", f"breaks: {happened}") for _ in self._differentiates]
+
+    def _start(self) -> tuple[BaseProcess, Connection]:
+        context = multiprocessing.get_context("spawn")  # a fork would lack the threads of the libraries
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(self._differentiates, there), daemon=True)
+        process.start()
+        there.close()
+        self._running = process, here
+        if not here.poll(START_LIMIT):
+            raise EOFError
+        here.recv()
+        return self._running
+
+    def end(self) -> int | None:
+        """End the process; its exit code."""
+        if self._running is None:
+            return None
+        process, connection = self._running
+        self._running = None
+        connection.close()
+        process.join(1.0)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        return process.exitcode
+
+
+def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> None:
+    """What a process does until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: the parent decides what ends
+    _limit_memory()
+    connection.send("ready")
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            trial = Trial(connection.recv(), connection.send)
+            connection.send([trial.verdicts(differentiate) for differentiate in differentiates])
+
+
+def _limit_memory() -> None:
+    sizes = Path("/proc/self/statm")
+    if not sizes.exists():
+        return
+    import resource  # not on Windows
+
+    had = int(sizes.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    lowest = min(limit for limit in (had + MEMORY_LIMIT, soft, hard) if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))

@@ -1,0 +1,277 @@
+"""The node tests of the installed onnx as questions: a model, its inputs, and a loss over its floating-point outputs."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from onnx_models.portable.attach import LEAST_OPSET
+from onnx_models.walk import normal_domain, onnx_opset, subgraphs, with_inner
+
+Array = np.ndarray[Any, Any]
+Kind = Literal["double", "float"]
+"""The element types in which derivatives are compared."""
+
+LOSS = "checked_loss"
+WEIGHTS = "checked_weights"
+
+FLOATING = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
+NUMBERS: dict[Kind, int] = {"double": TensorProto.DOUBLE, "float": TensorProto.FLOAT}
+DTYPES: dict[Kind, type] = {"double": np.float64, "float": np.float32}
+
+_TYPE_ATTRIBUTES = {"to", "dtype", "stash_type", "output_dtype", "output_datatype", "softmax_precision"}
+"""Attributes of ONNX's operators whose value is the number of an element type."""
+
+_NEWEST_IR_VERSION = 11
+"""The first that has all element types of the cases; runtimes refuse files of a newer one than they know."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node test: its name, the operator that it is about, its model, and values of its inputs and outputs.
+
+    A value is an array, a list of arrays for a sequence, or None for an optional that is empty.
+    """
+
+    name: str
+    operator: str
+    model: onnx.ModelProto
+    feeds: dict[str, Any]
+    expected: list[Any]
+
+    @property
+    def wrt(self) -> list[str]:
+        """The names of the inputs that are tensors of a floating-point type."""
+        return [value.name for value in self.model.graph.input if value.type.tensor_type.elem_type in FLOATING]
+
+
+@functools.cache
+def _all() -> tuple[Case, ...]:
+    from onnx.backend.test.case.node import collect_testcases  # it computes all cases: seconds
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cases overflow on purpose
+        tests = collect_testcases(None)
+    known = [(test.name, test.model, test.data_sets[0]) for test in tests if test.model and test.data_sets]
+    operators = {name: model.graph.node[0].op_type for name, model, _ in known if len(model.graph.node) == 1}
+    found = []
+    for name, model, (inputs, outputs) in known:
+        # A case whose operator is written out as its function's body has the name of the other, and a suffix.
+        operator = operators.get(name) or operators.get(name.split("_expanded")[0]) or model.graph.node[-1].op_type
+        feeds = {value.name: _value(given) for value, given in zip(model.graph.input, inputs, strict=False)}
+        found.append(Case(name, operator, model, feeds, [_value(value) for value in outputs]))
+    return tuple(found)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return value if value is None or isinstance(value, list) else np.asarray(value)
+
+
+def cases(select: str = "*", operators: Sequence[str] = ()) -> list[Case]:
+    """The cases that have a floating-point input.
+
+    Args:
+        select: pattern of names, with * and ?.
+        operators: names of those that the cases are about; all where there is none.
+    """
+    return [
+        case
+        for case in _all()
+        if case.wrt and fnmatch.fnmatchcase(case.name, select) and (not operators or case.operator in operators)
+    ]
+
+
+def flattened(values: Sequence[Any]) -> list[Array]:
+    """The arrays among values of outputs, those in sequences too, in order."""
+    found: list[Array] = []
+    for value in values:
+        found += flattened(value) if isinstance(value, list) else [] if value is None else [np.asarray(value)]
+    return found
+
+
+def converted(feeds: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """The same values, the floating-point ones in the type of `kind`."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, list):
+            return [one(item) for item in value]
+        return value if value is None or not is_floating(value) else value.astype(DTYPES[kind])
+
+    return {name: one(value) for name, value in feeds.items()}
+
+
+def is_floating(array: Array) -> bool:
+    """Whether an array has one of the types that are differentiated."""
+    return array.dtype.name in {"float16", "float32", "float64", "bfloat16"}
+
+
+def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelProto:
+    """A copy of a case's model that gradients and runtimes can take.
+
+    Its opset is raised to the first that attached bodies can be written in where its operators are the same there, and
+    lowered to `newest` where it is later.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    made.ir_version = min(max(made.ir_version, 8), _NEWEST_IR_VERSION)
+    version = onnx_opset(made)
+    if version is None:
+        return made
+    target = version
+    if version < LEAST_OPSET and all(
+        _since(node, version) == _since(node, LEAST_OPSET) for node in with_inner(made.graph.node)
+    ):
+        target = LEAST_OPSET
+    if newest is not None:
+        target = min(target, newest)
+    for entry in made.opset_import:
+        if normal_domain(entry.domain) == "":
+            entry.version = target
+    return made
+
+
+def _since(node: onnx.NodeProto, version: int) -> int | None:
+    if normal_domain(node.domain):
+        return 0
+    try:
+        return int(onnx.defs.get_schema(node.op_type, version).since_version)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
+    """A copy of a model with all floating-point tensors in one type: inputs, outputs, constants, results of casts."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    number = NUMBERS[kind]
+    _retype(made.graph, number)
+    # Some outputs have a type of their own, whatever those of the inputs: inference knows.
+    bare = onnx.ModelProto()
+    bare.CopyFrom(made)
+    for output in bare.graph.output:
+        output.ClearField("type")
+    try:
+        known = {value.name: value for value in onnx.shape_inference.infer_shapes(bare).graph.output}
+    except (onnx.shape_inference.InferenceError, RuntimeError):
+        known = {}
+    for output in made.graph.output:
+        found = known.get(output.name)
+        if found is not None and found.type.tensor_type.elem_type in FLOATING:
+            output.type.tensor_type.elem_type = found.type.tensor_type.elem_type
+    return made
+
+
+def _retype(graph: onnx.GraphProto, number: int) -> None:
+    del graph.value_info[:]
+    for value in (*graph.input, *graph.output):
+        _retype_type(value.type, number)
+    for tensor in graph.initializer:
+        _retype_tensor(tensor, number)
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape" and not node.attribute:
+            node.attribute.append(helper.make_attribute("value", helper.make_tensor("value", number, [1], [0.0])))
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
+                values = np.array(helper.get_attribute_value(attribute), np.float32)
+                attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(values)))
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                _retype_tensor(attribute.t, number)
+            elif attribute.name in _TYPE_ATTRIBUTES and attribute.i in FLOATING:
+                attribute.i = number
+    for inner in subgraphs(graph.node):
+        _retype(inner, number)
+
+
+def _retype_type(kind: onnx.TypeProto, number: int) -> None:
+    which = kind.WhichOneof("value")
+    if which == "tensor_type" and kind.tensor_type.elem_type in FLOATING:
+        kind.tensor_type.elem_type = number
+    elif which in ("sequence_type", "optional_type"):
+        _retype_type(getattr(kind, which).elem_type, number)
+
+
+def _retype_tensor(tensor: onnx.TensorProto, number: int) -> None:
+    if tensor.data_type in FLOATING:
+        values = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(number))
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+
+
+def baked(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """The model with initializers in place of the inputs of types that NumPy does not have, and the other inputs."""
+    strange = {
+        name: value for name, value in feeds.items() if isinstance(value, np.ndarray) and value.dtype.isbuiltin != 1
+    }
+    if not strange:
+        return model, feeds
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    kept = [value for value in made.graph.input if value.name not in strange]
+    del made.graph.input[:]
+    made.graph.input.extend(kept)
+    made.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in strange.items())
+    return made, {name: value for name, value in feeds.items() if name not in strange}
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A model with the output `LOSS`: the sum of its floating-point outputs, weighted by the inputs `weights`.
+
+    outputs: for each array in `flattened` outputs, the name of its weights; None where it is not in the loss.
+    """
+
+    model: onnx.ModelProto
+    outputs: list[str | None]
+    shapes: dict[str, tuple[int, ...]]
+
+
+def with_loss(model: onnx.ModelProto, values: Sequence[Any], kind: Kind) -> Weighted:
+    """Add the loss to a model.
+
+    Args:
+        model: whose floating-point tensors are of `kind`.
+        values: of its outputs, for their shapes and the lengths of sequences.
+        kind: the type of the loss.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    number = NUMBERS[kind]
+    names: list[str | None] = []
+    shapes: dict[str, tuple[int, ...]] = {}
+    sums: list[str] = []
+
+    def add(op_type: str, *inputs: str, **attributes: Any) -> str:
+        name = f"checked_{len(graph.node)}"
+        graph.node.append(helper.make_node(op_type, inputs, [name], name=name, **attributes))
+        return name
+
+    for output, value in zip(list(graph.output), values, strict=True):
+        if value is None:
+            continue
+        for i, array in enumerate(value if isinstance(value, list) else [value]):
+            if not is_floating(array):
+                names.append(None)
+                continue
+            tensor = output.name
+            if isinstance(value, list):
+                tensor = add("SequenceAt", tensor, add("Constant", value=numpy_helper.from_array(np.array(i))))
+            elif output.type.tensor_type.elem_type != number:
+                tensor = add("Cast", tensor, to=number)
+            weights = f"{WEIGHTS}_{len(sums)}"
+            names.append(weights)
+            shapes[weights] = array.shape
+            graph.input.append(helper.make_tensor_value_info(weights, number, array.shape))
+            sums.append(add("ReduceSum", add("Mul", tensor, weights), keepdims=0))
+    graph.node.append(helper.make_node("Sum", sums, [LOSS], name=LOSS))
+    graph.output.append(helper.make_tensor_value_info(LOSS, number, []))
+    return Weighted(made, names, shapes)

@@ -1,0 +1,143 @@
+"""Running a model: in a plain session of ONNX Runtime, or in onnx's reference evaluator."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from onnx_models.walk import normal_domain, with_inner
+
+Evaluator = Literal["onnxruntime", "onnx reference"]
+Run = Callable[[Mapping[str, Any]], list[Any]]
+"""From the values of the inputs to those of the outputs, in the model's order."""
+
+_QUIET = 4
+"""ONNX Runtime's severity of fatal messages: what it says otherwise, its exceptions say too."""
+
+
+class RunError(Exception):
+    """A model cannot be loaded or run; the text says why, in one line."""
+
+
+def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, afresh: bool = False, optimized: bool = True) -> Run:
+    """A function that runs a model.
+
+    Args:
+        evaluator: by which.
+        model: without custom operators.
+        afresh: True to load the model for each run, so that generators of random numbers begin at their seeds.
+        optimized: False for sessions without graph optimizations.
+
+    Raises:
+        RunError: the model cannot be loaded; the function raises it where it cannot be run.
+    """
+    load = functools.partial(_session, optimized=optimized) if evaluator == "onnxruntime" else _reference
+    first = load(model)
+
+    def run(feeds: Mapping[str, Any]) -> list[Any]:
+        once = load(model) if afresh else first
+        known = {value.name for value in model.graph.input}
+        with warnings.catch_warnings(), _clear(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # NumPy's, of overflow
+            return list(once({name: value for name, value in feeds.items() if name in known}))
+
+    return run
+
+
+class _clear:  # noqa: N801  # reads as a function
+    """Makes a RunError of any exception: runtimes and evaluators have many kinds."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+
+
+def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
+    import onnxruntime  # here and not above: the command line loads this file for any command
+
+    onnxruntime.set_default_logger_severity(_QUIET)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _QUIET
+    options.intra_op_num_threads = 1  # the cases are small
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with _clear():
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: session.run(names, dict(feeds))
+
+
+def _reference(model: onnx.ModelProto) -> Run:
+    from onnx.reference import ReferenceEvaluator
+
+    with _clear():
+        onnx.checker.check_model(model)
+        evaluator = ReferenceEvaluator(model)
+    return lambda feeds: list(evaluator.run(None, dict(feeds)))
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest opset of ONNX's own domain that sessions of the installed ONNX Runtime take."""
+    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "newest", [x], [y])
+    for version in range(onnx.defs.onnx_opset_version(), 18, -1):
+        try:
+            _session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10))
+        except RunError:
+            continue
+        return version
+    return 18
+
+
+def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model in which each node that draws random numbers has a seed."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for node in with_inner(made.graph.node):
+        if normal_domain(node.domain) == "" and onnx.defs.has(node.op_type):
+            schema = onnx.defs.get_schema(node.op_type)
+            if "seed" in schema.attributes and all(attribute.name != "seed" for attribute in node.attribute):
+                kind = schema.attributes["seed"].type
+                node.attribute.append(
+                    helper.make_attribute("seed", 1.0 if kind == onnx.defs.OpSchema.AttrType.FLOAT else 1)
+                )
+    return made
+
+
+def same(one: Sequence[Any], other: Sequence[Any], tolerance: float) -> bool:
+    """Whether values of outputs have the same shapes and, up to a relative tolerance, numbers.
+
+    NaN equals NaN. Differences count relative to the largest finite number of an array.
+    """
+    if len(one) != len(other):
+        return False
+    for a, b in zip(one, other, strict=True):
+        if a is None or b is None or isinstance(a, list) or isinstance(b, list):
+            if isinstance(a, list) and isinstance(b, list) and same(a, b, tolerance):
+                continue
+            if a is None and b is None:
+                continue
+            return False
+        x, y = np.asarray(a), np.asarray(b)
+        if x.shape != y.shape:
+            return False
+        if x.dtype.kind in "OUST" or y.dtype.kind in "OUST":
+            if not np.array_equal(x, y):
+                return False
+            continue
+        u, v = x.astype(np.float64), y.astype(np.float64)
+        finite = np.abs(v[np.isfinite(v)])
+        with np.errstate(all="ignore"):
+            if not np.allclose(u, v, rtol=tolerance, atol=tolerance * float(finite.max(initial=0.0)), equal_nan=True):
+                return False
+    return True

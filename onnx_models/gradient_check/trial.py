@@ -1,0 +1,425 @@
+"""Trying a way to differentiate on a case: what it gives by each input, against finite differences."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+
+from onnx_models.gradient_check.cases import (
+    LOSS,
+    WEIGHTS,
+    Array,
+    Case,
+    Kind,
+    Weighted,
+    baked,
+    converted,
+    flattened,
+    is_floating,
+    retyped,
+    with_loss,
+    with_opset,
+)
+from onnx_models.gradient_check.differences import Slope, as_double, direction, moved, slope
+from onnx_models.gradient_check.evaluate import Evaluator, Run, RunError, loaded, newest_opset, same, seeded
+from onnx_models.walk import onnx_opset
+
+Differentiate = Callable[[onnx.ModelProto, str, Sequence[str]], onnx.ModelProto]
+"""From a model, the name of its loss and names of inputs to the model with an output NAME_grad for each of these.
+
+It raises ValueError or TypeError where it refuses."""
+
+Outcome = Literal["agree", "refused", "wrong", "not testable"]
+
+POINTS = 4
+"""The case's own data, then data that are moved a little."""
+
+DIRECTIONS = 2
+
+_TOLERANCE: dict[Kind, float] = {"double": 1e-6, "float": 2e-3}
+"""Of a gradient computed in this type, relative to the sum of the absolute values of what it is the sum of."""
+
+_SAME: dict[Kind, float] = {"double": 1e-5, "float": 1e-3}
+"""How far an output of the model may be from itself in the gradient's model, where ONNX Runtime may fuse otherwise, and an
+operator may be written out as a function's body, which casts to float."""
+
+_EXACT = 1e-12
+"""Where an output differs by more in double, the gradient's model computes some of it in float."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a way to differentiate gives for one input of one case.
+
+    operator: that the case is about. number: of the input. element_type: in which the gradient was computed, "" where
+    none was. forward: what evaluated the model for the differences. reason: of the verdict, and what was warned of.
+    gradient, difference: the numbers that were compared, derivatives along a random direction; None where none were.
+    """
+
+    case: str
+    operator: str
+    input: str
+    number: int
+    verdict: Outcome
+    element_type: str = ""
+    forward: str = ""
+    reason: str = ""
+    gradient: float | None = None
+    difference: float | None = None
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A type and an evaluator in which a case's model runs."""
+
+    evaluator: Evaluator
+    kind: Kind
+    weighted: Weighted
+    feeds: dict[str, Any]
+    values: list[Any]
+    run: Run
+    afresh: bool
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    """A gradient's model, loaded; `outputs` are the names of its outputs, `said` what was warned of."""
+
+    run: Run
+    outputs: list[str]
+    said: str
+
+    def __call__(self, feeds: dict[str, Any]) -> dict[str, Any]:
+        return dict(zip(self.outputs, self.run(feeds), strict=True))
+
+
+class RefusalError(Exception):
+    """A way to differentiate raised ValueError or TypeError."""
+
+
+class Trial:
+    """A case with its sessions and its differences, which several ways to differentiate share.
+
+    Args:
+        case: the case.
+        stage: called with what is begun: "the model" or "the gradient".
+    """
+
+    def __init__(self, case: Case, stage: Callable[[str], None] = lambda _: None) -> None:
+        self.case, self._stage = case, stage
+        self._seed = zlib.crc32(case.name.encode())
+        self._why_not: list[str] = []
+        self._points: dict[tuple[int, str], dict[str, Any]] = {}
+        self._slopes: dict[tuple[Any, ...], Slope] = {}
+        stage("the model")
+        self._floating = any(is_floating(array) for array in flattened(case.expected))
+        self._settings = list(self._found_settings()) if self._floating else []
+
+    def _found_settings(self) -> Iterator[_Setting]:
+        """The settings that the model runs in: those of ONNX Runtime, or else those of the reference evaluator."""
+        kinds: tuple[Kind, ...] = ("double", "float")
+        evaluators: tuple[Evaluator, ...] = ("onnxruntime", "onnx reference")
+        for evaluator in evaluators:
+            found = [setting for kind in kinds if (setting := self._setting(evaluator, kind)) is not None]
+            if found:
+                yield from found
+                return
+
+    def _setting(self, evaluator: Evaluator, kind: Kind) -> _Setting | None:
+        version = onnx_opset(self.case.model) or 0
+        later = evaluator == "onnxruntime" and version > newest_opset()
+        try:
+            model = with_opset(self.case.model, newest_opset() if later else None)
+            model, feeds = baked(retyped(model, kind), converted(self.case.feeds, kind))
+            run, afresh = loaded(evaluator, model), False
+            values = run(feeds)
+            if not same(values, run(feeds), 0):
+                model, afresh = seeded(model), True
+                run = loaded(evaluator, model, afresh=True)
+                values = run(feeds)
+                if not same(values, run(feeds), 0):
+                    raise RunError("random numbers that no seed makes the same again")
+            elif later and not same(values, self.case.expected, 1e-2):
+                raise RunError(f"opset {newest_opset()}, the newest that it takes, gives other values")
+            return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, afresh)
+        except RunError as error:
+            self._why_not.append(f"{evaluator}, {kind}: {error}")
+            return None
+
+    def verdicts(self, differentiate: Differentiate) -> list[Verdict]:
+        """A verdict for each floating-point input."""
+        names = [value.name for value in self.case.model.graph.input]
+        found: dict[str, Verdict] = {}
+
+        def conclude(name: str, verdict: Outcome, reason: str, **more: Any) -> None:
+            found[name] = Verdict(
+                self.case.name, self.case.operator, name, names.index(name), verdict, reason=reason, **more
+            )
+
+        if not self._floating:
+            return untried(self.case, "not testable", "no floating-point output")
+        if not self._settings:
+            self._without_session(differentiate, conclude)
+        broken: dict[str, tuple[_Setting, str]] = {}
+        for setting in self._settings:
+            pending = [name for name in self.case.wrt if name not in found]
+            for name, outcome in self._gradients(setting, differentiate, pending) if pending else ():
+                if isinstance(outcome, RefusalError):
+                    conclude(name, "refused", str(outcome))
+                elif isinstance(outcome, str):
+                    broken.setdefault(name, (setting, outcome))
+                else:
+                    self._judge(setting, outcome, name, conclude)
+        for name, (setting, text) in broken.items():
+            if name not in found:
+                conclude(name, *_broken(setting, text), **_of(setting))
+        return [found[name] for name in self.case.wrt]
+
+    def _without_session(self, differentiate: Differentiate, conclude: Callable[..., None]) -> None:
+        model = retyped(with_opset(self.case.model), "double")
+        weighted = with_loss(model, self.case.expected, "double")
+        for name in self.case.wrt:
+            conclude(name, *self._of_model_alone(differentiate, weighted.model, name))
+
+    def _of_model_alone(self, differentiate: Differentiate, model: onnx.ModelProto, name: str) -> tuple[Outcome, str]:
+        try:
+            _differentiated(differentiate, model, [name])
+        except RefusalError as error:
+            return "refused", str(error)
+        except RunError as error:
+            return "wrong", f"breaks: {error}"
+        return "not testable", f"the model does not run: {'; '.join(self._why_not)}"
+
+    def _gradients(
+        self, setting: _Setting, differentiate: Differentiate, names: Sequence[str]
+    ) -> Iterator[tuple[str, _Gradient | RefusalError | str]]:
+        """For each name a gradient that runs, a refusal, or how it breaks; all names at once where that goes."""
+        self._stage("the gradient")
+        try:
+            made, said = _differentiated(differentiate, setting.weighted.model, names)
+            gradient = self._loaded(setting, made, said)
+        except (RefusalError, RunError) as error:
+            if len(names) > 1:
+                for name in names:
+                    yield from self._gradients(setting, differentiate, [name])
+            else:
+                yield names[0], error if isinstance(error, RefusalError) else str(error)
+            return
+        for name in names:
+            yield name, gradient
+
+    def _loaded(self, setting: _Setting, made: onnx.ModelProto, said: str) -> _Gradient:
+        """A gradient that has been run at the case's data."""
+        outputs = [output.name for output in made.graph.output]
+        feeds = setting.feeds | self._weights(setting, setting.values)
+        try:
+            gradient = _Gradient(loaded(setting.evaluator, made, afresh=setting.afresh), outputs, said)
+            gradient(feeds)
+        except RunError as error:
+            # Some valid models are spoilt by an optimization, which a user can switch off.
+            try:
+                plain = loaded(setting.evaluator, made, afresh=setting.afresh, optimized=False)
+                gradient = _Gradient(plain, outputs, _joined(said, f"only without graph optimizations: {error}"))
+                gradient(feeds)
+            except RunError:
+                raise error from None
+        return gradient
+
+    def _judge(self, setting: _Setting, gradient: _Gradient, name: str, conclude: Callable[..., None]) -> None:
+        """Conclude on a gradient that runs."""
+        differences = self._differences(setting)
+        of = _of(setting) | {"forward": f"{differences.evaluator}, {differences.kind}"}
+        if not setting.feeds[name].size:
+            conclude(name, "not testable", "the input has no elements", **of)
+            return
+        reason = ""
+        for point in range(POINTS):
+            try:
+                feeds = self._point(setting, differences, point, name)
+                values = differences.run(converted(feeds, differences.kind))
+                weights = self._weights(differences, values)
+                slopes = [self._slope(differences, point, name, feeds, weights, d) for d in range(DIRECTIONS)]
+            except RunError as error:
+                reason = reason or f"the model cannot be asked at {'moved' if point else 'its own'} data: {error}"
+                continue
+            if not all(one.smooth for one in slopes):
+                reason = "no derivative: one-sided differences disagree at each point tried"
+                continue
+            try:
+                at = converted(feeds, setting.kind)
+                own = setting.run(at)
+                _of_loss(setting, own)
+            except RunError as error:
+                reason = f"the model cannot be asked at moved data: {error}"
+                continue
+            try:
+                found = gradient(at | converted(weights, setting.kind))
+            except RunError as error:
+                conclude(name, *_broken(setting, str(error)), **of)
+                return
+            again = [found[output.name] for output in self.case.model.graph.output]
+            if not same(again, own, _SAME[setting.kind]):
+                if setting.afresh:
+                    conclude(name, "not testable", "the gradient's model draws other random numbers", **of)
+                else:
+                    conclude(name, "wrong", "an output of the model is another in the gradient's model", **of)
+                return
+            kind = setting.kind if same(again, own, _EXACT) else "float"
+            fault = self._compared(as_double(found[f"{name}_grad"]), feeds[name], slopes, point, name, kind)
+            complete = all(np.all(array) for array in weights.values())
+            if isinstance(fault, str):
+                if not complete and "finite" in fault:
+                    reason = "outputs that are not finite"
+                    continue
+                conclude(name, "wrong", _joined(fault, gradient.said), **of)
+                return
+            verdict, ours, theirs = fault
+            text = "" if verdict == "agree" else "the gradient is not the derivative"
+            conclude(name, verdict, _joined(text, gradient.said), gradient=ours, difference=theirs, **of)
+            return
+        conclude(name, "not testable", reason, **of)
+
+    def _compared(
+        self, gradient: Array, at: Array, slopes: Sequence[Slope], point: int, name: str, kind: Kind
+    ) -> str | tuple[Outcome, float, float]:
+        if gradient.shape != at.shape:
+            return f"the gradient has shape {list(gradient.shape)}: must have that of the input, {list(at.shape)}"
+        if not np.all(np.isfinite(gradient[np.isfinite(at)])):
+            return f"the gradient is not finite, where the derivative along a direction is {slopes[0].value:.6g}"
+        ours = theirs = 0.0
+        for d, one in enumerate(slopes):
+            parts = np.where(np.isfinite(at), gradient, 0.0) * self._direction(at, point, name, d)
+            ours, theirs = float(np.sum(parts)), one.value
+            size = one.magnitude + float(np.sum(np.abs(parts)))
+            if not abs(ours - theirs) <= _TOLERANCE[kind] * size + 2 * one.error:
+                return "wrong", ours, theirs
+        return "agree", ours, theirs
+
+    def _differences(self, setting: _Setting) -> _Setting:
+        """Where the model is evaluated for differences: in double where anything runs it in double."""
+        if setting.kind == "double" or setting.afresh:
+            return setting
+        found = self._reference
+        if found is not None and not found.afresh and same(found.values, setting.values, 1e-3):
+            return found
+        return setting
+
+    @functools.cached_property
+    def _reference(self) -> _Setting | None:
+        return self._setting("onnx reference", "double")
+
+    def _rng(self, *what: Any) -> np.random.Generator:
+        return np.random.default_rng([self._seed, *(zlib.crc32(str(item).encode()) for item in what)])
+
+    def _direction(self, at: Array, point: int, name: str, number: int) -> Array:
+        return direction(at, self._rng("direction", point, name, number))
+
+    def _weights(self, setting: _Setting, values: Sequence[Any]) -> dict[str, Array]:
+        """A random weight for each number of the outputs that is finite, 0 for the others."""
+        arrays = _of_loss(setting, values)
+        made = {}
+        for name, array in arrays.items():
+            rng = self._rng(WEIGHTS, name)
+            weights = rng.uniform(0.5, 1.5, array.shape) * rng.choice([-1.0, 1.0], array.shape)
+            made[name] = np.where(np.isfinite(array), weights, 0.0).astype(np.float32)
+        return converted(made, setting.kind)
+
+    def _point(self, setting: _Setting, differences: _Setting, number: int, name: str) -> dict[str, Any]:
+        """Values of the inputs, the floating-point ones in double: those of the case, or moved ones.
+
+        All inputs are moved; where the model does not take that, the one that is asked about.
+        """
+        own = {**differences.feeds, **converted({n: setting.feeds[n] for n in self.case.wrt}, "double")}
+        if number == 0:
+            return own
+        for names in (tuple(self.case.wrt), (name,)):
+            key = (number, ",".join(names))
+            if key not in self._points:
+                rng = self._rng("point", number)
+                self._points[key] = own | {n: moved(own[n], rng) for n in names}
+            feeds = self._points[key]
+            try:
+                _of_loss(differences, differences.run(converted(feeds, differences.kind)))
+            except RunError:
+                if names == (name,):
+                    raise
+                continue
+            return feeds
+        raise AssertionError
+
+    def _slope(
+        self, setting: _Setting, point: int, name: str, feeds: dict[str, Any], weights: dict[str, Array], number: int
+    ) -> Slope:
+        key = (setting.evaluator, setting.kind, point, name, number)
+        if key not in self._slopes:
+
+            def function(at: Array) -> Array:
+                values = setting.run(converted(feeds | {name: at}, setting.kind))
+                return _vector(_of_loss(setting, values))
+
+            at = as_double(feeds[name])
+            along = self._direction(at, point, name, number)
+            self._slopes[key] = slope(function, at, along, _vector(weights), setting.kind)
+        return self._slopes[key]
+
+
+def untried(case: Case, verdict: Outcome, reason: str) -> list[Verdict]:
+    """The same verdict for all inputs of a case."""
+    names = [value.name for value in case.model.graph.input]
+    return [Verdict(case.name, case.operator, name, names.index(name), verdict, reason=reason) for name in case.wrt]
+
+
+def _vector(arrays: dict[str, Array]) -> Array:
+    return np.concatenate([as_double(array).reshape(-1) for array in arrays.values()])
+
+
+def _of_loss(setting: _Setting, values: Sequence[Any]) -> dict[str, Array]:
+    """The outputs that are in the loss, by the names of their weights."""
+    arrays = flattened(values)
+    names = setting.weighted.outputs
+    found = {name: array for name, array in zip(names, arrays, strict=False) if name is not None}
+    if len(arrays) != len(names) or any(array.shape != setting.weighted.shapes[n] for n, array in found.items()):
+        raise RunError("the shape of an output is another")
+    return found
+
+
+def _of(setting: _Setting) -> dict[str, str]:
+    return {"element_type": setting.kind, "forward": f"{setting.evaluator}, {setting.kind}"}
+
+
+def _broken(setting: _Setting, text: str) -> tuple[Outcome, str]:
+    """The verdict on a gradient's model that cannot be run."""
+    if setting.evaluator == "onnxruntime" or text.startswith("ValidationError"):
+        return "wrong", f"breaks: {text}"
+    return "not testable", f"the reference evaluator does not run the gradient's model: {text}"
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(text for text in texts if text)
+
+
+def _differentiated(
+    differentiate: Differentiate, model: onnx.ModelProto, names: Sequence[str]
+) -> tuple[onnx.ModelProto, str]:
+    """The gradient's model, and what was warned of.
+
+    Raises:
+        RefusalError: ValueError or TypeError.
+        RunError: anything else was raised.
+    """
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            made = differentiate(model, LOSS, names)
+        except (ValueError, TypeError) as error:
+            raise RefusalError(" ".join(str(error).split())) from error
+        except Exception as error:
+            raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+    return made, "; ".join(f"warned: {item.message}" for item in said)

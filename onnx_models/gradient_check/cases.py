@@ -65,7 +65,7 @@ def _all() -> tuple[Case, ...]:
     found = []
     for name, model, (inputs, outputs) in known:
         # A case whose operator is written out as its function's body has the name of the other, and a suffix.
-        operator = operators.get(name) or operators.get(name.split("_expanded")[0]) or model.graph.node[-1].op_type
+        operator = operators.get(name.split("_expanded")[0]) or model.graph.node[-1].op_type
         feeds = {value.name: _value(given) for value, given in zip(model.graph.input, inputs, strict=False)}
         found.append(Case(name, operator, model, feeds, [_value(value) for value in outputs]))
     return tuple(found)

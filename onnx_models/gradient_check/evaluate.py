@@ -99,19 +99,28 @@ def newest_opset() -> int:
     return 18
 
 
+def drawing(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes of a model that may draw random numbers: those whose operators have a seed."""
+    return [node for node in with_inner(model.graph.node) if _seed(node) is not None]
+
+
 def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model in which each node that draws random numbers has a seed."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    for node in with_inner(made.graph.node):
-        if normal_domain(node.domain) == "" and onnx.defs.has(node.op_type):
-            schema = onnx.defs.get_schema(node.op_type)
-            if "seed" in schema.attributes and all(attribute.name != "seed" for attribute in node.attribute):
-                kind = schema.attributes["seed"].type
-                node.attribute.append(
-                    helper.make_attribute("seed", 1.0 if kind == onnx.defs.OpSchema.AttrType.FLOAT else 1)
-                )
+    for node in drawing(made):
+        if all(attribute.name != "seed" for attribute in node.attribute):
+            whole = _seed(node) == onnx.defs.OpSchema.AttrType.INT
+            node.attribute.append(helper.make_attribute("seed", 1 if whole else 1.0))
     return made
+
+
+def _seed(node: onnx.NodeProto) -> onnx.defs.OpSchema.AttrType | None:
+    """The type of the attribute seed of a node's operator, None where it has none."""
+    if normal_domain(node.domain) or not onnx.defs.has(node.op_type):
+        return None
+    attribute = onnx.defs.get_schema(node.op_type).attributes.get("seed")
+    return None if attribute is None else attribute.type
 
 
 def same(one: Sequence[Any], other: Sequence[Any], tolerance: float) -> bool:

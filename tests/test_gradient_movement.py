@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array, check, of_sum
+from gradient_checks import Array, check, of_sum, parsed, run, with_loss
 from onnx_models.gradient import ZeroGradientWarning, gradient
 from pairs import pairwise
 
@@ -352,33 +352,37 @@ def test_cast_to_integers_has_no_gradient() -> None:
     np.testing.assert_array_equal(found["x"], [1, -2])
 
 
-@pytest.mark.parametrize("value", [0, 1])
-def test_dropout_whose_training_mode_is_a_node(value: int) -> None:
+@pytest.mark.parametrize("outputs", ["y", "y, mask"])
+@pytest.mark.parametrize("ratio", ["", "r", "constant"])
+@pytest.mark.parametrize("training", ["t", "true", "false", ""])
+def test_dropout_passes_what_it_keeps(outputs: str, ratio: str, training: str) -> None:
     text = f"""<ir_version: 10, opset_import: ["" : 18]>
-        g (double[N] x) => (double y) {{ t = Constant<value = bool {{{value}}}>()
-            y = Dropout(x, , t) }}"""
-    if value:
-        with pytest.raises(ValueError, match="training_mode = 't'"):
-            of_sum(text, {"x": _random(3)}, ["x"])
-    else:
-        check(text, {"x": _random(3)}, ["x"])
+        g (double[N, M] x, float r, bool t) => (double {outputs.replace(" mask", " bool mask")}) {{
+          constant = Constant <value_float = 0.25> ()
+          true = Constant <value = bool {{1}}> ()
+          false = Constant <value = bool {{0}}> ()
+          {outputs} = Dropout <seed = 3> (x, {ratio}, {training}) }}"""
+    weights = np.random.default_rng(1).uniform(1, 2, (40, 50))
+    made = parsed(text)
+    differentiated = gradient(with_loss(made, {"y": weights}), "loss", ["x"])
+    assert [one.name for one in differentiated.graph.output if "mask" in one.name] == (
+        ["mask"] if "m" in outputs else []
+    )
+    for in_training in [True, False] if training == "t" else [training == "true"]:
+        feeds = {"x": _random(40, 50) + 1, "r": np.asarray(np.float32(0.75)), "t": np.array(in_training)}
+        found, alone = run(differentiated, feeds), run(made, feeds)
+        np.testing.assert_array_equal(found["y"], alone["y"])
+        kept = found["y"] != 0
+        share = {"": 0.5, "r": 0.25, "constant": 0.75}[ratio] if in_training else 1
+        assert abs(kept.mean() - share) < 0.05
+        np.testing.assert_allclose(found["x_grad"], kept * weights / share, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("training", "message"), [("<bool t = {1}>", "training_mode = 't'"), ("<bool t = {0}>", ""), ("", "'t' must be")]
-)
-def test_dropout_in_training(training: str, message: str) -> None:
-    argument = "" if training else ", bool t"
-    text = f"""<ir_version: 10, opset_import: ["" : 18]>
-        g (double[N] x{argument}) => (double y) {training} {{ ratio = Constant<value_float = 0.5>()
-            y = Dropout(x, ratio, t) }}"""
-    made = onnx.parser.parse_model(text)
-    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0))
-    if not message:
-        check(text, {"x": _random(3)}, ["x"])
-        return
-    with pytest.raises(ValueError, match=message):
-        gradient(made, "loss", ["x"])
+def test_the_ratio_of_dropout_has_no_gradient() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N] x, double r, bool t) => (double y) { y = Dropout(x, r, t) }"""
+    with pytest.warns(ZeroGradientWarning, match="it decides what is drawn"):
+        gradient(with_loss(parsed(text), {"y": np.ones(1)}), "loss", ["r"])
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32"])

@@ -40,12 +40,35 @@ def test_batch_normalization_by_each_input_alone(name: str) -> None:
     check(node_model("BatchNormalization", feeds, opened=True), feeds, [name])
 
 
-def test_batch_normalization_in_training_is_refused() -> None:
+@pairwise(
+    {
+        "x": [(5, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 3, 2)],
+        "opened": [False, True],
+        "attributes": [{}, {"epsilon": 0.25, "momentum": 0.5}],
+        "outputs": [["y"], ["y", "running_mean", "running_var"], ["running_mean"], ["running_var"]],
+    }
+)
+def test_batch_normalization_in_training(
+    x: tuple[int, ...], opened: bool, attributes: dict[str, float], outputs: list[str]
+) -> None:
+    feeds, names = _batch(x), ["y", "running_mean", "running_var"]
+    behind = {"x": names, "scale": names[:1], "b": names[:1], "mean": names[1:2], "var": names[2:]}
+    wrt = [name for name, readers in behind.items() if not set(readers).isdisjoint(outputs)]
+    check(_training(feeds, attributes, opened=opened), feeds, wrt, outputs=outputs)
+
+
+@pytest.mark.parametrize("name", ["x", "scale", "b", "mean", "var"])
+def test_batch_normalization_in_training_by_each_input_alone(name: str) -> None:
     feeds = _batch((2, 3, 4, 5))
-    made = node_model("BatchNormalization", feeds, {"training_mode": 1}, opened=True)
-    made.graph.node[0].output.extend(["running_mean", "running_var"])
-    with pytest.raises(ValueError, match=r"node 'it' \(BatchNormalization\): training_mode = 1: must be 0"):
-        gradient(with_loss(made, {"y": np.ones(1)}), "loss", ["x"])
+    check(_training(feeds, {}, opened=True), feeds, [name])
+
+
+def _training(feeds: Mapping[str, Array], attributes: Mapping[str, float], *, opened: bool) -> onnx.ModelProto:
+    names = ["y", "running_mean", "running_var"]
+    made = node_model("BatchNormalization", feeds, {"training_mode": 1, **attributes}, opened=opened, outputs=names)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(feeds["mean"].dtype)
+    made.graph.output.extend(onnx.helper.make_tensor_value_info(name, kind, ["c"]) for name in names[1:])
+    return made
 
 
 @pairwise(

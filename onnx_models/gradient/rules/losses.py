@@ -2,44 +2,95 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.indexing import added
+from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
 
 
 @rule("NegativeLogLikelihoodLoss")
 def negative_log_likelihood(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The negative of each target's element, weighted: the weights, at these elements."""
-    return [_by_logarithms(graph, node, dy, node.inputs[0])]
+    """The negative of each target's element, weighted; the mean is taken over the weights."""
+    logarithms, targets = node.inputs[0], _targets(graph, node)
+    by_logarithms = _by_logarithms(graph, node, targets, dy) if node.wants(0) else None
+    return [by_logarithms, None, _by_weights(graph, node, targets, dy, logarithms) if node.wants(2) else None]
 
 
-@rule("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(graph: Graph, node: Node, dy: str) -> Gradients:
-    """NegativeLogLikelihoodLoss of LogSoftmax over the classes."""
-    scores = node.inputs[0]
-    by_logarithms = _by_logarithms(graph, node, dy, scores)
-    total = graph.op("ReduceSum", by_logarithms, graph.ints([1]), keepdims=1)
-    return [graph.op("Sub", by_logarithms, graph.op("Mul", graph.op("Softmax", scores, axis=1), total))]
+@rule_of_outputs("SoftmaxCrossEntropyLoss")
+def softmax_cross_entropy(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """NegativeLogLikelihoodLoss of LogSoftmax over the classes, and these logarithms as a second output."""
+    scores, dy, by_output = node.inputs[0], incoming[0], incoming[1] if len(incoming) > 1 else None
+    targets = _targets(graph, node)
+    by_scores = by_weights = None
+    if node.wants(0):
+        by_loss = _by_logarithms(graph, node, targets, dy) if dy is not None else None
+        parts = [part for part in (by_loss, by_output) if part is not None]
+        whole = graph.op("Sum", *parts) if len(parts) > 1 else parts[0]
+        total = graph.op("ReduceSum", whole, graph.ints([1]), keepdims=1)
+        by_scores = graph.op("Sub", whole, graph.op("Mul", graph.op("Softmax", scores, axis=1), total))
+    if node.wants(2):
+        logarithms = node.output(1) or graph.op("LogSoftmax", scores, axis=1)
+        by_weights = graph.zeros(node.input(2)) if dy is None else _by_weights(graph, node, targets, dy, logarithms)
+    return [by_scores, None, by_weights]
 
 
-def _by_logarithms(graph: Graph, node: Node, dy: str, x: str) -> str:
-    """The gradient by the logarithms of the classes' probabilities, of the shape and the type of x."""
-    target, weights, column = node.inputs[1], node.input(2), graph.ints([1])
-    one, none = graph.number(1.0, x), graph.number(0.0, x)
+@dataclass(frozen=True)
+class _Targets:
+    """What a loss reads of its targets.
+
+    classes: of each target, int64; class 0 stands for one that is ignored. kept: which are not ignored, "" for all.
+    shares: the weight of each target, 0 for one that is ignored.
+    """
+
+    classes: str
+    kept: str
+    shares: str
+
+    def of_kept(self, graph: Graph, name: str, like: str) -> str:
+        """A number for each target, 0 for one that is ignored, even if it is not finite."""
+        return graph.masked(self.kept, name, like) if self.kept else name
+
+
+def _targets(graph: Graph, node: Node) -> _Targets:
+    x, target, weights = node.inputs[0], node.inputs[1], node.input(2)
     ignored = node.attribute("ignore_index")
     kept = ""
     if ignored is not None:
         number = graph.op("CastLike", graph.op("Constant", value_int=ignored), target)
         kept = graph.op("Not", graph.op("Equal", target, number))
-        # What is ignored may be no class at all; class 0 stands for it, with weight 0.
+        # What is ignored may be no class at all.
         target = graph.op("Where", kept, target, graph.op("Sub", number, number))
     classes = graph.op("Cast", target, to=onnx.TensorProto.INT64)
-    share = graph.op("Gather", weights, classes) if weights else graph.op("Expand", one, graph.op("Shape", target))
-    share = graph.op("Where", kept, share, none) if kept else share
-    reduction = node.attribute("reduction", "mean")
-    each = graph.op("Mul", graph.op("Neg", dy), share)
-    if reduction == "mean":
-        each = graph.op("Div", each, graph.op("ReduceSum", share, keepdims=0))
-    places, parts = graph.op("Unsqueeze", classes, column), graph.op("Unsqueeze", each, column)
+    one = graph.number(1.0, x)
+    shares = graph.op("Gather", weights, classes) if weights else graph.op("Expand", one, graph.op("Shape", target))
+    return _Targets(classes, kept, graph.masked(kept, shares, x) if kept else shares)
+
+
+def _mean(graph: Graph, node: Node, targets: _Targets, name: str) -> str:
+    """A number for each target, divided by the sum of all weights where the loss is the mean."""
+    if node.attribute("reduction", "mean") != "mean":
+        return name
+    return graph.op("Div", name, graph.op("ReduceSum", targets.shares, keepdims=0))
+
+
+def _by_logarithms(graph: Graph, node: Node, targets: _Targets, dy: str) -> str:
+    """The gradient by the logarithms of the classes' probabilities."""
+    x, column = node.inputs[0], graph.ints([1])
+    each = _mean(graph, node, targets, graph.op("Mul", graph.op("Neg", dy), targets.shares))
+    each = targets.of_kept(graph, each, x)
+    places, parts = graph.op("Unsqueeze", targets.classes, column), graph.op("Unsqueeze", each, column)
     return graph.op("ScatterElements", graph.zeros(x), places, parts, axis=1)
+
+
+def _by_weights(graph: Graph, node: Node, targets: _Targets, dy: str, logarithms: str) -> str:
+    """The gradient by the weights of the classes: the mean y is also divided by them."""
+    column, weights = graph.ints([1]), node.input(2)
+    chosen = graph.op("GatherElements", logarithms, graph.op("Unsqueeze", targets.classes, column), axis=1)
+    each = graph.op("Neg", graph.op("Squeeze", chosen, column))
+    if node.attribute("reduction", "mean") == "mean":
+        each = graph.op("Sub", each, node.outputs[0])
+    each = _mean(graph, node, targets, graph.op("Mul", dy, each))
+    return added(graph, weights, targets.classes, targets.of_kept(graph, each, weights))

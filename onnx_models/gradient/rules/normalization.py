@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, rule, rule_of_outputs
 
 _HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
@@ -146,12 +146,12 @@ def _channel_sums(graph: Graph, node: Node, name: str) -> str:
     return graph.op("ReduceSum", name, graph.ints([0, *range(2, rank)]), keepdims=0)
 
 
-@rule("BatchNormalization")
-def batch_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
-    """X minus a given mean, over the root of a given variance, times scale, plus B."""
+@rule_of_outputs("BatchNormalization")
+def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """X minus a mean, over the root of a variance, times scale, plus B: of the batch in training, else as given."""
     if node.attribute("training_mode", 0):
-        raise ValueError(f"{node}: training_mode = 1: must be 0 for its gradient")
-    x = node.input(0)
+        return _in_training(graph, node, incoming)
+    x, dy = node.input(0), str(incoming[0])
     wide, scale, _, mean, variance = (_widened(graph, name, x) for name in node.inputs)
     wide_dy = _widened(graph, dy, x)
     inverse = _inverse_root(graph, variance, node.attribute("epsilon", 1e-5), wide)
@@ -167,6 +167,44 @@ def batch_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
         by_scale = graph.op("Mul", _channel_sums(graph, node, graph.op("Mul", wide_dy, centred)), inverse)
         parts[1], parts[4] = by_scale, graph.op("Mul", _by_variance(graph, factor, inverse, wide), by_scale)
     return _of_inputs(graph, node, parts)
+
+
+def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """The gradients through the statistics of the batch and those of the running statistics.
+
+    The latter are momentum * input + (1 - momentum) * that of the batch; the variance is a mean over all elements of a
+    channel, without a correction for their number (the operator's specification).
+    """
+    x, momentum = node.input(0), node.attribute("momentum", 0.9)
+    axes = [0, *range(2, graph.rank(x, node))]
+    wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
+    wide_dy, by_mean, by_variance = (
+        None if dy is None else _widened(graph, dy, x) for dy in (*incoming, *[None] * (3 - len(incoming)))
+    )
+    keep, share = graph.number(momentum, wide), graph.number(1 - momentum, wide)
+    parts: list[str | None] = [None] * 5
+    by_x = []
+    if wide_dy is not None:
+        normalized = _normalized(graph, wide, axes, node.attribute("epsilon", 1e-5))
+        by_x.append(_by_normalized(graph, normalized, graph.op("Mul", wide_dy, _by_channel(graph, node, scale))))
+        parts[1] = _channel_sums(graph, node, graph.op("Mul", wide_dy, normalized.values))
+        parts[2] = _channel_sums(graph, node, wide_dy)
+    if by_mean is not None or by_variance is not None:
+        one = graph.op("Constant", value_int=1)
+        terms = graph.op("Div", graph.op("Size", x), graph.op("Max", graph.op("Size", node.input(1)), one))
+        share = graph.op("Div", share, graph.op("CastLike", terms, wide))
+    if by_mean is not None:
+        parts[3] = graph.op("Mul", by_mean, keep)
+        spread = _by_channel(graph, node, graph.op("Mul", by_mean, share))
+        by_x.append(graph.op("Expand", spread, graph.shape(x)))
+    if by_variance is not None:
+        parts[4] = graph.op("Mul", by_variance, keep)
+        centred = graph.op("Sub", wide, graph.op("ReduceMean", wide, graph.ints(axes)))
+        twice = graph.op("Mul", graph.op("Mul", by_variance, share), graph.number(2.0, wide))
+        by_x.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
+    parts[0] = by_x[0] if len(by_x) == 1 else graph.op("Sum", *by_x)
+    zero = Zero("the loss does not depend on the outputs that depend on it")
+    return [zero if part is None else part for part in _of_inputs(graph, node, parts)]
 
 
 def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
@@ -26,16 +27,36 @@ def cast(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Dropout")
 def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A copy, unless in training.
+    """A copy; in training the elements that a random mask keeps, over the share of those.
 
-    Raises:
-        ValueError: training_mode is true, or not a constant.
+    Where the node does not give its mask, one that does takes its place in the model: what was dropped is known there.
     """
-    training = node.input(2)
+    ratio, training = node.input(1), node.input(2)
     value = graph.constant(training) if training else np.array(False)
-    if value is None or value.any():
-        raise ValueError(f"{node}: training_mode = {training!r} must be absent or the constant false")
-    return [dy, Zero("nothing is dropped outside of training")]
+    by_ratio = Zero("it decides what is drawn, and the mean of the output does not depend on it")
+    if value is not None and not value.any():
+        return [dy, by_ratio]
+    if not node.wants(0):
+        return [None, by_ratio]
+    x = node.input(0)
+    given = graph.op("CastLike", ratio, x) if ratio else graph.number(0.5, x)
+    scale = graph.op("Reciprocal", graph.op("Sub", graph.number(1.0, x), given))
+    if value is None:
+        scale = graph.op("Where", training, scale, graph.number(1.0, x))
+    return [graph.masked(_mask(graph, node), graph.op("Mul", dy, scale), x), by_ratio]
+
+
+def _mask(graph: Graph, node: Node) -> str:
+    """What a Dropout keeps: an output of the node, or of the one that takes its place."""
+    known = graph.maker(node.outputs[0]) or node.proto
+    if len(known.output) > 1 and known.output[1]:
+        return known.output[1]
+    name = graph.name("Dropout")
+    other = onnx.NodeProto()
+    other.CopyFrom(node.proto)
+    other.output[:] = [node.outputs[0], name]
+    graph.replace(node.proto, other)
+    return name
 
 
 @rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")

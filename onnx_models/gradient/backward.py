@@ -10,16 +10,14 @@ import onnx
 from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
-from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero
+from onnx_models.gradient.rules.table import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.walk import label, normal_domain, subgraphs
 from ortops.spec import DOMAIN
 
-_REAL = {
-    onnx.TensorProto.FLOAT,
-    onnx.TensorProto.DOUBLE,
-    onnx.TensorProto.FLOAT16,
-    onnx.TensorProto.BFLOAT16,
-}
+_CASTS = {("", "Cast"), ("", "CastLike")}
+
+_SMALL = {kind for name, kind in onnx.TensorProto.DataType.items() if name.startswith(("FLOAT4", "FLOAT6", "FLOAT8"))}
+"""Types of a byte or less with a fraction: casts pass a gradient through these."""
 
 _QUANTIZED = ("", "QuantizeLinear")
 """The operator whose integers stand for real numbers and have a gradient: DequantizeLinear passes it on."""
@@ -110,6 +108,7 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
         raise ValueError(f"{node} has no gradient: {REFUSED[key]}")
     if not any(subgraphs([node.proto])):
         graph.check(node.proto)
+    _check_quantized(graph, node)
     rule = RULES.get(key)
     if rule is not None:
         findings.used.add(key)
@@ -124,6 +123,25 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
     names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
     found = backward(graph, nodes, seeds, names, findings)
     return {name: found.get(name, Zero("nothing in its definition depends on it")) for name in names}
+
+
+def _check_quantized(graph: Graph, node: Node) -> None:
+    """Refuse readers of what stands for real numbers without being of their types, but for those that turn it back."""
+    key = _id(node.proto)
+    wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
+    for name in (*wanted, *node.captured):
+        is_read = key == ("", "DequantizeLinear") or (key in _CASTS and graph.element_type(name) in _SMALL)
+        if _is_other(graph, name) and not is_read:
+            raise ValueError(
+                f"{node} has no gradient: it computes with {name!r}, which is quantized; "
+                "a gradient passes QuantizeLinear followed by DequantizeLinear alone"
+            )
+
+
+def _is_other(graph: Graph, name: str) -> bool:
+    """Whether a tensor is known to be of no type of real numbers."""
+    kind = graph.element_type(name)
+    return kind is not None and kind not in REAL
 
 
 def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
@@ -158,11 +176,17 @@ def _reached(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]
         if key in ZEROS:
             findings.zeros.append(f"{label(node)}: {ZEROS[key].reason}")
             continue
+        reads_quantized = any(_is_other(graph, name) for name in _passed(node, findings) if name in reached)
+        ends = True
         for name in node.output:
             kind = graph.element_type(name)
-            is_real = kind is None or kind in _REAL or key == _QUANTIZED or key in REFUSED
+            is_rounded = key == _QUANTIZED or (key in _CASTS and kind in _SMALL)
+            is_real = kind is None or kind in REAL or is_rounded or reads_quantized or key in REFUSED
             if name and name not in findings.stop_at and is_real:
                 reached.add(name)
+            ends = ends and not is_real
+        if ends:
+            findings.zeros.append(f"{label(node)}: its result is no real number")
     return reached
 
 

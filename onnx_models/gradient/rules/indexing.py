@@ -17,7 +17,7 @@ from onnx_models.gradient.rules.table import Gradients, rule
 def moved(graph: Graph, node: Node, dy: str) -> Gradients:
     """Some elements of a tensor, any of them more than once."""
     x = node.inputs[0]
-    places = graph.again(node, _numbered(graph, x), *node.inputs[1:])
+    places = graph.again(node, numbered(graph, x), *node.inputs[1:])
     return [added(graph, x, places, dy)]
 
 
@@ -66,7 +66,7 @@ def _written(graph: Graph, node: Node, dy: str, by_updates: str) -> Gradients:
     return [graph.again(node, dy, indices, graph.zeros(updates)), None, by_updates]
 
 
-def _numbered(graph: Graph, x: str) -> str:
+def numbered(graph: Graph, x: str) -> str:
     """The numbers of a tensor's elements, 0 and up in the order of memory, in the shape of the tensor."""
     zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
     return graph.reshaped(graph.op("Range", zero, graph.op("Size", x), one), x)

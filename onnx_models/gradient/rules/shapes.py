@@ -7,7 +7,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, Zero, rule
+from onnx_models.gradient.rules.table import REAL, Gradients, Zero, rule
 
 
 @rule("Identity")
@@ -18,9 +18,14 @@ def identity(_graph: Graph, _node: Node, dy: str) -> Gradients:
 
 @rule("Cast", "CastLike")
 def cast(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Conversion between types of floating-point numbers."""
+    """Conversion between types of floating-point numbers, also to types of 8 bits and less and back.
+
+    The gradient by a tensor of the latter types is one of type float, which is not rounded.
+    """
     x = node.inputs[0]
     kind = graph.element_type(x)
+    if kind not in (None, *REAL):
+        kind = onnx.TensorProto.FLOAT
     by_x = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
     return [by_x, Zero("its type alone is read")]
 
@@ -50,7 +55,7 @@ def _mask(graph: Graph, node: Node) -> str:
     """What a Dropout keeps: an output of the node, or of the one that takes its place."""
     known = graph.maker(node.outputs[0]) or node.proto
     if len(known.output) > 1 and known.output[1]:
-        return known.output[1]
+        return str(known.output[1])
     name = graph.name("Dropout")
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import onnx
+
 from onnx_models.gradient.graph import Graph, Node
+
+REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
+"""The types of tensors that have gradients of their own type."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,213 @@
+"""Gradient rules of quantization: rounding passes a gradient, whatever computes with the integers does not."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnxruntime import quantization
+
+from gradient_checks import Array, declared, parsed, run, with_loss
+from gradient_nodes import not_of_old
+from onnx_models.gradient import ZeroGradientWarning, gradient
+from pairs import pairwise
+
+INTEGERS = {
+    "int4": (-8, 7),
+    "uint4": (0, 15),
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+    "int16": (-32768, 32767),
+    "uint16": (0, 65535),
+}
+
+SHAPE = (4, 6, 3)
+"""Of x."""
+
+Layout = tuple[str, tuple[int, ...], Callable[[Array], Array]]
+"""Attributes, the shape of the scale, and how the scale is repeated to the shape of x."""
+
+LAYOUTS: list[Layout] = [
+    ("", (), lambda s: s),
+    ("", (1,), lambda s: s),
+    ("", (6,), lambda s: s[:, None]),
+    ("axis = -1", (3,), lambda s: s),
+    ("axis = 1, block_size = 4", (4, 2, 3), lambda s: s.repeat(4, 1)[:, :6]),
+]
+
+
+KINDS = [
+    # The gradient by the scale of 16 bits is beyond float16.
+    *(("int16", "float"), ("uint16", "float")),
+    *((kind, real) for kind in ("int8", "uint8") for real in ("float", "float16")),
+    *(pytest.param(kind, real, marks=not_of_old) for kind in ("int4", "uint4") for real in ("float", "float16")),
+]
+
+
+@pairwise({"kind, real": KINDS, "layout": LAYOUTS, "opened": [False, True], "zero": [None, 3]})
+def test_rounding_passes_a_gradient_that_cutting_off_stops(
+    kind: str, real: str, layout: Layout, opened: bool, zero: int | None
+) -> None:
+    attributes, shape, repeated = layout
+    low, high = INTEGERS[kind]
+    number = onnx.TensorProto.DataType.Value(kind.upper())
+    x, s = (declared(name, lengths, "names" if opened else "lengths") for name, lengths in (("x", SHAPE), ("s", shape)))
+    of_q = ", ".join(filter(None, [attributes, f"output_dtype = {number}" if zero is None else ""]))
+    of_both, more = f"<{attributes}>" if attributes else "", ", zero" if zero is not None else ""
+    made = parsed(f"""<ir_version: 10, opset_import: ["" : 21]>
+        g ({real}{x} x, {real}{s} s) => ({real} y) {{
+          zero = Cast <to = {number}> (zeros)
+          q = QuantizeLinear {f"<{of_q}>" if of_q else ""} (x, s{more})
+          y = DequantizeLinear {of_both} (q, s{more}) }}""")
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.full(shape, zero or 0, np.int32), "zeros"))
+    rng = np.random.default_rng(3)
+    dtype = np.float16 if real == "float16" else np.float32
+    scale = (rng.uniform(0.5, 1, shape) / (high - low)).astype(dtype)
+    feeds: dict[str, Array] = {"x": rng.uniform(-1.5, 1.5, SHAPE).astype(dtype), "s": np.asarray(scale)}
+    cotangent = rng.uniform(-1, 1, SHAPE).astype(dtype)
+    found = run(gradient(with_loss(made, {"y": cotangent}), "loss", ["x", "s"]), feeds)
+    wide = np.asarray(repeated(scale.astype(np.float64)))
+    ratio = (feeds["x"].astype(np.float32) / wide.astype(np.float32)).astype(np.float64)
+    steps = np.round(ratio)
+    is_inside = (steps + (zero or 0) >= low) & (steps + (zero or 0) <= high)
+    assert 0.1 < is_inside.mean() < 0.9
+    kept = np.clip(steps + (zero or 0), low, high) - (zero or 0)
+    np.testing.assert_allclose(
+        found["x_grad"], np.where(is_inside, cotangent, 0), rtol=2e-3 if dtype == np.float16 else 1e-6
+    )
+    # The sum over what an element of the scale is repeated to: the derivative of sum(terms * wide) by it.
+    terms = cotangent * np.where(is_inside, kept - ratio, kept)
+    for i in np.ndindex(shape):
+        unit = np.zeros(shape)
+        unit[i] = 1
+        chosen = np.broadcast_to(repeated(unit), SHAPE)
+        bound = (abs(cotangent * (abs(kept) + is_inside * abs(ratio))) * chosen).sum()
+        error = abs(found["s_grad"][i] - (terms * chosen).sum())
+        assert error <= (1e-3 if dtype == np.float16 else 1e-6) * bound
+
+
+@not_of_old
+@pytest.mark.parametrize(
+    ("kind", "largest"),
+    [("float8e4m3fn", 448), ("float8e4m3fnuz", 240), ("float8e5m2", 57344), ("float8e5m2fnuz", 57344)],
+)
+def test_small_numbers_pass_a_gradient_too(kind: str, largest: float) -> None:
+    number = onnx.TensorProto.DataType.Value(kind.upper())
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n] x, float s) => (float y, float z) {{
+          q = QuantizeLinear <output_dtype = {number}> (x, s)
+          y = DequantizeLinear (q, s)
+          c = Cast <to = {number}> (x)
+          z = Cast <to = 1> (c) }}"""
+    feeds = {"x": np.array([-1.2, 0.3, 2.5, 0.5]) * largest / 2, "s": np.array(0.5)}
+    feeds = {name: np.asarray(value, np.float32) for name, value in feeds.items()}
+    weights = np.array([1, 2, 3, 4], np.float32)
+    found = run(gradient(with_loss(parsed(text), {"y": weights}), "loss", ["x", "s"]), feeds)
+    np.testing.assert_array_equal(found["x_grad"], [0, 2, 0, 4])
+    steps, is_inside = found["y"] / 0.5, np.array([0, 1, 0, 1])
+    np.testing.assert_allclose(found["s_grad"], (weights * (steps - is_inside * feeds["x"] / 0.5)).sum(), rtol=1e-5)
+    through_casts = run(gradient(with_loss(parsed(text), {"z": weights}), "loss", ["x"]), feeds)
+    np.testing.assert_array_equal(through_casts["x_grad"], weights)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int32"])
+@pytest.mark.parametrize("zero", ["", ", zero"])
+def test_the_scale_of_integers_alone_has_a_gradient(kind: str, zero: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+        g ({kind}[n, 2] q, float[2] s) => (float y) <{kind}[2] zero = {{0, 0}}> {{ y = DequantizeLinear (q, s{zero}) }}"""
+    feeds = {"q": np.array([[1, 2], [-3, 4], [5, 6]], kind), "s": np.array([0.5, 2], np.float32)}
+    weights = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+    found = run(gradient(with_loss(parsed(text), {"y": weights}), "loss", ["s"]), feeds)
+    np.testing.assert_array_equal(found["s_grad"], (weights * feeds["q"]).sum(0))
+
+
+@pytest.mark.parametrize(
+    ("reader", "name"),
+    [
+        ("r = Reshape (q, shape) y = DequantizeLinear (r, s)", "Reshape"),
+        ("y = Cast <to = 1> (q)", "Cast"),
+        ("r = Transpose (q) t = Transpose (r) y = DequantizeLinear (t, s)", "Transpose"),
+        ("r = Cast <to = 6> (q) t = Cast <to = 1> (r) y = Mul (t, s)", "Cast"),
+        (
+            "z = Constant <value = uint8 {0}> () r = QLinearMatMul (q, s, z, q, s, z, s, z) y = DequantizeLinear (r, s)",
+            "QLinearMatMul",
+        ),
+        ("r = MatMulInteger (q, q) y = Cast <to = 1> (r)", "MatMulInteger"),
+    ],
+)
+def test_whatever_else_computes_with_the_integers_is_refused(reader: str, name: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n, n] x, float s) => (float y) <int64[2] shape = {{-1, 1}}> {{
+          q = QuantizeLinear (x, s)
+          {reader} }}"""
+    made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
+    with pytest.raises(ValueError, match=rf"\({name}\) has no gradient: it computes with .*QuantizeLinear followed by"):
+        gradient(made, "loss", ["x"])
+
+
+def test_integers_that_end_in_an_index_have_no_gradient() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n] x, float s) => (float y) {
+          q = QuantizeLinear (x, s)
+          most = ArgMax (q)
+          y = Cast <to = 1> (most) }"""
+    made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
+    with pytest.warns(ZeroGradientWarning, match="ArgMax.*its result is no real number"):
+        gradient(made, "loss", ["x"])
+
+
+def test_rounding_by_casts_declares_a_zero() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n] x) => (float y) { i = Cast <to = 6> (x) y = Cast <to = 1> (i) }"""
+    with pytest.warns(ZeroGradientWarning, match=r"\(Cast\): its result is no real number"):
+        gradient(with_loss(parsed(text), {"y": np.ones(1, np.float32)}), "loss", ["x"])
+
+
+class _Readings(quantization.CalibrationDataReader):  # type: ignore[misc]
+    """What a network is calibrated with."""
+
+    def __init__(self) -> None:
+        self.left = [{"x": np.random.default_rng(i).uniform(-1, 1, (2, 3, 6, 6)).astype(np.float32)} for i in range(4)]
+
+    def get_next(self) -> dict[str, Array] | None:
+        return self.left.pop() if self.left else None
+
+
+def _quantized(folder: Path, form: quantization.QuantFormat) -> onnx.ModelProto:
+    """A network of two convolutions as ONNX Runtime's static quantization writes it."""
+    rng = np.random.default_rng(5)
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[2, 3, 6, 6] x) => (float[2, 4] y) {
+          a = Conv <pads = [1, 1, 1, 1]> (x, w1)
+          b = Relu (a)
+          c = Conv (b, w2)
+          d = GlobalAveragePool (c)
+          y = Flatten (d) }"""
+    made = onnx.parser.parse_model(text)
+    for name, shape in (("w1", (5, 3, 3, 3)), ("w2", (4, 5, 3, 3))):
+        made.graph.initializer.append(onnx.numpy_helper.from_array(rng.uniform(-1, 1, shape).astype(np.float32), name))
+    (folder / "quantized").mkdir()
+    onnx.save(made, folder / "plain.onnx")
+    target = folder / "quantized" / "model.onnx"
+    quantization.quantize_static(folder / "plain.onnx", target, _Readings(), quant_format=form, per_channel=True)
+    return onnx.load_model(io.BytesIO(target.read_bytes()))
+
+
+def test_a_network_of_quantize_static_differentiates(tmp_path: Path) -> None:
+    made = with_loss(_quantized(tmp_path, quantization.QuantFormat.QDQ), {"y": np.ones((2, 4), np.float32)})
+    x = np.random.default_rng(9).uniform(-0.9, 0.9, (2, 3, 6, 6)).astype(np.float32)
+    found = run(gradient(made, "loss", ["x"]), {"x": x})["x_grad"]
+    plain = onnx.load(tmp_path / "plain.onnx")
+    exact = run(gradient(with_loss(plain, {"y": np.ones((2, 4), np.float32)}), "loss", ["x"]), {"x": x})["x_grad"]
+    # Some outputs of Relu are 0 in one network and not in the other.
+    assert np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
+
+
+def test_a_network_of_operators_on_integers_is_refused_by_name(tmp_path: Path) -> None:
+    made = with_loss(_quantized(tmp_path, quantization.QuantFormat.QOperator), {"y": np.ones((2, 4), np.float32)})
+    with pytest.raises(ValueError, match=r"\(QLinearConv\) has no gradient: it computes with integers"):
+        gradient(made, "loss", ["x"])

@@ -258,3 +258,95 @@ def test_clip_at_the_bounds() -> None:
     np.testing.assert_array_equal(found["x"], [0, 1, 1, 1, 0])
     assert found["low"] == 1
     assert found["high"] == 1
+
+
+@pytest.mark.parametrize(
+    ("branch", "expected"),
+    [
+        # Functions that are no numbers or have infinite derivatives at 0 and below, and their derivatives at 4.
+        ("f = Log(x)", 1 / 4),
+        ("f = Sqrt(x)", 1 / 4),
+        ("f = Reciprocal(x)", -1 / 16),
+        ("f = Div(one, x)", -1 / 16),
+        ("f = Div(x, x)", 0),
+        ("l = Log(x) f = Mul(x, l)", 1 + np.log(4)),
+        ("l = Log(x) m = Mul(x, l) g = Mul(m, l) h = Sub(g, l) f = Neg(h)", 1 / 4 - np.log(4) ** 2 - 2 * np.log(4)),
+        ("f = Pow(x, half)", 1 / 4),
+        ("f = Pow(half, x)", np.log(0.5) / 16),
+        ("l = Log(x) p = Equal(x, one) f = Where(p, x, l)", 1 / 4),
+    ],
+)
+def test_a_branch_that_is_not_taken_has_no_gradient_whatever_its_derivative(branch: str, expected: float) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N] x) => (double y) <double one = {{1}}, double half = {{0.5}}, double zero = {{0}}> {{
+          taken = Greater(x, zero)
+          {branch}
+          y = Where(taken, f, x) }}"""
+    found = of_sum(text, {"x": np.array([-1.0, 0.0, 4.0])}, ["x"])["x"]
+    np.testing.assert_allclose(found, [1, 1, expected], rtol=1e-12)
+
+
+def test_an_infinite_derivative_shows_where_a_gradient_just_happens_to_be_0() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N] x, double[N] w) => (double y) { root = Sqrt(x)
+          y = Mul(root, w) }"""
+    found = of_sum(text, {"x": np.zeros(2), "w": np.array([0.0, 2.0])}, ["x"])["x"]
+    assert np.isnan(found[0])
+    assert found[1] == np.inf
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # vector_norm of order 3 and 2.5, and std with and without a correction, as torch.onnx writes them.
+        ("a = Abs(x) p = Pow(a, c3) s = ReduceSum<keepdims = 0>(p, last) y = Pow(s, third)", "3"),
+        ("a = Abs(x) p = Pow(a, c25) s = ReduceSum<keepdims = 0>(p, last) y = Pow(s, c04)", "2.5"),
+        ("d = Mul(x, x) v = ReduceSum<keepdims = 0>(d, last) y = Sqrt(v)", "2"),
+        ("v = ReduceSumSquare<keepdims = 0>(x, last) y = Pow(v, half)", "2"),
+        (
+            """m = ReduceMean<keepdims = 1>(x, last) c = Sub(x, m) q = Mul(c, c) v = ReduceMean<keepdims = 0>(q, last)
+               shape = Shape(x) n = Gather(shape, last) number = ReduceProd<keepdims = 0>(n) k = CastLike(number, x)
+               u = Mul(v, k) one = CastLike(whole, x) r = Sub(k, one) w = Div(u, r) y = Sqrt(w)""",
+            "std",
+        ),
+    ],
+)
+def test_a_norm_that_is_0_has_no_gradient_as_in_pytorch(body: str, expected: str, kind: str) -> None:
+    constants = {"c3": 3, "third": 1 / 3, "c25": 2.5, "c04": 0.4, "half": 0.5}
+    declarations = ", ".join(f"{kind} {name} = {{{value}}}" for name, value in constants.items())
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g ({kind}[N, M] x) => ({kind} y) <{declarations}, int64[1] last = {{-1}}, float whole = {{1.0}}> {{ {body} }}"""
+    x = np.array([[0, 0, 0], [1, -2, 0.5]], {"float": np.float32, "double": np.float64}[kind])
+    found = of_sum(text, {"x": x}, ["x"])["x"]
+    np.testing.assert_array_equal(found[0], 0)
+    line = x[1].astype(np.float64)
+    if expected == "std":
+        by_line = (line - line.mean()) / (2 * line.std(ddof=1))
+    else:
+        order = float(expected)
+        by_line = np.sign(line) * abs(line) ** (order - 1) * (abs(line) ** order).sum() ** (1 / order - 1)
+    np.testing.assert_allclose(found[1], by_line, rtol=1e-5 if kind == "float" else 1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Sqrt(x)",
+        "y = Pow(x, half)",
+        "s = ReduceSum(x, last) y = Pow(s, half)",  # no powers are summed
+        "d = Mul(x, x) e = Add(d, x) s = ReduceSum(e, last) y = Sqrt(s)",
+    ],
+)
+def test_any_other_root_has_no_finite_derivative_at_0(body: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N, M] x) => (double y) <double half = {{0.5}}, int64[1] last = {{-1}}> {{ {body} }}"""
+    found = of_sum(text, {"x": np.zeros((2, 2))}, ["x"])["x"]
+    assert not np.isfinite(found).any()
+
+
+def test_power_at_0_with_exponents_between_0_and_1_is_infinite_as_in_pytorch() -> None:
+    feeds = {"a": np.zeros(3), "b": np.array([0.5, 1.0, -1.0])}
+    found = of_sum(_binary("Pow(a, b)", "double", "[N]", "[N]"), feeds, ["a", "b"])
+    np.testing.assert_array_equal(found["a"], [np.inf, 1, -np.inf])
+    np.testing.assert_array_equal(found["b"][:2], [0, 0])

@@ -69,7 +69,8 @@ def backward(
     def total(name: str) -> str | None:
         """The gradient by a tensor whose readers are all done."""
         if name in parts and name not in sums:
-            sums[name] = parts[name][0] if len(parts[name]) == 1 else graph.op("Sum", *parts[name])
+            of_it = parts[name]
+            sums[name] = of_it[0] if len(of_it) == 1 else graph.keep_masks(graph.op("Sum", *of_it), *of_it)
         return sums.get(name)
 
     for proto in reversed(nodes):

@@ -71,6 +71,7 @@ class _Known:
 
     names: all that are taken, in the whole model. numbers: for new names.
     types, makers, initializers: of tensors, by name. constants: names by value. shapes: names by what they are the shape of.
+    masks: by the names of gradients by what Where chooses, the conditions outside of which they are 0.
     """
 
     names: set[str] = field(default_factory=set)
@@ -80,10 +81,11 @@ class _Known:
     initializers: MutableMapping[str, onnx.TensorProto] = field(default_factory=dict)
     constants: MutableMapping[bytes, str] = field(default_factory=dict)
     shapes: MutableMapping[tuple[str, int, int | None], str] = field(default_factory=dict)
+    masks: MutableMapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def inner(self) -> _Known:
         """The same for a graph inside: it knows what the outer one does, and keeps its own to itself."""
-        tables = (self.types, self.makers, self.initializers, self.constants, self.shapes)
+        tables = (self.types, self.makers, self.initializers, self.constants, self.shapes, self.masks)
         return _Known(self.names, self.numbers, *(ChainMap({}, table) for table in tables))
 
 
@@ -285,7 +287,31 @@ class Graph:
 
     def masked(self, condition: str, name: str, like: str) -> str:
         """A tensor where a condition holds, zeros (of the element type of `like`) elsewhere."""
-        return self.op("Where", condition, name, self.number(0.0, like))
+        return self.keep_masks(self.op("Where", condition, name, self.number(0.0, like)), name)
+
+    def chosen(self, condition: str, name: str, like: str) -> str:
+        """As `masked`, for a gradient of what Where chooses by this condition; that is kept in mind for `masked_again`."""
+        made = self.masked(condition, name, like)
+        self.known.masks[made] = (*self.known.masks.get(name, ()), condition)
+        return made
+
+    def masked_again(self, name: str, gradient: str, like: str) -> str:
+        """What was made of a gradient element by element, 0 where Where did not choose what that is the gradient by.
+
+        A derivative may be infinite or no number there, as that of log(x) in Where(x > 0, log(x), 0): times 0 it would be
+        no number. A gradient that just happens to be 0 is no such case: an infinite derivative shows. Relu, Clip and others
+        are none either, as in PyTorch: a mask costs about as much as a product.
+        """
+        for condition in self.known.masks.get(gradient, ()):
+            name = self.chosen(condition, name, like)
+        return name
+
+    def keep_masks(self, name: str, *gradients: str) -> str:
+        """The tensor, made of these gradients, which is 0 where they are by the same choices of Where."""
+        masks = {self.known.masks.get(gradient, ()) for gradient in gradients}
+        if len(masks) == 1:
+            self.known.masks[name] = masks.pop()
+        return name
 
     def reshaped(self, name: str, like: str) -> str:
         """A tensor in the shape of another."""

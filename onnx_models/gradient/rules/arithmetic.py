@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.norms import constant_number, is_norm
 from onnx_models.gradient.rules.table import Gradients, rule
 
 
@@ -30,15 +33,27 @@ def sum_all(graph: Graph, node: Node, dy: str) -> Gradients:
 @rule("Sub")
 def sub(graph: Graph, node: Node, dy: str) -> Gradients:
     """The difference a - b."""
-    return _summed(graph, node, [dy if node.wants(0) else None, graph.op("Neg", dy) if node.wants(1) else None])
+    return _summed(graph, node, [dy if node.wants(0) else None, _negative(graph, dy) if node.wants(1) else None])
 
 
 @rule("Mul")
 def mul(graph: Graph, node: Node, dy: str) -> Gradients:
     """The product a * b."""
     a, b = node.inputs
-    by_a = graph.op("Mul", dy, b) if node.wants(0) else None
-    return _summed(graph, node, [by_a, graph.op("Mul", dy, a) if node.wants(1) else None])
+    by_a = _times(graph, dy, b) if node.wants(0) else None
+    return _summed(graph, node, [by_a, _times(graph, dy, a) if node.wants(1) else None])
+
+
+def _times(graph: Graph, dy: str, factor: str) -> str:
+    """A gradient times a factor; by what Where does not choose it stays 0, even if the factor is infinite."""
+    product = graph.op("Mul", dy, factor)
+    value = graph.constant(factor)
+    is_finite = value is not None and bool(np.isfinite(value.astype(np.float64)).all())
+    return graph.keep_masks(product, dy) if is_finite else graph.masked_again(product, dy, factor)
+
+
+def _negative(graph: Graph, dy: str) -> str:
+    return graph.keep_masks(graph.op("Neg", dy), dy)
 
 
 @rule("Div")
@@ -46,14 +61,16 @@ def div(graph: Graph, node: Node, dy: str) -> Gradients:
     """The quotient y = a / b: dy/b by a, and -dy*y/b by b."""
     b, y = node.inputs[1], node.outputs[0]
     share = graph.op("Div", dy, b)
-    by_b = graph.op("Neg", graph.op("Mul", share, y)) if node.wants(1) else None
-    return _summed(graph, node, [share if node.wants(0) else None, by_b])
+    by_b = None
+    if node.wants(1):
+        by_b = graph.masked_again(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
+    return _summed(graph, node, [graph.masked_again(share, dy, b) if node.wants(0) else None, by_b])
 
 
 @rule("Neg")
 def neg(graph: Graph, _node: Node, dy: str) -> Gradients:
     """The negative -a."""
-    return [graph.op("Neg", dy)]
+    return [_negative(graph, dy)]
 
 
 @rule("Mean")
@@ -67,8 +84,8 @@ def mean(graph: Graph, node: Node, dy: str) -> Gradients:
 def power(graph: Graph, node: Node, dy: str) -> Gradients:
     """The power y = a^b, whose exponent may be of another type: dy*b*a^(b-1) by a, dy*y*log(a) by b.
 
-    As in PyTorch, by a it is 0 for b = 0, and by b it is 0 where a = 0 with b >= 0 (y is 0 or 1 there, the logarithm
-    infinite).
+    As in PyTorch, by a it is 0 for b = 0 and infinite where a = 0 with 0 < b < 1, but for a norm (`norms`); and by b it is
+    0 where a = 0 with b >= 0 (y is 0 or 1 there, the logarithm infinite).
     """
     a, exponent = node.inputs
     zero = graph.number(0.0, a)
@@ -78,11 +95,14 @@ def power(graph: Graph, node: Node, dy: str) -> Gradients:
     if node.wants(0):
         lower = graph.op("Pow", a, graph.op("Sub", b, graph.number(1.0, a)))
         product = graph.op("Mul", graph.op("Mul", dy, b), lower)
-        by_a = graph.op("Where", graph.op("Equal", b, zero), zero, product)
+        constant = constant_number(graph, exponent)
+        is_flat_at_0 = constant is not None and is_norm(graph, a, constant)
+        flat = graph.op("Equal", node.outputs[0], zero) if is_flat_at_0 else graph.op("Equal", b, zero)
+        by_a = graph.masked_again(graph.op("Where", flat, zero, product), dy, a)
     if node.wants(1):
         product = graph.op("Mul", graph.op("Mul", dy, node.outputs[0]), graph.op("Log", a))
         flat = graph.op("And", graph.op("Equal", a, zero), graph.op("GreaterOrEqual", b, zero))
-        by_b = graph.op("Where", flat, zero, product)
+        by_b = graph.masked_again(graph.op("Where", flat, zero, product), dy, a)
         by_b = by_b if same else graph.op("CastLike", by_b, exponent)
     return _summed(graph, node, [by_a, by_b])
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.norms import is_norm
 from onnx_models.gradient.rules.table import Gradients, rule
 from onnx_models.gradient.terms import Term
 
@@ -14,14 +15,14 @@ Slope = Callable[[Node, Term, Term], Term]
 
 
 def slope(operator: str) -> Callable[[Slope], Slope]:
-    """Enter a function as the derivative of an operator: the gradient is multiplied by it."""
+    """Enter a function as the derivative of an operator: the gradient is multiplied by it, as `Graph.masked_again` says."""
 
     def enter(function: Slope) -> Slope:
         @rule(operator)
         def multiplied(graph: Graph, node: Node, dy: str) -> Gradients:
             x = node.inputs[0]
             derivative = function(node, Term(graph, x, x), Term(graph, node.outputs[0], x))
-            return [graph.op("Mul", dy, derivative.name)]
+            return [graph.masked_again(graph.op("Mul", dy, derivative.name), dy, x)]
 
         return function
 
@@ -29,9 +30,10 @@ def slope(operator: str) -> Callable[[Slope], Slope]:
 
 
 @slope("Sqrt")
-def sqrt(_node: Node, _x: Term, y: Term) -> Term:
-    """Square root; infinite at 0."""
-    return 0.5 / y
+def sqrt(node: Node, _x: Term, y: Term) -> Term:
+    """Square root; infinite at 0, but for a norm (`norms`)."""
+    infinite = 0.5 / y
+    return y.of(0.0).where(y.op("Equal", 0.0), infinite) if is_norm(y.graph, node.inputs[0], 0.5) else infinite
 
 
 @slope("Exp")

@@ -31,9 +31,9 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
     output = node.outputs[0]
     by_a = by_b = None
     if node.wants(1):
-        by_a = sum_to(graph, graph.masked(condition, dy, a), a, output)
+        by_a = sum_to(graph, graph.chosen(condition, dy, a), a, output)
     if node.wants(2):
-        by_b = sum_to(graph, graph.masked(graph.op("Not", condition), dy, b), b, output)
+        by_b = sum_to(graph, graph.chosen(graph.op("Not", condition), dy, b), b, output)
     return [None, by_a, by_b]
 
 

@@ -216,7 +216,8 @@ class Graph:
         waiting = list(nodes)
         while waiting:
             node = waiting.pop()
-            if behind.setdefault(id(node), node) is node:
+            if id(node) not in behind:
+                behind[id(node)] = node
                 makers = (self.known.makers.get(name) for name in reads(node) if self._is_behind(name))
                 waiting += [maker for maker in makers if maker is not None and id(maker) in places]
         model = self.fragment(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))

@@ -22,7 +22,9 @@ from onnx_models.gradient.rules import (
     quantization,
     reduce,
     resizing,
+    sampling,
     shapes,
+    spectral,
 )
 from onnx_models.gradient.rules.table import FORMS, REFUSED, RULES, ZEROS
 
@@ -46,5 +48,7 @@ __all__ = [
     "quantization",
     "reduce",
     "resizing",
+    "sampling",
     "shapes",
+    "spectral",
 ]

@@ -48,3 +48,38 @@ def cumulative_sum(graph: Graph, node: Node, dy: str) -> Gradients:
     """Sums of all elements up to each along an axis: those from each on."""
     exclusive, reverse = node.attribute("exclusive", 0), 1 - node.attribute("reverse", 0)
     return [graph.op("CumSum", dy, node.inputs[1], exclusive=exclusive, reverse=reverse)]
+
+
+@rule("CenterCropPad")
+def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The middle of a tensor, or a border of zeros around it, for each of some axes: the same back to the former lengths."""
+    x, axes = node.input(0), node.attribute("axes")
+    if axes is None:
+        return [graph.op("CenterCropPad", dy, graph.shape(x))]
+    return [graph.op("CenterCropPad", dy, graph.op("Gather", graph.op("Shape", x), graph.ints(axes)), axes=axes)]
+
+
+@rule("Col2Im")
+def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Blocks that are added up where they lie in an image: each reads dy where it lies."""
+    x, image, block = node.inputs
+    known = graph.lengths(image) or graph.lengths(block) or [None]
+    rank = known[0] if isinstance(known[0], int) else graph.rank(node.outputs[0], node) - 2
+    strides, dilations = (node.attribute(name) or [1] * rank for name in ("strides", "dilations"))
+    pads = node.attribute("pads") or [0] * 2 * rank
+    around = graph.op("Pad", dy, graph.ints([0, 0, *pads[:rank], 0, 0, *pads[rank:]])) if any(pads) else dy
+    zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
+    for number, (stride, dilation) in enumerate(zip(strides, dilations, strict=True)):
+        here = graph.op("Constant", value_int=number)
+        length, cells = graph.op("Gather", image, here), graph.op("Gather", block, here)
+        more, step, jump = (
+            graph.op("Constant", value_int=value) for value in (pads[number] + pads[rank + number], stride, dilation)
+        )
+        reach = graph.op("Add", graph.op("Mul", graph.op("Sub", cells, one), jump), one)
+        moves = graph.op("Div", graph.op("Sub", graph.op("Add", length, more), reach), step)
+        starts = graph.op("Mul", graph.op("Range", zero, graph.op("Add", moves, one), one), step)
+        inside = graph.op("Mul", graph.op("Range", zero, cells, one), jump)
+        places = graph.op("Add", graph.op("Unsqueeze", inside, graph.ints([1])), starts)
+        around = graph.op("Gather", around, places, axis=2 + 2 * number)  # its axis becomes two
+    order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)]
+    return [graph.reshaped(graph.op("Transpose", around, perm=order), x)]

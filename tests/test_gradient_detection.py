@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from gradient_checks import Array, check, parsed, run, with_loss
-from gradient_nodes import IS_OLD, node_model, uniform
+from gradient_nodes import IS_OLD, node_model, not_of_old, uniform
 from onnx_models.gradient import ZeroGradientWarning, gradient
 from ortops.spec import DOMAIN
 from pairs import pairwise
@@ -269,24 +269,67 @@ def _refusal(model: onnx.ModelProto, wrt: Sequence[str] = ("x",)) -> str:
     return str(caught.value)
 
 
-def test_what_resize_cannot_be_differentiated_for_is_named() -> None:
+CROPPED = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 3.0}
+BY_MATRICES: list[Any] = [
+    ({"mode": "cubic"}, {"scales": [1, 1, 2, 0.6]}),
+    ({"mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1}, {"sizes": [2, 3, 3, 9]}),
+    ({"mode": "cubic", "coordinate_transformation_mode": "align_corners"}, {"scales": [1, 1, 0.6, 3]}),
+    ({"mode": "linear", "antialias": 1}, {"scales": [1, 1, 0.5, 0.6]}),
+    ({"mode": "cubic", "antialias": 1}, {"sizes": [2, 3, 2, 7]}),
+    ({"mode": "linear", "coordinate_transformation_mode": "align_corners"}, {"scales": [1, 1, 2, 2]}),
+    ({"mode": "linear", **CROPPED}, {"roi": [0, 0, -0.2, 0.9, 1, 1, 0.75, 0.3], "sizes": [2, 3, 5, 5]}),
+    ({"mode": "cubic", **CROPPED}, {"roi": [0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1], "scales": [1, 1, 1.5, 1]}),
+    ({"mode": "nearest", **CROPPED}, {"roi": [0.3, 0.1, 1.2, 0.9], "sizes": [5, 4], "axes": [3, 2]}),
+]
+
+
+@not_of_old
+@pairwise({"case": BY_MATRICES, "opened": [False, True], "is_constant": [False, True]})
+def test_resize_without_a_counterpart_in_directml(case: Any, opened: bool, is_constant: bool) -> None:
+    """Cubic, antialias, regions beyond X, and what the run time knows alone."""
+    attributes, given = case
     x = _x(2, 3, 4, 6)
-    assert "mode = 'cubic'" in _refusal(_resize(x, {"mode": "cubic"}, {"scales": [1, 1, 2, 2]}, opened=False))
-    assert "antialias = 1" in _refusal(
-        _resize(x, {"mode": "linear", "antialias": 1}, {"scales": [1, 1, 2, 2]}, opened=False)
-    )
-    corners = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
-    assert "x_shape[2] = None: must be known" in _refusal(_resize(x, corners, {"scales": [1, 1, 2, 2]}, opened=True))
-    part = {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"}
-    cropped = _resize(x, part, {"roi": [0.25, 0, 0, 0, 1, 1, 1, 1], "scales": [1, 1, 2, 2]}, opened=False)
-    cropped.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
-    assert "x_shape[0] = None: must be known" in _refusal(cropped)
-    feeds: dict[str, Array] = {"x": x, "scales": np.array([1, 1, 2, 2], np.float32)}
-    made = node_model("Resize", feeds, {"mode": "linear"}, opened=False, inputs=["x", "", "scales"])
-    assert "scales = 'scales' must be a constant" in _refusal(made)
-    assert "no gradient rule for its input 'scales'" in _refusal(made, ["scales"])
-    feeds = {"x": x, "sizes": np.array([5, 5])}
+    values = {name: value for name, value in given.items() if name != "axes"}
+    made = _resize(x, attributes | {name: given[name] for name in given if name == "axes"}, values, opened=opened)
+    feeds = {}
+    if not is_constant:
+        feeds = {one.name: onnx.numpy_helper.to_array(one) for one in made.graph.initializer}
+        made.graph.input.extend(
+            onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims) for one in made.graph.initializer
+        )
+        del made.graph.initializer[:]
+    _check_resize(made, x, **feeds)
+
+
+@not_of_old
+@pytest.mark.parametrize("shape", [(1, 2, 3, 4, 5), (4, 6)])
+def test_resize_of_volumes_and_of_planes(shape: tuple[int, ...]) -> None:
+    x = _x(*shape)
+    scales = [1, 1, 2, 0.5, 1.5][-len(shape) :] if len(shape) > 2 else [2, 0.5]
+    mode = "linear" if len(shape) > 2 else "cubic"
+    _check_resize(_resize(x, {"mode": mode}, {"scales": scales}, opened=True), x)
+
+
+@not_of_old
+def test_without_samples_a_resize_has_no_gradient_to_compute() -> None:
+    x = np.zeros((0, 3, 4, 6), np.float32)
+    _check_resize(_resize(x, {"mode": "cubic"}, {"scales": [1, 1, 2, 2]}, opened=True), x)
+
+
+def test_there_is_no_gradient_by_scales_and_regions() -> None:
+    feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "roi": np.zeros(8, np.float32), "scales": np.ones(4, np.float32)}
+    made = node_model("Resize", feeds, {"mode": "linear"}, opened=False)
+    assert "no gradient rule for its input 'scales': the gradient by a scale is not" in _refusal(made, ["scales"])
+    assert "no gradient rule for its input 'roi': the gradient by a region is not" in _refusal(made, ["roi"])
+
+
+def test_what_resize_cannot_keep_the_ratio_for_is_named() -> None:
+    x = _x(2, 3, 4, 6)
     kept = {"axes": [2, 3], "keep_aspect_ratio_policy": "not_larger"}
+    cubic = _resize(x, kept | {"mode": "cubic"}, {"sizes": [7, 8]}, opened=False)
+    assert "policy = 'not_larger' in this case: mode = 'cubic'" in _refusal(cubic)
+    assert "None]: must be known" in _refusal(_resize(x, kept, {"sizes": [7, 8]}, opened=True))
+    feeds: dict[str, Array] = {"x": x, "sizes": np.array([5, 5])}
     made = node_model("Resize", feeds, kept, opened=False, inputs=["x", "", "", "sizes"])
     assert "sizes = 'sizes' must be a constant" in _refusal(made)
 
@@ -301,13 +344,6 @@ def test_a_wrong_attribute_of_a_standard_node_is_named() -> None:
     made = node_model("RoiAlign", _regions(["x", "rois", "batch_indices"]), {"mode": "median"}, opened=False)
     with pytest.raises(ValueError, match=r"^node 'it' \(RoiAlign\): mode = 'median': must be one of 'avg', 'max'"):
         gradient(with_loss(made, {"y": np.ones(1)}), "loss", ["x"])
-
-
-def test_a_constant_without_a_value_is_none() -> None:
-    made = _resize(_x(2, 3, 4, 6), {"mode": "linear"}, {"scales": [1, 1, 2, 2]}, opened=False)
-    made.graph.node.insert(0, onnx.helper.make_node("Constant", [], ["empty"]))
-    made.graph.node[1].input[2] = "empty"
-    assert "scales = 'empty' must be a constant" in _refusal(made)
 
 
 def test_no_regions_give_no_gradient() -> None:

@@ -1,4 +1,4 @@
-"""The rule of Resize, by way of DirectML's resampling, which has a gradient."""
+"""The rule of Resize: by way of DirectML's resampling, which has a gradient, or by a matrix for each axis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import onnx
 
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
 from onnx_models.gradient.graph import Graph, Length, Node
+from onnx_models.gradient.half import narrowed, widened
 from onnx_models.gradient.rules.detection import added
 from onnx_models.gradient.rules.table import Gradients, rule
 from onnx_models.resize import resample_attributes
@@ -19,12 +20,27 @@ _ROI, _SCALES, _SIZES = 1, 2, 3
 
 @rule("Resize")
 def resize(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The resampling that computes the same, with the ratio of the lengths for a scale where sizes are given."""
+    """The resampling that computes the same, with the ratio of the lengths for a scale where sizes are given.
+
+    Where there is none, as for cubic, antialias, or scales that the run time knows alone, each axis is multiplied by its
+    matrix, which has as many numbers as the product of the lengths of X and Y along the axis.
+    """
     for i, name in enumerate(node.inputs):
         if i > 0 and node.wants(i):
-            raise ValueError(f"{node} has no gradient rule for its input {name!r}")
+            what = "region" if i == _ROI else "scale"
+            raise ValueError(
+                f"{node} has no gradient rule for its input {name!r}: the gradient by a {what} is not computed"
+            )
     axes = _axes(graph, node)
-    attributes = _resample_attributes(graph, node, axes)
+    try:
+        attributes = _resample_attributes(graph, node, axes)
+    except ValueError as error:
+        if _has_sizes(graph, node) and _policy(node) != "stretch":
+            # The scale of all axes is that of one of them, for which no matrix of another has a place.
+            raise ValueError(
+                f"{node} has no gradient for keep_aspect_ratio_policy = {_policy(node)!r} in this case: {error}"
+            ) from error
+        return [_by_matrices(graph, node, dy, axes)]
     x_shape = graph.shape(node.input(0))
     if not _may_shrink_to_one(node, axes):
         return added(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
@@ -43,7 +59,7 @@ class _Axis:
 
     x, y: its lengths, None for one that is not known. is_kept: it is not resized at all, whatever its length.
     scale: from the node's scales, None where it has sizes. size: from the node's sizes, None where they are no constant.
-    is_chosen: whether scales or sizes have a value for it.
+    place: where its values are in scales, sizes and the halves of roi, None where they have none for it.
     """
 
     x: int | None
@@ -51,14 +67,14 @@ class _Axis:
     is_kept: bool
     scale: float | None
     size: int | None
-    is_chosen: bool
+    place: int | None
 
     @property
     def argument(self) -> int | None:
         """The length of X that the attributes are made for. That of an axis that is kept does not matter."""
         if self.is_kept and self.x is None:
             return 1
-        is_sized = self.scale is None and self.is_chosen
+        is_sized = self.scale is None and self.place is not None
         return None if is_sized and self.size is None and self.y is None else self.x
 
     @property
@@ -77,19 +93,12 @@ def _axes(graph: Graph, node: Node) -> list[_Axis]:
     lengths = [graph.lengths(name) or [None] * rank for name in (x, node.outputs[0])]
     chosen = [axis % rank for axis in node.attribute("axes") or range(rank)]
     scales, sizes = _constant(graph, node, _SCALES), _constant(graph, node, _SIZES)
-    if not scales and not node.input(_SIZES):
-        raise ValueError(f"{node} has no gradient: scales = {node.input(_SCALES)!r} must be a constant")
-    if not sizes and not scales and _policy(node) != "stretch":
-        raise ValueError(
-            f"{node} has no gradient: sizes = {node.input(_SIZES)!r} must be a constant "
-            f"for keep_aspect_ratio_policy = {_policy(node)!r}"
-        )
     cropped = _cropped(graph, node, chosen)
     axes = []
     for axis, (before, after) in enumerate(zip(*lengths, strict=True)):
         i = chosen.index(axis) if axis in chosen else None
         scale = float(scales[i]) if scales and i is not None else None
-        is_same = i is None or scale == 1 or (not scales and before is not None and before == after)
+        is_same = i is None or scale == 1 or (_has_sizes(graph, node) and before is not None and before == after)
         axes.append(
             _Axis(
                 _number(before),
@@ -97,10 +106,15 @@ def _axes(graph: Graph, node: Node) -> list[_Axis]:
                 is_same and axis not in cropped,
                 scale,
                 int(sizes[i]) if sizes and not scales and i is not None else None,
-                i is not None,
+                i,
             )
         )
     return axes
+
+
+def _has_sizes(graph: Graph, node: Node) -> bool:
+    """Whether it has sizes, and not scales: of the two one may be empty."""
+    return bool(node.input(_SIZES)) and graph.lengths(node.input(_SIZES)) != [0]
 
 
 def _policy(node: Node) -> str:
@@ -137,22 +151,86 @@ def _may_shrink_to_one(node: Node, axes: list[_Axis]) -> bool:
 
 
 def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[str, AttributeValue]:
-    """Those of DmlResampleGrad."""
+    """Those of DmlResampleGrad.
+
+    Raises:
+        ValueError: it cannot do the same.
+    """
+    if not _has_sizes(graph, node) and not _constant(graph, node, _SCALES):
+        raise ValueError(f"scales = {node.input(_SCALES)!r} must be a constant")
+    if not _constant(graph, node, _SIZES) and _has_sizes(graph, node) and _policy(node) != "stretch":
+        raise ValueError(f"sizes = {node.input(_SIZES)!r} must be a constant")
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
     if _may_shrink_to_one(node, axes):
         given["coordinate_transformation_mode"] = "half_pixel"
     chosen = [axes[axis % len(axes)] for axis in node.attribute("axes") or range(len(axes))]
     scales = [axis.scale for axis in chosen if axis.scale is not None]
-    try:
-        attributes = resample_attributes(
-            given,
-            [axis.argument for axis in axes],
-            scales=scales,
-            sizes=[] if scales else [axis.wanted for axis in chosen],
-            roi=_constant(graph, node, _ROI),
-            opset=node.version,
-        )
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{node} has no gradient: {error}") from error
+    attributes = resample_attributes(
+        given,
+        [axis.argument for axis in axes],
+        scales=scales,
+        sizes=[] if scales else [axis.wanted for axis in chosen],
+        roi=_constant(graph, node, _ROI),
+        opset=node.version,
+    )
     del attributes["output_sizes"]
     return attributes
+
+
+def _by_matrices(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
+    """The gradient by X of a node that multiplies each axis by a matrix, but for what it has from outside of X."""
+    x, y = node.input(0), node.output(0)
+    made = widened(graph, dy)
+    before, after = graph.op("Shape", x), graph.op("Shape", y)
+    for number, axis in enumerate(axes):
+        if axis.place is None or axis.is_kept:
+            continue
+        x_length, y_length = (graph.op("Gather", shape, graph.ints([number])) for shape in (before, after))
+        matrix = _matrix(graph, node, axis.place, (x_length, y_length), made)
+        # From here on the axes up to this one have the lengths of X.
+        done, rest = graph.op("Shape", x, end=number), graph.op("Shape", y, start=number + 1)
+        first, last = (graph.op("ReduceProd", part, keepdims=1) for part in (done, rest))
+        made = graph.op("Reshape", made, graph.op("Concat", first, y_length, last, axis=0), allowzero=1)
+        # One product of two matrices: ONNX Runtime has none of one with many where there are no samples.
+        lines = graph.op(
+            "Reshape",
+            graph.op("Transpose", made, perm=[0, 2, 1]),
+            graph.op("Concat", graph.op("Mul", first, last), y_length, axis=0),
+            allowzero=1,
+        )
+        turned = graph.op(
+            "Reshape", graph.op("MatMul", lines, matrix), graph.op("Concat", first, last, x_length, axis=0), allowzero=1
+        )
+        made = graph.op("Transpose", turned, perm=[0, 2, 1])
+        made = graph.op("Reshape", made, graph.op("Concat", done, x_length, rest, axis=0), allowzero=1)
+    return narrowed(graph, made, x)
+
+
+def _matrix(graph: Graph, node: Node, place: int, lengths: tuple[str, str], like: str) -> str:
+    """What the pixels of Y along an axis have of those of X, [Y, X]: the node itself tells, run on single pixels.
+
+    Each pixel of X is an image of its own, a column in which it is 1 and all others are 0.
+    """
+    one, (x_length, y_length) = graph.ints([1]), lengths
+    square = graph.op("Expand", graph.number(0.0, like), graph.op("Concat", x_length, x_length, axis=0))
+    columns = graph.op("Unsqueeze", graph.op("EyeLike", square), graph.ints([0, 3]))
+    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
+    given = {name: value for name, value in given.items() if name not in ("axes", "keep_aspect_ratio_policy")}
+    given["extrapolation_value"] = 0.0
+
+    def among(i: int, place: int, other: int) -> str:
+        """A value of an input for this axis, among those for axes that are not resized."""
+        value = graph.op("Gather", node.input(i), graph.ints([place]))
+        others = (graph.op("CastLike", graph.ints([other] * number), value) for number in (2, 1))
+        return graph.op("Concat", next(others), value, next(others), axis=0)
+
+    roi = ""
+    if node.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
+        count = len(node.attribute("axes") or graph.lengths(node.input(0)) or [])
+        roi = graph.op("Concat", among(_ROI, place, 0), among(_ROI, count + place, 1), axis=0)
+    if _has_sizes(graph, node):
+        sizes = graph.op("Concat", one, x_length, y_length, one, axis=0)
+        made = graph.op("Resize", columns, roi, "", sizes, **given)
+    else:
+        made = graph.op("Resize", columns, roi, among(_SCALES, place, 1), **given)
+    return graph.op("Transpose", graph.op("Squeeze", made, graph.ints([0, 3])), perm=[1, 0])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.half import narrowed, widened
 from onnx_models.gradient.rules.indexing import added
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.table import Gradients, Zero, form, rule
 from onnx_models.gradient.rules.windows import Windows, by_image, cut, windows
+from onnx_models.gradient.terms import Term
+
+_EXACT = 2**20
+"""A part of a number that a float holds, as many times as it may be there."""
 
 
 @rule("MaxPool")
@@ -29,13 +35,22 @@ def _places(graph: Graph, node: Node) -> str:
 @rule("AveragePool")
 def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
     """The mean of each window: a convolution of each channel by itself, with ones, divided by the number of pixels."""
-    x, y = node.input(0), node.outputs[0]
+    x = node.input(0)
+    laid, ones = _windows(graph, node, x)
+    return [_summed(graph, graph.op("Div", dy, _counts(graph, node, laid, ones)), ones, x, laid)]
+
+
+def _summed(graph: Graph, shares: str, ones: str, x: str, laid: Windows) -> str:
+    """For each pixel of x the sum of the shares of the windows that it is in."""
+    alone = graph.op("Reshape", shares, _one_channel(graph, shares), allowzero=1)
+    return graph.reshaped(by_image(graph, alone, ones, x, laid, 1), x)
+
+
+def _windows(graph: Graph, node: Node, x: str) -> tuple[Windows, str]:
+    """The windows of a node, and ones in the shape of one."""
     kernel = list(node.attribute("kernel_shape"))
-    laid = windows(graph, node, len(kernel), x, y, graph.ints(kernel))
-    ones = _ones(graph, graph.ints([1, 1, *kernel]), x)
-    shares = graph.op("Div", dy, _counts(graph, node, laid, ones))
-    alone = graph.op("Reshape", shares, _one_channel(graph, y), allowzero=1)
-    return [graph.reshaped(by_image(graph, alone, ones, x, laid, 1), x)]
+    laid = windows(graph, node, len(kernel), x, node.outputs[0], graph.ints(kernel))
+    return laid, _ones(graph, graph.ints([1, 1, *kernel]), x)
 
 
 def _ones(graph: Graph, shape: str, like: str) -> str:
@@ -90,3 +105,104 @@ def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
     parts = graph.op("Reshape", dy, graph.op("Concat", channels, graph.ints([1]), axis=0), allowzero=1)
     zeros = graph.op("Expand", graph.number(0.0, x), graph.op("Shape", lines))
     return [graph.reshaped(graph.op("ScatterElements", zeros, places, parts, axis=2), x)]
+
+
+@rule("LpPool")
+def lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The p-norm of each window; where it is 0 the gradient is."""
+    x, y, dy = (widened(graph, name) for name in (node.input(0), node.outputs[0], dy))
+    laid, ones = _windows(graph, node, x)
+    shares, factors = _of_norm(graph, node, x, y, dy)
+    return [narrowed(graph, graph.op("Mul", _summed(graph, shares, ones, x, laid), factors), node.input(0))]
+
+
+@rule("GlobalLpPool")
+def global_lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The p-norm of each channel; where it is 0 the gradient is, as with PyTorch's norm."""
+    x, y, dy = (widened(graph, name) for name in (node.input(0), node.outputs[0], dy))
+    return [narrowed(graph, graph.op("Mul", *_of_norm(graph, node, x, y, dy)), node.input(0))]
+
+
+def _of_norm(graph: Graph, node: Node, x: str, y: str, dy: str) -> tuple[str, str]:
+    """The derivative of a p-norm y in two factors: one for each y, times dy, and one for each x."""
+    p = node.attribute("p", 2)
+    values, norms = Term(graph, x, x), Term(graph, y, x)
+    if p == 1:
+        return dy, values.op("Sign").name
+    is_zero = norms.op("Equal", norms.of(0.0))
+    shares = Term(graph, dy, x) * norms.of(1.0).where(is_zero, norms).op("Pow", 1.0 - p)
+    factors = values if p == 2 else values * values.op("Abs").op("Pow", p - 2.0)
+    return shares.of(0.0).where(is_zero, shares).name, factors.name
+
+
+@form("LRN")
+def local_response(graph: Graph, node: Node) -> Sequence[str]:
+    """Each number divided by a power of the mean square of those at the same place in the channels around it."""
+    source = node.input(0)
+    x = widened(graph, source)
+    size = node.attribute("size")
+    rest = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
+    one = graph.ints([1])
+    column = graph.op("Concat", graph.shape(source, 0, 1), one, graph.shape(source, 1, 2), rest, axis=0)
+    squares = graph.op("Reshape", graph.op("Mul", x, x), column, allowzero=1)
+    pads = [(size - 1) // 2, 0, size // 2, 0]
+    means = graph.op("AveragePool", squares, kernel_shape=[size, 1], pads=pads, count_include_pad=1)
+    scale = Term(graph, graph.op("Reshape", means, graph.shape(source), allowzero=1), x)
+    scale = scale * node.attribute("alpha", 1e-4) + node.attribute("bias", 1.0)
+    y = Term(graph, x, x) * scale.op("Pow", -node.attribute("beta", 0.75))
+    return [narrowed(graph, y.name, source)]
+
+
+@rule("MaxUnpool")
+def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Numbers put at places of a larger tensor of zeros: of several at one place the one that is there has the gradient.
+
+    The node tells where each went, as it is run on the numbers of the elements of X: runtimes differ in what the places
+    mean where there is an output_shape.
+    """
+    x = node.input(0)
+    zero, one, parts = (graph.op("Constant", value_int=value) for value in (0, 1, _EXACT))
+    size = graph.op("Size", x)
+    numbers = graph.reshaped(graph.op("Add", graph.op("Range", zero, size, one), one), x)
+    # A float holds integers of 24 bits.
+    ends = [graph.op("Div", numbers, parts), graph.op("Mod", numbers, parts)]
+    ends = [graph.op("Cast", end, to=onnx.TensorProto.FLOAT) for end in ends]
+    high, low = (graph.op("Cast", graph.again(node, end, *node.inputs[1:]), to=onnx.TensorProto.INT64) for end in ends)
+    line = graph.ints([-1])
+    places = graph.op("Reshape", graph.op("Add", graph.op("Mul", high, parts), low), line)
+    nothing = graph.op("Expand", graph.number(0.0, x), graph.op("Reshape", graph.op("Add", size, one), line))
+    found = graph.op("ScatterElements", nothing, places, graph.op("Reshape", dy, line))
+    # What is no number of an element is 0.
+    return [graph.reshaped(graph.op("Slice", found, graph.ints([1]), graph.op("Shape", found)), x)]
+
+
+@rule("MaxRoiPool")
+def max_roi_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The maxima of parts of regions: dy goes to the first pixel that is one.
+
+    The node tells which pixel it is, as it is run on the places of the pixels in the order of their sizes: a part has the
+    same maximum in both. They are exact as floats for channels of up to 2^24 pixels.
+    """
+    x, rois = node.inputs
+    rest = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
+    lines = graph.op("Reshape", x, graph.op("Concat", graph.shape(x, 0, 2), rest, axis=0), allowzero=1)
+    zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
+    descending = graph.ops("TopK", lines, rest, outputs=2, axis=-1)[1]
+    ranks = graph.op("Sub", rest, graph.op("Range", zero, graph.op("Squeeze", rest), one))
+    ranks = graph.op("Expand", graph.op("Cast", ranks, to=onnx.TensorProto.FLOAT), graph.op("Shape", lines))
+    ranked = graph.op("ScatterElements", ranks, descending, ranks, axis=-1)
+    regions = graph.op("Cast", rois, to=onnx.TensorProto.FLOAT)
+    best = graph.op("Cast", graph.again(node, graph.reshaped(ranked, x), regions), to=onnx.TensorProto.INT64)
+    # A part without pixels has the maximum 0, which is no rank.
+    is_empty = graph.op("Equal", best, zero)
+    place = graph.op("Sub", graph.op("Max", best, one), one)  # from the smallest on
+    channel = graph.op("Range", zero, graph.op("Squeeze", graph.shape(x, 1, 2)), one)
+    image = graph.op("Gather", rois, zero, axis=1)
+    image = graph.op("Reshape", graph.op("Cast", image, to=onnx.TensorProto.INT64), graph.ints([-1, 1]))
+    line = graph.op("Add", graph.op("Mul", image, graph.shape(x, 1, 2)), channel)
+    start = graph.op("Mul", graph.op("Unsqueeze", line, graph.ints([2, 3])), rest)
+    order = graph.op("Reshape", descending, graph.ints([-1]))
+    at = graph.op("Add", start, graph.op("Sub", graph.op("Sub", rest, one), place))
+    pixels = graph.op("Add", start, graph.op("Gather", order, at))
+    shares = graph.op("Where", is_empty, graph.number(0.0, dy), dy)
+    return [added(graph, x, pixels, shares), Zero("it is constant between its steps")]

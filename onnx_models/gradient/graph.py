@@ -209,6 +209,11 @@ class Graph:
         tensor = self.known.initializers.get(name)
         return None if tensor is None else _array(tensor)
 
+    def is_constant(self, name: str) -> bool:
+        """Whether a tensor has the same value in all runs: a session computes what follows from it once."""
+        node = self.known.makers.get(name)
+        return name in self.known.initializers or (node is not None and node.op_type == "Constant")
+
     def learn(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Infer types and shapes of what new nodes make, and of what they are made from."""
         places = {id(node): place for place, node in enumerate(self.added)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.kernels import by_kernel
 from onnx_models.gradient.rules.table import Gradients, rule
-from onnx_models.gradient.rules.windows import Windows, by_image, by_kernel, cut, padded, windows
+from onnx_models.gradient.rules.windows import Windows, by_image, cut, padded, windows
 
 
 @rule("Conv")

@@ -56,14 +56,14 @@ def write(run: Run, console: Console) -> None:
     """Print the tables."""
     console.print(escape(run.heading), highlight=False)
     for table in _tables(run):
-        console.print(_rich(table))
+        console.print(rich_table(table))
     for line in _lines(run):
         console.print(escape(line), highlight=False)
 
 
 def markdown(run: Run) -> str:
     """The tables as Markdown."""
-    parts = [run.heading, *map(_markdown, _tables(run))]
+    parts = [run.heading, *map(markdown_table, _tables(run))]
     parts.append("\n".join(f"- {line}" for line in _lines(run)))
     return "\n\n".join(parts) + "\n"
 
@@ -96,7 +96,8 @@ def _lines(run: Run) -> list[str]:
     return [*legends, *notes(run.all_cells)]
 
 
-def _rich(table: Table) -> RichTable:
+def rich_table(table: Table) -> RichTable:
+    """A table for a terminal."""
     made = RichTable(title=escape(table.title), box=rich.box.SIMPLE, title_justify="left")
     for heading, is_text in zip(table.headings, table.are_text, strict=True):
         made.add_column(escape(heading), justify="left" if is_text else "right", no_wrap=True)
@@ -105,7 +106,8 @@ def _rich(table: Table) -> RichTable:
     return made
 
 
-def _markdown(table: Table) -> str:
+def markdown_table(table: Table) -> str:
+    """A table in Markdown."""
     rules = ("---" if is_text else "---:" for is_text in table.are_text)
     lines = (table.headings, rules, *table.rows)
     # A mark of ours is no emphasis.

@@ -40,7 +40,7 @@ class Table:
     @property
     def are_text(self) -> list[bool]:
         """Of each column, whether it has words and no numbers."""
-        return [heading in ("workload", "X", "Y", "case") for heading in self.headings]
+        return [heading in ("workload", "X", "Y", "case", "network") for heading in self.headings]
 
 
 def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:

@@ -1,0 +1,147 @@
+"""The command line: ``python -m benchmarks.networks``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+
+from benchmarks.machine import machine, versions
+from benchmarks.networks.errors import MOST_OF_ALL, MOST_OF_TORCH
+from benchmarks.networks.measure import OURS, TORCH, Row, measure
+from benchmarks.networks.zoo import NETWORKS
+from benchmarks.report import WIDTH, markdown_table, rich_table
+from benchmarks.tables import Table
+from ortops.kernels.jit.run import available_cpus
+
+CPUS = available_cpus()
+PACKAGES = ("ortops", "onnx", "onnxruntime", "torch", "torchvision")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+LEGEND = (
+    "A step: the network, its loss and the gradients by its input and all parameters; a batch of 1 image, 2 to 8 sequences.",
+    f"ms: medians of steps in turn, {OURS} in ONNX Runtime, {TORCH} with autograd.",
+    "MiB: the most over the imports, in a process of its own.",
+    "of each: the largest difference from float64, in proportion to the largest element of the same gradient.",
+    "of all: the same in proportion to the largest element of all gradients.",
+    f"wrong: how many are {MOST_OF_TORCH:g} times as far from float64 as {TORCH}'s, and more than {MOST_OF_ALL:g} of all.",
+    "nodes, MB: of the model, with its weights. *: some of its operators are ours.",
+)
+"""What the figures mean."""
+
+
+@click.command()
+@click.option(
+    "--network",
+    "names",
+    multiple=True,
+    default=list(NETWORKS),
+    type=click.Choice(list(NETWORKS)),
+    help="Which networks. [repeatable, default: all]",
+)
+@click.option(
+    "--threads",
+    multiple=True,
+    default=sorted({1, CPUS}),
+    show_default=True,
+    type=click.IntRange(1, CPUS),
+    help="Of a session, and of torch. [repeatable]",
+)
+@click.option(
+    "--size", type=click.IntRange(16), help="Pixels of a side, or tokens. [default: each network's usual size]"
+)
+@click.option("--rounds", type=click.IntRange(1, 10_000), help="Steps of each. [default: 7 to 51, as time allows]")
+@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write everything to F.")
+@click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the table to F.")
+def main(
+    names: Sequence[str],
+    threads: Sequence[int],
+    size: int | None,
+    rounds: int | None,
+    json_file: Path | None,
+    markdown_file: Path | None,
+) -> None:
+    """Time training steps of whole networks in ONNX Runtime beside PyTorch, and compare their gradients.
+
+    The exit status is 0, 1 when a network cannot be differentiated or a gradient is wrong, or 2 for a wrong call.
+    """
+    for file in (json_file, markdown_file):
+        if file is not None and not file.parent.is_dir():
+            raise click.BadParameter(f"{file.parent} is no folder")
+    where, packages = machine(), versions(PACKAGES)
+    rows, refused = _measured(names, sorted(set(threads)), rounds, size)
+    heading = f"{where['cpu']}, {', '.join(f'{name} {version}' for name, version in packages.items())}"
+    lines = [*LEGEND, *_notes(rows), *refused]
+    console = Console(file=sys.stdout, width=WIDTH)
+    for part in (escape(heading), rich_table(_table(rows)), *map(escape, lines)):
+        console.print(part, highlight=False)
+    if json_file:
+        data = {"machine": where, "packages": packages, "rows": [asdict(row) for row in rows], "refused": refused}
+        json_file.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    if markdown_file:
+        below = "\n".join(f"- {line}" for line in lines)
+        markdown_file.write_text("\n\n".join((heading, markdown_table(_table(rows)), below)) + "\n", "utf-8")
+    if refused or any(row.errors.wrong for row in rows):
+        raise click.exceptions.Exit(1)
+
+
+def _measured(
+    names: Sequence[str], threads: Sequence[int], rounds: int | None, size: int | None
+) -> tuple[list[Row], list[str]]:
+    """The rows, and why there are none of some networks."""
+    rows: list[Row] = []
+    refused: list[str] = []
+
+    def add(name: str) -> None:
+        try:
+            rows.extend(measure(name, threads, rounds, size))
+        except ValueError as error:
+            refused.append(str(error))
+
+    console = Console(stderr=True)
+    for name in track(list(dict.fromkeys(names)), "measuring networks", console=console, transient=True):
+        add(name)
+    return rows, refused
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    headings = ["network", "threads", f"{OURS} ms", f"{TORCH} ms", "times", f"{OURS} MiB", f"{TORCH} MiB", "times"]
+    headings += ["of each", TORCH, "of all", TORCH, "wrong", "nodes", "MB"]
+    return Table("training steps, float", headings, [_row(row) for row in rows])
+
+
+def _row(row: Row) -> list[str]:
+    times = (f"{median(row.seconds[name]) * 1e3:.1f}" for name in (OURS, TORCH))
+    memory = ("-" if bytes_ is None else f"{bytes_ / 2**20:.0f}" for bytes_ in (row.memory[OURS], row.memory[TORCH]))
+    found = row.errors
+    return [
+        row.network + ("" if row.plain else "*"),
+        str(row.threads),
+        *times,
+        f"{row.ratio:.2f}",
+        *memory,
+        "-" if row.memory_ratio is None else f"{row.memory_ratio:.2f}",
+        *(f"{value:.0e}" for value in (found.each, found.torch_each, found.of_all, found.torch_of_all)),
+        str(len(found.wrong)),
+        str(row.nodes),
+        f"{row.size / 1e6:.1f}",
+    ]
+
+
+def _notes(rows: Sequence[Row]) -> list[str]:
+    """Which gradients are wrong, once for all numbers of threads."""
+    return list(
+        dict.fromkeys(f"{row.network}: wrong by {', '.join(row.errors.wrong)}" for row in rows if row.errors.wrong)
+    )
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.networks")

@@ -1,0 +1,58 @@
+"""How far the gradients of two computations in float are from those in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.networks.sessions import Array
+
+MOST_OF_TORCH, MOST_OF_ALL = 3.0, 1e-4
+"""A gradient is right that is at most so many times as far from the truth as PyTorch's own, or so far at most in proportion
+to the largest element of all gradients. The second one is for gradients that are sums of nearly nothing, as those by the
+weights before a ReLU near 0, of which both computations are far."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The largest differences of any element from the truth, over all gradients.
+
+    each: in proportion to the largest element of the gradient itself. of_all: to that of all gradients.
+    torch_each, torch_of_all: the same of PyTorch in float.
+    wrong: names of the gradients that are not right, or are not there.
+    """
+
+    each: float
+    of_all: float
+    torch_each: float
+    torch_of_all: float
+    wrong: tuple[str, ...]
+
+
+def errors(ours: Mapping[str, Array], torch: Mapping[str, Array], truth: Mapping[str, Array]) -> Errors:
+    """Compare two computations with the truth, gradients by name."""
+    sizes = {name: _largest(value) for name, value in truth.items()}
+    whole = max(sizes.values())
+    wrong, found = [], {"ours": (0.0, 0.0), "torch": (0.0, 0.0)}
+    for name, value in truth.items():
+        off = {who: _off(given, name, value) for who, given in (("ours", ours), ("torch", torch))}
+        if not off["ours"] <= max(MOST_OF_TORCH * off["torch"], MOST_OF_ALL * whole):
+            wrong.append(name)
+        for who, (each, of_all) in found.items():
+            # A gradient of zeros alone has no proportion, and tells something in that to the whole only.
+            own = off[who] / sizes[name] if sizes[name] else 0.0
+            found[who] = max(each, own), max(of_all, off[who] / whole)
+    return Errors(*found["ours"], *found["torch"], tuple(wrong))
+
+
+def _off(given: Mapping[str, Array], name: str, truth: Array) -> float:
+    if name not in given or given[name].shape != truth.shape:
+        return np.inf
+    off = _largest(given[name].astype(np.float64) - truth)
+    return off if np.isfinite(off) else np.inf
+
+
+def _largest(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))

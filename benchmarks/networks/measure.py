@@ -1,0 +1,86 @@
+"""One row of the table: a network with a number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from benchmarks.interleave import interleave
+from benchmarks.networks import memory, sessions, step
+from benchmarks.networks.errors import Errors, errors
+from benchmarks.networks.zoo import build
+
+OURS, TORCH = "ortops", "torch"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of a network.
+
+    seconds: of each step, of `OURS` and of `TORCH`. memory: the most bytes over the imports, None where it is not known.
+    errors: of the gradients. nodes, size: the model's nodes and bytes. plain: whether all are standard operators.
+    """
+
+    network: str
+    threads: int
+    seconds: dict[str, list[float]]
+    memory: dict[str, float | None]
+    errors: Errors
+    nodes: int
+    size: int
+    plain: bool
+
+    @property
+    def ratio(self) -> float:
+        """The median of our steps as a multiple of torch's."""
+        return median(self.seconds[OURS]) / median(self.seconds[TORCH])
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """The same of memory."""
+        ours, peer = self.memory[OURS], self.memory[TORCH]
+        return None if ours is None or peer is None else ours / peer
+
+
+def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: int | None = None) -> Iterator[Row]:
+    """The rows of a network, one for each number of threads.
+
+    Raises:
+        ValueError: the network cannot be exported with its gradients, or not be run.
+    """
+    network = build(name, size)
+    try:
+        model = step.exported(network)
+        data, plain, nodes = model.SerializeToString(), sessions.is_plain(model), len(model.graph.node)
+        del model
+        fed = step.feeds(network)
+        truth = step.torch_gradients(network, wide=True)
+        for count in threads:
+            torch.set_num_threads(count)
+            made = sessions.session(data, count, plain=plain)
+            found = errors(sessions.session_gradients(made, fed), step.torch_gradients(network), truth)
+            calls = {OURS: lambda made=made: made.run(None, fed), TORCH: step.torch_step(network)}  # type: ignore[misc]
+            seconds = interleave(calls, rounds)
+            del made, calls
+            yield Row(
+                name, count, seconds, _memory(name, size, data, fed, count, plain), found, nodes, len(data), plain
+            )
+    except Exception as error:  # of PyTorch's exporter and of ONNX Runtime, of any class
+        raise ValueError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
+def _memory(
+    name: str, size: int | None, data: bytes, fed: dict[str, sessions.Array], threads: int, plain: bool
+) -> dict[str, float | None]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(data)
+        np.savez(path.with_suffix(".npz"), allow_pickle=False, **fed)
+        ours = memory.peak(memory.PLAIN if plain else memory.REGISTERED, str(path), threads)
+    return {OURS: ours, TORCH: memory.peak(memory.TORCH, f"{name} {size or 'usual'}", threads)}

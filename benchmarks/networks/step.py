@@ -1,0 +1,61 @@
+"""PyTorch's side of a step: the loss and its gradients by autograd, and the model with the same outputs."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+import onnx_models.torch
+from benchmarks.networks.sessions import Array
+from benchmarks.networks.zoo import Network
+
+Gradients = Mapping[str, Array]
+
+
+def torch_step(network: Network) -> Callable[[], Any]:
+    """A call that computes all gradients, new ones each time, and returns them by name as tensors."""
+    args = [arg.detach().clone().requires_grad_() if arg.is_floating_point() else arg for arg in network.args]
+    parameters = dict(network.module.named_parameters())
+    tensors = {**dict(zip(input_names(network), args, strict=True)), **parameters}
+
+    def run() -> Any:
+        for tensor in tensors.values():
+            tensor.grad = None
+        network.loss(network.module(*args)).backward()
+        return {name: tensor.grad for name, tensor in tensors.items() if tensor.grad is not None}
+
+    return run
+
+
+def torch_gradients(network: Network, *, wide: bool = False) -> Gradients:
+    """PyTorch's gradients; of all tensors in float64 with `wide`."""
+    if wide:
+        args = tuple(arg.double() if arg.is_floating_point() else arg for arg in network.args)
+        network = Network(copy.deepcopy(network.module).double(), args, network.loss)
+    return {name: tensor.numpy() for name, tensor in torch_step(network)().items()}
+
+
+def input_names(network: Network) -> list[str]:
+    """The names of the module's arguments, which are those of the model's inputs."""
+    return list(inspect.signature(network.module.forward).parameters)[: len(network.args)]
+
+
+def exported(network: Network) -> onnx.ModelProto:
+    """The network, its loss and the gradients by its parameters and by those of its inputs that are real numbers."""
+    named = zip(input_names(network), network.args, strict=True)
+    real = [name for name, arg in named if arg.is_floating_point()]
+    wrt = [*real, *(name for name, _ in network.module.named_parameters())]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own, which say nothing of the model
+        return onnx_models.torch.export(network.module, network.args, loss=network.loss, wrt=wrt)
+
+
+def feeds(network: Network) -> dict[str, Array]:
+    """The network's arguments as the inputs of the model."""
+    return {name: np.asarray(arg) for name, arg in zip(input_names(network), network.args, strict=True)}

@@ -51,6 +51,24 @@ def nodes_of(scope: Scope) -> Iterator[onnx.NodeProto]:
     return (node for graph in graphs for node in with_inner(graph.node))
 
 
+def names_in(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
+    """All names of tensors in a graph or a function, and in the graphs inside."""
+    if isinstance(part, onnx.FunctionProto):
+        yield from (*part.input, *part.output)
+    else:
+        for value in (*part.value_info, *part.input, *part.output):
+            yield value.name
+        for tensor in part.initializer:
+            yield tensor.name
+        for sparse in part.sparse_initializer:
+            yield sparse.values.name
+    for node in part.node:
+        yield from node.input
+        yield from node.output
+        for subgraph in subgraphs([node]):
+            yield from names_in(subgraph)
+
+
 def label(node: onnx.NodeProto) -> str:
     """How an error names a node: by its name, or by its first output where it has none."""
     name = repr(node.name) if node.name else f"of {node.output[0]!r}" if node.output else "without a name"

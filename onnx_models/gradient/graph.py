@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 
 from onnx_models.tools import inferred, node_checker
-from onnx_models.walk import label, subgraphs
+from onnx_models.walk import label, names_in, subgraphs
+from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
 
@@ -108,7 +109,7 @@ class Graph:
         """By their places in `proto.node`, the nodes that others take the place of."""
         self.known: _Known = outer.known.inner() if outer else _Known()
         known = self.known
-        known.names.update(_names(proto))
+        known.names.update(names_in(proto))
         known.types.update({value.name: value.type.tensor_type for value in _values(proto)})
         for tensor in proto.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
@@ -240,7 +241,8 @@ class Graph:
     def fragment(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
         """Nodes as a model: its inputs are the tensors that they read, small constants are initializers."""
         made = onnx.ModelProto(ir_version=onnx.IR_VERSION)
-        made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in self.opsets.items())
+        opsets = {DOMAIN: DOMAIN_VERSION, **self.opsets}  # new nodes are of our domain where the model has none of it
+        made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in opsets.items())
         graph = made.graph
         graph.name = "fragment"
         graph.node.extend(nodes)
@@ -351,21 +353,6 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.value_info
     yield from graph.input
     yield from graph.output
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """All names of tensors in a graph and its subgraphs."""
-    for value in _values(graph):
-        yield value.name
-    for tensor in graph.initializer:
-        yield tensor.name
-    for sparse in graph.sparse_initializer:
-        yield sparse.values.name
-    for node in graph.node:
-        yield from node.input
-        yield from node.output
-        for subgraph in subgraphs([node]):
-            yield from _names(subgraph)
 
 
 def reads(node: onnx.NodeProto) -> Collection[str]:

@@ -12,8 +12,9 @@ import onnx
 import onnx.inliner
 
 from onnx_models.attributes import operator_of
+from onnx_models.opset import raised
 from onnx_models.tools import clear_errors
-from onnx_models.walk import Scope, graphs_of, normal_domain, with_inner
+from onnx_models.walk import Scope, graphs_of, normal_domain, onnx_opset, with_inner
 
 MOST_DEEP = 100
 """How deep calls and subgraphs may be in each other: as many calls as ONNX's own tools take."""
@@ -151,17 +152,23 @@ class Functions:
         return total
 
 
-def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+def inlined(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProto:
     """The model without functions but for bodies of this project's operators; itself where it has no others.
 
+    Where its opset is older than that of a function, or than `least_opset`, it is converted (`onnx_models.opset`), and so
+    are the functions.
+
     Raises:
-        ValueError: as of `Functions` and of `Functions.check_size`; or a function imports another version of a domain than
-            the model, or is called with more than it takes.
+        ValueError: as of `Functions`, of `Functions.check_size` and of `raised`; or a function imports another version of a
+            domain, not ONNX's, than the model, or is called with more than it takes.
     """
     Functions(model).check_size()
+    called = _called(model)
+    opset = max(filter(None, map(onnx_opset, (called, *called.functions))), default=0)
+    model = raised(called, max(opset, least_opset))
     if all(map(is_body, model.functions)):
         return model
-    completed = _completed(model)
+    completed = _with_defaults(model)
     versions = {normal_domain(item.domain): item.version for item in model.opset_import}
     known = len(versions)
     for function in completed.functions:
@@ -169,8 +176,8 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
             version = versions.setdefault(normal_domain(item.domain), item.version)
             if version != item.version:
                 raise ValueError(
-                    f"function {name_of(function)} imports version {item.version} of {item.domain or 'ai.onnx'}: "
-                    f"must be {version} as elsewhere in the model, or it cannot be inlined (onnx.version_converter)"
+                    f"function {name_of(function)} imports version {item.version} of {item.domain}: "
+                    f"must be {version} as elsewhere in the model, or it cannot be inlined"
                 )
     foreign = [(function.domain, function.name) for function in completed.functions if not is_body(function)]
     with clear_errors("inlining the model's functions"):
@@ -180,21 +187,30 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def _completed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with those functions alone that are called, and on each call the defaults of the function's attributes.
+def _called(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy with those functions alone that are called; itself where these are all.
 
-    ONNX's inliner leaves the defaults out, and refuses a function of another opset though nothing calls it.
+    ONNX's inliner refuses a function of another opset though nothing calls it.
     """
     reached: set[_Id] = set()
     scopes: list[Scope] = [model, *reversed(list(Functions(model)))]
     for scope in scopes:
         if isinstance(scope, onnx.ModelProto) or is_body(scope) or _id(scope) in reached:
             reached.update(map(_callee, _nodes(scope)))
+    kept = [function for function in model.functions if is_body(function) or _id(function) in reached]
+    if len(kept) == len(model.functions):
+        return model
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    kept = [function for function in made.functions if is_body(function) or _id(function) in reached]
     del made.functions[:]
     made.functions.extend(kept)
+    return made
+
+
+def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy with the defaults of a function's attributes on each call, which ONNX's inliner leaves out."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
     functions = Functions(made)
     for scope in (*functions, made):
         for node in _nodes(scope):

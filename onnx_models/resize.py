@@ -78,7 +78,7 @@ def resample_attributes(
     places = [_MODES[mode](axis) if not axis.is_kept else _half_pixel(axis) for axis in axes]
     direction, shift = "half_up", Fraction(0)
     if options["mode"] == "nearest":
-        direction, shift = _NEAREST[options["nearest_mode"] if opset > 10 else _nearest_mode_of_opset_10(given_scales)]
+        direction, shift = _NEAREST[options["nearest_mode"] if opset > 10 else nearest_mode_of_opset_10(given_scales)]
     # Attributes are float32. Each is rounded so that coordinates move away from the edge of the step that they decide
     # on: floor of 1.9999999 instead of 2, or ceil of 2.0000001, would be another pixel.
     up = direction == "increasing"
@@ -201,11 +201,16 @@ def _options(attributes: Mapping[str, object], opset: int) -> dict[str, Attribut
     return options
 
 
-def _nearest_mode_of_opset_10(scales: Sequence[float]) -> str:
+def nearest_mode_of_opset_10(scales: Sequence[float]) -> str:
+    """The nearest_mode of a newer Resize that does what opset 10 does.
+
+    Raises:
+        ValueError: it would have to be two.
+    """
     if min(scales) < 1 < max(scales):
         raise ValueError(
             f"scales = {list(scales)}: must not be both below and above 1 at opset 10, "
-            "where nearest rounds the two differently and DmlResample has one rounding_direction"
+            "where nearest rounds the two differently, while since then a node has one rounding"
         )
     return "ceil" if min(scales) < 1 else "floor"
 

@@ -233,10 +233,11 @@ def test_every_opset_from_18_on_has_bodies(opset: int) -> None:
     check(with_opset(onnx_models.dml_resample_grad(), opset), scaled)
 
 
-def test_an_opset_before_18_is_refused() -> None:
+def test_a_model_of_an_older_opset_is_converted() -> None:
     model = with_opset(onnx_models.roi_align(16), 17)
-    with pytest.raises(ValueError, match="opset 17: must have 18 or later"):
-        attach(model)
+    assert attach(model) == attach(with_opset(model, 18))
+    with pytest.raises(ValueError, match="opset 6 cannot be converted to 18: must be 7 or later"):
+        attach(with_opset(model, 6))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import onnx
-import onnx.version_converter
 
 from onnx_models.check import check_attributes
-from onnx_models.convert import convert
 from onnx_models.functions import inlined
-from onnx_models.tools import clear_errors, inferred
-from onnx_models.walk import nodes_of, normal_domain, onnx_opset
+from onnx_models.tools import inferred
 
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""
@@ -30,7 +27,7 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         TypeError: such an attribute is unknown or has a wrong type.
     """
     check_attributes(model)
-    made = inlined(_current(_without_data(model)))
+    made = inlined(_without_data(model), OLDEST_OPSET)
     for node in nodes_of(made):
         # ONNX's shape inference (1.23 at least) takes an absent onesided of STFT for 0: by default it is 1.
         is_stft = node.op_type == "STFT" and normal_domain(node.domain) == ""
@@ -74,24 +71,6 @@ def _copy(made: onnx.ModelProto | onnx.GraphProto, field: object, value: object)
         getattr(made, name).CopyFrom(value)
     else:
         setattr(made, name, value)
-
-
-def _current(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, converted where its opset is too old."""
-    version = onnx_opset(model)
-    if version is None:
-        raise ValueError("the model has no opset import of ONNX's domain: must have one")
-    if version >= OLDEST_OPSET:
-        return model
-    # ONNX's converter gives RoiAlign of opset 10 the meaning of opset 16.
-    if any(node.op_type == "RoiAlign" and normal_domain(node.domain) == "" for node in nodes_of(model)):
-        model = convert(model)
-    with clear_errors(f"converting the model from opset {version} to {OLDEST_OPSET}"):
-        made = onnx.version_converter.convert_version(model, OLDEST_OPSET)
-    known = {item.domain for item in made.opset_import}
-    foreign = (item for item in model.opset_import if normal_domain(item.domain))
-    made.opset_import.extend(item for item in foreign if item.domain not in known)
-    return made
 
 
 def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:

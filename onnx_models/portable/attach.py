@@ -11,6 +11,7 @@ from onnx_models.attributes import attribute_values, given_values, operator_of
 from onnx_models.build import OPSET, attribute_protos
 from onnx_models.check import check_attributes
 from onnx_models.functions import Functions, is_body
+from onnx_models.opset import raised
 from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import Demand, outputs
 from onnx_models.portable.element_types import element_types
@@ -36,7 +37,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     of a list and in which inputs they have. Bodies that the model has already are replaced.
 
     Args:
-        model: of opset 18 or later.
+        model: of opset 7 or later; one before 18 is converted to 18 (`onnx_models.opset`).
         loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for providers that lack them. Only
             averages and resampling have one, and it needs more memory: C R PH W numbers for RoIs.
 
@@ -45,9 +46,10 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
         double (inside of functions it does not); coordinates in double, or as the sums with ``loops=False``.
 
     Raises:
-        ValueError: the opset is before 18; an attribute breaks its rule, or refers to one of a surrounding function; a node
-            lacks an input that it needs, has no output or an input of a wrong type, cannot do without loops, or differs
-            from another in what it must not; a function calls itself, or calls come to too much (`onnx_models.functions`).
+        ValueError: the opset cannot be converted; an attribute breaks its rule, or refers to one of a surrounding function;
+            a node lacks an input that it needs, has no output or an input of a wrong type, cannot do without loops, or
+            differs from another in what it must not; a function calls itself, or calls come to too much
+            (`onnx_models.functions`).
         TypeError: an attribute is unknown or has a wrong type.
 
     Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is, and shapes that disagree are
@@ -67,6 +69,8 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     inner = [(function, node) for function in copy.functions for node in _ours(function.node)]
     if not nodes and not inner:
         return copy
+    if (onnx_opset(model) or OPSET) < LEAST_OPSET:
+        return attach(raised(model, LEAST_OPSET), loops=loops)
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)
@@ -99,10 +103,7 @@ def _opset(model: onnx.ModelProto) -> int:
     version = onnx_opset(model)
     if version is None:
         model.opset_import.append(helper.make_opsetid("", OPSET))
-        return OPSET
-    if version < LEAST_OPSET:
-        raise ValueError(f"the model has opset {version}: must have {LEAST_OPSET} or later for bodies")
-    return version
+    return version or OPSET
 
 
 def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:

@@ -1,0 +1,355 @@
+"""Models of an older opset of ONNX, written in the operators of a newer one.
+
+ONNX's own converter (onnx.version_converter, of onnx 1.23) is not used: it drops functions and sparse initializers, gives
+Hardmax and linear Resize and Upsample another meaning without a word, drops the training mode of BatchNormalization, gives
+Clip and Pad of double constants of float, and reads no model beyond 2 GiB.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import onnx
+
+from onnx_models.resize import nearest_mode_of_opset_10
+from onnx_models.walk import Scope, label, names_in, normal_domain, onnx_opset, subgraphs
+
+OLDEST = 7
+"""ONNX Runtime supports none before. Until then, broadcasting was an attribute."""
+
+NEWEST = 26
+"""Up to here this file knows what each opset has changed."""
+
+_TYPES = {
+    "value_ints": onnx.AttributeProto.INTS,
+    "value_floats": onnx.AttributeProto.FLOATS,
+    "value_int": onnx.AttributeProto.INT,
+    "value_float": onnx.AttributeProto.FLOAT,
+}
+"""The types of attributes of Constant."""
+
+
+def raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """A copy of a model that has an opset at least, and its functions too; itself where it is so already.
+
+    What it computes stays the same. Nodes in subgraphs are converted too. The data of initializers is not read, but for
+    the scales of Resize before opset 11.
+
+    Args:
+        model: of opset 7 or later.
+        opset: of ONNX's own domain, 18 or later.
+
+    Raises:
+        ValueError: the model has no opset of ONNX's domain or one before 7, `opset` is newer than is known here, or a node
+            of an older opset has no counterpart.
+
+    Source: ONNX operator specification, changelog of the operators.
+    """
+    version = onnx_opset(model)
+    if version is None:
+        raise ValueError("the model has no opset import of ONNX's domain: must have one")
+    versions = [found for one in (model, *model.functions) if (found := onnx_opset(one)) is not None]
+    if min(versions) >= opset:
+        return model
+    for found in versions:
+        if found < OLDEST:
+            raise ValueError(f"opset {found} cannot be converted to {opset}: must be {OLDEST} or later")
+    if opset > NEWEST:
+        raise ValueError(f"opset {min(versions)} cannot be converted to {opset}: must be to {NEWEST} or an older one")
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for scope in (made, *made.functions):
+        found = onnx_opset(scope)
+        if found is not None and found < opset:
+            _raise(scope, found, opset)
+    return made
+
+
+def _raise(scope: Scope, version: int, opset: int) -> None:
+    parts: list[onnx.FunctionProto | onnx.GraphProto]
+    if isinstance(scope, onnx.FunctionProto):
+        parts = [scope, *(attribute.g for attribute in scope.attribute_proto if attribute.HasField("g"))]
+    else:
+        parts = [scope.graph]
+        for training in scope.training_info:
+            parts += [training.initialization, training.algorithm]
+    nodes = _Nodes(
+        {name for part in parts for name in names_in(part)}, {name for part in parts for name in _read(part)}
+    )
+    for part in parts:
+        nodes.change(part, version, opset)
+    for item in scope.opset_import:
+        if normal_domain(item.domain) == "":
+            item.version = opset
+
+
+def _read(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
+    """Names of the tensors that nodes read or that are outputs."""
+    yield from part.output if isinstance(part, onnx.FunctionProto) else (value.name for value in part.output)
+    for node in part.node:
+        yield from node.input
+        for graph in subgraphs([node]):
+            yield from _read(graph)
+
+
+class _Nodes:
+    """The nodes of a model or of a function, while they are changed one after the other.
+
+    names: of all tensors. read: names of those that something reads.
+    """
+
+    def __init__(self, names: set[str], read: set[str]) -> None:
+        self._names, self.read = names, read
+        self._numbers = itertools.count()
+        self._constants: dict[str, onnx.TensorProto] = {}
+        self._before: list[onnx.NodeProto] = []
+        self._after: list[onnx.NodeProto] = []
+
+    def change(self, part: onnx.GraphProto | onnx.FunctionProto, version: int, opset: int) -> None:
+        """Change the nodes of a graph or a function, and of graphs inside, from one opset to a newer one."""
+        if isinstance(part, onnx.GraphProto):
+            self._constants.update({tensor.name: tensor for tensor in part.initializer})
+        changed: list[onnx.NodeProto] = []
+        for node in part.node:
+            for graph in subgraphs([node]):
+                self.change(graph, version, opset)
+            if normal_domain(node.domain) == "":
+                for newer in range(version + 1, opset + 1):
+                    if (change := CHANGES.get((newer, node.op_type))) is not None:
+                        change(self, node)
+                if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                    self._constants[node.output[0]] = node.attribute[0].t
+            changed += [*self._before, node, *self._after]
+            self._before, self._after = [], []
+        del part.node[:]
+        part.node.extend(changed)
+
+    def before(self, operator: str, inputs: Sequence[str], *attributes: onnx.AttributeProto) -> str:
+        """Put a node before the one that is changed; the name of its output."""
+        name = self._name(operator)
+        self._before.append(onnx.helper.make_node(operator, inputs, [name]))
+        self._before[-1].attribute.extend(attributes)
+        return name
+
+    def after(self, node: onnx.NodeProto, operator: str, *inputs: str, **attributes: Any) -> None:
+        """Put a node after the one that is changed, whose output becomes the first input of the other."""
+        name, node.output[0] = node.output[0], self._name(node.op_type)
+        self._after.append(onnx.helper.make_node(operator, [node.output[0], *inputs], [name], **attributes))
+
+    def to_input(self, node: onnx.NodeProto, name: str, place: int, value: str, like: str = "") -> None:
+        """Make an attribute an input, if the node has it.
+
+        Args:
+            node: the one that is changed.
+            name: of the attribute, which may be a reference to one of a function's.
+            place: number of the input.
+            value: the attribute of Constant that has the same type.
+            like: the name of a tensor whose type the input shall have, if not that of the attribute.
+        """
+        attribute = _taken(node, name)
+        if attribute is None:
+            return
+        attribute.name, attribute.type = value, _TYPES[value]
+        constant = self.before("Constant", [], attribute)
+        node.input.extend([""] * (place + 1 - len(node.input)))
+        node.input[place] = self.before("CastLike", [constant, like]) if like else constant
+
+    def constant(self, name: str) -> list[float] | None:
+        """The values of a tensor, None for one that is no constant."""
+        tensor = self._constants.get(name)
+        if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return None
+        return [float(value) for value in onnx.numpy_helper.to_array(tensor).reshape(-1)]
+
+    def _name(self, operator: str) -> str:
+        name = next(name for i in self._numbers if (name := f"{operator}_opset_{i}") not in self._names)
+        self._names.add(name)
+        return name
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+
+
+def _taken(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
+    """An attribute, which the node loses."""
+    attribute = _attribute(node, name)
+    if attribute is None:
+        return None
+    made = onnx.AttributeProto()
+    made.CopyFrom(attribute)
+    node.attribute.remove(attribute)
+    return made
+
+
+def _set(node: onnx.NodeProto, **attributes: object) -> None:
+    node.attribute.extend(onnx.helper.make_attribute(*item) for item in attributes.items())
+
+
+def _refused(node: onnx.NodeProto, opset: int, rule: str) -> ValueError:
+    return ValueError(f"{label(node)} cannot be converted to opset {opset}: {rule}")
+
+
+_Change = Callable[[_Nodes, onnx.NodeProto], None]
+
+CHANGES: dict[tuple[int, str], _Change] = {}
+"""By opset and operator: what that opset has changed, where a node cannot stay as it is."""
+
+
+def _since(opset: int, *operators: str) -> Callable[[_Change], _Change]:
+    def enter(change: _Change) -> _Change:
+        CHANGES.update({(opset, operator): change for operator in operators})
+        return change
+
+    return enter
+
+
+@_since(13, "ReduceSum", "Squeeze", "Unsqueeze")
+@_since(
+    18,
+    *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
+    "ReduceSumSquare",
+)
+def _axes(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    nodes.to_input(node, "axes", 1, "value_ints")
+
+
+@_since(10, "Slice")
+def _slice(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    for place, name in enumerate(("starts", "ends", "axes"), 1):
+        nodes.to_input(node, name, place, "value_ints")
+
+
+@_since(10, "TopK")
+def _top_k(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    k = _attribute(node, "k")
+    if k is None or k.ref_attr_name:
+        raise _refused(node, 10, "k must be a number")
+    k.ints.append(k.i)
+    nodes.to_input(node, "k", 1, "value_ints")
+
+
+@_since(11, "Clip")
+def _clip(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    for place, name in enumerate(("min", "max"), 1):
+        nodes.to_input(node, name, place, "value_float", node.input[0])
+
+
+@_since(11, "Pad")
+def _pad(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    nodes.to_input(node, "pads", 1, "value_ints")
+    nodes.to_input(node, "value", 2, "value_float", node.input[0])
+
+
+@_since(13, "Split")
+def _split(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    nodes.to_input(node, "split", 1, "value_ints")
+
+
+@_since(18, "Split")
+def _split_evenly(_: _Nodes, node: onnx.NodeProto) -> None:
+    if len(node.input) < 2 or not node.input[1]:
+        _set(node, num_outputs=len(node.output))
+
+
+@_since(12, "Dropout")
+def _dropout(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    if not nodes.read.isdisjoint(node.output[1:]):
+        raise _refused(node, 12, "nothing must read its mask, which is another one since")
+    del node.output[1:]
+    _taken(node, "ratio")  # it matters in training alone, which older opsets do not have
+
+
+@_since(9, "BatchNormalization")
+def _batch_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
+    spatial = _taken(node, "spatial")
+    if spatial is not None and spatial.i != 1:
+        raise _refused(node, 9, "spatial must be 1")
+
+
+@_since(14, "BatchNormalization")
+def _batch_normalization_of_inference(_: _Nodes, node: onnx.NodeProto) -> None:
+    if any(node.output[1:]):
+        raise _refused(node, 14, "must have one output, for others are of training, which is another one since")
+    del node.output[1:]
+
+
+@_since(13, "Hardmax", "LogSoftmax", "Softmax")
+def _softmax(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    axis = _taken(node, "axis") or onnx.helper.make_attribute("axis", 1)
+    _set(node, axis=-1)
+    if axis.i == -1 and not axis.ref_attr_name:
+        return
+    # Until then all axes from this one on were one.
+    shape = nodes.before("Shape", node.input[:1])
+    node.input[0] = nodes.before("Flatten", node.input[:1], axis)
+    nodes.after(node, "Reshape", shape, allowzero=1)
+
+
+@_since(9, "Upsample")
+def _upsample(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    nodes.to_input(node, "scales", 1, "value_floats")
+
+
+@_since(10, "Upsample")
+def _upsample_to_resize(_: _Nodes, node: onnx.NodeProto) -> None:
+    node.op_type = "Resize"
+    _set(node, nearest_mode="floor")  # no axis shrinks
+
+
+@_since(11, "Resize")
+def _resize(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    mode = _attribute(node, "mode")
+    if (mode is None or mode.s == b"nearest") and _attribute(node, "nearest_mode") is None:
+        scales = nodes.constant(node.input[1])
+        if scales is None:
+            raise _refused(node, 11, "must have constant scales, for nearest depends on them before")
+        try:
+            _set(node, nearest_mode=nearest_mode_of_opset_10(scales))
+        except ValueError as error:
+            raise _refused(node, 11, str(error)) from error
+    _set(node, coordinate_transformation_mode="asymmetric")
+    node.input.insert(1, "")
+
+
+@_since(11, "Scatter")
+def _scatter(_: _Nodes, node: onnx.NodeProto) -> None:
+    node.op_type = "ScatterElements"
+
+
+@_since(16, "RoiAlign")
+def _roi_align(_: _Nodes, node: onnx.NodeProto) -> None:
+    _set(node, coordinate_transformation_mode="output_half_pixel")
+
+
+@_since(20, "DFT")
+def _dft(nodes: _Nodes, node: onnx.NodeProto) -> None:
+    if _attribute(node, "axis") is None:
+        _set(node, axis=1)
+    nodes.to_input(node, "axis", 2, "value_int")
+
+
+@_since(20, "GridSample")
+def _grid_sample(_: _Nodes, node: onnx.NodeProto) -> None:
+    mode = _attribute(node, "mode")
+    if mode is not None:
+        mode.s = {b"bilinear": b"linear", b"bicubic": b"cubic"}.get(mode.s, mode.s)
+
+
+@_since(9, "Scan")
+def _scan(_: _Nodes, node: onnx.NodeProto) -> None:
+    raise _refused(node, 9, "it has another form since")
+
+
+@_since(21, "GroupNormalization")
+def _group_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
+    raise _refused(node, 21, "its scale and bias are by channel since, not by group")
+
+
+@_since(19, "AveragePool")
+def _average_pool(_: _Nodes, node: onnx.NodeProto) -> None:
+    ceil = _attribute(node, "ceil_mode")
+    if ceil is not None and (ceil.i or ceil.ref_attr_name):
+        raise _refused(node, 19, "ceil_mode must be 0, for the last windows are others since")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx
 
 from onnx_models.gradient.backward import Findings, backward
-from onnx_models.gradient.graph import Graph, reads
+from onnx_models.gradient.coverage import Coverage, coverage
+from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared, with_data
-from onnx_models.walk import label, normal_domain
+from onnx_models.gradient.report import Report, operators_between
+from onnx_models.walk import label, nodes_of, normal_domain, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
-__all__ = ["PARAMETERS", "ZeroGradientWarning", "gradient"]
+__all__ = ["PARAMETERS", "Coverage", "Report", "ZeroGradientWarning", "coverage", "gradient", "report"]
 
 PARAMETERS = "parameters"
 """For `wrt`: all parameters of a model."""
@@ -66,6 +69,68 @@ def gradient(
         TypeError: an attribute of this project's operators is unknown, which a session would not notice, or has a wrong
             type.
     """
+    derived = _derived(model, loss, wrt, stop_at, through_rois)
+    if derived.refused:
+        more = f"; and {len(derived.refused) - _MOST_SHOWN} more" if len(derived.refused) > _MOST_SHOWN else ""
+        raise ValueError("; ".join(derived.refused[:_MOST_SHOWN]) + more)
+    for name in derived.zeros:
+        warnings.warn(_why_zero(name, derived.findings), ZeroGradientWarning, stacklevel=2)
+    return _finished(derived, model)
+
+
+def report(
+    model: onnx.ModelProto,
+    loss: str,
+    wrt: Sequence[str] | Mapping[str, str] | str,
+    *,
+    stop_at: Collection[str] = (),
+    through_rois: bool = True,
+) -> Report:
+    """What `gradient` of the same arguments makes, or why it refuses to.
+
+    Raises:
+        ValueError, TypeError: as `gradient`, but for operators that a gradient cannot pass: the report has these.
+    """
+    derived = _derived(model, loss, wrt, stop_at, through_rois)
+    operators = operators_between(derived.graph, list(derived.names), loss, derived.findings)
+    before = sum(1 for _ in nodes_of(derived.ready))
+    after = None if derived.refused else sum(1 for _ in nodes_of(_finished(derived, model)))
+    ends = tuple(dict.fromkeys(derived.findings.zeros))
+    zeros = () if derived.refused else tuple(derived.zeros)
+    return Report(operators, ends, zeros, tuple(derived.refused), before, after)
+
+
+@dataclass
+class _Derived:
+    """A prepared model with the nodes of a gradient beside it.
+
+    names: for each name in wrt that of the output. found: for those of them that have one, the name of the gradient.
+    """
+
+    ready: onnx.ModelProto
+    graph: Graph
+    names: Mapping[str, str]
+    found: Mapping[str, str]
+    findings: Findings
+
+    @property
+    def refused(self) -> list[str]:
+        """Operators that the gradient cannot pass, each with the reason."""
+        return list(dict.fromkeys(self.findings.errors))
+
+    @property
+    def zeros(self) -> list[str]:
+        """Names of the tensors by which the gradient is 0."""
+        return [name for name in self.names if name not in self.found]
+
+
+def _derived(
+    model: onnx.ModelProto,
+    loss: str,
+    wrt: Sequence[str] | Mapping[str, str] | str,
+    stop_at: Collection[str],
+    through_rois: bool,
+) -> _Derived:
     ready = prepared(model)
     graph = Graph(ready.graph, {normal_domain(item.domain): item.version for item in ready.opset_import})
     chosen = _parameters(graph) if wrt == PARAMETERS else wrt
@@ -79,18 +144,10 @@ def gradient(
         chosen = [name for name in chosen if name in found]
         if not chosen:
             raise ValueError(f"wrt = {PARAMETERS!r}: the loss has a derivative by none of the model's initializers")
-    if findings.errors:
-        shown = list(dict.fromkeys(findings.errors))
-        more = f"; and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
-        raise ValueError("; ".join(shown[:_MOST_SHOWN]) + more)
-    for name in chosen:
-        if name not in found:
-            warnings.warn(_why_zero(name, findings), ZeroGradientWarning, stacklevel=2)
     names = chosen if isinstance(chosen, Mapping) else {name: f"{name}_grad" for name in chosen}
     for name in names.values():
         graph.reserve(name)
-    values = {name: found.get(name) or graph.zeros(name) for name in names}
-    return with_data(_finished(ready, graph, model, values, names), model)
+    return _Derived(ready, graph, names, found, findings)
 
 
 def _parameters(graph: Graph) -> list[str]:
@@ -115,22 +172,37 @@ def _is_real(kind: int) -> bool:
     return kind == onnx.TensorProto.BFLOAT16 or onnx.helper.tensor_dtype_to_np_dtype(kind).kind == "f"
 
 
-def _tensors(graph: onnx.GraphProto) -> set[str]:
-    """The names of all tensors of a graph, each made once and before it is read: reverse mode goes by that.
+def _tensors(graph: onnx.GraphProto, outside: Collection[str] = ()) -> set[str]:
+    """The names of all tensors that a graph knows, each made once and before it is read: reverse mode goes by that.
+
+    Args:
+        graph: of a model, or of a node inside it.
+        outside: names that the graph around it knows.
 
     Raises:
-        ValueError: a node reads a tensor that no node before it makes, or makes one that is there already.
+        ValueError: a node reads a tensor that no node before it makes, or makes one that is there already, or an output
+            is none of the tensors. That counts for graphs inside too.
     """
     known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     known |= {tensor.values.name for tensor in graph.sparse_initializer}
+    if shadowed := sorted(known.intersection(outside)):
+        raise ValueError(
+            f"graph {graph.name!r} has {shadowed[0]!r}: must be named otherwise than a tensor outside of it"
+        )
+    known.update(outside)
     for node in graph.node:
-        for name in sorted(reads(node)):
-            if name not in known:
+        for name in node.input:
+            if name and name not in known:
                 raise ValueError(f"{label(node)} reads {name!r}: must be made by a node before it")
+        for inner in subgraphs([node]):
+            _tensors(inner, known)
         for name in filter(None, node.output):
             if name in known:
                 raise ValueError(f"{label(node)} makes {name!r}: must be made once, and is there already")
             known.add(name)
+    for value in graph.output:
+        if value.name not in known:
+            raise ValueError(f"graph {graph.name!r} has the output {value.name!r}: must be made by a node in it")
     return known
 
 
@@ -158,18 +230,15 @@ def _check(graph: Graph, loss: str, wrt: Sequence[str], stop_at: Collection[str]
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
 
 
-def _finished(
-    ready: onnx.ModelProto, graph: Graph, model: onnx.ModelProto, values: Mapping[str, str], names: Mapping[str, str]
-) -> onnx.ModelProto:
-    """The prepared model with those of the added nodes that the outputs need, and the outputs.
+def _finished(derived: _Derived, model: onnx.ModelProto) -> onnx.ModelProto:
+    """The prepared model, which is changed, with those of the added nodes that the outputs need, and the outputs.
 
     Args:
-        ready: the prepared model, which is changed.
-        graph: its graph, with new nodes.
+        derived: the gradient.
         model: the model as it was given, whose outputs are declared as before.
-        values: by the names in wrt the gradients' own names.
-        names: by the same the names of the outputs.
     """
+    ready, graph = derived.ready, derived.graph
+    values = {name: derived.found.get(name) or graph.zeros(name) for name in derived.names}
     made = ready.graph
     for place, node in graph.replaced.items():
         made.node[place].CopyFrom(node)
@@ -178,8 +247,9 @@ def _finished(
     del made.output[:]
     made.output.extend(model.graph.output)
     for name, value in values.items():
-        made.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
-        made.output.add(name=names[name]).type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
+        output = derived.names[name]
+        made.node.append(onnx.helper.make_node("Identity", [value], [output], name=output))
+        made.output.add(name=output).type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
     if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in graph.opsets:
         ready.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
-    return ready
+    return with_data(ready, model)

@@ -62,7 +62,7 @@ def backward(
         wrt: names of tensors.
         findings: what else is wanted, and where errors and zeros are entered.
     """
-    reached = _reached(graph, nodes, wrt, findings)
+    reached = reached_from(graph, nodes, wrt, findings)
     parts: dict[str, list[str]] = {name: [gradient] for name, gradient in seeds.items()}
     sums: dict[str, str] = {}
 
@@ -167,7 +167,7 @@ def _passed(node: onnx.NodeProto, findings: Findings) -> Collection[str]:
     return reads(node)
 
 
-def _reached(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
+def reached_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
     """The tensors that depend on `wrt` in a way that has a derivative."""
     reached = set(wrt)
     for node in nodes:

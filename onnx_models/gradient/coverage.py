@@ -1,0 +1,54 @@
+"""How each operator is differentiated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+
+from onnx_models.gradient.expand import has_body
+from onnx_models.gradient.rules import FORMS, REFUSED, RULES, ZEROS
+from ortops.operators import OPERATORS
+from ortops.spec import DOMAIN, DOMAIN_VERSION
+
+RULE, COMPOSITION, FUNCTION = "rule", "composition", "function of the specification"
+ZERO, REFUSAL, NONE = "zero", "refused", "none"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How an operator is differentiated.
+
+    domain: "" for ONNX's own.
+    way: by a rule; as a composition of other operators, or as the function of ONNX's specification; "zero" where the
+        derivative is 0 wherever there is one; "refused" where a gradient cannot pass; "none" where nothing is known of it.
+    reason: of a zero or a refusal.
+    """
+
+    domain: str
+    operator: str
+    way: str
+    reason: str = ""
+
+
+def coverage_of(operator: str, domain: str, version: int) -> Coverage:
+    """How an operator is differentiated at an opset of its domain."""
+    key = domain, operator
+    if key in ZEROS:
+        return Coverage(*key, ZERO, ZEROS[key].reason)
+    if key in REFUSED:
+        return Coverage(*key, REFUSAL, REFUSED[key])
+    if key in RULES:
+        return Coverage(*key, RULE)
+    if key in FORMS:
+        return Coverage(*key, COMPOSITION)
+    node = onnx.NodeProto(op_type=operator, domain=domain)
+    return Coverage(*key, FUNCTION if has_body(node, version) else NONE)
+
+
+def coverage() -> list[Coverage]:
+    """How each operator of ONNX's newest opset is differentiated, and each of this project."""
+    opset = onnx.defs.onnx_opset_version()
+    schemas = (schema for schema in onnx.defs.get_all_schemas() if schema.domain == "" and not schema.deprecated)
+    standard = [coverage_of(name, "", opset) for name in sorted(schema.name for schema in schemas)]
+    return standard + [coverage_of(one.name, DOMAIN, DOMAIN_VERSION) for one in OPERATORS]

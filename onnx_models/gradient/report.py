@@ -1,0 +1,45 @@
+"""What a gradient would be made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from onnx_models.gradient.backward import Findings, reached_from
+from onnx_models.gradient.coverage import Coverage, coverage_of
+from onnx_models.gradient.graph import Graph, reads
+from onnx_models.walk import normal_domain
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a gradient is made of, or why it cannot be.
+
+    operators: those between the tensors and the loss, in the order of the graph, each with its number of nodes.
+    zeros: where a derivative is 0, with the reason.
+    zero_gradients: names of the tensors by which the gradient is 0 altogether.
+    refused: operators that the gradient cannot pass, with the reason; there is no gradient if there is one.
+    nodes_before, nodes_after: numbers of nodes without and with the gradient, functions inlined; None if it is refused.
+    """
+
+    operators: tuple[tuple[Coverage, int], ...]
+    zeros: tuple[str, ...]
+    zero_gradients: tuple[str, ...]
+    refused: tuple[str, ...]
+    nodes_before: int
+    nodes_after: int | None
+
+
+def operators_between(
+    graph: Graph, wrt: Collection[str], loss: str, findings: Findings
+) -> tuple[tuple[Coverage, int], ...]:
+    """The operators of the nodes that depend on some tensors and that the loss depends on, and how many nodes each has."""
+    above = reached_from(graph, graph.proto.node, wrt, Findings(findings.stop_at, findings.through_rois))
+    needed, nodes = {loss}, []
+    for node in reversed(graph.proto.node):
+        if not needed.isdisjoint(node.output) and not above.isdisjoint(reads(node)):
+            needed.update(reads(node))
+            nodes.append(node)
+    names = Counter((node.op_type, normal_domain(node.domain)) for node in reversed(nodes))
+    return tuple((coverage_of(*name, graph.opsets.get(name[1], 1)), count) for name, count in names.items())

@@ -1,0 +1,120 @@
+"""What a gradient tells: how operators are differentiated, what it is made of, and which graphs it does not take."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+from gradient_checks import parsed
+from onnx_models.gradient import Coverage, coverage, gradient, report
+from onnx_models.gradient.rules import REFUSED, ZEROS
+from ortops.spec import DOMAIN
+
+HEADER = '<ir_version: 10, opset_import: ["" : 18, "own" : 1]>'
+
+TEXT = f"""{HEADER} g (float[N, 3] x, float[3] w, float[M] free, int64[2] k) => (float loss) {{
+    shape = Shape(x)
+    lengths = Gather(shape, k)
+    scaled = Mul(x, w)
+    rounded = Round(scaled)
+    twice = Mul(scaled, rounded)
+    soft = Softsign(twice)
+    aside = Exp(x)
+    loss = ReduceSum <keepdims = 0> (soft)
+}}"""
+
+
+def test_every_operator_of_the_newest_opset_is_covered_once() -> None:
+    found = coverage()
+    keys = [(one.domain, one.operator) for one in found]
+    assert len(set(keys)) == len(keys)
+    newest = {one.name for one in onnx.defs.get_all_schemas() if one.domain == "" and not one.deprecated}
+    assert {name for domain, name in keys if domain == ""} == newest
+    assert ("", "Upsample") not in keys
+    assert {domain for domain, _ in keys} == {"", DOMAIN}
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        Coverage("", "Conv", "rule"),
+        Coverage("", "RMSNormalization", "function of the specification"),
+        Coverage("", "Floor", "zero", ZEROS["", "Floor"].reason),
+        Coverage("", "ConvInteger", "refused", REFUSED["", "ConvInteger"]),
+        Coverage("", "Unique", "none"),
+        Coverage(DOMAIN, "RoiAlign_22", "rule"),
+    ],
+)
+def test_the_way_of_an_operator(expected: Coverage) -> None:
+    assert [one for one in coverage() if (one.domain, one.operator) == (expected.domain, expected.operator)] == [
+        expected
+    ]
+
+
+def test_a_report_has_the_operators_between_and_where_a_gradient_ends() -> None:
+    found = report(parsed(TEXT), "loss", ["x", "free"])
+    ways = {one.operator: (one.way, number) for one, number in found.operators}
+    assert ways == {
+        "Mul": ("rule", 2),
+        "Round": ("zero", 1),
+        "Softsign": ("rule", 1),
+        "ReduceSum": ("rule", 1),
+    }
+    assert found.zero_gradients == ("free",)
+    assert "node of 'rounded' (Round): it is constant between its steps" in found.zeros
+    assert found.refused == ()
+    made = gradient(parsed(TEXT), "loss", ["x"])
+    assert (found.nodes_before, report(parsed(TEXT), "loss", ["x"]).nodes_after) == (8, len(made.graph.node))
+
+
+def test_a_report_of_operators_that_a_gradient_cannot_pass() -> None:
+    text = TEXT.replace("Softsign(twice)", "own.Unknown(twice)")
+    found = report(parsed(text), "loss", ["x"])
+    assert found.nodes_after is None
+    assert found.zero_gradients == ()
+    (refused,) = found.refused
+    assert "(Unknown) has no gradient rule (domain own)" in refused
+    assert Coverage("own", "Unknown", "none") in {one for one, _ in found.operators}
+    with pytest.raises(ValueError, match="loss has 'y': must be the name of a tensor"):
+        report(parsed(text), "y", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("inside", "message"),
+    [
+        ("p = Neg(q) q = Exp(x)", r"node of 'p' \(Neg\) reads 'q': must be made by a node before it"),
+        ("p = Neg(nothing)", r"node of 'p' \(Neg\) reads 'nothing': must be made by a node before it"),
+        ("p = Neg(late)", r"node of 'p' \(Neg\) reads 'late': must be made by a node before it"),
+        ("p = Neg(x) p = Exp(x)", r"node of 'p' \(Exp\) makes 'p': must be made once, and is there already"),
+        ("x = Exp(early) p = Neg(x)", r"node of 'x' \(Exp\) makes 'x': must be made once, and is there already"),
+        ("r = Neg(x)", "graph 'one' has the output 'p': must be made by a node in it"),
+        ("early = Neg(x) p = Neg(early)", r"node of 'early' \(Neg\) makes 'early': must be made once"),
+        (
+            "p = If (c) <then_branch = a () => (float[N] s) { s = Exp(nothing) }, else_branch = b () => () { t = Exp(x) }>",
+            r"node of 's' \(Exp\) reads 'nothing': must be made by a node before it",
+        ),
+    ],
+)
+@pytest.mark.parametrize("on_the_path", [True, False])
+def test_a_malformed_graph_inside(inside: str, message: str, on_the_path: bool) -> None:
+    text = f"""{HEADER} g (float[N] x, bool c) => (float loss) {{
+        early = Exp(x)
+        y = If (c) <
+            then_branch = one () => (float[N] p) {{ {inside} }},
+            else_branch = two () => (float[N] q2) {{ q2 = Neg(early) }}
+        >
+        late = Exp({"y" if on_the_path else "x"})
+        loss = ReduceSum <keepdims = 0> (late)
+    }}"""
+    with pytest.raises(ValueError, match=message):
+        gradient(onnx.parser.parse_model(text), "loss", ["x"])
+
+
+def test_an_input_of_a_graph_inside_has_a_name_of_its_own() -> None:
+    text = f"""{HEADER} g (float[N] x, int64 n) => (float loss) {{
+        y = Loop (n, , x) <body = b (int64 i, bool c, float[N] x) => (bool again, float[N] v) {{
+            again = Identity(c) v = Exp(x) }}>
+        loss = ReduceSum <keepdims = 0> (y)
+    }}"""
+    with pytest.raises(ValueError, match="graph 'b' has 'x': must be named otherwise than a tensor outside of it"):
+        gradient(onnx.parser.parse_model(text), "loss", ["x"])

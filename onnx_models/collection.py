@@ -1,4 +1,4 @@
-"""The models that `python -m onnx_models OUT_DIR` writes, and what its manifest says of each."""
+"""The models that `python -m onnx_models write` writes, and what its manifest says of each."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 
@@ -38,20 +39,31 @@ def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto,
     Raises:
         click.ClickException: a file cannot be read or written, holds no model, or the change is refused.
     """
-    before = _load(path)
-    try:
+    before = loaded(path)
+    with refusing(path):
         if out.resolve().parent != path.resolve().parent and _has_external_data(before):
             raise click.ClickException(
                 f"--out = {out}: must be in the folder of {path}, which refers to external data beside it"
             )
         after = change(before)
         onnx.save(after, out)
-    except (OSError, TypeError, ValueError, message.Error) as error:
-        raise click.ClickException(f"{path}: {_words(error)}") from error
     return before, after
 
 
-def _load(path: Path) -> onnx.ModelProto:
+@contextmanager
+def refusing(path: Path) -> Iterator[None]:
+    """Make what is wrong with the model of a file, or with another file, an error of one line.
+
+    Raises:
+        click.ClickException: with the name of the file.
+    """
+    try:
+        yield
+    except (OSError, TypeError, ValueError, message.Error) as error:
+        raise click.ClickException(f"{path}: {one_line(error)}") from error
+
+
+def loaded(path: Path) -> onnx.ModelProto:
     """The model in a file, its external data left where it is.
 
     Raises:
@@ -62,15 +74,15 @@ def _load(path: Path) -> onnx.ModelProto:
             _check_brackets(path.read_text(encoding="utf-8"))
         model = onnx.load(path, load_external_data=False)
     except _UNREADABLE as error:
-        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({_words(error)})") from error
+        raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({one_line(error)})") from error
     # An empty file is a protobuf message as well.
     if not model.HasField("graph"):
         raise click.ClickException(f"MODEL = {path}: must be an ONNX model (it has no graph)")
     return model
 
 
-def _words(error: Exception) -> str:
-    """What an error says in one line; what a name of the model would do to a terminal is shown instead."""
+def one_line(error: object) -> str:
+    """What an error or a text says in one line; what a name of the model would do to a terminal is shown instead."""
     text = " ".join(str(error).split())
     return text if text.isprintable() else ascii(text)
 

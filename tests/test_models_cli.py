@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import onnx_models
+import ortops
 from onnx_models.__main__ import main
+from onnx_models.gradient import coverage
 from ortops.spec import DOMAIN
 
 FLOATS = ("float16", "float", "double")
@@ -35,7 +39,7 @@ def call(*args: object) -> Result:
 def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
     out = tmp_path / "new" / "models"
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "onnx_models", str(out)], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "onnx_models", "write", str(out)], capture_output=True, text=True, check=True
     )
     assert "40 models and manifest.json" in done.stdout
     assert sorted(path.name for path in out.glob("*.onnx")) == FILES
@@ -44,7 +48,7 @@ def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
 
 
 def test_the_manifest_says_what_is_in_each_file(tmp_path: Path) -> None:
-    assert call(tmp_path).exit_code == 0
+    assert call("write", tmp_path).exit_code == 0
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     for entry in manifest["models"]:
         content = (tmp_path / entry["file"]).read_bytes()
@@ -78,7 +82,7 @@ def test_the_manifest_says_what_is_in_each_file(tmp_path: Path) -> None:
 
 
 def test_the_manifest_has_lists(tmp_path: Path) -> None:
-    call(tmp_path)
+    call("write", tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
     (entry,) = (entry for entry in manifest["models"] if entry["file"] == "dml_resample_grad_double.onnx")
     assert entry["nodes"][0]["attributes"] == {
@@ -92,34 +96,50 @@ def test_the_manifest_has_lists(tmp_path: Path) -> None:
 def test_a_second_run_writes_the_same_and_leaves_other_files(tmp_path: Path) -> None:
     (tmp_path / "mine.onnx").write_bytes(b"mine")
     (tmp_path / FILES[0]).write_bytes(b"stale")
-    call(tmp_path)
+    call("write", tmp_path)
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    call(tmp_path)
+    call("write", tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
     assert first["mine.onnx"] == b"mine"
     assert sorted(first) == sorted([*FILES, "manifest.json", "mine.onnx"])
 
 
-def test_a_directory_with_the_name_of_a_command_is_given_as_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_is_the_directory_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("./convert").exit_code == 0
     assert (tmp_path / "convert" / "manifest.json").exists()
+    (tmp_path / "models").mkdir()
+    assert call("models").exit_code == 0
+    assert (tmp_path / "models" / "manifest.json").exists()
+
+
+def test_an_unknown_command_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("info", "gradeint"):
+        done = call(name)
+        assert done.exit_code == 2
+        assert f"No such command '{name}'" in done.output
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_an_argument_it_prints_its_help() -> None:
     done = call()
     assert done.exit_code == 2
-    assert "OUT_DIR | COMMAND" in done.output
+    for command in ("attach", "convert", "gradient", "rules", "write"):
+        assert f"  {command} " in done.output
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = call("--version")
+    assert (done.exit_code, done.output) == (0, f"onnx_models of ortops {ortops.__version__}\n")
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = call(tmp_path / "file")
+    done = call("write", tmp_path / "file")
     assert done.exit_code == 2
     assert "is a file" in done.output
-    done = call(tmp_path / "file" / "below")
+    done = call("write", tmp_path / "file" / "below")
     assert done.exit_code == 1
     assert done.output.startswith("Error: OUT_DIR = ")
 
@@ -295,6 +315,106 @@ def test_a_gradient_wants_a_loss_and_a_tensor(tmp_path: Path) -> None:
     assert "--loss is missing: must be given for a model with the outputs y, loss" in done.output
     assert call("gradient", path, "--wrt", "x", "--loss", "loss", "--out", tmp_path / "out.onnx").exit_code == 0
     assert call("gradient", path, "--out", tmp_path / "out.onnx").exit_code == 2
+
+
+NET = """
+<ir_version: 10, opset_import: ["" : 21, "own" : 1]>
+g (float[n, 3] x, float[n] free) => (float loss) <float[3] w = {1, 2, 3}, float[3] b = {0, 0, 1}> {
+  scaled = Mul (x, w)
+  moved = Add (scaled, b)
+  rounded = Round (x)
+  both = Mul (moved, rounded)
+  loss = ReduceSum <keepdims = 0> (both)
+}
+"""
+
+
+def outputs(path: Path) -> list[str]:
+    return [output.name for output in onnx.load(path).graph.output]
+
+
+def test_all_parameters(tmp_path: Path) -> None:
+    model, out = save(tmp_path / "model.onnx", onnx.parser.parse_model(NET)), tmp_path / "out.onnx"
+    done = call("gradient", model, "--wrt", "parameters", "--out", out)
+    assert (done.exit_code, done.output) == (0, f"2 gradients added: {out}\n")
+    assert outputs(out) == ["loss", "w_grad", "b_grad"]
+    named = save(tmp_path / "named.onnx", onnx.parser.parse_model(NET.replace("moved", "parameters")))
+    done = call("gradient", named, "--wrt", "parameters", "--out", out)
+    assert done.exit_code == 1
+    assert "--wrt parameters: must not be the name of a tensor as well" in done.output
+
+
+def test_names_of_the_outputs_are_any(tmp_path: Path) -> None:
+    text = NET.replace("float[3] w", "float[3] weight").replace("(x, w)", "(x, weight)")
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = "fc/weight=1:0"
+    path, out = save(tmp_path / "model.onnx", model), tmp_path / "out.onnx"
+    wrt = ("--wrt", "fc/weight=1:0", "--wrt", "b")
+    assert call("gradient", path, *wrt, "--name", "fc/weight=1:0", "d/w = 1", "--out", out).exit_code == 0
+    assert outputs(out) == ["loss", "d/w = 1", "b_grad"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--wrt", "w", "--name", "x", "dx"], "--name x: must be one of --wrt, which has w"),
+        (["--wrt", "w", "--name", "w", "a", "--name", "w", "b"], "--name: must name each tensor once"),
+        (["--wrt", "w", "--wrt", "w", "--name", "w", "b"], "--wrt: must have each name once"),
+        (["--wrt", "parameters", "--name", "w", "b"], "--wrt parameters: must be the only --wrt, without --name"),
+        (["--wrt", "parameters", "--wrt", "w"], "--wrt parameters: must be the only --wrt, without --name"),
+        (["--wrt", "w"], "Missing option '--out'"),
+    ],
+)
+def test_a_wrong_call_has_status_2(tmp_path: Path, options: list[str], says: str) -> None:
+    done = call("gradient", save(tmp_path / "model.onnx", onnx.parser.parse_model(NET)), *options)
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
+
+
+def test_a_gradient_that_is_0_is_a_warning_and_counted(tmp_path: Path) -> None:
+    model, out = save(tmp_path / "model.onnx", onnx.parser.parse_model(NET)), tmp_path / "out.onnx"
+    done = call("gradient", model, "--wrt", "free", "--wrt", "x", "--out", out)
+    assert done.exit_code == 0
+    assert done.stdout == f"2 gradients added (1 of them 0 for all inputs): {out}\n"
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("warning: the gradient by 'free' is 0: the loss does not depend on it")
+
+
+def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
+    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(NET))
+    done = call("gradient", model, "--wrt", "x", "--wrt", "free", "--dry-run", "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 0
+    for line in ("Round", "it is constant between its steps", "zero: the gradient by 'free' is 0 for all inputs"):
+        assert line in done.output
+    assert re.search(r"^5 nodes of the model, \d+ with the gradient$", done.output, re.MULTILINE)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_dry_run_has_status_1_where_there_is_no_gradient(tmp_path: Path) -> None:
+    text = NET.replace("Round (x)", "own.Unknown (x)").replace("Add (", "own.Other (")
+    done = call("gradient", save(tmp_path / "model.onnx", onnx.parser.parse_model(text)), "--wrt", "x", "--dry-run")
+    assert done.exit_code == 1
+    for name in ("Unknown", "Other"):
+        assert re.search(
+            rf"^refused: node .* \({name}\) has no gradient rule \(domain own\)", done.output, re.MULTILINE
+        )
+    assert "5 nodes of the model, none with the gradient" in done.output
+
+
+def test_rois_may_be_taken_for_constants(tmp_path: Path) -> None:
+    model, out = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR)), tmp_path / "out.onnx"
+    done = call("gradient", model, "--wrt", "boxes", "--no-through-rois", "--out", out)
+    assert done.stdout == f"1 gradient added (1 of them 0 for all inputs): {out}\n"
+    assert call("gradient", model, "--wrt", "boxes", "--out", out).stdout == f"1 gradient added: {out}\n"
+
+
+def test_the_rules_are_listed_as_a_table_and_as_json() -> None:
+    done = call("rules")
+    assert done.exit_code == 0
+    for text in ("RoiAlign_22", "function of the specification", "it is constant between its steps"):
+        assert text in done.output
+    found = json.loads(call("rules", "--json").stdout)
+    assert found == [dataclasses.asdict(one) for one in coverage()]
 
 
 def test_bodies_are_attached_to_a_model_of_an_older_opset(tmp_path: Path) -> None:

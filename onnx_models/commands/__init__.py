@@ -1,0 +1,21 @@
+"""The commands of ``python -m onnx_models``, one file each. A new one is named in `COMMANDS`."""
+
+from __future__ import annotations
+
+import click
+
+from onnx_models.commands.attach import attach_command
+from onnx_models.commands.convert import convert_command
+from onnx_models.commands.gradient import gradient_command
+from onnx_models.commands.rules import rules_command
+from onnx_models.commands.write import write_command
+from onnx_models.gradient_check.command import check_gradients_command
+
+COMMANDS: tuple[click.Command, ...] = (
+    write_command,
+    convert_command,
+    attach_command,
+    gradient_command,
+    rules_command,
+    check_gradients_command,
+)

@@ -1,0 +1,23 @@
+"""``python -m onnx_models attach``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from onnx_models.commands.common import MODEL, OUT, count, say
+from onnx_models.files import change_file
+from onnx_models.portable import attach
+from ortops.spec import DOMAIN
+
+
+@click.command("attach")
+@MODEL
+@OUT
+@click.option("--loops/--no-loops", default=True, help="Whether bodies may have Loop, Scan and the like.")
+def attach_command(model: Path, out: Path, loops: bool) -> None:
+    """Attach bodies of standard operators to the file MODEL, so that it runs where no kernel of ours is registered."""
+    _, after = change_file(model, out, lambda before: attach(before, loops=loops))
+    bodies = [function for function in after.functions if function.domain == DOMAIN]
+    say(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")

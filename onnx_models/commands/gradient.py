@@ -1,0 +1,144 @@
+"""``python -m onnx_models gradient``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import onnx
+from rich.markup import escape
+from rich.table import Table
+
+from onnx_models.commands.common import MODEL, OUT_FILE, console, count, say
+from onnx_models.files import change_file, loaded, one_line, refusing
+from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, report
+from onnx_models.portable import attach
+
+
+@click.command("gradient")
+@MODEL
+@click.option("--out", type=OUT_FILE, help="File to write.")
+@click.option(
+    "--wrt",
+    required=True,
+    multiple=True,
+    metavar="NAME",
+    help=f"Name of a tensor to differentiate by; may be repeated. {PARAMETERS!r} stands for all parameters.",
+)
+@click.option("--loss", metavar="NAME", help="Name of the tensor to differentiate; by default the only output.")
+@click.option(
+    "--name",
+    "chosen",
+    nargs=2,
+    multiple=True,
+    metavar="NAME OUTPUT",
+    help="Name of the output for the gradient by NAME, one of --wrt, instead of NAME_grad; may be repeated.",
+)
+@click.option(
+    "--stop-at", multiple=True, metavar="NAME", help="Name of a tensor to take for a constant; may be repeated."
+)
+@click.option(
+    "--through-rois/--no-through-rois",
+    default=True,
+    help="Whether RoiAlign has a gradient by its RoIs. torchvision trains detectors without.",
+)
+@click.option("--portable", is_flag=True, help="Attach bodies of standard operators, too.")
+@click.option("--dry-run", is_flag=True, help="Write nothing, show what the gradient is made of.")
+def gradient_command(
+    model: Path,
+    out: Path | None,
+    wrt: tuple[str, ...],
+    loss: str | None,
+    chosen: tuple[tuple[str, str], ...],
+    stop_at: tuple[str, ...],
+    through_rois: bool,
+    portable: bool,
+    dry_run: bool,
+) -> None:
+    """Add gradients to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
+
+    A gradient that is 0 for all inputs is a warning. The exit status of --dry-run is 1 where the gradient cannot pass an
+    operator.
+    """
+    names = _names(wrt, chosen)
+
+    def arguments(before: onnx.ModelProto) -> tuple[onnx.ModelProto, str, Sequence[str] | Mapping[str, str] | str]:
+        return before, _loss(before, loss), _checked(before, names)
+
+    if dry_run:
+        before = loaded(model)
+        with refusing(model):
+            found = report(*arguments(before), stop_at=stop_at, through_rois=through_rois)
+        _show(found)
+        raise click.exceptions.Exit(1 if found.refused else 0)
+    if out is None:
+        raise click.UsageError("Missing option '--out', which --dry-run alone does without.")
+
+    def change(before: onnx.ModelProto) -> onnx.ModelProto:
+        made = gradient(*arguments(before), stop_at=stop_at, through_rois=through_rois)
+        return attach(made) if portable else made
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ZeroGradientWarning)
+        before, after = change_file(model, out, change)
+    zeros = [str(one.message) for one in told if issubclass(one.category, ZeroGradientWarning)]
+    for zero in zeros:
+        click.echo(f"warning: {one_line(zero)}", err=True)
+    number = len(after.graph.output) - len(before.graph.output)
+    all_zeros = f" ({len(zeros)} of them 0 for all inputs)" if zeros else ""
+    say(f"{count(number, 'gradient')} added{all_zeros}: {out}")
+
+
+def _names(wrt: Sequence[str], chosen: Sequence[tuple[str, str]]) -> Sequence[str] | Mapping[str, str] | str:
+    """The argument `wrt` of the gradient."""
+    if PARAMETERS in wrt:
+        if len(wrt) > 1 or chosen:
+            raise click.UsageError(f"--wrt {PARAMETERS}: must be the only --wrt, without --name")
+        return PARAMETERS
+    if not chosen:
+        return wrt
+    outputs = dict(chosen)
+    if len(outputs) < len(chosen):
+        raise click.UsageError("--name: must name each tensor once")
+    for name in outputs:
+        if name not in wrt:
+            raise click.UsageError(f"--name {name}: must be one of --wrt, which has {', '.join(wrt)}")
+    if len(set(wrt)) < len(wrt):
+        raise click.UsageError("--wrt: must have each name once")
+    return {name: outputs.get(name, f"{name}_grad") for name in wrt}
+
+
+def _loss(model: onnx.ModelProto, loss: str | None) -> str:
+    outputs = [output.name for output in model.graph.output]
+    if loss is None and len(outputs) != 1:
+        raise ValueError(f"--loss is missing: must be given for a model with the outputs {', '.join(outputs)}")
+    return loss or outputs[0]
+
+
+def _checked(
+    model: onnx.ModelProto, wrt: Sequence[str] | Mapping[str, str] | str
+) -> Sequence[str] | Mapping[str, str] | str:
+    """The argument `wrt`, which means one thing."""
+    tensors = {name for node in model.graph.node for name in node.output}
+    tensors |= {one.name for one in (*model.graph.input, *model.graph.initializer)}
+    if wrt == PARAMETERS and PARAMETERS in tensors:
+        raise ValueError(f"--wrt {PARAMETERS}: must not be the name of a tensor as well, as it is in this model")
+    return wrt
+
+
+def _show(found: Report) -> None:
+    table = Table("operator", "nodes", "gradient", "reason")
+    for one, number in found.operators:
+        name = f"{one.domain}::{one.operator}" if one.domain else one.operator
+        table.add_row(*(escape(one_line(text)) for text in (name, str(number), one.way, one.reason)))
+    console().print(table)
+    for line in found.zeros:
+        say(one_line(f"zero: {line}"))
+    for name in found.zero_gradients:
+        say(one_line(f"zero: the gradient by {name!r} is 0 for all inputs"))
+    for line in found.refused:
+        say(one_line(f"refused: {line}"))
+    after = "none with the gradient" if found.nodes_after is None else f"{found.nodes_after} with the gradient"
+    say(f"{count(found.nodes_before, 'node')} of the model, {after}")

@@ -1,0 +1,32 @@
+"""``python -m onnx_models rules``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+
+import click
+from rich.table import Table
+
+from onnx_models.commands.common import console, say
+from onnx_models.gradient import coverage
+
+
+@click.command("rules")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects instead of a table.")
+def rules_command(as_json: bool) -> None:
+    """List how `gradient` differentiates each operator of ONNX and of this project.
+
+    By a rule, as a composition of other operators, or as the function of ONNX's specification; a zero is a derivative that
+    is 0 wherever there is one. An operator is refused where a gradient cannot pass it; of one with "none", nothing is known.
+    """
+    found = coverage()
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    table = Table("domain", "operator", "gradient", "reason")
+    for one in found:
+        table.add_row(one.domain or "ai.onnx", one.operator, one.way, one.reason)
+    console().print(table)
+    say(", ".join(f"{way} {number}" for way, number in Counter(one.way for one in found).most_common()))

@@ -25,6 +25,8 @@ from examples.scenes import Array, digits, enlarged
 SIDE, SIZE = 96, 40
 """Pixels of the scene and of the object, each way."""
 
+RATE = np.array(0.25, np.float32)
+
 FORWARD = """
 <ir_version: 10, opset_import: ["" : 21]>
 step (float[1, 1, H, W] scene, float[1, 4] box, float[1, 1, h, w] object, float[1, 4] whole) => (float loss)
@@ -38,25 +40,11 @@ step (float[1, 1, H, W] scene, float[1, 4] box, float[1, 1, h, w] object, float[
 }
 """
 
-UPDATE = """
-update (float[1, 4] speed) => (float[1, 4] box_next, float[1, 4] speed_next)
-<float rate = {0.25}, float friction = {0.8}>
-{
-  kept = Mul (friction, speed)
-  push = Mul (rate, box_grad)
-  speed_next = Sub (kept, push)
-  box_next = Add (box, speed_next)
-}
-"""
-
 
 def step_model() -> onnx.ModelProto:
-    """A model of one step of gradient descent with momentum: the loss, and the box and its speed after the step."""
+    """A model of one step of gradient descent with momentum: the loss, and the box and its momentum after the step."""
     model = onnx_models.gradient(onnx.parser.parse_model(FORWARD), "loss", ["box"])
-    update = onnx.parser.parse_graph(UPDATE)
-    for field in ("node", "input", "output", "initializer"):
-        getattr(model.graph, field).extend(getattr(update, field))
-    return model
+    return onnx_models.with_sgd(model, momentum=0.8)
 
 
 def overlap(a: Array, b: Array) -> float:
@@ -72,11 +60,11 @@ def fit(scene: Array, thing: Array, box: Array, steps: int, kernels: bool) -> li
     session = make(onnx_models.portable.attach(step_model()).SerializeToString(), providers=["CPUExecutionProvider"])
     height, width = thing.shape
     whole = np.array([[0, 0, width, height]], np.float32)
-    feeds = {"scene": scene[None, None], "object": thing[None, None], "whole": whole}
-    boxes, speed = [box.astype(np.float32)], np.zeros((1, 4), np.float32)
+    feeds = {"scene": scene[None, None], "object": thing[None, None], "whole": whole, "learning_rate": RATE}
+    boxes, momentum = [box.astype(np.float32)], np.zeros((1, 4), np.float32)
     for _ in track(range(steps), "fitting", console=Console(stderr=True)):
-        moving = {"box": boxes[-1][None], "speed": speed}
-        moved, speed = session.run(["box_next", "speed_next"], feeds | moving)
+        moving = {"box": boxes[-1][None], "box_momentum": momentum}
+        moved, momentum = session.run(["box_next", "box_momentum_next"], feeds | moving)
         boxes.append(moved[0])
     return boxes
 

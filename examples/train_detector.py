@@ -25,11 +25,10 @@ from examples.scenes import Array, Digits, Scenes, compose, digits
 DETECTOR = """
 <ir_version: 10, opset_import: ["" : 21]>
 detector (
-  float[N, 1, H, W] images, float[R, 4] boxes, int64[R] of, int64[R] labels,
+  float[N, 1, H, W] images, float[R, 4] boxes, int64[R] of,
   float[16, 1, 3, 3] conv1_weight, float[16] conv1_bias, float[32, 16, 3, 3] conv2_weight, float[32] conv2_bias,
   float[64, 1568] hidden_weight, float[64] hidden_bias, float[10, 64] output_weight, float[10] output_bias
-) => (float[R, 10] scores, float loss)
-<int64 classes = {10}, float[2] off_and_on = {0, 1}, int64[1] last = {1}>
+) => (float[R, 10] scores)
 {
   wide = Conv <pads = [1, 1, 1, 1]> (images, conv1_weight, conv1_bias)
   wide_positive = Relu (wide)
@@ -40,12 +39,6 @@ detector (
   hidden = Gemm <transB = 1> (flat, hidden_weight, hidden_bias)
   hidden_positive = Relu (hidden)
   scores = Gemm <transB = 1> (hidden_positive, output_weight, output_bias)
-  logarithms = LogSoftmax (scores)
-  truth = OneHot (labels, classes, off_and_on)
-  of_truth = Mul (logarithms, truth)
-  likelihoods = ReduceSum <keepdims = 0> (of_truth, last)
-  mean = ReduceMean <keepdims = 0> (likelihoods)
-  loss = Neg (mean)
 }
 """
 
@@ -53,7 +46,7 @@ MOMENTUM, FIRST_RATE, BATCH = 0.9, 0.02, 16
 
 
 def detector() -> onnx.ModelProto:
-    """Scores of the digits and the loss, from scenes, boxes, labels and parameters."""
+    """Scores of the digits, from scenes, boxes and parameters."""
     return onnx.parser.parse_model(DETECTOR)
 
 
@@ -67,29 +60,10 @@ def shapes_of_parameters() -> dict[str, list[int]]:
 
 
 def training_step() -> onnx.ModelProto:
-    """The detector with its gradient and a step of SGD with momentum.
-
-    Beside the detector's, its inputs are ``rate`` and for each parameter NAME its speed NAME_speed; its outputs are for
-    each of both their values after the step, NAME_next and NAME_speed_next.
-    """
-    parameters = shapes_of_parameters()
-    model = onnx_models.gradient(detector(), "loss", list(parameters))
-    graph = model.graph
-    del graph.output[2:]
-    graph.initializer.append(onnx.numpy_helper.from_array(np.float32(MOMENTUM), "momentum"))
-    graph.input.append(onnx.helper.make_tensor_value_info("rate", onnx.TensorProto.FLOAT, []))
-    for name, shape in parameters.items():
-        update = onnx.parser.parse_graph(f"""
-            update (float{shape} {name}_speed) => (float{shape} {name}_next, float{shape} {name}_speed_next) {{
-              {name}_kept = Mul (momentum, {name}_speed)
-              {name}_speed_next = Add ({name}_kept, {name}_grad)
-              {name}_step = Mul (rate, {name}_speed_next)
-              {name}_next = Sub ({name}, {name}_step)
-            }}""")
-        graph.node.extend(update.node)
-        graph.input.extend(update.input)
-        graph.output.extend(update.output)
-    return model
+    """The detector with its loss and a step of SGD: each output NAME_next is the input NAME of the next step."""
+    model = onnx_models.with_loss(detector(), "cross_entropy", "scores", "labels")
+    model = onnx_models.gradient(model, "loss", list(shapes_of_parameters()))
+    return onnx_models.with_sgd(model, momentum=MOMENTUM)
 
 
 class Training:
@@ -109,11 +83,11 @@ class Training:
         for name, shape in shapes_of_parameters().items():
             spread = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 0.0
             self._state[name] = rng.normal(0, spread, shape).astype(np.float32)
-            self._state[f"{name}_speed"] = np.zeros(shape, np.float32)
+            self._state[f"{name}_momentum"] = np.zeros(shape, np.float32)
 
     def step(self, scenes: Scenes, rate: float) -> float:
         """Improve the parameters by some scenes; the loss before."""
-        feeds = {**self._state, **scenes._asdict(), "rate": np.array(rate, np.float32)}
+        feeds = {**self._state, **scenes._asdict(), "learning_rate": np.array(rate, np.float32)}
         outputs = dict(zip(self._names, self._session.run(None, feeds), strict=True))
         self._state = {name: outputs[f"{name}_next"] for name in self._state}
         return float(outputs["loss"])

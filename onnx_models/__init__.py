@@ -10,6 +10,7 @@ from onnx_models.resize import resample_attributes
 from onnx_models.resize_grad import resize_grad
 from onnx_models.roi_align import joint, roi_align, roi_align_grad
 from onnx_models.schema import register_schemas
+from onnx_models.training import with_loss, with_sgd
 
 # Grouped by what they are for.
 __all__ = [  # noqa: RUF022
@@ -33,6 +34,9 @@ __all__ = [  # noqa: RUF022
     "convert",
     "gradient",
     "portable",
+    # Training steps.
+    "with_loss",
+    "with_sgd",
     # ONNX's checker and shape inference.
     "register_schemas",
 ]

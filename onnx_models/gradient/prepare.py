@@ -7,6 +7,7 @@ import onnx
 from onnx_models.check import check_attributes
 from onnx_models.functions import inlined
 from onnx_models.tools import inferred
+from onnx_models.walk import nodes_of, normal_domain
 
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""
@@ -27,7 +28,7 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         TypeError: such an attribute is unknown or has a wrong type.
     """
     check_attributes(model)
-    made = inlined(_without_data(model), OLDEST_OPSET)
+    made = inlined(without_data(model), OLDEST_OPSET)
     for node in nodes_of(made):
         # ONNX's shape inference (1.23 at least) takes an absent onesided of STFT for 0: by default it is 1.
         is_stft = node.op_type == "STFT" and normal_domain(node.domain) == ""
@@ -45,7 +46,8 @@ def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without the data of large initializers."""
     made = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name != "graph":

@@ -1,0 +1,226 @@
+"""Training steps: losses and stochastic gradient descent, run by ONNX Runtime as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from conformance.backends.session import CPU, options
+from gradient_checks import Array, parsed
+from onnx_models import gradient, with_loss, with_sgd
+from onnx_models.training import Loss
+
+SCORES = """<ir_version: 10, opset_import: ["" : {opset}]> g ({kind}[{shape}] x, {kind} factor) => ({kind}[{shape}] y)
+    {{ y = Mul(x, factor) }}"""
+
+
+def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
+
+
+def run(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def elements(loss: Loss, y: Array, target: Array) -> Array:
+    """The loss before the mean, and its derivative by y."""
+    if loss == "cross_entropy":
+        logarithms = y - np.log(np.exp(y).sum(axis=1, keepdims=True))
+        return -np.take_along_axis(logarithms, target[:, None], 1)
+    if loss == "binary_cross_entropy_with_logits":
+        share = 1 / (1 + np.exp(-y))
+        return np.asarray(-target * np.log(share) - (1 - target) * np.log(1 - share))
+    return np.asarray((y - target) ** 2 if loss == "mean_squared_error" else abs(y - target))
+
+
+@pytest.mark.parametrize("opset", [11, 18, 21])
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5)])
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize(
+    "loss", ["cross_entropy", "binary_cross_entropy_with_logits", "mean_squared_error", "mean_absolute_error"]
+)
+def test_a_loss_and_its_gradient(loss: Loss, shape: tuple[int, ...], kind: str, opset: int, opened: bool) -> None:
+    rng = np.random.default_rng(0)
+    dtype = np.float32 if kind == "float" else np.float64
+    x, factor = rng.uniform(-2, 2, shape).astype(dtype), np.array(1.5, dtype)
+    target: Array = rng.uniform(0, 1, shape).astype(dtype)
+    if loss == "cross_entropy":
+        target = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    lengths = ", ".join(f"N{i}" if opened else str(length) for i, length in enumerate(shape))
+    model = parsed(SCORES.format(opset=opset, kind=kind, shape=lengths))
+    made = gradient(with_loss(model, loss, "y"), "loss", ["y", "factor"])
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(made))
+    found = run(session_of(made), {"x": x, "factor": factor, "target": target})
+    y = x.astype(np.float64) * 1.5
+    np.testing.assert_allclose(found["loss"], elements(loss, y, target).mean(), rtol=1e-5)
+    step = 1e-6
+    by_y = np.zeros(shape)
+    for place in np.ndindex(shape):
+        moved = np.zeros(shape)
+        moved[place] = step
+        ends = [elements(loss, y + sign * moved, target).mean() for sign in (1, -1)]
+        by_y[place] = (ends[0] - ends[1]) / (2 * step)
+    np.testing.assert_allclose(found["y_grad"], by_y, atol=1e-6)
+    np.testing.assert_allclose(found["factor_grad"], (by_y * x).sum(), atol=1e-5)
+
+
+def test_logits_may_be_large_and_0() -> None:
+    model = parsed(SCORES.format(opset=18, kind="float", shape="N"))
+    made = session_of(gradient(with_loss(model, "binary_cross_entropy_with_logits", "y"), "loss", ["y"]))
+    x, target = np.array([-500, 500, 500, 0], np.float32), np.array([0, 1, 0, 0], np.float32)
+    found = run(made, {"x": x, "factor": np.array(1, np.float32), "target": target})
+    assert found["loss"] == pytest.approx((500 + np.log(2)) / 4)
+    np.testing.assert_allclose(found["y_grad"], [0, 0, 1 / 4, 1 / 8], atol=1e-7)
+
+
+LINE = """<ir_version: 10, opset_import: ["" : 18]> line (float[n, 3] x{inputs}) => (float[n, 2] y)
+    {{ product = MatMul (x, weight) y = Add (product, bias) }}"""
+START: dict[str, Array] = {
+    "weight": np.arange(6, dtype=np.float32).reshape(3, 2) / 4 - 0.5,
+    "bias": np.array([0.5, -0.25], np.float32),
+}
+
+
+def line(*, with_inputs: bool = False) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(LINE.format(inputs=", float[3, 2] weight, float[2] bias" if with_inputs else ""))
+    if not with_inputs:
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in START.items())
+    return model
+
+
+def batches(count: int) -> list[dict[str, Array]]:
+    rng = np.random.default_rng(5)
+    return [
+        {"x": rng.normal(size=(4, 3)).astype(np.float32), "target": rng.normal(size=(4, 2)).astype(np.float32)}
+        for _ in range(count)
+    ]
+
+
+def trained(
+    step: onnx.ModelProto, state: Mapping[str, Array], feeds: Iterable[Mapping[str, Array]]
+) -> dict[str, Array]:
+    """The state after some steps: what the module's description says to feed back."""
+    session, state = session_of(step), dict(state)
+    for one in feeds:
+        found = run(session, {**state, **one, "learning_rate": np.array(0.05, np.float32)})
+        state = {name.removesuffix("_next"): value for name, value in found.items() if name.endswith("_next")}
+    return state
+
+
+def expected(count: int, momentum: float, nesterov: bool, weight_decay: float) -> dict[str, Array]:
+    """The same in numpy, in double."""
+    p = {name: value.astype(np.float64) for name, value in START.items()}
+    v = {name: np.zeros_like(value) for name, value in p.items()}
+    for one in batches(count):
+        by_y = 2 * (one["x"] @ p["weight"] + p["bias"] - one["target"]) / 8
+        gradients = {"weight": one["x"].T @ by_y, "bias": by_y.sum(axis=0)}
+        for name, g in gradients.items():
+            decayed = g + weight_decay * p[name]
+            v[name] = momentum * v[name] + decayed
+            p[name] = p[name] - 0.05 * (decayed + momentum * v[name] if nesterov else v[name])
+    return p | ({f"{name}_momentum": value for name, value in v.items()} if momentum else {})
+
+
+@pytest.mark.parametrize("with_inputs", [True, False])
+@pytest.mark.parametrize(
+    ("momentum", "nesterov", "weight_decay"), [(0, False, 0), (0, False, 0.1), (0.9, False, 0), (0.8, True, 0.05)]
+)
+def test_steps_are_those_of_sgd(momentum: float, nesterov: bool, weight_decay: float, with_inputs: bool) -> None:
+    with_gradients = gradient(
+        with_loss(line(with_inputs=with_inputs), "mean_squared_error", "y"), "loss", ["weight", "bias"]
+    )
+    step = with_sgd(with_gradients, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay)
+    onnx.checker.check_model(step, full_check=True)
+    found = trained(step, START if with_inputs else {}, batches(20))
+    wanted = expected(20, momentum, nesterov, weight_decay)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_network_learns_in_a_plain_session() -> None:
+    rng = np.random.default_rng(0)
+    model = parsed("""<ir_version: 8, opset_import: ["" : 13]> net (float[n, 2] x) => (float[n, 2] scores) {
+        first = Gemm (x, w1, b1) hidden = Relu (first) scores = Gemm (hidden, w2, b2) }""")
+    values: dict[str, Array] = {
+        "w1": rng.normal(size=(2, 16)),
+        "b1": np.zeros(16),
+        "w2": rng.normal(size=(16, 2)) / 4,
+        "b2": np.zeros(2),
+    }
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v.astype(np.float32), n) for n, v in values.items())
+    step = with_sgd(gradient(with_loss(model, "cross_entropy", "scores"), "loss", "parameters"), momentum=0.9)
+    x = rng.uniform(-1, 1, (256, 2)).astype(np.float32)
+    feeds: dict[str, Array] = {"x": x, "target": (x[:, 0] * x[:, 1] > 0).astype(np.int64)}  # no line parts these two
+    before = run(session_of(step), {**feeds, "learning_rate": np.array(0, np.float32)})
+    state = trained(step, {}, [feeds] * 150)
+    after = run(session_of(step), {**feeds, **state, "learning_rate": np.array(0, np.float32)})
+    assert before["loss"] > 0.5
+    assert after["loss"] < 0.15
+    assert (after["scores"].argmax(axis=1) == feeds["target"]).mean() > 0.95
+
+
+def test_names_of_a_step() -> None:
+    with_gradients = gradient(with_loss(line(), "mean_squared_error", "y", "wanted", name="error"), "error", ["bias"])
+    before = with_gradients.SerializeToString()
+    step = with_sgd(with_gradients, momentum=0.5, learning_rate="rate")
+    assert with_gradients.SerializeToString() == before
+    assert [value.name for value in step.graph.input] == ["x", "wanted", "rate", "bias", "bias_momentum"]
+    assert [value.name for value in step.graph.output] == ["y", "error", "bias_momentum_next", "bias_next"]
+    chosen = gradient(with_loss(line(), "mean_squared_error", "y"), "loss", {"bias": "db", "weight": "dw"})
+    step = with_sgd(chosen, {"bias": "db"})
+    assert [value.name for value in step.graph.output] == ["y", "loss", "dw", "bias_next"]
+
+
+def test_a_parameter_of_open_shape_has_no_momentum_to_begin_with() -> None:
+    model = parsed("""<ir_version: 10, opset_import: ["" : 18]> g (float[n] x) => (float y) {
+        square = Mul (x, x) y = ReduceSum <keepdims = 0> (square) }""")
+    step = with_sgd(gradient(model, "y", ["x"]), momentum=0.5)
+    assert not step.graph.initializer
+    feeds = {
+        "x": np.ones(3, np.float32),
+        "x_momentum": np.ones(3, np.float32),
+        "learning_rate": np.array(1, np.float32),
+    }
+    np.testing.assert_array_equal(run(session_of(step), feeds)["x_next"], np.full(3, 1 - 2.5, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hinge", "y"), "loss = 'hinge': must be one of binary_cross_entropy_with_logits, cross_entropy, mean_abs"),
+        (("mean_squared_error", "z"), "output has 'z': must be the name of a tensor of the graph"),
+        (("mean_squared_error", "y", "x"), "the model has a tensor 'x' already"),
+        (("cross_entropy", "bias"), "output = 'bias' has rank 1: must have axes of samples and of classes"),
+        (("cross_entropy", "lengths"), "output = 'lengths': must be a tensor of float or double"),
+    ],
+)
+def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
+    model = line(with_inputs=True)
+    model.graph.node.append(onnx.helper.make_node("Shape", ["y"], ["lengths"]))
+    with pytest.raises(ValueError, match=message):
+        with_loss(model, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"momentum": 1}, "momentum = 1: must be 0 or more and less than 1"),
+        ({"weight_decay": -0.1}, "weight_decay = -0.1: must be 0 or more"),
+        ({"nesterov": True}, "nesterov = True: must have a momentum"),
+        ({"parameters": []}, r"parameters = \[\]: must be one or more names"),
+        ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, 'weight_grad' is none"),
+        ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input or an initializer"),
+        ({"learning_rate": "x"}, "the model has a tensor 'x' already"),
+    ],
+)
+def test_a_wrong_step(arguments: dict[str, object], message: str) -> None:
+    model = gradient(with_loss(line(), "mean_squared_error", "y"), "loss", ["bias"])
+    with pytest.raises(ValueError, match=message):
+        with_sgd(model, **arguments)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from onnx_models.gradient_check.cases import Case
+from onnx_models.gradient_check.evaluate import newest_opset
 from onnx_models.gradient_check.trial import Differentiate, Trial, Verdict, untried
 
 TIME_LIMIT = 60.0
@@ -114,6 +115,7 @@ class _Child:
 def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> None:
     """What a process does until the connection closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: the parent decides what ends
+    newest_opset()  # loads ONNX Runtime: not in the time of the first case
     _limit_memory()
     connection.send("ready")
     with contextlib.suppress(EOFError, BrokenPipeError):

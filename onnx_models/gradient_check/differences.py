@@ -27,12 +27,14 @@ class Slope:
     """A directional derivative.
 
     value: the central difference. magnitude: the sum of the absolute values of what it is the sum of.
-    error: what the value may be wrong by. smooth: whether there is a derivative at all.
+    error: what the value may be wrong by. size: the sum of the absolute values of what is differentiated.
+    smooth: whether there is a derivative at all.
     """
 
     value: float
     magnitude: float
     error: float
+    size: float
     smooth: bool
 
 
@@ -80,7 +82,7 @@ def slope(function: Callable[[Array], Array], at: Array, along: Array, weights: 
 
     middle = values(0.0)
     size = float(np.sum(np.abs(weights * middle)))
-    found = Slope(0.0, 0.0, np.inf, smooth=False)
+    found = Slope(0.0, 0.0, np.inf, size, smooth=False)
     for wide, narrow, disagreement in _STEPS[kind]:
         ahead = {step: (values(step) - middle) / step for step in (wide, narrow)}
         behind = {step: (middle - values(-step)) / step for step in (wide, narrow)}
@@ -90,9 +92,9 @@ def slope(function: Callable[[Array], Array], at: Array, along: Array, weights: 
         sides = abs(float(weights @ (ahead[narrow] - behind[narrow])))
         error = sides + abs(central[wide] - central[narrow]) + noise
         if np.isfinite(error) and error <= disagreement * magnitude + 2 * noise:
-            return Slope(central[narrow], magnitude, error, smooth=True)
+            return Slope(central[narrow], magnitude, error, size, smooth=True)
         if np.isfinite(error) and error < found.error:
-            found = Slope(central[narrow], magnitude, error, smooth=False)
+            found = Slope(central[narrow], magnitude, error, size, smooth=False)
     return found
 
 

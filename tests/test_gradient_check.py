@@ -1,0 +1,289 @@
+"""The check of gradients on ONNX's node tests: it finds rules that are wrong on purpose, and takes no kink for a fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from onnx_models.__main__ import main
+from onnx_models.gradient import gradient
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules import RULES
+from onnx_models.gradient.rules.table import Gradients
+from onnx_models.gradient_check import Verdict, apart, check_gradients, command, onnx_ad, ours
+from onnx_models.gradient_check.cases import Case
+from onnx_models.gradient_check.differences import slope
+from onnx_models.gradient_check.trial import Trial
+
+Change = Callable[[Graph, Node, Gradients], Gradients]
+"""From a graph, a node and the right gradients to wrong ones."""
+
+
+def outcomes(verdicts: Sequence[Verdict]) -> set[str]:
+    return {verdict.verdict for verdict in verdicts}
+
+
+def twice(graph: Graph, _node: Node, right: Gradients) -> Gradients:
+    return [graph.op("Add", str(right[0]), str(right[0]))]
+
+
+def negative(graph: Graph, _node: Node, right: Gradients) -> Gradients:
+    return [right[0], right[1] and graph.op("Neg", right[1])]
+
+
+def forgotten(graph: Graph, node: Node, right: Gradients) -> Gradients:
+    return [right[0], graph.zeros(node.input(1))]
+
+
+def not_summed(graph: Graph, node: Node, right: Gradients) -> Gradients:
+    return [right[0], right[1] and graph.op("Expand", right[1], graph.shape(node.outputs[0]))]
+
+
+def summed_over_another_axis(graph: Graph, _node: Node, right: Gradients) -> Gradients:
+    return [right[0], graph.op("ReduceSum", str(right[0]), graph.ints([-1]), keepdims=0)]
+
+
+def of_another_axis(graph: Graph, node: Node, _right: Gradients) -> Gradients:
+    """Softmax's gradient for the cotangent 1 at the axis before its own, which is not 0 there."""
+    y = node.outputs[0]
+    inner = graph.op("ReduceSum", graph.op("Mul", y, y), graph.ints([node.attribute("axis", -1) - 1]))
+    return [graph.op("Mul", y, graph.op("Sub", y, inner))]
+
+
+def case(text: str, expected: object, **feeds: object) -> Case:
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+    arrays = {name: np.asarray(value, np.float32) for name, value in feeds.items()}
+    return Case("test_of_ours", model.graph.node[0].op_type, model, arrays, [np.asarray(expected, np.float32)])
+
+
+SQUARE_AND_ROW = case(
+    "g (float[2,2] x, float[2] y) => (float[2,2] z) { z = Add (x, y) }", [[2, 4], [4, 6]], x=[[1, 2], [3, 4]], y=[1, 2]
+)
+
+
+def of_ours(asked: str | Case) -> list[Verdict]:
+    return check_gradients(select=asked) if isinstance(asked, str) else Trial(asked).verdicts(ours)
+
+
+@pytest.mark.parametrize(
+    ("operator", "asked", "change"),
+    [
+        ("Exp", "test_exp", twice),
+        ("Sub", "test_sub", negative),
+        ("Mul", "test_mul", forgotten),
+        ("Add", "test_add_bcast", not_summed),
+        ("Add", SQUARE_AND_ROW, summed_over_another_axis),
+        ("Softmax", "test_softmax_axis_2", of_another_axis),
+    ],
+)
+def test_a_rule_that_is_wrong_on_purpose_is_found(
+    monkeypatch: pytest.MonkeyPatch, operator: str, asked: str | Case, change: Change
+) -> None:
+    right = RULES["", operator]
+    assert outcomes(of_ours(asked)) == {"agree"}
+    monkeypatch.setitem(
+        RULES, ("", operator), lambda graph, node, incoming: change(graph, node, right(graph, node, incoming))
+    )
+    assert "wrong" in outcomes(of_ours(asked))
+
+
+def one_path(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+    """The gradient without the path through the model's first node that computes something."""
+    first = next(node for node in model.graph.node if wrt[0] in node.input)
+    return gradient(model, loss, wrt, stop_at=first.output)
+
+
+def test_a_lost_path_of_two_to_one_tensor_is_found() -> None:
+    assert outcomes(check_gradients(select="test_hardswish_expanded")) == {"agree"}
+    (verdict,) = check_gradients(select="test_hardswish_expanded", differentiate=one_path)
+    assert verdict.verdict == "wrong"
+    assert verdict.gradient != verdict.difference
+    assert (verdict.operator, verdict.input, verdict.number) == ("HardSwish", "x", 0)
+
+
+def test_the_gradients_of_some_operators_agree() -> None:
+    operators = ["Abs", "Concat", "Div", "Floor", "Gemm", "MatMul", "Max", "MaxPool", "Relu", "Tanh", "Where"]
+    verdicts = check_gradients(operators=operators)
+    agreeing = {verdict.operator for verdict in verdicts if verdict.verdict == "agree"}
+    assert agreeing == set(operators)
+    assert "wrong" not in outcomes(verdicts)
+
+
+def test_the_same_call_gives_the_same_verdicts() -> None:
+    assert check_gradients(select="test_max_f*") == check_gradients(select="test_max_f*")
+
+
+RELU = "g (float[3] x) => (float[3] y) { y = Relu (x) }"
+FLOOR = "g (float[3] x) => (float[3] y) { y = Floor (x) }"
+MAX = "g (float[3] a, float[3] b) => (float[3] y) { y = Max (a, b) }"
+
+
+@pytest.mark.parametrize(
+    "at_a_kink",
+    [
+        case(RELU, [0, 0, 2], x=[-1, 0, 2]),
+        case(RELU, [0, 0, 0], x=[0, 0, 0]),
+        case(FLOOR, [1, -2, 0], x=[1, -2, 0]),
+        case(MAX, [1, 2, 3], a=[1, 2, 3], b=[1, 2, 0]),
+    ],
+    ids=["Relu", "Relu-of-zeros", "Floor", "Max"],
+)
+def test_a_kink_a_tie_or_a_step_in_the_data_is_no_fault(at_a_kink: Case) -> None:
+    assert outcomes(Trial(at_a_kink).verdicts(ours)) == {"agree"}
+
+
+def straight_through(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+    """A gradient that takes Floor for the identity."""
+    made = gradient(model, loss, wrt)
+    made.graph.node.remove(next(node for node in made.graph.node if node.output[0] == f"{wrt[0]}_grad"))
+    weights = made.graph.input[-1].name
+    made.graph.node.append(onnx.helper.make_node("Identity", [weights], [f"{wrt[0]}_grad"]))
+    return made
+
+
+def test_a_gradient_through_a_step_is_wrong_where_the_data_are_on_it() -> None:
+    (verdict,) = Trial(case(FLOOR, [1, -2, 0], x=[1, -2, 0])).verdicts(straight_through)
+    assert verdict.verdict == "wrong"
+    assert verdict.difference == 0
+
+
+def test_a_gradient_that_is_not_finite_is_wrong() -> None:
+    text = "g (float[2] x) => (float[2] y) { z = Sqrt (x) y = Mul (z, z) }"
+
+    def infinite(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+        made = gradient(model, loss, wrt)
+        made.graph.node[-1].output[0] = "finite"
+        made.graph.node.append(onnx.helper.make_node("Sub", ["finite", "finite"], ["zero"]))
+        made.graph.node.append(onnx.helper.make_node("Div", ["zero", "zero"], [f"{wrt[0]}_grad"]))
+        return made
+
+    (verdict,) = Trial(case(text, [1, 4], x=[1, 4])).verdicts(infinite)
+    assert (verdict.verdict, "not finite" in verdict.reason) == ("wrong", True)
+
+
+def refusing(_model: onnx.ModelProto, _loss: str, _wrt: Sequence[str]) -> onnx.ModelProto:
+    raise ValueError("no rule")
+
+
+def failing(_model: onnx.ModelProto, _loss: str, _wrt: Sequence[str]) -> onnx.ModelProto:
+    raise KeyError("x")
+
+
+def not_loading(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+    made = gradient(model, loss, wrt)
+    made.graph.node[-1].input[0] = "nowhere"
+    return made
+
+
+def changing(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+    made = gradient(model, loss, wrt)
+    made.graph.node[0].op_type = "Cos"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("differentiate", "verdict", "reason"),
+    [
+        (refusing, "refused", "no rule"),
+        (failing, "wrong", "breaks: KeyError: 'x'"),
+        (not_loading, "wrong", "nowhere"),
+        (changing, "wrong", "an output of the model is another"),
+    ],
+)
+def test_refusing_is_told_from_breaking(
+    differentiate: Callable[..., onnx.ModelProto], verdict: str, reason: str
+) -> None:
+    (found,) = check_gradients(select="test_exp", differentiate=differentiate)
+    assert (found.verdict, reason in found.reason) == (verdict, True), found
+
+
+def test_a_refusal_by_one_input_does_not_hide_another() -> None:
+    def of_first(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+        if "y" in wrt:
+            raise ValueError("not by y")
+        return ours(model, loss, wrt)
+
+    verdicts = check_gradients(select="test_mul", differentiate=of_first)
+    assert [(verdict.input, verdict.verdict) for verdict in verdicts] == [("x", "agree"), ("y", "refused")]
+
+
+def test_an_integer_output_is_not_testable() -> None:
+    assert outcomes(check_gradients(select="test_argmax_default_axis_example")) == {"not testable"}
+
+
+def test_a_case_that_no_runtime_runs_is_not_testable() -> None:
+    broken = case("g (float[3] x) => (float[3] y) { y = Reshape (x, x) }", [1, 2, 3], x=[1, 2, 3])
+    (verdict,) = Trial(broken).verdicts(lambda model, _loss, _wrt: model)
+    assert (verdict.verdict, verdict.reason.startswith("the model does not run")) == ("not testable", True)
+
+
+def test_differences_in_one_half_of_the_values_show_a_kink() -> None:
+    at, along = np.array([0.0, 1.0]), np.array([1.0, 1.0])
+    weights = np.array([1.0, 1.0])
+    assert not slope(np.abs, at, along, weights, "double").smooth
+    assert not slope(np.floor, at, along, weights, "double").smooth
+    found = slope(np.sin, at, along, weights, "double")
+    assert found.smooth
+    assert abs(found.value - np.cos(at) @ along) <= found.error
+
+
+def exiting_or_sleeping(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+    if model.graph.node[0].op_type == "Exp":
+        os._exit(3)
+    if model.graph.node[0].op_type == "Cos":
+        time.sleep(60)
+    return ours(model, loss, wrt)
+
+
+def test_neither_a_crash_nor_a_hang_takes_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "TIME_LIMIT", 4.0)
+    verdicts = check_gradients(select="test_[ect][xoa][psn]", differentiate=exiting_or_sleeping, jobs=2)
+    found = {(verdict.operator, verdict.verdict, verdict.reason) for verdict in verdicts}
+    assert found == {
+        ("Exp", "wrong", "breaks: the process ended with exit code 3 in running the gradient"),
+        ("Cos", "wrong", "breaks: no answer within 4 s in running the gradient"),
+        ("Tan", "agree", ""),
+    }
+
+
+def negated(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+    made = gradient(model, loss, wrt)
+    made.graph.node[-1].op_type = "Neg"
+    return made
+
+
+@pytest.mark.parametrize(("way", "status"), [(ours, 0), (negated, 1)])
+def test_the_command_writes_all_verdicts_and_fails_on_a_wrong_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: Callable[..., onnx.ModelProto], status: int
+) -> None:
+    monkeypatch.setattr(command, "ours", way)
+    file = tmp_path / "verdicts.json"
+    arguments = ["check-gradients", "--operator", "Tan", "--jobs", "1", "--json", str(file)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == status, result.output
+    verdicts = json.loads(file.read_text("utf-8"))["onnx_models"]
+    wanted = "wrong" if status else "agree"
+    assert {(entry["case"], entry["verdict"]) for entry in verdicts} == {
+        ("test_tan", wanted),
+        ("test_tan_example", wanted),
+    }
+    assert f"2 inputs of 1 operators {'are wrong' if status else 'agree'}" in result.output
+
+
+def test_a_selection_of_nothing_is_an_error_of_use() -> None:
+    result = CliRunner().invoke(main, ["check-gradients", "--select", "no_such_*"])
+    assert result.exit_code == 2
+    assert "no_such_*" in result.output
+
+
+def test_onnx_ad_is_asked_the_same() -> None:
+    pytest.importorskip("onnx_ad")
+    assert outcomes(check_gradients(select="test_tan*", differentiate=onnx_ad)) == {"agree"}

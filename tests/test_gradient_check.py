@@ -17,13 +17,13 @@ from onnx_models.__main__ import main
 from onnx_models.gradient import gradient
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules import RULES
-from onnx_models.gradient.rules.table import Gradients
+from onnx_models.gradient.rules.table import Incoming, Part, Zero
 from onnx_models.gradient_check import Verdict, apart, check_gradients, command, onnx_ad, ours
 from onnx_models.gradient_check.cases import Case
 from onnx_models.gradient_check.differences import slope
 from onnx_models.gradient_check.trial import Trial
 
-Change = Callable[[Graph, Node, Gradients], Gradients]
+Change = Callable[[Graph, Node, list[str]], Sequence[Part]]
 """From a graph, a node and the right gradients to wrong ones."""
 
 
@@ -31,27 +31,31 @@ def outcomes(verdicts: Sequence[Verdict]) -> set[str]:
     return {verdict.verdict for verdict in verdicts}
 
 
-def twice(graph: Graph, _node: Node, right: Gradients) -> Gradients:
-    return [graph.op("Add", str(right[0]), str(right[0]))]
+def twice(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
+    return [graph.op("Add", right[0], right[0])]
 
 
-def negative(graph: Graph, _node: Node, right: Gradients) -> Gradients:
-    return [right[0], right[1] and graph.op("Neg", right[1])]
+def negative(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
+    return [right[0], graph.op("Neg", right[1])]
 
 
-def forgotten(graph: Graph, node: Node, right: Gradients) -> Gradients:
+def forgotten(graph: Graph, node: Node, right: list[str]) -> list[Part]:
     return [right[0], graph.zeros(node.input(1))]
 
 
-def not_summed(graph: Graph, node: Node, right: Gradients) -> Gradients:
-    return [right[0], right[1] and graph.op("Expand", right[1], graph.shape(node.outputs[0]))]
+def declared_zero(_graph: Graph, _node: Node, right: list[str]) -> list[Part]:
+    return [right[0], Zero("it is said to be")]
 
 
-def summed_over_another_axis(graph: Graph, _node: Node, right: Gradients) -> Gradients:
-    return [right[0], graph.op("ReduceSum", str(right[0]), graph.ints([-1]), keepdims=0)]
+def not_summed(graph: Graph, node: Node, right: list[str]) -> list[Part]:
+    return [right[0], graph.op("Expand", right[1], graph.shape(node.outputs[0]))]
 
 
-def of_another_axis(graph: Graph, node: Node, _right: Gradients) -> Gradients:
+def summed_over_another_axis(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
+    return [right[0], graph.op("ReduceSum", right[0], graph.ints([-1]), keepdims=0)]
+
+
+def of_another_axis(graph: Graph, node: Node, _right: list[str]) -> list[Part]:
     """Softmax's gradient for the cotangent 1 at the axis before its own, which is not 0 there."""
     y = node.outputs[0]
     inner = graph.op("ReduceSum", graph.op("Mul", y, y), graph.ints([node.attribute("axis", -1) - 1]))
@@ -79,6 +83,7 @@ def of_ours(asked: str | Case) -> list[Verdict]:
         ("Exp", "test_exp", twice),
         ("Sub", "test_sub", negative),
         ("Mul", "test_mul", forgotten),
+        ("Mul", "test_mul", declared_zero),
         ("Add", "test_add_bcast", not_summed),
         ("Add", SQUARE_AND_ROW, summed_over_another_axis),
         ("Softmax", "test_softmax_axis_2", of_another_axis),
@@ -89,9 +94,12 @@ def test_a_rule_that_is_wrong_on_purpose_is_found(
 ) -> None:
     right = RULES["", operator]
     assert outcomes(of_ours(asked)) == {"agree"}
-    monkeypatch.setitem(
-        RULES, ("", operator), lambda graph, node, incoming: change(graph, node, right(graph, node, incoming))
-    )
+
+    def changed(graph: Graph, node: Node, incoming: Incoming) -> Sequence[Part]:
+        found = right(graph, node, incoming)
+        return change(graph, node, [str(part) for part in (found.values() if isinstance(found, dict) else found)])
+
+    monkeypatch.setitem(RULES, ("", operator), changed)
     assert "wrong" in outcomes(of_ours(asked))
 
 
@@ -287,3 +295,9 @@ def test_a_selection_of_nothing_is_an_error_of_use() -> None:
 def test_onnx_ad_is_asked_the_same() -> None:
     pytest.importorskip("onnx_ad")
     assert outcomes(check_gradients(select="test_tan*", differentiate=onnx_ad)) == {"agree"}
+
+
+def test_the_elements_of_a_sequence_are_inputs() -> None:
+    verdicts = check_gradients(select="test_sequence_map_add_2_sequences", differentiate=refusing)
+    assert [verdict.input for verdict in verdicts] == ["x0_0", "x0_1", "x0_2", "x1_0", "x1_1", "x1_2"]
+    assert outcomes(verdicts) == {"refused"}

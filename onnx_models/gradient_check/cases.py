@@ -69,8 +69,40 @@ def _all() -> tuple[Case, ...]:
         # A case whose operator is written out as its function's body has the name of the other, and a suffix.
         operator = operators.get(name.split("_expanded")[0]) or model.graph.node[-1].op_type
         feeds = {value.name: _value(given) for value, given in zip(model.graph.input, inputs, strict=False)}
-        found.append(Case(name, operator, model, feeds, [_value(value) for value in outputs]))
+        found.append(Case(name, operator, *_opened(model, feeds), [_value(value) for value in outputs]))
     return tuple(found)
+
+
+def _opened(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A model with tensors for inputs in place of sequences and optionals, which nodes make of them, and their values.
+
+    A sequence or an optional without elements stays an input.
+    """
+    if all(value.type.HasField("tensor_type") for value in model.graph.input):
+        return model, feeds
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.input[:], made.graph.node[:]
+    opened: dict[str, Any] = {}
+
+    def add(name: str, kind: onnx.TypeProto, value: Any) -> None:
+        if kind.HasField("sequence_type") and value:
+            for i, item in enumerate(value):
+                add(f"{name}_{i}", kind.sequence_type.elem_type, item)
+            made.graph.node.add(
+                op_type="SequenceConstruct", input=[f"{name}_{i}" for i in range(len(value))], output=[name]
+            )
+        elif kind.HasField("optional_type") and value is not None:
+            add(f"{name}_element", kind.optional_type.elem_type, value)
+            made.graph.node.add(op_type="Optional", input=[f"{name}_element"], output=[name])
+        else:
+            made.graph.input.add(name=name).type.CopyFrom(kind)
+            opened[name] = value
+
+    for value in model.graph.input:
+        add(value.name, value.type, feeds[value.name])
+    made.graph.node.extend(model.graph.node)
+    return made, opened
 
 
 def _value(value: Any) -> Any:

@@ -67,10 +67,14 @@ class _Child:
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def ask(self, case: Case) -> Tried:
+        """What each way gives: one that crashes leaves the others."""
+        return [self._ask(case, way) for way in range(len(self._differentiates))]
+
+    def _ask(self, case: Case, way: int) -> list[Verdict]:
         stage = "the model"
         try:
             _, connection = self._running or self._start()
-            connection.send(case)
+            connection.send((case, way))
             last = time.monotonic() + TIME_LIMIT
             while connection.poll(max(0.0, last - time.monotonic())):
                 answer = connection.recv()
@@ -83,8 +87,8 @@ class _Child:
             self.end()
             happened = f"no answer within {TIME_LIMIT:g} s in running {stage}"
         if stage == "the model":
-            return [untried(case, "not testable", happened) for _ in self._differentiates]
-        return [untried(case, "wrong", f"breaks: {happened}") for _ in self._differentiates]
+            return untried(case, "not testable", happened)
+        return untried(case, "wrong", f"breaks: {happened}")
 
     def _start(self) -> tuple[BaseProcess, Connection]:
         context = multiprocessing.get_context("spawn")  # a fork would lack the threads of the libraries
@@ -119,9 +123,12 @@ def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> N
     _limit_memory()
     connection.send("ready")
     with contextlib.suppress(EOFError, BrokenPipeError):
+        trial: Trial | None = None
         while True:
-            trial = Trial(connection.recv(), connection.send)
-            connection.send([trial.verdicts(differentiate) for differentiate in differentiates])
+            case, way = connection.recv()
+            if trial is None or trial.case.name != case.name:
+                trial = Trial(case, connection.send)
+            connection.send(trial.verdicts(differentiates[way]))
 
 
 def _limit_memory() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -126,20 +125,30 @@ class Trial:
         self._why_not: list[str] = []
         self._points: dict[tuple[int, str], dict[str, Any]] = {}
         self._slopes: dict[tuple[Any, ...], Slope] = {}
-        stage("the model")
-        self._settings = list(self._found_settings()) if _floating(case.expected) else []
+        self._known: dict[tuple[Evaluator, Kind], _Setting | None] = {}
 
-    def _found_settings(self) -> Iterator[_Setting]:
+    def _settings(self) -> Iterator[_Setting]:
         """The settings that the model runs in: those of ONNX Runtime, or else those of the reference evaluator."""
         kinds: tuple[Kind, ...] = ("double", "float")
         evaluators: tuple[Evaluator, ...] = ("onnxruntime", "onnx reference")
         for evaluator in evaluators:
-            found = [setting for kind in kinds if (setting := self._setting(evaluator, kind)) is not None]
-            if found:
-                yield from found
+            some = False
+            for kind in kinds:
+                setting = self._setting(evaluator, kind)
+                if setting is not None:
+                    some = True
+                    yield setting
+            if some:
                 return
 
     def _setting(self, evaluator: Evaluator, kind: Kind) -> _Setting | None:
+        """What is made once for each evaluator and type; None where the model does not run so."""
+        if (evaluator, kind) not in self._known:
+            self._stage("the model")
+            self._known[evaluator, kind] = self._made(evaluator, kind)
+        return self._known[evaluator, kind]
+
+    def _made(self, evaluator: Evaluator, kind: Kind) -> _Setting | None:
         version = onnx_opset(self.case.model) or 0
         later = evaluator == "onnxruntime" and version > newest_opset()
         try:
@@ -172,22 +181,24 @@ class Trial:
 
         if not _floating(self.case.expected):
             return untried(self.case, "not testable", "no floating-point output")
-        if not self._settings:
-            self._without_session(differentiate, conclude)
         broken: dict[str, tuple[_Setting, str]] = {}
-        for setting in self._settings:
+        for setting in self._settings():
             pending = [name for name in self.case.wrt if name not in found]
-            for name, outcome in self._gradients(setting, differentiate, pending) if pending else ():
+            if not pending:
+                break
+            for name, outcome in self._gradients(setting, differentiate, pending):
                 if isinstance(outcome, RefusalError):
                     conclude(name, "refused", str(outcome))
                 elif isinstance(outcome, str):
                     broken.setdefault(name, (setting, outcome))
                 else:
                     self._judge(setting, outcome, name, conclude)
-                    if found[name].reason == _LOST and self._reference is not None:
-                        for _, again in self._gradients(self._reference, differentiate, [name]):
+                    if found[name].reason == _LOST and (exact := self._setting("onnx reference", "double")):
+                        for _, again in self._gradients(exact, differentiate, [name]):
                             if isinstance(again, _Gradient):
-                                self._judge(self._reference, again, name, conclude)
+                                self._judge(exact, again, name, conclude)
+        if not any(self._known.values()):
+            self._without_session(differentiate, conclude)
         for name, (setting, text) in broken.items():
             if name not in found:
                 conclude(name, *_broken(setting, text), **_of(setting))
@@ -252,6 +263,7 @@ class Trial:
             return
         reason = ""
         for point in range(POINTS):
+            self._stage("the model")
             try:
                 feeds = self._point(setting, differences, point, name)
                 values = differences.run(converted(feeds, differences.kind))
@@ -270,6 +282,7 @@ class Trial:
             except RunError as error:
                 reason = f"the model cannot be asked at moved data: {error}"
                 continue
+            self._stage("the gradient")
             try:
                 found = gradient(at | converted(weights, setting.kind))
             except RunError as error:
@@ -320,14 +333,10 @@ class Trial:
         """Where the model is evaluated for differences: in double where anything runs it in double."""
         if setting.kind == "double" or setting.afresh:
             return setting
-        found = self._reference
+        found = self._setting("onnx reference", "double")
         if found is not None and not found.afresh and same(found.values, setting.values, 1e-3):
             return found
         return setting
-
-    @functools.cached_property
-    def _reference(self) -> _Setting | None:
-        return self._setting("onnx reference", "double")
 
     def _rng(self, *what: Any) -> np.random.Generator:
         return np.random.default_rng([self._seed, *(zlib.crc32(str(item).encode()) for item in what)])

@@ -159,7 +159,8 @@ def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelP
     made.CopyFrom(model)
     made.ir_version = min(max(made.ir_version, 8), _NEWEST_IR_VERSION)
     version = onnx_opset(made)
-    if version is None:
+    if version is None:  # all its operators are of other domains, but those of a loss are not
+        made.opset_import.append(helper.make_opsetid("", LEAST_OPSET))
         return made
     target = version
     if version < LEAST_OPSET and all(

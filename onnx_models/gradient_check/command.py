@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
 
 from onnx_models.gradient_check import ours
 from onnx_models.gradient_check.apart import tried_apart
@@ -68,7 +69,8 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
 
 def _table(found: dict[str, list[Verdict]]) -> Table:
     ours_found, *others = found.values()
-    table = Table("operator", "agree", "refused", "wrong", "not testable", "first reason")
+    table = Table("operator", "agree", "refused", "wrong", "not testable")
+    table.add_column("first reason", no_wrap=True, overflow="ellipsis")
     for name in list(found)[1:]:
         table.add_column(f"{name}: agree / wrong / refused", justify="right")
     for operator in sorted({verdict.operator for verdict in ours_found}):
@@ -80,8 +82,7 @@ def _table(found: dict[str, list[Verdict]]) -> Table:
             theirs = Counter(verdict.verdict for verdict in other if verdict.operator == operator)
             beside.append(f"{theirs['agree']} / {theirs['wrong']} / {theirs['refused']}")
         numbers = [str(counts[name] or "") for name in ("agree", "refused", "wrong", "not testable")]
-        reason = worst.reason if len(worst.reason) < 80 else worst.reason[:77] + "..."
-        table.add_row(operator, *numbers, reason.replace("[", r"\["), *beside)
+        table.add_row(operator, *numbers, Text(worst.reason), *beside)
     return table
 
 

@@ -35,6 +35,10 @@ def twice(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
     return [graph.op("Add", right[0], right[0])]
 
 
+def one_percent_more(graph: Graph, node: Node, right: list[str]) -> list[Part]:
+    return [graph.op("Mul", right[0], graph.number(1.01, node.input(0)))]
+
+
 def negative(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
     return [right[0], graph.op("Neg", right[1])]
 
@@ -81,6 +85,7 @@ def of_ours(asked: str | Case) -> list[Verdict]:
     ("operator", "asked", "change"),
     [
         ("Exp", "test_exp", twice),
+        ("Sinh", "test_sinh", one_percent_more),  # in float: ONNX Runtime has no kernel for double
         ("Sub", "test_sub", negative),
         ("Mul", "test_mul", forgotten),
         ("Mul", "test_mul", declared_zero),

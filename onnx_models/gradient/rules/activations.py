@@ -124,8 +124,13 @@ def mish(_node: Node, x: Term, _y: Term) -> Term:
 
 @rule("Softmax")
 def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
-    """exp(x) by its sum along an axis: y*(dy - sum of dy*y)."""
+    """exp(x) by its sum along an axis: y*(dy - sum of dy*y).
+
+    Attention that masks a whole row has no number there, and Where puts 0 in its place: so does the gradient.
+    """
     y = node.outputs[0]
+    if graph.known.masks.get(dy):
+        y = graph.masked(graph.op("Not", graph.op("IsNaN", y)), y, y)
     mean = _sum_along_axis(graph, node, graph.op("Mul", dy, y))
     return [graph.op("Mul", y, graph.op("Sub", dy, mean))]
 

@@ -27,7 +27,7 @@ def cast(graph: Graph, node: Node, dy: str) -> Gradients:
     if kind not in (None, *REAL):
         kind = onnx.TensorProto.FLOAT
     by_x = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
-    return [by_x, Zero("its type alone is read")]
+    return [graph.keep_masks(by_x, dy), Zero("its type alone is read")]
 
 
 @rule("Dropout")

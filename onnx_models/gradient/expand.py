@@ -52,10 +52,17 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
     for name in filter(None, proto.input):
         if graph.element_type(name) is None:
             raise ValueError(f"{node}: the type of {name!r} must be known, and shape inference does not find it")
-    model = graph.fragment([proto])
+    model = graph.fragment([_with_defaults(node)])
     for name in filter(None, proto.output):
         value = model.graph.output.add(name=name)
         value.type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
+    # The inliner asks for the types of all inputs, and finds neither those of initializers nor any for an absent input.
+    model.graph.input.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in model.graph.initializer
+    )
+    if "" in proto.input:
+        model.graph.input.add(name="").type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     with clear_errors(f"{node}: expanding it to the function of its specification"):
         model = onnx.inliner.inline_selected_functions(
             model, [(proto.domain, proto.op_type)], inline_schema_functions=True
@@ -64,6 +71,17 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
         raise ValueError(f"{node} has no gradient rule, and the function of its specification does not apply to it")
     kept = {name: name for name in [*proto.input, ""]}
     return _add_renamed(graph, model.graph.node, kept, proto.output)
+
+
+def _with_defaults(node: Node) -> onnx.NodeProto:
+    """The node with the attributes that it has by default: a body may refer to them, and inlining leaves these empty."""
+    made = onnx.NodeProto()
+    made.CopyFrom(node.proto)
+    given = {one.name for one in made.attribute}
+    schema = onnx.defs.get_schema(made.op_type, node.version, normal_domain(made.domain))
+    defaults = (one.default_value for name, one in schema.attributes.items() if name not in given)
+    made.attribute.extend(one for one in defaults if one.type)
+    return made
 
 
 def _add_renamed(

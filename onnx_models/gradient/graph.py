@@ -314,6 +314,13 @@ class Graph:
             name = self.chosen(condition, name, like)
         return name
 
+    def without_nan(self, name: str, gradient: str, like: str) -> str:
+        """A tensor with 0 for NaN, but for what Where chooses of it, where the gradient is by that choice."""
+        for condition in self.known.masks.get(gradient, ()):
+            number = self.op("Not", self.op("IsNaN", name))
+            name = self.masked(self.op("Or", condition, number), name, like)
+        return name
+
     def keep_masks(self, name: str, *gradients: str) -> str:
         """The tensor, made of these gradients, which is 0 where they are by the same choices of Where."""
         masks = {self.known.masks.get(gradient, ()) for gradient in gradients}

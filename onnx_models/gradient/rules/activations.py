@@ -124,13 +124,8 @@ def mish(_node: Node, x: Term, _y: Term) -> Term:
 
 @rule("Softmax")
 def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
-    """exp(x) by its sum along an axis: y*(dy - sum of dy*y).
-
-    Attention that masks a whole row has no number there, and Where puts 0 in its place: so does the gradient.
-    """
-    y = node.outputs[0]
-    if graph.known.masks.get(dy):
-        y = graph.masked(graph.op("Not", graph.op("IsNaN", y)), y, y)
+    """exp(x) by its sum along an axis: y*(dy - sum of dy*y); 0 for a line of -inf that Where replaces, as in attention."""
+    y = graph.without_nan(node.outputs[0], dy, node.inputs[0])
     mean = _sum_along_axis(graph, node, graph.op("Mul", dy, y))
     return [graph.op("Mul", y, graph.op("Sub", dy, mean))]
 
@@ -138,7 +133,7 @@ def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
 @rule("LogSoftmax")
 def log_softmax(graph: Graph, node: Node, dy: str) -> Gradients:
     """The logarithm of Softmax: dy - exp(y) * sum of dy."""
-    shares = graph.op("Exp", node.outputs[0])
+    shares = graph.op("Exp", graph.without_nan(node.outputs[0], dy, node.inputs[0]))
     return [graph.op("Sub", dy, graph.op("Mul", shares, _sum_along_axis(graph, node, dy)))]
 
 

@@ -1,0 +1,117 @@
+"""The rule of Einsum, by Einsum: each operand's gradient is a sum of products of the other operands and dY."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection, Sequence
+from itertools import combinations
+
+from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, rule
+
+
+@rule("Einsum")
+def einsum(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Sums of products over named axes, with repeated names (diagonals), an ellipsis, and names that are summed alone."""
+    terms, output = _named(node, [graph.rank(name, node) if "..." in _equation(node) else None for name in node.inputs])
+    _check_lengths(graph, node, terms, set(_equation(node)))
+    return [_by_operand(graph, node, dy, terms, output, i) if node.wants(i) else None for i in range(len(node.inputs))]
+
+
+def _equation(node: Node) -> str:
+    return str(node.attribute("equation")).replace(" ", "")
+
+
+def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
+    """The names of the axes of all operands and of the output: a letter for each.
+
+    Args:
+        node: of an equation in which the axes of an ellipsis have no names.
+        ranks: of the operands; they are read where the equation has an ellipsis.
+
+    Raises:
+        ValueError: an operand has fewer axes than names, or there are more axes than letters.
+    """
+    left, arrow, output = _equation(node).partition("->")
+    terms = left.split(",")
+    if len(terms) != len(node.inputs):
+        raise ValueError(
+            f"{node}: equation = {left + arrow + output!r} has {len(terms)} operands: must have {len(ranks)}"
+        )
+    unnamed = [
+        0 if rank is None else rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)
+    ]
+    unnamed = [count if "..." in term else 0 for count, term in zip(unnamed, terms, strict=True)]
+    free = [letter for letter in string.ascii_letters if letter not in left]
+    if min(unnamed) < 0 or max(unnamed) > len(free):
+        raise ValueError(
+            f"{node}: equation = {left + arrow + output!r} must agree with operands of ranks {list(ranks)}"
+        )
+    # Axes of ellipses are aligned at their ends, as in broadcasting.
+    whole = "".join(free[: max(unnamed)])
+    terms = [term.replace("...", whole[len(whole) - n :]) for term, n in zip(terms, unnamed, strict=True)]
+    if not arrow:
+        named = left.replace("...", "").replace(",", "")
+        output = "..." + "".join(sorted(name for name in set(named) if named.count(name) == 1))
+    return terms, output.replace("...", whole)
+
+
+def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Collection[str]) -> None:
+    """Refuse axes of one name and of different lengths, which shape inference takes for equal."""
+    known: dict[str, int] = {}
+    for name, term in zip(node.inputs, terms, strict=True):
+        for letter, length in zip(term, graph.lengths(name) or [], strict=False):
+            if letter in letters and isinstance(length, int) and known.setdefault(letter, length) != length:
+                raise ValueError(
+                    f"{node}: axis {letter!r} of {name!r} has length {length}: must be {known[letter]}, as elsewhere"
+                )
+
+
+def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output: str, i: int) -> str:
+    x, term = node.inputs[i], terms[i]
+    others = [(terms[j], name) for j, name in enumerate(node.inputs) if j != i]
+    # ONNX Runtime's Einsum is spared a dY of rank 0 where there is nothing else.
+    operands = [(output, dy), *others] if output or not others else others
+    names = {letter for names, _ in operands for letter in names}
+    kept = "".join(letter for letter in dict.fromkeys(term) if letter in names)
+    equation = ",".join(names for names, _ in operands) + "->" + kept
+    product = operands[0][1]
+    if equation != f"{kept}->{kept}":
+        product = graph.op("Einsum", *(name for _, name in operands), equation=equation)
+    if operands is others:
+        product = graph.op("Mul", product, dy)
+    if kept != term:
+        product = _spread(graph, x, product, kept, term)
+    elif not _same_lengths(graph, x, product):
+        # An axis of an ellipsis may have length 1 and be broadcast: that of another operand, or of this one.
+        product = graph.op("Expand", product, graph.shape(x))
+    return sum_to(graph, product, x, product)
+
+
+def _same_lengths(graph: Graph, a: str, b: str) -> bool:
+    lengths = graph.lengths(a)
+    return lengths is not None and None not in lengths and lengths == graph.lengths(b)
+
+
+def _spread(graph: Graph, x: str, product: str, kept: str, term: str) -> str:
+    """A gradient in the shape of x: repeated along axes that are summed alone, and on diagonals where a name is repeated."""
+    missing, left = [], list(kept)
+    for axis, letter in enumerate(term):
+        if left and left[0] == letter:
+            left.pop(0)
+        else:
+            missing.append(axis)
+    whole = graph.op("Expand", graph.op("Unsqueeze", product, graph.ints(missing)), graph.shape(x))
+    for one, other in combinations(range(len(term)), 2):
+        if term[one] == term[other] and term[one] not in term[one + 1 : other]:
+            places = (_places(graph, x, axis, len(term)) for axis in (one, other))
+            whole = graph.masked(graph.op("Equal", *places), whole, x)
+    return whole
+
+
+def _places(graph: Graph, x: str, axis: int, rank: int) -> str:
+    """The numbers of the places along an axis, as a tensor that is broadcast to the shape of x."""
+    zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
+    numbers = graph.op("Range", zero, graph.op("Squeeze", graph.shape(x, axis, axis + 1)), one)
+    return graph.op("Unsqueeze", numbers, graph.ints(range(1, rank - axis)))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from gradient_checks import Array, check, declared, of_sum, parsed, with_loss
+from gradient_checks import Array, check, declared, of_sum, parsed, run, with_loss
 from onnx_models.gradient import gradient
 from pairs import pairwise
 
@@ -62,6 +62,7 @@ IN_FLOAT = [
     ("Gelu(x)", ALL),
     ('Gelu<approximate="tanh">(x)', ALL),
     ("Mish(x)", ALL),
+    ("Shrink<lambd=2.5, bias=0.25>(x)", ALL),
 ]
 
 
@@ -133,6 +134,7 @@ def test_softmax_axes(operator: str, axis: int) -> None:
         ("Celu<alpha=0.5>(x)", [0, 2, 100], [1, 1, 1]),
         ("Softplus(x)", [-200, 0, 200], [0, 0.5, 1]),
         ("HardSigmoid<alpha=0.5, beta=0.5>(x)", [-2, -1, 0, 1, 2], [0, 0, 0.5, 0, 0]),
+        ("Shrink(x)", [-2, -0.5, 0, 0.5, 2], [1, 0, 0, 0, 1]),
         ("HardSwish(x)", [-4, -3, 0, 3, 4], [0, 0, 0.5, 1.5, 1]),
         ("Softmax(x)", [1000, 0, -1000], [0, 0, 0]),
     ],
@@ -350,3 +352,20 @@ def test_power_at_0_with_exponents_between_0_and_1_is_infinite_as_in_pytorch() -
     found = of_sum(_binary("Pow(a, b)", "double", "[N]", "[N]"), feeds, ["a", "b"])
     np.testing.assert_array_equal(found["a"], [np.inf, 1, -np.inf])
     np.testing.assert_array_equal(found["b"][:2], [0, 0])
+
+
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("cast", ["n = Cast<to = 11>(p)", "n = Identity(p)"])
+def test_a_line_without_any_choice_that_where_replaces_has_no_gradient(operator: str, cast: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N, M] x, double[N, M] mask) => (double y) <double zero = {{0}}> {{
+          masked = Add(x, mask) p = {operator}(masked) {cast}
+          bad = IsNaN(n) y0 = Where(bad, zero, n)
+          some = Less(mask, zero) y = Where(some, zero, y0) }}"""
+    mask = np.array([[-np.inf, -np.inf], [0, -np.inf], [0, 0]])
+    feeds = {"x": np.array([[1.0, 2], [3, 4], [0.5, 0.25]]), "mask": mask}
+    weights = np.array([[1.0, 2], [3, 4], [5, 6]])
+    found = run(gradient(with_loss(parsed(text), {"y": weights}), "loss", ["x"]), feeds)["x_grad"]
+    share = 1 / (1 + np.exp(-0.25))
+    slope = share * (1 - share) * (5 - 6) if operator == "Softmax" else 5 - 11 * share
+    np.testing.assert_allclose(found, [[0, 0], [0, 0], [slope, -slope]], rtol=1e-12, atol=1e-15)

@@ -1,11 +1,12 @@
-"""Gradient rules of matrix products."""
+"""Gradient rules of matrix products and determinants."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
-from gradient_checks import check, parsed
+from gradient_checks import check, of_sum, parsed
 from gradient_nodes import not_of_old
 from onnx_models.gradient import gradient
 from pairs import pairwise
@@ -105,3 +106,33 @@ def test_a_matrix_product_needs_ranks() -> None:
     made.graph.node[1].name = "the product"
     with pytest.raises(ValueError, match=r"node 'the product' \(MatMul\): the rank of 'turned' must be known"):
         gradient(made, "loss", ["a"])
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (2, 3, 3), (2, 1, 4, 4)])
+def test_determinant(shape: tuple[int, ...], opened: bool) -> None:
+    # ONNX Runtime's CPU has Det in float only.
+    x = np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)
+    lengths = [f"n{i}" if opened else n for i, n in enumerate(shape[:-1])] + [shape[-1]]
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (float[{",".join(map(str, lengths))}] x) => (float y) {{ y = Det(x) }}"""
+    check(text, {"x": x}, ["x"], step=2**-7, tolerance=1e-4)
+
+
+def test_determinants_of_singular_matrices_have_their_cofactors() -> None:
+    x = np.array([[[1, 2, 3], [2, 4, 6], [1, 0, 1]], [[0, 0, 0], [0, 2, 1], [0, 1, 3]], [[1, 1, 1]] * 3], np.float32)
+    text = """<ir_version: 10, opset_import: ["" : 18]> g (float[N, 3, 3] x) => (float y) { y = Det(x) }"""
+    expected: list[list[list[float]]] = [
+        [[4, 4, -4], [-2, -2, 2], [0, 0, 0]],
+        [[5, 0, 0], [0, 0, 0], [0, 0, 0]],
+        [[0, 0, 0], [0, 0, 0], [0, 0, 0]],
+    ]
+    np.testing.assert_allclose(of_sum(text, {"x": x}, ["x"])["x"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("lengths", "message"), [("N, N", "an unknown number of"), ("33, 33", "33 rows")])
+def test_determinants_of_large_matrices_are_refused(lengths: str, message: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (float[{lengths}] x) => (float loss) {{ loss = Det(x) }}"""
+    with pytest.raises(ValueError, match=rf"\(Det\): its matrices have {message}.*: must be 32 or less"):
+        gradient(onnx.parser.parse_model(text), "loss", ["x"])

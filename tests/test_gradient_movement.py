@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
+from gradient_nodes import not_of_old
 from onnx_models.gradient import ZeroGradientWarning, gradient
 from pairs import pairwise
 
@@ -307,11 +308,92 @@ def test_scatter(reduction: str, shapes: str, constants: bool) -> None:
     _verify("ScatterND", [_random(3, 4), np.array([[0, 1], [2, -1]]), _random(2)], **options)
 
 
-def test_scatter_with_another_reduction_is_refused() -> None:
-    made, _ = _model("ScatterElements", [_random(3), _ints(0), _random(1)], reduction="mul")
-    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y0"], ["loss"], keepdims=0))
-    with pytest.raises(ValueError, match="reduction = 'mul'"):
-        gradient(made, "loss", ["x0"])
+@EVERY_SHAPE
+@pytest.mark.parametrize("reduction", ["mul", "min", "max", "add"])
+def test_scatter_to_places_that_are_taken_more_than_once(reduction: str, shapes: str, constants: bool) -> None:
+    options: dict[str, Any] = {"reduction": reduction, "shapes": shapes, "constants": constants}
+    updates = np.random.default_rng(3).uniform(-1, 1, (3, 4))
+    _verify("ScatterElements", [_random(3, 4), np.array([[0, -1, 0, 3], [1, 2, 1, 1]]), updates[:2]], axis=1, **options)
+    _verify("ScatterElements", [_random(3, 4), np.array([[0, -1, 1, 2], [0, 2, 1, 2]]), updates[:2]], **options)
+    _verify("ScatterND", [_random(3, 4), np.array([[0], [-1], [0]]), updates], **options)
+    _verify("ScatterND", [_random(3, 4), np.array([[0, 1], [2, -1], [-3, 1]]), updates[0, :3]], **options)
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [("ScatterElements", np.float64), ("ScatterND", np.float64), ("ScatterElements", np.float16)],
+)
+@pytest.mark.parametrize(
+    ("reduction", "by_x", "by_updates"),
+    [
+        # x is 2, 0, 3, 1; updates at 0 are 0, 5; at 1: 4; at 2: 3, 3; at 3: 0, 0.
+        ("mul", [0, 4, 9, 0], [10, 0, 0, 9, 9, 0, 0]),
+        ("max", [0, 0, 1 / 3, 1], [0, 1, 1, 1 / 3, 1 / 3, 0, 0]),
+        ("min", [0, 1, 1 / 3, 0], [1, 0, 0, 1 / 3, 1 / 3, 1 / 2, 1 / 2]),
+    ],
+)
+def test_scatter_with_zeros_and_ties_is_as_in_pytorch(
+    operator: str, reduction: str, by_x: list[float], by_updates: list[float], kind: type
+) -> None:
+    if kind is np.float16 and reduction == "mul":
+        pytest.skip("ONNX Runtime's CPU has no products of float16 here")
+    places = np.array([0, 0, 1, 2, 2, 3, 3])
+    indices = places if operator == "ScatterElements" else places[:, None]
+    inputs = [np.array([2, 0, 3, 1], kind), indices, np.array([0, 5, 4, 3, 3, 0, 0], kind)]
+    made, feeds = _model(operator, inputs, reduction=reduction)
+    made.graph.output[0].name = made.graph.node[0].output[0] = "y"
+    made.graph.output[0].type.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    found = of_sum(made, feeds, ["x0", "x2"])
+    np.testing.assert_allclose(found["x0"], by_x, rtol=1e-3 if kind is np.float16 else 1e-12)
+    np.testing.assert_allclose(found["x2"], by_updates, rtol=1e-3 if kind is np.float16 else 1e-12)
+
+
+@EVERY_SHAPE
+@pytest.mark.parametrize("attributes", [{}, {"axis": 0}, {"axis": -1, "sorted": 0}])
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_unique(attributes: dict[str, int], outputs: int, shapes: str, constants: bool) -> None:
+    made, feeds = _model("Unique", [_random(3, 4)], outputs=outputs, shapes=shapes, constants=constants, **attributes)
+    for value in made.graph.output[1:]:
+        value.type.tensor_type.elem_type = onnx.TensorProto.INT64
+    check(made, feeds, ["x0"], outputs=["y0"])
+
+
+def test_the_first_of_equal_elements_has_the_gradient_of_unique() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N] x) => (double y) { u = Unique(x) y = Mul(u, u) }"""
+    np.testing.assert_array_equal(of_sum(text, {"x": np.array([2.0, 1, 2, 3, 1])}, ["x"])["x"], [4, 2, 0, 6, 0])
+
+
+@not_of_old
+@EVERY_SHAPE
+@pytest.mark.parametrize(
+    ("mode", "axis", "update", "places"),
+    [
+        ("linear", 1, (2, 2, 3), _ints(1, 3)),
+        ("circular", 1, (2, 4, 3), _ints(4, 2)),
+        ("circular", -2, (2, 5, 3), _ints(0, 3)),
+        ("linear", -1, (2, 5, 2), None),
+    ],
+)
+def test_tensor_scatter(
+    mode: str, axis: int, update: tuple[int, ...], places: Array | None, shapes: str, constants: bool
+) -> None:
+    inputs = [_random(2, 5, 3), _random(*update) + 2, *([] if places is None else [places])]
+    _verify("TensorScatter", inputs, opset=24, mode=mode, axis=axis, shapes=shapes, constants=constants)
+
+
+@not_of_old
+@EVERY_SHAPE
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("zeros", [[], [5], [1, 6], [0, 5, 9, 10]])
+def test_cumulative_product(
+    axis: int, exclusive: int, reverse: int, zeros: list[int], shapes: str, constants: bool
+) -> None:
+    x = _random(3, 4)
+    x.ravel()[zeros] = 0
+    options: dict[str, Any] = {"exclusive": exclusive, "reverse": reverse, "shapes": shapes, "constants": constants}
+    _verify("CumProd", [x, np.array(axis)], opset=26, **options)
 
 
 def test_one_hot() -> None:

@@ -106,11 +106,42 @@ def _in_double(feeds: Mapping[str, Array], *, opened: bool, num_groups: int) -> 
     return node_model("GroupNormalization", feeds, more, opened=opened, opset=21)
 
 
-def test_group_normalization_of_an_older_opset_is_refused() -> None:
-    feeds = tensors({"x": (2, 6, 4), "scale": (2,), "bias": (2,)})
-    made = node_model("GroupNormalization", feeds, {"num_groups": 2}, opened=True)
-    with pytest.raises(ValueError, match=r"\(GroupNormalization\): .* is deprecated in domain_version of 18"):
-        gradient(with_loss(made, {"y": np.ones((2, 6, 4))}), "loss", ["x"])
+@pairwise({"x": [(2, 6, 4), (2, 6, 4, 3)], "groups": [1, 2, 6], "opened": [False, True]})
+@pytest.mark.parametrize("wrt", [["x", "scale", "bias"], ["bias"], ["scale"]])
+def test_group_normalization_before_opset_21_has_a_scale_for_each_group(
+    x: tuple[int, ...], groups: int, opened: bool, wrt: list[str]
+) -> None:
+    feeds = tensors({"x": x, "scale": (groups,), "bias": (groups,)})
+    made = node_model("GroupNormalization", feeds, {"num_groups": groups, "epsilon": 0.01}, opened=opened)
+    made.graph.output[0].type.tensor_type.ClearField("shape")  # the checker refuses an operator that is deprecated
+    check(made, feeds, wrt)
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("opened", [False, True])
+def test_lp_normalization(axis: int, p: int, opened: bool) -> None:
+    feeds = uniform({"x": (3, 4, 2)})
+    check(node_model("LpNormalization", feeds, {"axis": axis, "p": p}, opened=opened), feeds, ["x"])
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_lp_normalization_of_zeros_has_a_gradient_of_0(p: int) -> None:
+    feeds = {"x": np.array([[0.0, 0.0], [3.0, -4.0]])}
+    made = node_model("LpNormalization", feeds, {"p": p}, opened=True)
+    found = run(gradient(with_loss(made, {"y": np.array([[1.0, 2.0], [3.0, 5.0]])}), "loss", ["x"]), feeds)["x_grad"]
+    np.testing.assert_array_equal(found[0], 0)
+    assert found[1].all()
+
+
+@pytest.mark.parametrize("axes", [None, [1], [0, 2]])
+def test_mean_variance_normalization(axes: list[int] | None) -> None:
+    feeds = uniform({"x": (3, 4, 2, 2)}, np.float32)  # ONNX Runtime has it in float only
+    made = node_model("MeanVarianceNormalization", feeds, {} if axes is None else {"axes": axes}, opened=True)
+    made.graph.output[0].type.tensor_type.ClearField(
+        "shape"
+    )  # the checker does not find the default of axes in the body
+    check(made, feeds, ["x"], step=1e-2, tolerance=1e-3)
 
 
 @pytest.mark.parametrize("x", [(2, 3, 7), (2, 3, 4, 5), (2, 3, 2, 3, 2)])

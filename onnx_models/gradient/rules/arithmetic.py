@@ -67,6 +67,21 @@ def div(graph: Graph, node: Node, dy: str) -> Gradients:
     return _summed(graph, node, [graph.masked_again(share, dy, b) if node.wants(0) else None, by_b])
 
 
+@rule("Mod")
+def modulo(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The remainder y = a - q*b, with a quotient q that is rounded down, or towards 0 for fmod: dy by a, -dy*q by b.
+
+    As in PyTorch, where y jumps the derivative is that of the quotient there.
+    """
+    (a, b), y = node.inputs, node.outputs[0]
+    by_b = None
+    if node.wants(1):
+        # (a - y)/b is q but for rounding.
+        quotient = graph.op("Round", graph.op("Div", graph.op("Sub", a, y), b))
+        by_b = graph.masked_again(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
+    return _summed(graph, node, [dy if node.wants(0) else None, by_b])
+
+
 @rule("Neg")
 def neg(graph: Graph, _node: Node, dy: str) -> Gradients:
     """The negative -a."""

@@ -7,10 +7,15 @@ ONNX Runtime (1.31 at least) add to the same place at the same time, and terms g
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.terms import Term
+
+_SHORT = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 
 @rule("Compress", "Gather", "GatherElements", "GatherND", "Slice")
@@ -45,25 +50,113 @@ def top_k(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("ScatterElements")
 def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with elements replaced or increased."""
+    """A tensor with elements replaced, or joined with updates by a sum, a product, a maximum or a minimum."""
     indices, axis = node.inputs[1], node.attribute("axis", 0)
-    return _written(graph, node, dy, graph.op("GatherElements", dy, indices, axis=axis))
+    if node.attribute("reduction", "none") in ("none", "add"):
+        return _written(graph, node, dy, graph.op("GatherElements", dy, indices, axis=axis))
+    places = graph.op("GatherElements", numbered(graph, node.inputs[0]), indices, axis=axis)
+    return _reduced(graph, node, dy, places)
 
 
 @rule("ScatterND")
 def scatter_nd(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with slices replaced or increased."""
-    return _written(graph, node, dy, graph.op("GatherND", dy, node.inputs[1]))
+    """A tensor with slices replaced, or joined with updates as by ScatterElements."""
+    if node.attribute("reduction", "none") in ("none", "add"):
+        return _written(graph, node, dy, graph.op("GatherND", dy, node.inputs[1]))
+    return _reduced(graph, node, dy, graph.op("GatherND", numbered(graph, node.inputs[0]), node.inputs[1]))
 
 
 def _written(graph: Graph, node: Node, dy: str, by_updates: str) -> Gradients:
     _, indices, updates = node.inputs
-    reduction = node.attribute("reduction", "none")
-    if reduction == "add":
+    if node.attribute("reduction", "none") == "add":
         return [dy, None, by_updates]
-    if reduction != "none":
-        raise ValueError(f"{node} has no gradient rule for reduction = {reduction!r}: must be 'none' or 'add'")
     return [graph.again(node, dy, indices, graph.zeros(updates)), None, by_updates]
+
+
+def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
+    """The gradients of products, maxima and minima of the elements of x and of updates at the places of these numbers.
+
+    As by PyTorch's scatter_reduce, equal maxima or minima have equal shares, and a factor's gradient is the product of the
+    others, also where there are zeros. Half precision is computed in float.
+    """
+    x, updates, line = node.inputs[0], node.inputs[2], graph.ints([-1])
+    kind = graph.element_type(x)
+    is_short = kind in _SHORT
+    wide = (graph.op("Cast", one, to=onnx.TensorProto.FLOAT) if is_short else one for one in (x, updates, dy))
+    data, values, gradient = (Term(graph, graph.op("Reshape", name, line), x) for name in wide)
+    if is_short:
+        data, values, gradient = (Term(graph, one.name, one.name) for one in (data, values, gradient))
+    at = graph.op("Reshape", places, line)
+    of_places = _product if node.attribute("reduction") == "mul" else _extreme
+    parts = of_places(_Places(graph, at, node.attribute("reduction")), data, values, gradient)
+    by_x, by_updates = (graph.op("Cast", one.name, to=kind) if is_short else one.name for one in parts)
+    return [graph.reshaped(by_x, x), None, graph.reshaped(by_updates, updates)]
+
+
+@dataclass(frozen=True)
+class _Places:
+    """The number of the place in a line that each of some values has its part in, and how they are joined there."""
+
+    graph: Graph
+    numbers: str
+    reduction: str
+
+    def of(self, line: Term) -> Term:
+        """What a line has at the place of each value."""
+        return line.op("Gather", Term(self.graph, self.numbers, line.like))
+
+    def joined(self, line: Term, values: Term, reduction: str) -> Term:
+        """The line, with values at their places."""
+        name = self.graph.op("ScatterElements", line.name, self.numbers, values.name, axis=0, reduction=reduction)
+        return Term(self.graph, name, line.like)
+
+    def counted(self, line: Term, condition: Term) -> Term:
+        """How many of the values that have a property each place of a line has."""
+        return self.joined(line * 0.0, condition.op("CastLike", line), "add")
+
+
+def _product(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term, Term]:
+    is_zero = values.op("Equal", 0.0)
+    factors = values.of(1.0).where(is_zero, values)
+    ones = Term(data.graph, data.graph.op("Expand", data.of(1.0).name, data.graph.shape(data.name)), data.like)
+    zeros = places.counted(ones, is_zero)
+    is_alone = places.of(zeros).op("Equal", is_zero.op("CastLike", values))
+    others = places.of(dy * places.joined(data, factors, "mul")) / factors
+    return dy * places.joined(ones, values, "mul"), others.where(is_alone, 0.0)
+
+
+def _extreme(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term, Term]:
+    joined = places.joined(data, values, places.reduction)
+    is_data, is_value = data.op("Equal", joined), values.op("Equal", places.of(joined))
+    ones = Term(data.graph, data.graph.op("Expand", data.of(1.0).name, data.graph.shape(data.name)), data.like)
+    share = dy / (is_data.op("CastLike", data) + places.counted(ones, is_value))
+    return share.where(is_data, 0.0), places.of(share).where(is_value, 0.0)
+
+
+@rule("TensorScatter")
+def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
+    """A cache with new elements at the places of each sample: these are found as by `moved`, and old ones have number -1."""
+    cache, update, places = (node.input(i) for i in range(3))
+    old = graph.op("Expand", graph.op("Constant", value_int=-1), graph.shape(cache))
+    numbers = graph.again(node, old, numbered(graph, update), places)
+    is_new = graph.op("GreaterOrEqual", numbers, graph.op("Constant", value_int=0))
+    by_cache = graph.masked(graph.op("Not", is_new), dy, cache) if node.wants(0) else None
+    if not node.wants(1):
+        return [by_cache]
+    chosen = graph.op("Max", numbers, graph.op("Constant", value_int=0))
+    return [by_cache, added(graph, update, chosen, graph.masked(is_new, dy, update))]
+
+
+@rule("Unique")
+def unique(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The different elements or slices: of equal ones the first has the gradient, at which `indices` find the values."""
+    x, axis = node.inputs[0], node.attribute("axis")
+    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
+    indices = node.output(1) or graph.ops("Unique", x, outputs=2, **given)[1]
+    numbers = numbered(graph, x)
+    if axis is None:
+        numbers = graph.op("Reshape", numbers, graph.ints([-1]))
+    return [added(graph, x, graph.op("Gather", numbers, indices, axis=axis or 0), dy)]
 
 
 def numbered(graph: Graph, x: str) -> str:
@@ -78,7 +171,7 @@ def added(graph: Graph, x: str, places: str, values: str) -> str:
     Numbers of 16 bits are added as floats: ONNX Runtime's CPU cannot add the former here.
     """
     kind, line = graph.element_type(x), graph.ints([-1])
-    short = kind in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+    short = kind in _SHORT
     flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, values))
     zero = graph.op("Constant", value_float=0.0) if short else graph.number(0.0, x)
     flat_values = graph.op("Cast", flat_values, to=onnx.TensorProto.FLOAT) if short else flat_values

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import Gradients, rule
+
+_LARGEST_DET = 32
+"""The most rows of a matrix whose minors are all taken: n^4 numbers are a million."""
 
 
 @rule("MatMul")
@@ -76,3 +81,26 @@ def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
         by_c = sum_to(graph, dy, c, node.outputs[0])
         by_c = by_c if beta == 1 else graph.op("Mul", by_c, graph.number(beta, c))
     return [by_a, by_b, by_c]
+
+
+@rule("Det")
+def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The determinants of matrices: dy times the cofactors, which are determinants with a row that is a unit vector.
+
+    That holds for singular matrices too, and takes n^2 determinants.
+
+    Raises:
+        ValueError: the number of rows is not known, or too large for that.
+    """
+    x = node.input(0)
+    rows = next((n for n in (graph.lengths(x) or [])[-2:] if isinstance(n, int)), None)
+    if rows is None or rows > _LARGEST_DET:
+        raise ValueError(
+            f"{node}: its matrices have {rows or 'an unknown number of'} rows: must be {_LARGEST_DET} or less"
+        )
+    is_row = np.eye(rows, dtype=bool).reshape(rows, 1, rows, 1)
+    units = graph.op("CastLike", graph.tensor(np.eye(rows, dtype=np.float32).reshape(1, rows, 1, rows)), x)
+    cofactors = graph.op(
+        "Det", graph.op("Where", graph.tensor(is_row), units, graph.op("Unsqueeze", x, graph.ints([-4, -3])))
+    )
+    return [graph.op("Mul", cofactors, graph.op("Unsqueeze", dy, graph.ints([-2, -1])))]

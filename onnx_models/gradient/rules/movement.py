@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import onnx
+
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
@@ -83,3 +85,32 @@ def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
         around = graph.op("Gather", around, places, axis=2 + 2 * number)  # its axis becomes two
     order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)]
     return [graph.reshaped(graph.op("Transpose", around, perm=order), x)]
+
+
+@rule("CumProd")
+def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Products of all elements up to each along an axis: for each factor the products of the others, summed from it on.
+
+    Before the first 0 of a line these are the products themselves, over the factor; at it, those without it; behind it
+    they are 0. Half precision is computed in float. The rule's own derivative is that where no factor is 0.
+    """
+    x, axis = node.inputs
+    exclusive, reverse = node.attribute("exclusive", 0), node.attribute("reverse", 0)
+    kind = graph.element_type(x)
+    is_short = kind in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+    wide, wide_dy = (graph.op("Cast", one, to=onnx.TensorProto.FLOAT) if is_short else one for one in (x, dy))
+
+    def behind(factors: str) -> str:
+        """For each place the sum of dy times the products that its factor is in."""
+        products = graph.op("CumProd", factors, axis, exclusive=exclusive, reverse=reverse)
+        terms = graph.op("Mul", wide_dy, products)
+        return graph.op("CumSum", terms, axis, exclusive=exclusive, reverse=1 - reverse)
+
+    zero, one = graph.number(0.0, wide), graph.number(1.0, wide)
+    is_zero = graph.op("Equal", wide, zero)
+    zeros = graph.op("CumSum", graph.op("CastLike", is_zero, wide), axis, reverse=reverse)
+    is_first = graph.op("And", is_zero, graph.op("Equal", zeros, one))
+    by_others = graph.op("Div", behind(wide), graph.op("Where", is_zero, one, wide))
+    at_first = graph.masked(is_first, behind(graph.op("Where", is_first, one, wide)), wide)
+    by_x = graph.op("Where", is_zero, at_first, by_others)
+    return [graph.op("Cast", by_x, to=kind) if is_short else by_x]

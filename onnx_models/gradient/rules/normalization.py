@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, rule, rule_of_outputs
+from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, form, rule, rule_of_outputs
 
 _HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
@@ -104,7 +104,7 @@ def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("GroupNormalization")
 def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Groups of channels normalized, times the scale of each channel, plus its bias."""
+    """Groups of channels normalized, times the scale of each channel, plus its bias; before opset 21 of each group."""
     x, groups = node.input(0), graph.ints([node.attribute("num_groups")])
     count = graph.op("Div", graph.op("ReduceProd", graph.op("Shape", x, start=1), keepdims=1), groups)
     return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=1), groups, count, axis=0))
@@ -121,6 +121,9 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
     """
     x = node.input(0)
     wide, scale, wide_dy = (_widened(graph, name, x) for name in (x, node.input(1), dy))
+    of_groups = node.proto.op_type == "GroupNormalization" and node.version < 21
+    if of_groups:
+        scale = _for_channels(graph, node, scale)
     grouped = graph.op("Reshape", wide, shape, allowzero=1)
     normalized = _normalized(graph, grouped, [2], node.attribute("epsilon", 1e-5))
     parts: list[str | None] = [None, None, _channel_sums(graph, node, wide_dy)]
@@ -131,7 +134,25 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
     if node.wants(1):
         terms = graph.op("Mul", wide_dy, graph.reshaped(normalized.values, x))
         parts[1] = _channel_sums(graph, node, terms)
+    if of_groups:
+        lines = graph.ints([node.attribute("num_groups"), -1])
+        sums = [
+            graph.op("ReduceSum", graph.op("Reshape", one, lines), graph.ints([1]), keepdims=0)
+            for one in parts[1:]
+            if one
+        ]
+        parts[3 - len(sums) :] = sums
     return _of_inputs(graph, node, parts)
+
+
+def _for_channels(graph: Graph, node: Node, name: str) -> str:
+    """The value of each channel's group, from one for each group."""
+    groups = node.attribute("num_groups")
+    count = graph.op("Div", graph.shape(node.input(0), 1, 2), graph.ints([groups]))
+    lines = graph.op(
+        "Expand", graph.op("Unsqueeze", name, graph.ints([1])), graph.op("Concat", graph.ints([groups]), count, axis=0)
+    )
+    return graph.op("Reshape", lines, graph.ints([-1]))
 
 
 def _by_channel(graph: Graph, node: Node, name: str) -> str:
@@ -210,3 +231,12 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:
     """-factor * inverse / 2: what is left of the derivative of scale / sqrt(variance) beside one inverse."""
     return graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, like))
+
+
+@form("LpNormalization")
+def lp_normalization(graph: Graph, node: Node) -> list[str]:
+    """Vectors along an axis over their norms; a vector of zeros stays one, and has a gradient of 0."""
+    x, order = node.input(0), node.attribute("p", 2)
+    norm = graph.op(f"ReduceL{order}", x, graph.ints([node.attribute("axis", -1)]), keepdims=1)
+    is_zero = graph.op("Equal", norm, graph.number(0.0, x))
+    return [graph.op("Where", is_zero, graph.number(0.0, x), graph.op("Div", x, norm))]

@@ -44,7 +44,7 @@ def test_the_logarithms_of_cross_entropy_have_a_gradient_too(outputs: list[str],
           y, p = SoftmaxCrossEntropyLoss <reduction = "{reduction}", ignore_index = 7> (x, t, w) }}"""
     rng = np.random.default_rng(1)
     feeds = {"x": rng.uniform(-1, 1, (3, 4, 2)), "t": np.array([[0, 3], [7, 1], [1, 1]]), "w": rng.uniform(1, 2, 4)}
-    check(text, feeds, ["x", "w"], outputs=outputs)
+    check(text, feeds, ["x", "w"] if "y" in outputs else ["x"], outputs=outputs)
 
 
 @pytest.mark.parametrize("operator", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])

@@ -41,7 +41,7 @@ def test_every_operator_of_the_newest_opset_is_covered_once() -> None:
         Coverage("", "RMSNormalization", "function of the specification"),
         Coverage("", "Floor", "zero", ZEROS["", "Floor"].reason),
         Coverage("", "ConvInteger", "refused", REFUSED["", "ConvInteger"]),
-        Coverage("", "Unique", "none"),
+        Coverage("", "ImageDecoder", "none"),
         Coverage(DOMAIN, "RoiAlign_22", "rule"),
     ],
 )

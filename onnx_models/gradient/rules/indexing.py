@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.half import HALF, narrowed, widened
 from onnx_models.gradient.rules.table import Gradients, rule
 from onnx_models.gradient.terms import Term
-
-_SHORT = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 
 @rule("Compress", "Gather", "GatherElements", "GatherND", "Slice")
@@ -80,16 +79,12 @@ def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
     others, also where there are zeros. Half precision is computed in float.
     """
     x, updates, line = node.inputs[0], node.inputs[2], graph.ints([-1])
-    kind = graph.element_type(x)
-    is_short = kind in _SHORT
-    wide = (graph.op("Cast", one, to=onnx.TensorProto.FLOAT) if is_short else one for one in (x, updates, dy))
-    data, values, gradient = (Term(graph, graph.op("Reshape", name, line), x) for name in wide)
-    if is_short:
-        data, values, gradient = (Term(graph, one.name, one.name) for one in (data, values, gradient))
-    at = graph.op("Reshape", places, line)
-    of_places = _product if node.attribute("reduction") == "mul" else _extreme
-    parts = of_places(_Places(graph, at, node.attribute("reduction")), data, values, gradient)
-    by_x, by_updates = (graph.op("Cast", one.name, to=kind) if is_short else one.name for one in parts)
+    lines = [graph.op("Reshape", widened(graph, name), line) for name in (x, updates, dy)]
+    data, values, gradient = (Term(graph, name, lines[0]) for name in lines)
+    reduction = node.attribute("reduction")
+    joined = _product if reduction == "mul" else _extreme
+    parts = joined(_Places(graph, graph.op("Reshape", places, line), reduction), data, values, gradient)
+    by_x, by_updates = (narrowed(graph, one.name, x) for one in parts)
     return [graph.reshaped(by_x, x), None, graph.reshaped(by_updates, updates)]
 
 
@@ -170,11 +165,9 @@ def added(graph: Graph, x: str, places: str, values: str) -> str:
 
     Numbers of 16 bits are added as floats: ONNX Runtime's CPU cannot add the former here.
     """
-    kind, line = graph.element_type(x), graph.ints([-1])
-    short = kind in _SHORT
-    flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, values))
-    zero = graph.op("Constant", value_float=0.0) if short else graph.number(0.0, x)
-    flat_values = graph.op("Cast", flat_values, to=onnx.TensorProto.FLOAT) if short else flat_values
+    line = graph.ints([-1])
+    flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, widened(graph, values)))
+    zero = graph.op("Constant", value_float=0.0) if graph.element_type(x) in HALF else graph.number(0.0, x)
     flat_zeros = graph.op("Expand", zero, graph.op("Reshape", graph.op("Size", x), line))
     added = graph.op("ScatterElements", flat_zeros, flat_places, flat_values, axis=0, reduction="add")
-    return graph.reshaped(graph.op("Cast", added, to=kind) if short else added, x)
+    return graph.reshaped(narrowed(graph, added, x), x)

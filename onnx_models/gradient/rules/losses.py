@@ -8,7 +8,9 @@ import onnx
 
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.indexing import added
-from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
+from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
+
+_NO_WEIGHTS = Zero("the logarithms do not depend on it, and the gradient is that by these alone")
 
 
 @rule("NegativeLogLikelihoodLoss")
@@ -24,7 +26,8 @@ def softmax_cross_entropy(graph: Graph, node: Node, incoming: Incoming) -> Gradi
     """NegativeLogLikelihoodLoss of LogSoftmax over the classes, and these logarithms as a second output."""
     scores, dy, by_output = node.inputs[0], incoming[0], incoming[1] if len(incoming) > 1 else None
     targets = _targets(graph, node)
-    by_scores = by_weights = None
+    by_scores: Part = None
+    by_weights: Part = None
     if node.wants(0):
         by_loss = _by_logarithms(graph, node, targets, dy) if dy is not None else None
         parts = [part for part in (by_loss, by_output) if part is not None]
@@ -33,7 +36,7 @@ def softmax_cross_entropy(graph: Graph, node: Node, incoming: Incoming) -> Gradi
         by_scores = graph.op("Sub", whole, graph.op("Mul", graph.op("Softmax", scores, axis=1), total))
     if node.wants(2):
         logarithms = node.output(1) or graph.op("LogSoftmax", scores, axis=1)
-        by_weights = graph.zeros(node.input(2)) if dy is None else _by_weights(graph, node, targets, dy, logarithms)
+        by_weights = _NO_WEIGHTS if dy is None else _by_weights(graph, node, targets, dy, logarithms)
     return [by_scores, None, by_weights]
 
 

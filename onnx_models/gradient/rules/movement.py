@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import onnx
-
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.half import narrowed, widened
 from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
 
 
@@ -96,9 +95,7 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
     """
     x, axis = node.inputs
     exclusive, reverse = node.attribute("exclusive", 0), node.attribute("reverse", 0)
-    kind = graph.element_type(x)
-    is_short = kind in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-    wide, wide_dy = (graph.op("Cast", one, to=onnx.TensorProto.FLOAT) if is_short else one for one in (x, dy))
+    wide, wide_dy = widened(graph, x), widened(graph, dy)
 
     def behind(factors: str) -> str:
         """For each place the sum of dy times the products that its factor is in."""
@@ -112,5 +109,4 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
     is_first = graph.op("And", is_zero, graph.op("Equal", zeros, one))
     by_others = graph.op("Div", behind(wide), graph.op("Where", is_zero, one, wide))
     at_first = graph.masked(is_first, behind(graph.op("Where", is_first, one, wide)), wide)
-    by_x = graph.op("Where", is_zero, at_first, by_others)
-    return [graph.op("Cast", by_x, to=kind) if is_short else by_x]
+    return [narrowed(graph, graph.op("Where", is_zero, at_first, by_others), x)]

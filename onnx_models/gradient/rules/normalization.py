@@ -172,7 +172,9 @@ def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     """X minus a mean, over the root of a variance, times scale, plus B: of the batch in training, else as given."""
     if node.attribute("training_mode", 0):
         return _in_training(graph, node, incoming)
-    x, dy = node.input(0), str(incoming[0])
+    x, dy = node.input(0), incoming[0]
+    if dy is None:
+        raise ValueError(f"{node}: its outputs but the first must be unused for training_mode = 0")
     wide, scale, _, mean, variance = (_widened(graph, name, x) for name in node.inputs)
     wide_dy = _widened(graph, dy, x)
     inverse = _inverse_root(graph, variance, node.attribute("epsilon", 1e-5), wide)

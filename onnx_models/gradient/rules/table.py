@@ -54,17 +54,17 @@ _INDEPENDENT = "it reads no more than the shape"
 ZEROS: dict[tuple[str, str], Zero] = {
     ("", name): Zero(reason)
     for reason, names in {
-        _STEP: ("Ceil", "Floor", "Hardmax", "Round", "Sign"),
+        _STEP: ("Ceil", "Floor", "Hardmax", "MelWeightMatrix", "Round", "Sign"),
         _INDEPENDENT: ("ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Shape", "Size"),
         "it draws numbers whose distribution alone depends on the input": ("Bernoulli", "Multinomial"),
         _NUMBERS: (
-            "And", "ArgMax", "ArgMin", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
+            "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
             "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
             "NonMaxSuppression", "NonZero", "Not", "Or", "StringConcat", "StringNormalizer", "StringSplit",
             "RegexFullMatch", "TfIdfVectorizer", "Xor",
         ),
         "it makes a constant": (
-            "BlackmanWindow", "Constant", "HammingWindow", "HannWindow", "MelWeightMatrix", "RandomNormal",
+            "BlackmanWindow", "Constant", "HammingWindow", "HannWindow", "RandomNormal",
             "RandomUniform",
         ),
     }.items()
@@ -73,6 +73,7 @@ ZEROS: dict[tuple[str, str], Zero] = {
 """Operators whose derivative is 0 wherever there is one."""
 
 _INTEGERS = "it computes with integers: a gradient passes QuantizeLinear followed by DequantizeLinear alone"
+_BITS = "it takes the bits of a number for those of another"
 _SEQUENCE = "its values are sequences or optional, which have no gradient here"
 
 REFUSED: dict[tuple[str, str], str] = {
@@ -81,6 +82,7 @@ REFUSED: dict[tuple[str, str], str] = {
         _INTEGERS: (
             "ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul",
         ),
+        _BITS: ("BitCast",),
         _SEQUENCE: (
             "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
             "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap",

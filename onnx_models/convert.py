@@ -7,6 +7,7 @@ import onnx
 from onnx_models.attributes import operator_of
 from onnx_models.build import attribute_proto
 from onnx_models.check import check_attributes
+from onnx_models.data import copied
 from onnx_models.walk import Scope, label, nodes_of, normal_domain, onnx_opset
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
@@ -44,8 +45,7 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
         return _ours(node, scope) if is_standard and ("", node.op_type) not in functions else None
 
     check_attributes(model, lambda node, scope: operator_of(node) or operator(node, scope))
-    converted = onnx.ModelProto()
-    converted.CopyFrom(model)
+    converted = copied(model)
     found = False
     for scope in (converted, *converted.functions):
         standard = [(node, ours) for node in nodes_of(scope) if (ours := operator(node, scope))]

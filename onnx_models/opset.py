@@ -13,6 +13,7 @@ from typing import Any
 
 import onnx
 
+from onnx_models.data import copied
 from onnx_models.resize import nearest_mode_of_opset_10
 from onnx_models.walk import Scope, label, names_in, normal_domain, onnx_opset, subgraphs
 
@@ -58,8 +59,7 @@ def raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
             raise ValueError(f"opset {found} cannot be converted to {opset}: must be {OLDEST} or later")
     if opset > NEWEST:
         raise ValueError(f"opset {min(versions)} cannot be converted to {opset}: must be to {NEWEST} or an older one")
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copied(model)
     for scope in (made, *made.functions):
         found = onnx_opset(scope)
         if found is not None and found < opset:

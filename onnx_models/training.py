@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import onnx
 
-from onnx_models.gradient.prepare import without_data
+from onnx_models.data import copied, without_data
 from onnx_models.opset import raised
 from onnx_models.tools import inferred
 from onnx_models.walk import names_in
@@ -213,10 +213,7 @@ class _Graph:
     """
 
     def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
-        if model is given:
-            model = onnx.ModelProto()
-            model.CopyFrom(given)
-        self.model = model
+        self.model = model = copied(given) if model is given else model
         self.names = set(names_in(model.graph))
         self.inputs = {value.name for value in model.graph.input}
         self.tensors = {value.name: value.type.tensor_type for value in model.graph.input}

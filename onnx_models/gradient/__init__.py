@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import onnx
 
+from onnx_models.data import with_data
 from onnx_models.gradient.backward import Findings, backward
 from onnx_models.gradient.coverage import Coverage, coverage
 from onnx_models.gradient.graph import Graph
-from onnx_models.gradient.prepare import prepared, with_data
+from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.report import Report, operators_between
 from onnx_models.walk import label, nodes_of, normal_domain, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
@@ -47,7 +48,8 @@ def gradient(
     model of an opset before 18 is converted to 18. The nodes of the model stay, and its outputs are the same bit for bit.
 
     Args:
-        model: not modified. External data stays where it is. It may be larger than 2 GiB in memory.
+        model: not modified. External data stays where it is. It may be larger than 2 GiB in memory; then the result is
+            too, and `onnx.save` needs ``save_as_external_data=True``.
         loss: name of a tensor of one element, of rank 0 or with axes of length 1.
         wrt: names of inputs, initializers or any other tensors of the graph, of a floating-point type. A mapping gives the
             names of the outputs as well. "parameters" stands for all floating-point initializers by which the loss has a

@@ -5,15 +5,13 @@ from __future__ import annotations
 import onnx
 
 from onnx_models.check import check_attributes
+from onnx_models.data import without_data
 from onnx_models.functions import inlined
 from onnx_models.tools import inferred
 from onnx_models.walk import nodes_of, normal_domain
 
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""
-
-_LEAST_BYTES = 4096
-"""Initializers of more bytes are left out of what is copied to ONNX's tools: these take no more than 2 GiB."""
 
 
 def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -35,44 +33,6 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         if is_stft and not any(one.name == "onesided" for one in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("onesided", 1))
     return _inferred_anew(made)
-
-
-def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
-    """What was made of a prepared model, with the data of the initializers that `model` has."""
-    tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-    for tensor in made.graph.initializer:
-        if tensor.name in tensors:
-            tensor.CopyFrom(tensors[tensor.name])
-    return made
-
-
-def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without the data of large initializers."""
-    made = onnx.ModelProto()
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            _copy(made, field, value)
-    for field, value in model.graph.ListFields():
-        if field.name != "initializer":
-            _copy(made.graph, field, value)
-    for tensor in model.graph.initializer:
-        kept = made.graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
-        if tensor.ByteSize() <= _LEAST_BYTES:
-            kept.CopyFrom(tensor)
-        else:
-            kept.data_location = onnx.TensorProto.EXTERNAL
-            kept.external_data.add(key="location", value=tensor.name)
-    return made
-
-
-def _copy(made: onnx.ModelProto | onnx.GraphProto, field: object, value: object) -> None:
-    name = field.name  # type: ignore[attr-defined]
-    if hasattr(value, "extend"):
-        getattr(made, name).extend(value)
-    elif hasattr(value, "CopyFrom"):
-        getattr(made, name).CopyFrom(value)
-    else:
-        setattr(made, name, value)
 
 
 def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -10,6 +10,7 @@ from onnx import helper
 from onnx_models.attributes import attribute_values, given_values, operator_of
 from onnx_models.build import OPSET, attribute_protos
 from onnx_models.check import check_attributes
+from onnx_models.data import copied
 from onnx_models.functions import Functions, is_body
 from onnx_models.opset import raised
 from onnx_models.portable.attributes import Attributes
@@ -60,8 +61,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     """
     check_attributes(model)
     Functions(model).check_size()
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+    copy = copied(model)
     kept = [function for function in copy.functions if not is_body(function)]
     del copy.functions[:]
     copy.functions.extend(kept)

@@ -10,6 +10,7 @@ import onnx
 
 from onnx_models.data import with_data
 from onnx_models.gradient.backward import Findings, backward
+from onnx_models.gradient.bodies import learn_from_bodies
 from onnx_models.gradient.coverage import Coverage, coverage
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared
@@ -139,6 +140,7 @@ def _derived(
     if isinstance(chosen, str):
         raise ValueError(f"wrt = {chosen!r}: must be names, or {PARAMETERS!r}")
     _check(graph, loss, list(chosen), stop_at)
+    learn_from_bodies(graph, ready.graph.node)
     findings = Findings(stop_at, through_rois)
     seed = graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))
     found = backward(graph, ready.graph.node, {loss: seed}, list(chosen), findings)

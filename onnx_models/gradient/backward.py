@@ -99,7 +99,22 @@ def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], finding
     passed = _passed(proto, findings)
     wanted = [name in reached and name in passed for name in proto.input]
     captured = sorted(name for name in reads(proto) if name in reached and name not in proto.input)
-    return Node(proto, graph.opsets.get(normal_domain(proto.domain), 1), wanted, captured)
+    return Node(proto, graph.opsets.get(normal_domain(proto.domain), 1), wanted, captured, _Reverse(findings))
+
+
+@dataclass(frozen=True)
+class _Reverse:
+    """Reverse mode for rules of nodes that have nodes inside."""
+
+    findings: Findings
+
+    def __call__(
+        self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
+    ) -> dict[str, str]:
+        return backward(graph, nodes, seeds, wrt, self.findings)
+
+    def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
+        return reached_from(graph, nodes, wrt, Findings(self.findings.stop_at, self.findings.through_rois))
 
 
 def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings) -> Gradients:

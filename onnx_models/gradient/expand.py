@@ -6,15 +6,14 @@ needs a part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx
 import onnx.inliner
 
+from onnx_models.gradient.copies import add_copies
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import FORMS
 from onnx_models.tools import clear_errors
-from onnx_models.walk import normal_domain, subgraphs
+from onnx_models.walk import normal_domain
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
 """Nodes that were added, and the names of what is in the place of the outputs."""
@@ -69,8 +68,7 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
         )
     if any(one.op_type == proto.op_type and one.domain == proto.domain for one in model.graph.node):
         raise ValueError(f"{node} has no gradient rule, and the function of its specification does not apply to it")
-    kept = {name: name for name in [*proto.input, ""]}
-    return _add_renamed(graph, model.graph.node, kept, proto.output)
+    return add_copies(graph, model.graph.node, {}, proto.output)
 
 
 def _with_defaults(node: Node) -> onnx.NodeProto:
@@ -81,42 +79,4 @@ def _with_defaults(node: Node) -> onnx.NodeProto:
     schema = onnx.defs.get_schema(made.op_type, node.version, normal_domain(made.domain))
     defaults = (one.default_value for name, one in schema.attributes.items() if name not in given)
     made.attribute.extend(one for one in defaults if one.type)
-    return made
-
-
-def _add_renamed(
-    graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, str], outputs: Sequence[str]
-) -> list[str]:
-    """Add copies of nodes, what they make under new names; those of the outputs.
-
-    Args:
-        graph: where they are added.
-        nodes: each after those that it reads from.
-        names: for each tensor that the nodes read from outside, the name of what they shall read.
-        outputs: names of tensors that the nodes make, or "".
-    """
-    names = dict(names)
-    for node in nodes:
-        graph.add(_renamed(graph, node, names))
-    return [names[name] for name in outputs]
-
-
-def _renamed(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
-    """A copy of a node, with new names for what it and its subgraphs make, which are added to `names`."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    made.input[:] = [names.get(name, name) for name in node.input]
-    for subgraph in subgraphs([made]):
-        inner = dict(names)
-        for value in (*subgraph.input, *subgraph.initializer):
-            inner[value.name] = value.name = graph.name(node.op_type)
-        copies = [_renamed(graph, one, inner) for one in subgraph.node]
-        del subgraph.node[:], subgraph.value_info[:]
-        subgraph.node.extend(copies)
-        for value in subgraph.output:
-            value.name = inner.get(value.name, value.name)
-    for i, name in enumerate(node.output):
-        if name:
-            names[name] = made.output[i] = graph.name(node.op_type)
-    made.name = next(filter(None, made.output), "")
     return made

@@ -6,7 +6,7 @@ import itertools
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -21,18 +21,37 @@ _MOST_FOLDED = 1024
 """How many elements a constant may have that shape inference is shown."""
 
 
+class Reverse(Protocol):
+    """Reverse mode with what is wanted of the whole model, and with its findings."""
+
+    def __call__(
+        self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
+    ) -> dict[str, str]:
+        """Add nodes that compute gradients; their names by those of `wrt` that have one."""
+
+    def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
+        """The tensors that depend on `wrt` in a way that has a derivative."""
+
+
 class Node:
     """A node whose gradient is wanted.
 
     proto: the node itself. version: the opset of its domain that the model imports.
     wanted: for each input, whether its gradient is.
     captured: names of the tensors from outside that the node's subgraphs read and whose gradients are wanted.
+    reverse: reverse mode over nodes inside of it; None for a node that is not to be differentiated.
     """
 
     def __init__(
-        self, proto: onnx.NodeProto, version: int, wanted: Sequence[bool], captured: Sequence[str] = ()
+        self,
+        proto: onnx.NodeProto,
+        version: int,
+        wanted: Sequence[bool],
+        captured: Sequence[str] = (),
+        reverse: Reverse | None = None,
     ) -> None:
         self.proto, self.version, self.wanted, self.captured = proto, version, wanted, captured
+        self._reverse = reverse
         self._attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
 
     @property
@@ -56,6 +75,13 @@ class Node:
     def wants(self, i: int) -> bool:
         """Whether the gradient of input i is wanted."""
         return i < len(self.wanted) and self.wanted[i]
+
+    @property
+    def reverse(self) -> Reverse:
+        """Reverse mode over other nodes, as in `onnx_models.gradient.backward`, for a rule that needs it."""
+        if self._reverse is None:
+            raise ValueError(f"{self} is not being differentiated")
+        return self._reverse
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """The value of an attribute, strings as str, or the default."""
@@ -145,9 +171,13 @@ class Graph:
         return name
 
     def replace(self, node: onnx.NodeProto, other: onnx.NodeProto) -> None:
-        """Put another node in the place of one of `proto`, with its outputs and perhaps more."""
-        place = next(i for i, one in enumerate(self.proto.node) if one is node or one == node)
-        self.replaced[place] = other
+        """Put another node in the place of one of `proto`, or of a new one, with its outputs and perhaps more."""
+        new = next((i for i, one in enumerate(self.added) if one is node), None)
+        if new is None:
+            place = next(i for i, one in enumerate(self.proto.node) if one is node or one == node)
+            self.replaced[place] = other
+        else:
+            self.added[new] = other
         self.known.makers.update({name: other for name in other.output if name})
 
     def name(self, base: str) -> str:
@@ -175,8 +205,10 @@ class Graph:
 
     def type_of(self, name: str) -> onnx.TypeProto.Tensor | None:
         """What is known of a tensor's element type and shape, of a new one by shape inference over new nodes."""
-        if name not in self.known.types and name in self.known.makers:
-            self.learn([self.known.makers[name]])
+        if name not in self.known.types and (maker := self.known.makers.get(name)) is not None:
+            if self.outer is not None and self.outer.maker(name) is maker:
+                return self.outer.type_of(name)
+            self.learn([maker])
         return self.known.types.get(name)
 
     def element_type(self, name: str) -> int | None:
@@ -226,10 +258,34 @@ class Graph:
                 behind[id(node)] = node
                 makers = (self.known.makers.get(name) for name in reads(node) if self._is_behind(name))
                 waiting += [maker for maker in makers if maker is not None and id(maker) in places]
-        model = self.fragment(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
-        for value in _values(inferred(model, data_prop=True).graph):
-            self.known.types.setdefault(value.name, value.type.tensor_type)
-        for node in behind.values():  # what inference does not find is asked for once
+        self.infer(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
+
+    def infer(self, nodes: Sequence[onnx.NodeProto], more: Mapping[str, onnx.TypeProto.Tensor] | None = None) -> None:
+        """Infer types and shapes of what nodes make, each of which is after those that it reads from.
+
+        Args:
+            nodes: the nodes.
+            more: types that inference would not find. Of the lengths names are left out that the nodes read nothing of.
+        """
+        model = self.fragment(nodes)
+        # Lengths that inference gives a name to have another one in each model that it sees, which has to be a new one.
+        renamed = {dim.dim_param: dim.dim_param for dim in _named_lengths(model.graph)}
+        for name, kind in (more or {}).items():
+            value = model.graph.value_info.add(name=name)
+            value.type.tensor_type.CopyFrom(kind)
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param not in renamed:
+                    dim.ClearField("dim_param")
+        found = inferred(model, data_prop=True).graph
+        for dim in _named_lengths(found):
+            if dim.dim_param not in renamed:
+                renamed[dim.dim_param] = f"{dim.dim_param}_{next(self.known.numbers)}"
+            dim.dim_param = renamed[dim.dim_param]
+        for value in _values(found):
+            earlier = self.known.types.get(value.name)
+            if earlier is None or not earlier.HasField("shape"):
+                self.known.types[value.name] = value.type.tensor_type
+        for node in nodes:  # what inference does not find is asked for once
             for name in filter(None, node.output):
                 self.known.types.setdefault(name, onnx.TypeProto.Tensor())
 
@@ -335,12 +391,17 @@ class Graph:
 
     def needed(self, names: Collection[str]) -> list[onnx.NodeProto]:
         """Those of the new nodes, each after what it reads from, that tensors of these names depend on."""
-        wanted, found = set(names), []
-        for node in reversed(self.added):
-            if not wanted.isdisjoint(node.output):
-                wanted.update(reads(node))
-                found.append(node)
-        return found[::-1]
+        return needed(self.added, names)
+
+
+def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:
+    """Those of some nodes, each after what it reads from, that tensors of these names depend on."""
+    wanted, found = set(names), []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(reads(node))
+            found.append(node)
+    return found[::-1]
 
 
 def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:
@@ -362,15 +423,20 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.output
 
 
+def _named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    for value in _values(graph):
+        yield from (dim for dim in value.type.tensor_type.shape.dim if dim.dim_param)
+
+
 def reads(node: onnx.NodeProto) -> Collection[str]:
     """Names of the tensors that a node reads, those that its subgraphs take from outside included."""
     names = {name for name in node.input if name}
     for graph in subgraphs([node]):
-        names |= _captured(graph)
+        names |= captured(graph)
     return names
 
 
-def _captured(graph: onnx.GraphProto) -> set[str]:
+def captured(graph: onnx.GraphProto) -> set[str]:
     """Names of the tensors from outside that a graph of a node reads."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {sparse.values.name for sparse in graph.sparse_initializer}

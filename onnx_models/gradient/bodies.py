@@ -1,0 +1,226 @@
+"""Graphs inside of nodes (branches of If, bodies of Loop and Scan) as graphs that gradients can be written into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import onnx
+
+from onnx_models.gradient.copies import copy_of_graph, taken_branch
+from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
+from onnx_models.walk import label, normal_domain, with_inner
+
+_DRAWN = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+
+
+class Body:
+    """A copy, under new names, of a graph inside of a node, with room for new nodes after its own.
+
+    Args:
+        graph: the graph with the node.
+        node: the node.
+        inner: its graph.
+        types: of the inputs of the inner graph; None for one that is not known.
+    """
+
+    def __init__(
+        self, graph: Graph, node: Node, inner: onnx.GraphProto, types: Sequence[onnx.TypeProto.Tensor | None] = ()
+    ) -> None:
+        self.node, self._outside = node, graph
+        self.first: list[onnx.NodeProto] = []
+        """Nodes that come before those of the copy, as they make its inputs."""
+        self.shapes: dict[str, str] = {}
+        """For inputs of which no more than the shape is read: names of tensors with their shapes."""
+        names: dict[str, str] = {}
+        proto = copy_of_graph(graph, inner, names, node.proto.op_type)
+        self.graph = Graph(proto, graph.opsets, graph)
+        self.inputs = [value.name for value in proto.input]
+        self.outputs = [value.name for value in proto.output]
+        outside = captured(proto)
+        for name in outside:
+            graph.type_of(name)  # so that it is learnt by the graph that has its maker
+        known = self.graph.known.types
+        for name in [*self.inputs, *self.outputs]:
+            del known[name]
+        known.update({name: kind for name, kind in zip(self.inputs, types, strict=True) if kind is not None})
+        self.graph.infer(proto.node)
+        learn_from_bodies(self.graph, proto.node)
+        wanted = {*node.captured, *(name for i, name in enumerate(node.inputs) if node.wants(i))}
+        self.captured = [name for name in sorted(outside) if name in wanted]
+        """Names of the tensors from outside that it reads and whose gradients are wanted."""
+
+    def new_input(self, base: str, kind: onnx.TypeProto.Tensor | None = None) -> str:
+        """The name of one more tensor that it is given, of a type that is known or not."""
+        name = self.graph.name(base)
+        if kind is not None:
+            self.graph.known.types[name] = kind
+        return name
+
+    def finished(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
+        """The graph that computes some tensors, of its own nodes and new ones no more than these need.
+
+        Raises:
+            ValueError: the nodes that are needed would draw other random numbers than when the model itself ran.
+        """
+        self._check_drawn(outputs)
+        inside = {name for node in self._nodes() for name in node.output}
+        made, names = onnx.GraphProto(name=self.graph.name("body")), []
+        for name in outputs:
+            # ONNX Runtime wants each output of a graph made by a node of that graph.
+            is_own = name in inside and name not in names
+            names.append(name if is_own else self.graph.op("Identity", name))
+        made.node.extend(needed(self._nodes(), names))
+        read = {name for node in made.node for name in reads(node)}
+        made.initializer.extend(tensor for tensor in self.graph.proto.initializer if tensor.name in read)
+        made.sparse_initializer.extend(
+            tensor for tensor in self.graph.proto.sparse_initializer if tensor.values.name in read
+        )
+        for values, ends in ((made.input, inputs), (made.output, names)):
+            for name in ends:
+                self._declare(values.add(name=name))
+        return made
+
+    def read(self, outputs: Iterable[str]) -> set[str]:
+        """Names of all tensors that are read to compute some."""
+        outputs = set(outputs)
+        return outputs.union(*(reads(node) for node in needed(self._nodes(), outputs)))
+
+    def reads_shape_alone(self, name: str, outputs: Iterable[str]) -> bool:
+        """Whether a tensor is read, but no more of it than its shape."""
+        outputs = set(outputs)
+        readers = [node for node in needed(self._nodes(), outputs) if name in reads(node)]
+        return bool(readers) and name not in outputs and all(node.op_type == "Shape" for node in readers)
+
+    def _with_shapes(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """A node that reads the shape of an input as it is given, not the input."""
+        if node.op_type != "Shape" or node.input[0] not in self.shapes:
+            return node
+        bounds = {attribute.name: attribute.i for attribute in node.attribute}
+        bounds = {"start": 0, "end": np.iinfo(np.int64).max, **bounds}
+        made = [self.shapes[node.input[0]], *(self._outside.ints([bounds[name]]) for name in ("start", "end"))]
+        return onnx.helper.make_node("Slice", made, node.output, name=node.name)
+
+    def _nodes(self) -> list[onnx.NodeProto]:
+        own = [self.graph.replaced.get(i, node) for i, node in enumerate(self.graph.proto.node)]
+        return [*self.first, *map(self._with_shapes, [*own, *self.graph.added])]
+
+    def _declare(self, value: onnx.ValueInfoProto) -> None:
+        """Say of what type a tensor is; where its rank is not known, nothing, which ONNX Runtime takes better."""
+        kind = self.graph.type_of(value.name)
+        if kind is not None and kind.elem_type and kind.HasField("shape"):
+            value.type.tensor_type.CopyFrom(kind)
+
+    def _check_drawn(self, outputs: Sequence[str]) -> None:
+        own = {name for node in self.graph.proto.node for name in node.output}
+        for node in needed(self._nodes(), set(outputs)):
+            for one in with_inner([node]) if not own.isdisjoint(node.output) else ():
+                if normal_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
+                    raise ValueError(
+                        f"{self.node} has {label(one)} inside, whose random numbers the gradient cannot draw again"
+                    )
+
+    def _is_training(self, node: onnx.NodeProto) -> bool:
+        if node.op_type != "Dropout" or len(node.input) < 3 or not node.input[2]:
+            return False
+        value = self.graph.constant(node.input[2])
+        return value is None or bool(value.any())
+
+
+LOOP_INPUTS = (("number", onnx.TensorProto.INT64), ("goes_on", onnx.TensorProto.BOOL))
+"""The first two inputs of the body of a Loop, by names of this project, and the types of their elements."""
+
+
+def body_of_loop(graph: Graph, node: Node) -> tuple[Body, dict[str, str]]:
+    """The body with what is the same in each trip of the shapes of its states, and those that change, with how they do."""
+    inner = node.attribute("body")
+    kinds = [tensor_type(kind, []) for _, kind in LOOP_INPUTS]
+    for i, value in enumerate(inner.input[:2]):
+        if value.type.tensor_type.HasField("shape"):
+            kinds[i] = value.type.tensor_type
+    kinds += [graph.type_of(name) for name in node.inputs[2:]]
+    changes: dict[int, str] | None = None
+    while True:
+        body = Body(graph, node, inner, kinds)
+        after = kinds[:2] + [body.graph.type_of(name) for name in body.outputs[1 : len(kinds) - 1]]
+        pairs = list(zip(kinds, after, strict=True))
+        if changes is None:
+            changes = {i: change for i, pair in enumerate(pairs) if (change := _change(*pair))}
+        common = [_common(*pair) for pair in pairs]
+        if common == kinds:
+            return body, {body.inputs[i]: change for i, change in changes.items()}
+        kinds = common
+
+
+def learn_from_bodies(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Find ranks that ONNX's inference leaves open: of what a Loop makes, or an If on a condition that is known.
+
+    Args:
+        graph: where the nodes are, and their types are entered.
+        nodes: all of a graph, after inference.
+    """
+    while True:
+        found: dict[str, onnx.TypeProto.Tensor] = {}
+        for proto in nodes:
+            if proto.op_type in ("If", "Loop") and not normal_domain(proto.domain):
+                names = [name for name in proto.output if name and not _has_rank(graph.type_of(name))]
+                made = dict(zip(proto.output, _made(graph, proto), strict=True)) if names else {}
+                found |= {name: kind for name in names if (kind := made[name]) is not None and _has_rank(kind)}
+        if not found:
+            return
+        graph.known.types.update(found)
+        graph.infer(nodes, found)
+
+
+def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
+    """The types of what an If or a Loop makes."""
+    node = Node(proto, graph.opsets[""], [])
+    if proto.op_type == "If":
+        branch = taken_branch(graph, proto, proto.input[0])
+        if branch is None:
+            return [None] * len(proto.output)
+        body = Body(graph, node, branch)
+        return [body.graph.type_of(name) for name in body.outputs]
+    body, _ = body_of_loop(graph, node)
+    states = len(body.inputs) - 2
+    made = [
+        _common(graph.type_of(outer), body.graph.type_of(name))
+        for outer, name in zip(node.inputs[2:], body.outputs[1:], strict=False)
+    ]
+    for name in body.outputs[1 + states :]:
+        lengths = body.graph.lengths(name)
+        made.append(tensor_type(body.graph.element_type(name), None if lengths is None else [None, *lengths]))
+    return made
+
+
+def _has_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
+    return kind is not None and kind.HasField("shape")
+
+
+def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.TypeProto.Tensor | None:
+    """The type of a tensor; None where not even the type of its elements is known."""
+    if kind is None:
+        return None
+    made: onnx.TypeProto.Tensor = onnx.helper.make_tensor_type_proto(kind, lengths).tensor_type
+    return made
+
+
+def _common(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> onnx.TypeProto.Tensor | None:
+    """What two types have in common."""
+    if one is None or other is None or one.elem_type != other.elem_type:
+        return None
+    made = onnx.TypeProto.Tensor(elem_type=one.elem_type)
+    if one.HasField("shape") and other.HasField("shape") and len(one.shape.dim) == len(other.shape.dim):
+        made.shape.SetInParent()
+        for a, b in zip(one.shape.dim, other.shape.dim, strict=True):
+            made.shape.dim.add().CopyFrom(a if a == b else onnx.TensorShapeProto.Dimension())
+    return made
+
+
+def _change(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> str | None:
+    """How a shape differs from another, where that is sure."""
+    if one is None or other is None or not one.HasField("shape") or not other.HasField("shape"):
+        return None
+    a, b = ([dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim] for kind in (one, other))
+    is_same = len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
+    return None if is_same else f"{a} and then {b}"

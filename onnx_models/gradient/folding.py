@@ -1,0 +1,88 @@
+"""Values that are known before a model runs: those of small tensors computed from constants and from known shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from onnx_models.gradient.graph import Graph, Length
+from onnx_models.walk import normal_domain
+
+_MOST_STEPS = 1000
+_MOST_ELEMENTS = 1024
+
+_COMPUTED = {
+    "Abs", "Add", "And", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "GreaterOrEqual", "Identity", "Less",
+    "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum",
+    "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where", "Xor",
+}  # fmt: skip
+"""Operators whose outputs are not much larger than their inputs."""
+
+
+def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
+    """The value of a tensor that follows from constants and known shapes; None where it does not, or not easily."""
+    constants: dict[str, np.ndarray[Any, Any]] = {}
+    nodes: list[onnx.NodeProto] = []
+    waiting = [name]
+    for _ in range(_MOST_STEPS):
+        if not waiting:
+            break
+        one = waiting.pop()
+        value = _constant(graph, one)
+        if value is not None and value.size <= _MOST_ELEMENTS:
+            constants[one] = value
+            continue
+        node = graph.maker(one)
+        if node is None or normal_domain(node.domain) or node.op_type not in _COMPUTED:
+            return None
+        if node in nodes:
+            nodes.remove(node)
+        nodes.append(node)
+        waiting += filter(None, node.input)
+    if waiting:
+        return None
+    if name in constants:
+        return constants[name]
+    tensors = [onnx.numpy_helper.from_array(value, tensor) for tensor, value in constants.items()]
+    output = onnx.helper.make_value_info(name, onnx.TypeProto())
+    opsets = [onnx.helper.make_opsetid("", graph.opsets[""])]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes[::-1], "known", [], [output], tensors), opset_imports=opsets
+    )
+    try:
+        results: Any = ReferenceEvaluator(model).run(None, {})
+    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError):
+        return None  # a value that is not known is no error: a session that needs it will tell
+    return np.asarray(results[0])
+
+
+def _constant(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
+    """The value of a constant, or of a shape, some of its lengths, or a size that is known."""
+    node = graph.maker(name)
+    if node is None or normal_domain(node.domain) or node.op_type not in ("Gather", "Shape", "Size"):
+        return graph.constant(name)
+    if node.op_type == "Gather":
+        shape, places = graph.maker(node.input[0]), graph.constant(node.input[1])
+        if shape is None or shape.op_type != "Shape" or places is None:
+            return None
+        lengths = _lengths(graph, shape)
+        if lengths is None or not ((places >= -len(lengths)) & (places < len(lengths))).all():
+            return None
+        chosen = [lengths[place] for place in places.ravel()]
+        numbers = [length for length in chosen if isinstance(length, int)]
+        return np.array(numbers, np.int64).reshape(places.shape) if len(numbers) == len(chosen) else None
+    lengths = _lengths(graph, node)
+    if lengths is None or any(not isinstance(length, int) for length in lengths):
+        return None
+    numbers = [length for length in lengths if isinstance(length, int)]
+    return np.array(numbers, np.int64) if node.op_type == "Shape" else np.array(np.prod(numbers), np.int64)
+
+
+def _lengths(graph: Graph, shape: onnx.NodeProto) -> list[Length] | None:
+    """What is known of the lengths that a node Shape gives, or of those that Size multiplies."""
+    lengths = graph.lengths(shape.input[0])
+    bounds: dict[str, int] = {str(a.name): a.i for a in shape.attribute}
+    return None if lengths is None else lengths[bounds.get("start", 0) : bounds.get("end")]

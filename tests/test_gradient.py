@@ -284,11 +284,6 @@ def test_a_subgraph_off_the_path() -> None:
     np.testing.assert_allclose(run(made, feeds)["x_grad"], np.exp([1.0, 2.0]))
 
 
-def test_a_subgraph_on_the_path() -> None:
-    with pytest.raises(ValueError, match=r"\(If\) has no gradient rule .*path x -> If"):
-        gradient(parsed(_with_if("chosen", "x")), "loss", ["x"])
-
-
 def test_a_name_in_a_subgraph_is_taken() -> None:
     with pytest.raises(ValueError, match="'x_grad' already"):
         gradient(parsed(_with_if("x", "x").replace("a", "x_grad")), "loss", ["x"])

@@ -9,6 +9,7 @@ have a function under ``@form("Operator")`` instead, which writes it out in thes
 from onnx_models.gradient.rules import (
     activations,
     arithmetic,
+    control,
     convolution,
     creation,
     detection,
@@ -36,6 +37,7 @@ __all__ = [
     "ZEROS",
     "activations",
     "arithmetic",
+    "control",
     "convolution",
     "creation",
     "detection",

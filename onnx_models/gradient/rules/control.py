@@ -1,0 +1,341 @@
+"""Rules of nodes with graphs inside: a branch that is taken, and trips that are gone through in reverse.
+
+Of what the model computes inside, the gradient computes again what it needs. For trips the node itself gives further
+outputs, the tensors that it enters each trip with, and its other outputs as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from onnx_models.gradient.bodies import LOOP_INPUTS, Body, body_of_loop, tensor_type
+from onnx_models.gradient.copies import taken_branch
+from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule_of_outputs
+
+_NOTHING = Zero("nothing inside of the node depends on it")
+
+_Kind = onnx.TypeProto.Tensor | None
+
+
+@rule_of_outputs("If")
+def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """One of two graphs. The gradients by tensors that the branch taken does not depend on are 0."""
+    taken = taken_branch(graph, node.proto, node.inputs[0])
+    bodies: dict[str, tuple[Body, dict[str, str]]] = {}
+    for name in ("then_branch", "else_branch"):
+        inner = node.attribute(name)
+        body, found = Body(graph, node, inner), {}
+        if taken is None or taken == inner:
+            seeds = {own: dy for own, dy in zip(body.outputs, incoming, strict=True) if dy is not None}
+            found = node.reverse(body.graph, body.graph.proto.node, seeds, body.captured)
+        bodies[name] = body, found
+    names = sorted({name for _, found in bodies.values() for name in found})
+    if not names:
+        return dict.fromkeys(node.captured, _NOTHING)
+    branches = {
+        name: body.finished([], [found.get(one) or body.graph.zeros(one) for one in names])
+        for name, (body, found) in bodies.items()
+    }
+    gradients = graph.ops("If", node.inputs[0], outputs=len(names), **branches)
+    return {**dict.fromkeys(node.captured, _NOTHING), **dict(zip(names, gradients, strict=True))}
+
+
+@rule_of_outputs("Scan")
+def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """Trips along an axis of some tensors.
+
+    The gradient is a Scan in the other direction: of the gradients by the states, and of sums of the gradients by tensors
+    from outside. Where the latter are products of matrices with a row for each row of each trip, there is one product
+    after all trips instead.
+    """
+    axes = _Axes.of(node)
+    states = len(node.inputs) - len(axes.inputs)
+    body = Body(graph, node, node.attribute("body"), _types_in_scan(graph, node, axes))
+    scanned = [body.inputs[i] for i in range(states, len(node.inputs)) if node.wants(i)]
+    trip = _Trip.reversed(node, body, incoming, body.inputs[:states], body.outputs, scanned)
+    stacked = {name: pair for name in body.captured if (pair := _factors(body, trip.found.get(name))) is not None}
+    summed = [name for name in body.captured if name in trip.found and name not in stacked]
+    scanned = [name for name in scanned if name in trip.found]
+    sums, totals = trip.added(summed)
+    by_states = [trip.found.get(trip.entries[i]) or body.graph.zeros(trip.seeds[trip.exits[i]]) for i in trip.carried]
+    ends = [*by_states, *totals, *(trip.found[name] for name in scanned)]
+    ends += [factor for pair in stacked.values() for factor in pair]
+    if not ends:
+        return _by_name(graph, node, [])
+    taped = []
+    for name, outer in zip(trip.entries, node.inputs, strict=False):
+        if body.reads_shape_alone(name, ends):
+            body.shapes[name] = graph.shape(outer)
+        elif name in body.read(ends):
+            taped.append(name)
+    finals, tape = _taped(graph, node, body, taped)
+    sides = [(name, tape[name], 0, 1) for name in taped]
+    sides += [
+        (name, outer, axis, 1 - direction)
+        for name, outer, (axis, direction) in zip(body.inputs[states:], node.inputs[states:], axes.inputs, strict=True)
+        if name in body.read(ends) and name not in body.shapes
+    ]
+    sides += [
+        (trip.seeds[name], dy, axis, 1 - direction)
+        for name, dy, (axis, direction) in zip(body.outputs[states:], incoming[states:], axes.outputs, strict=True)
+        if dy is not None
+    ]
+    if not sides:  # a Scan has to go along something
+        axis, direction = axes.inputs[0]
+        sides = [(body.inputs[states], node.inputs[states], axis, 1 - direction)]
+    made_sides = [axes.inputs[body.inputs.index(name) - states] for name in scanned]
+    made_sides = [(axis, 1 - direction) for axis, direction in made_sides] + 2 * len(stacked) * [(0, 0)]
+    inputs = [*(trip.seeds[trip.exits[i]] for i in trip.carried), *sums, *(side[0] for side in sides)]
+    starts = [*trip.starts(graph, finals, incoming), *(graph.zeros(name) for name in summed)]
+    outputs = graph.ops(
+        "Scan",
+        *starts,
+        *(side[1] for side in sides),
+        outputs=len(ends),
+        body=body.finished(inputs, ends),
+        num_scan_inputs=len(sides),
+        scan_input_axes=[side[2] for side in sides],
+        scan_input_directions=[side[3] for side in sides],
+        scan_output_axes=[side[0] for side in made_sides] or None,
+        scan_output_directions=[side[1] for side in made_sides] or None,
+    )
+    made = iter(outputs)
+    parts = [(node.inputs[i], next(made)) for i in trip.carried]
+    parts += [(name, next(made)) for name in summed]
+    parts += [(node.inputs[body.inputs.index(name)], next(made)) for name in scanned]
+    for name in stacked:
+        rows = [graph.op("Flatten", next(made), axis=2) for _ in range(2)]
+        parts.append((name, graph.reshaped(graph.op("Gemm", *rows, transA=1), name)))
+    return _by_name(graph, node, parts)
+
+
+@rule_of_outputs("Loop")
+def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """Trips whose number may be known only when the model runs.
+
+    The gradient is a Loop of as many trips, the last first: of the gradients by the states, and of sums of the gradients by
+    tensors from outside.
+    """
+    body, changing = body_of_loop(graph, node)
+    trip = _Trip.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
+    summed = [name for name in body.captured if name in trip.found]
+    sums, totals = trip.added(summed)
+    by_states = [trip.found.get(trip.entries[i]) or body.graph.zeros(trip.entries[i]) for i in trip.carried]
+    ends = [*by_states, *totals]
+    if not ends:
+        return _by_name(graph, node, [])
+    read = body.read(ends)
+    for name in body.inputs:
+        if body.reads_shape_alone(name, ends):
+            body.shapes[name] = body.new_input("shape")
+    taped = [name for name in body.inputs if (name in read and name not in body.shapes) or name == body.inputs[0]]
+    for name in taped:
+        if name in changing:
+            raise ValueError(
+                f"{node}: its state {node.inputs[body.inputs.index(name)]!r} has another shape after a trip than before "
+                f"it, {changing[name]}: must have the same in all trips, as its values are needed"
+            )
+    finals, tape = _taped(graph, node, body, [*taped, *body.shapes])
+    number, goes_on = (body.new_input(name, tensor_type(kind, [])) for name, kind in LOOP_INPUTS)
+    count = graph.op("Size", tape[body.inputs[0]])
+    last = graph.op("Sub", count, graph.tensor(np.array(1)))
+    place = body.new_input("place")
+    body.first.append(onnx.helper.make_node("Sub", [last, number], [place], name=place))
+    slices = {body.shapes.get(name, name): outer for name, outer in tape.items()}
+    slices |= {trip.seeds[name]: str(dy) for name, dy in zip(trip.exits, incoming, strict=True) if _is_part(trip, name)}
+    body.first += [
+        onnx.helper.make_node("Gather", [outer, place], [name], name=name, axis=0) for name, outer in slices.items()
+    ]
+    inputs = [number, goes_on, *(trip.seeds[trip.exits[i]] for i in trip.carried), *sums]
+    outputs = graph.ops(
+        "Loop",
+        count,
+        graph.tensor(np.array(True)),
+        *trip.starts(graph, finals, incoming),
+        *(graph.zeros(name) for name in summed),
+        outputs=len(ends),
+        body=body.finished(inputs, [goes_on, *ends]),
+    )
+    return _by_name(graph, node, zip([*(node.inputs[i + 2] for i in trip.carried), *summed], outputs, strict=True))
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Along which axis and in which direction (1: from the end) a Scan goes through its inputs, and stacks its outputs."""
+
+    inputs: Sequence[tuple[int, int]]
+    outputs: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, node: Node) -> _Axes:
+        inputs = node.attribute("num_scan_inputs")
+        counts = {"input": inputs, "output": len(node.attribute("body").output) - len(node.inputs) + inputs}
+        sides = []
+        for side, count in counts.items():
+            values = (node.attribute(f"scan_{side}_{what}") or count * [0] for what in ("axes", "directions"))
+            sides.append(list(zip(*values, strict=True)))
+        return cls(*sides)
+
+
+@dataclass
+class _Trip:
+    """Reverse mode over the nodes of one trip.
+
+    body: with the new nodes. entries: the states as they are in the beginning. exits: the states at the end, and the other
+    outputs. carried: places of the states whose gradients go from trip to trip. seeds: of exits, names of the gradients
+    that the body is given. found: names of the gradients by entries and other tensors.
+    """
+
+    body: Body
+    entries: Sequence[str]
+    exits: Sequence[str]
+    carried: Sequence[int]
+    seeds: Mapping[str, str]
+    found: Mapping[str, str]
+
+    @classmethod
+    def reversed(
+        cls,
+        node: Node,
+        body: Body,
+        incoming: Incoming,
+        entries: Sequence[str],
+        exits: Sequence[str],
+        scanned: Sequence[str],
+    ) -> _Trip:
+        first = body.inputs.index(entries[0]) if entries else 0
+        others = [*body.captured, *scanned]
+        wanted = {i for i in range(len(entries)) if node.wants(first + i)}
+        carried = _carried(node, body, incoming, entries, exits, others, wanted)
+        whole = [*carried, *(i for i in range(len(entries), len(exits)) if incoming[i] is not None)]
+        seeds = {exits[i]: body.new_input("state", body.graph.type_of(exits[i])) for i in whole}
+        wrt = [*(entries[i] for i in carried), *others]
+        found = node.reverse(body.graph, body.graph.proto.node, seeds, wrt)
+        return cls(body, entries, exits, carried, seeds, found)
+
+    def starts(self, graph: Graph, finals: Sequence[str], incoming: Incoming) -> list[str]:
+        """Names of what the gradients by the states, the tensors `finals`, are after the last trip."""
+        return [incoming[i] or graph.zeros(finals[i]) for i in self.carried]
+
+    def added(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Sums of the gradients by tensors from outside: what they are before and after a trip."""
+        kinds = [self.body.graph.type_of(name) for name in names]
+        sums = [self.body.new_input("sum", kind) for kind in kinds]
+        return sums, [self.body.graph.op("Add", one, self.found[name]) for one, name in zip(sums, names, strict=True)]
+
+
+def _is_part(trip: _Trip, name: str) -> bool:
+    """Whether an output of a body is given a gradient for each trip."""
+    return name in trip.seeds and trip.exits.index(name) >= len(trip.entries)
+
+
+def _carried(
+    node: Node,
+    body: Body,
+    incoming: Incoming,
+    entries: Sequence[str],
+    exits: Sequence[str],
+    others: Sequence[str],
+    wanted: set[int],
+) -> list[int]:
+    """The states that depend on what is wanted, and that the loss depends on."""
+    nodes = body.graph.proto.node
+
+    def reached(*names: str) -> set[int]:
+        """The places of the outputs that depend on tensors."""
+        found = node.reverse.reached(body.graph, nodes, names)
+        return {i for i, name in enumerate(exits) if name in found}
+
+    by_state = [reached(name) for name in entries]
+    depending = wanted | reached(*others)
+    needed = {i for i, dy in enumerate(incoming) if dy is not None}
+    for _ in entries:
+        depending = depending.union(*(by_state[i] for i in depending if i < len(entries)))
+        needed |= {i for i, ends in enumerate(by_state) if not needed.isdisjoint(ends)}
+    return [i for i in range(len(entries)) if i in depending and i in needed]
+
+
+def _taped(graph: Graph, node: Node, body: Body, taped: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Let a Loop or a Scan give further outputs: inputs of its body, or their shapes, stacked over the trips.
+
+    Args:
+        graph: the graph with the node, which is replaced.
+        node: the node.
+        body: the copy of its body.
+        taped: names of inputs of the copy.
+
+    Returns:
+        Names of the node's own outputs, also of those that the model does not read, and of the further ones.
+    """
+    other = onnx.NodeProto()
+    other.CopyFrom(node.proto)
+    other.output[:] = [name or graph.name("state") for name in other.output]
+    finals = list(other.output)
+    inner = next(attribute.g for attribute in other.attribute if attribute.name == "body")
+    tape = {}
+    for name in taped:
+        entry = inner.input[body.inputs.index(name)]
+        if entry.type.WhichOneof("value") not in (None, "tensor_type"):
+            raise ValueError(f"{node}: {entry.name!r} of its body is no tensor: a gradient cannot read it again")
+        output = inner.output.add(name=graph.name("entry"))
+        how = "Shape" if name in body.shapes else "Identity"
+        inner.node.append(onnx.helper.make_node(how, [entry.name], [output.name], name=output.name))
+        tape[name] = graph.name("tape")
+        other.output.append(tape[name])
+    for attribute in other.attribute:
+        if attribute.name in ("scan_output_axes", "scan_output_directions"):
+            attribute.ints.extend(len(taped) * [0])
+    graph.replace(node.proto, other)
+    return finals, tape
+
+
+def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict[str, Part]:
+    """The gradients by all tensors that are wanted; a tensor may be given to the node at several places."""
+    found: dict[str, list[str]] = {}
+    for name, part in parts:
+        found.setdefault(name, []).append(part)
+    wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
+    gradients: dict[str, Part] = dict.fromkeys([*wanted, *node.captured], _NOTHING)
+    for name, terms in found.items():
+        if name in gradients:
+            gradients[name] = terms[0] if len(terms) == 1 else graph.op("Sum", *terms)
+    return gradients
+
+
+def _factors(body: Body, gradient: str | None) -> tuple[str, str] | None:
+    """The two matrices A and B of a gradient A'B whose shapes are the same in each trip; None for another gradient."""
+    node = body.graph.maker(gradient) if gradient else None
+    if node is not None and node.op_type == "Reshape":
+        node = body.graph.maker(node.input[0])
+    if node is None or node.op_type != "Gemm" or len(node.input) != 2:
+        return None
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    if not attributes.pop("transA", 0) or attributes.pop("alpha", 1.0) != 1 or any(attributes.values()):
+        return None
+    known = {
+        length
+        for name in [*body.inputs, *body.captured]
+        for length in body.graph.lengths(name) or []
+        if length is not None
+    }
+    for name in node.input:
+        lengths = body.graph.lengths(name)
+        if lengths is None or any(not isinstance(length, int) and length not in known for length in lengths):
+            return None
+    return node.input[0], node.input[1]
+
+
+def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:
+    kinds = [graph.type_of(name) for name in node.inputs]
+    states = len(kinds) - len(axes.inputs)
+    for i, (axis, _) in enumerate(axes.inputs, states):
+        lengths = graph.lengths(node.inputs[i])
+        if lengths is not None:
+            del lengths[axis]
+        kinds[i] = tensor_type(graph.element_type(node.inputs[i]), lengths)
+    return kinds

@@ -1,0 +1,264 @@
+"""Gradients through If, Loop and Scan: of states, scanned tensors and what bodies take from outside, and of these again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+import pytest
+
+from gradient_checks import Array, check, parsed, run
+from onnx_models.gradient import gradient
+
+HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
+
+
+def values(**shapes: Sequence[int]) -> dict[str, Array]:
+    """Random tensors of some shapes."""
+    rng = np.random.default_rng(0)
+    return {name: rng.uniform(-1, 1, shape) for name, shape in shapes.items()}
+
+
+def check_twice(text: str, feeds: Mapping[str, Array], wrt: Sequence[str], *, second: bool = True) -> None:
+    """Assert that the gradient is the derivative of all outputs, and that of the gradient, too."""
+    made = parsed(HEADER + text)
+    real = [value.name for value in made.graph.output if value.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE]
+    check(made, feeds, wrt, outputs=real)
+    if not second:
+        return
+    for name in real:
+        made.graph.node.append(onnx.helper.make_node("ReduceSumSquare", [name], [f"{name}_square"], keepdims=0))
+    made.graph.node.append(onnx.helper.make_node("Sum", [f"{name}_square" for name in real], ["squares"]))
+    once = gradient(made, "squares", {name: f"{name}_once" for name in wrt})
+    check(once, feeds, wrt, outputs=[f"{name}_once" for name in wrt], tolerance=1e-6)
+
+
+IFS = {
+    "branches that read other tensors": """g (double[N] x, double[N] z, bool c) => (double y) {
+        y = If (c) <then_branch = t () => (a) { p = Mul(x, z)  a = Mul(p, x) },
+                    else_branch = e () => (b) { b = Sin(x) }> }""",
+    "two outputs, one of them read twice": """g (double[N] x, double[N] z, bool c) => (double y, double w) {
+        p, q = If (c) <then_branch = t () => (a, a2) { a = Mul(x, z)  a2 = Exp(a) },
+                       else_branch = e () => (b, b2) { b = Sin(x)  b2 = Mul(z, z) }>
+        y = Mul(p, q)
+        w = Mul(p, p) }""",
+    "a branch in a branch": """g (double[N] x, double[N] z, bool c) => (double y) {
+        n = Not(c)
+        y = If (c) <then_branch = t () => (a) {
+                a = If (n) <then_branch = tt () => (aa) { aa = Neg(x) }, else_branch = te () => (ab) { ab = Mul(x, z) }> },
+            else_branch = e () => (b) { k = Cos(z)
+                b = If (n) <then_branch = et () => (ba) { ba = Mul(x, k) }, else_branch = ee () => (bb) { bb = Exp(x) }> }> }
+        """,
+    "initializers and a Scan in a branch": """g (double[N] x, double[N] z, bool c) => (double y) {
+        one = Constant<value = double {1.0}>() first = Add(one, one)
+        y = If (c) <then_branch = t () => (a) <double[1] k = {2.5}> {
+                s = Mul(x, k)
+                f, a = Scan <num_scan_inputs = 1, body = bb (h, xi) => (ho, yo) {
+                    m = Mul(h, xi) ho = Add(m, h) yo = Tanh(ho) }> (first, s) },
+            else_branch = e () => (b) { b = Mul(x, z) }> }""",
+}
+
+
+@pytest.mark.parametrize("condition", [True, False])
+@pytest.mark.parametrize("text", IFS.values(), ids=IFS)
+def test_if(text: str, condition: bool) -> None:
+    check_twice(text, {**values(x=(3,), z=(3,)), "c": np.array(condition)}, ["x", "z"])
+
+
+def test_the_branch_not_taken_is_not_computed() -> None:
+    """Its nodes would fail: the shapes of x and z are not those of a product."""
+    text = """g (double[N] x, double[M] z, bool c) => (double y) {
+        y = If (c) <then_branch = t () => (a) { a = Exp(x) }, else_branch = e () => (b) { b = MatMul(x, z) }> }"""
+    feeds = {**values(x=(3,), z=(2,)), "c": np.array(True)}
+    found = check(HEADER + text, feeds, ["x"])
+    np.testing.assert_allclose(found["x"] != 0, True)
+
+
+def test_a_branch_that_is_never_taken_needs_no_gradient() -> None:
+    text = """g (double[2,N] x) => (double y) { s = Shape(x) two = Constant<value_int=0>() n = Gather(s, two)
+        k = Constant<value_int=2>() c = Equal(n, k)
+        v = If (c) <then_branch = t () => (a) { ax = Constant<value_ints=[1]>() a = ReduceSum<keepdims=0>(x, ax) },
+                    else_branch = e () => (b) { b, at, inv, count = Unique(x) }>
+        y = MatMul(v, x) }"""
+    check(HEADER + text, values(x=(2, 3)), ["x"])
+
+
+SCANS = {
+    "a cell with weights": """g (double[N] h, double[T,N] x, double[N,N] w, double[N] b) => (double f, double y) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+            m = MatMul(s, w) a = Add(m, xi) a2 = Add(a, b) so = Tanh(a2) yo = Mul(so, s) }> (h, x) }""",
+    "a cell on rows with weights used twice": """g (double[2,N] h, double[T,2,N] x, double[N,N] w) => (double f, double y) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+            m = MatMul(s, w) n = MatMul(xi, w) so = Tanh(m) yo = Mul(so, n) }> (h, x) }""",
+    "Gemm on rows": """g (double[2,N] h, double[T,2,N] x, double[N,N] w, double[N] b) => (double f) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+            m = Gemm<transB=1>(s, w, b) a = Add(m, xi) so = Tanh(a) yo = Identity(m) }> (h, x) }""",
+    "axes and directions": """g (double[N] h, double[N,T] x, double[T,N] z) => (double f, double y, double v) {
+        f, y, v = Scan <num_scan_inputs = 2, scan_input_axes = [-1, 0], scan_input_directions = [1, 0],
+                scan_output_axes = [1, 0], scan_output_directions = [1, 0], body = bb (s, xi, zi) => (so, yo, vo) {
+            p = Mul(xi, s) so = Add(p, zi) yo = Sin(so) vo = Mul(p, zi) }> (h, x, z) }""",
+    "states that change places": """g (double[N] h, double[N] k, double[T,N] x) => (double f, double e, double y,
+            double v) {
+        f, e, y, v = Scan <num_scan_inputs = 1, body = bb (s, u, xi) => (u2, xi2, s2, s3) {
+            s2 = Identity(s) s3 = Identity(s2) u2 = Identity(u) xi2 = Identity(xi) }> (h, k, x) }""",
+    "what is read from outside and given too": """g (double[N] h, double[N,N] x) => (double f, double y) {
+        f, g2, y = Scan <num_scan_inputs = 1, body = bb (s, s2, xi) => (so, so2, yo) {
+            m = MatMul(x, s) so = Tanh(m) n = Mul(s2, h) so2 = Add(n, s) yo = Mul(xi, so2) }> (h, h, x) }""",
+    "no states": """g (double[T,N] x, double[N] w, double[T,N] h) => (double y) {
+        y = Scan <num_scan_inputs = 2, body = bb (xi, hi) => (yo) { m = Mul(xi, w) yo = Mul(m, hi) }> (x, h) }""",
+    "states that are no floats": """g (double[N] h, double[T,N] x) => (double f, int64 n, bool last, double y) {
+        zero = Constant<value_int=0>() yes = Constant<value = bool {1}>()
+        f, n, last, y = Scan <num_scan_inputs = 1, body = bb (s, i, b, xi) => (so, io, bo, yo) {
+            one = Constant<value_int=1>() io = Add(i, one) k = CastLike(io, xi)
+            p = Mul(s, k) so = Where(b, p, xi) bo = Not(b) yo = Mul(so, s) }> (h, zero, yes, x) }""",
+    "an If inside": """g (double[N] h, double[T,N] x, double[N] w) => (double f, double y) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+            m = ReduceSum<keepdims=0>(xi) none = Constant<value_int=0>() zero = CastLike(none, m) c = Greater(m, zero)
+            so = If (c) <then_branch = t () => (a) { p = Mul(s, w) a = Sin(p) },
+                              else_branch = e () => (b) { b = Mul(s, xi) }>
+            yo = Mul(so, so) }> (h, x) }""",
+    "a Scan inside": """g (double[N] h, double[T,N] x, double[N] w) => (double f, double y) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+            so, yo = Scan <num_scan_inputs = 1, body = cc (t, xj) => (to, zo) {
+                p = Mul(t, w) q = Add(p, xj) to = Tanh(q) zo = ReduceSum<keepdims=0>(to) }> (s, xi) }> (h, x) }""",
+}
+
+
+@pytest.mark.parametrize("text", SCANS.values(), ids=SCANS)
+def test_scan(text: str) -> None:
+    size = 4 if "[N,T]" in text else 3
+    shapes = {"h": (3,), "x": (4, 3), "w": (3, 3), "b": (3,), "z": (4, 3), "k": (3,)}
+    if "[T,2,N]" in text:
+        shapes |= {"h": (2, 3), "x": (4, 2, 3)}
+    if "double[N] w" in text:
+        shapes["w"] = (3,)
+    if "double[N,N] x" in text:
+        shapes["x"] = (3, 3)
+    if "double[T,N] h" in text:
+        shapes["h"] = (4, 3)
+    if size == 4:
+        shapes["x"] = (3, 4)
+    names = [value.name for value in parsed(HEADER + text).graph.input]
+    check_twice(text, values(**{name: shapes[name] for name in names}), names)
+
+
+LOOPS = {
+    "a trip count": """g (double[N] h, double[N,N] w, int64 m) => (double f, double y) {
+        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
+            co = Identity(c) p = MatMul(s, w) so = Tanh(p) k = CastLike(i, s) yo = Mul(so, k) }> }""",
+    "a condition that ends it": """g (double[N] h, double[N,N] w, int64 m) => (double f, double y) {
+        yes = Constant<value = bool {1}>() n = CastLike(m, h) half = Constant<value = double {0.5}>() last = Sub(n, half)
+        zero = Constant<value = double {0.0}>() goes = Greater(n, zero)
+        f, t, y = Loop ( , goes, h, zero) <body = bb (int64 i, bool c, s, t) => (co, so, to, yo) {
+            k = Constant<value = double {1.0}>() to = Add(t, k) co = Less(to, last)
+            p = MatMul(w, s) so = Sin(p) yo = Mul(so, s) }> }""",
+    "states that are not read and not changed": """g (double[N] h, double[N,N] w, int64 m) => (double f, double e,
+            double y) {
+        f, e, u, y = Loop (m, , h, w, h) <body = bb (int64 i, bool c, s, v, u) => (c, so, v, u, s) {
+            p = MatMul(v, s) so = Tanh(p) }> }""",
+    "a state whose shape changes": """g (double[N] h, double[N,N] w, int64 m) => (double f, double e) {
+        f, e = Loop (m, , h, h) <body = bb (int64 i, bool c, s, u) => (co, so, uo) {
+            co = Identity(c) p = MatMul(w, u) uo = Sin(p) so = Concat<axis=0>(s, uo) }> }""",
+    "a state of integers": """g (double[N] h, double[N,N] w, int64 m) => (double f, int64 n, double y) {
+        two = Constant<value_int=2>()
+        f, n, y = Loop (m, , h, two) <body = bb (int64 i, bool c, s, j) => (co, so, jo, yo) {
+            co = Identity(c) one = Constant<value_int=1>() jo = Sub(one, j) k = CastLike(j, s)
+            p = MatMul(w, s) so = Mul(p, k) three = Constant<value_int=3>() d = Mod(i, three) yo = Gather(w, d) }> }""",
+    "a Loop inside": """g (double[N] h, double[N,N] w, int64 m) => (double f, double y) {
+        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
+            co = Identity(c) so, e = Loop (i, , s, s) <body = cc (int64 j, bool d, t, u) => (eo, to, uo) {
+                eo = Identity(d) p = MatMul(w, t) to = Tanh(p) uo = Mul(u, t) }>
+            yo = Mul(so, e) }> }""",
+    "a Scan and an If inside": """g (double[N] h, double[N,N] w, int64 m) => (double f, double y) {
+        f, y = Loop (m, , h) <body = bb (int64 i, bool c, double[N] s) => (co, so, yo) {
+            co = Identity(c) one = Constant<value_int=1>() is_first = Less(i, one)
+            q, yo = Scan <num_scan_inputs = 1, body = cc (t, xj) => (to, zo) {
+                p = Mul(t, xj) to = Tanh(p) zo = Mul(to, s) }> (s, w)
+            so = If (is_first) <then_branch = t1 () => (a) { a = Sin(q) },
+                                     else_branch = e1 () => (b) { b = Mul(q, s) }> }> }""",
+}
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3])
+@pytest.mark.parametrize("text", LOOPS.values(), ids=LOOPS)
+def test_loop(text: str, trips: int) -> None:
+    feeds = {**values(h=(3,), w=(3, 3)), "m": np.array(trips)}
+    check_twice(text, feeds, ["h", "w"], second="Concat" not in text)
+
+
+def test_ranks_behind_a_loop_and_an_if_are_found() -> None:
+    """ONNX's inference leaves them open, and the rule of MatMul needs them."""
+    text = """g (double[N] h, double[N,N] w, int64 m, double[2,3] x) => (double y, double z) {
+        f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) { co = Identity(c) so = Sin(s) }>
+        y = MatMul(w, f)
+        n = Size(x) six = Constant<value_int=6>() is_six = Equal(n, six)
+        v = If (is_six) <then_branch = t () => (a) { a = MatMul(x, w) }, else_branch = e () => (b) { b = ReduceSum(x) }>
+        z = MatMul(v, f) }"""
+    feeds = {**values(h=(3,), w=(3, 3), x=(2, 3)), "m": np.array(2)}
+    check_twice(text, feeds, ["h", "w", "x"])
+
+
+def test_the_values_of_a_state_whose_shape_changes_cannot_be_read_again() -> None:
+    text = """g (double[3] h, int64 m) => (double f) {
+        f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {
+            co = Identity(c) q = Mul(s, s) so = Concat<axis=0>(s, q) }>
+        loss = ReduceSum<keepdims=0>(f) }"""
+    with pytest.raises(ValueError, match=r"its state 'h' has another shape after a trip .*\[3\] and then \[6\]"):
+        gradient(parsed(HEADER + text), "loss", ["h"])
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "r = RandomUniform<shape = [3], dtype = 11>()",
+        """ones = CastLike(flat, s) half = Constant<value_float=0.5>() yes = Constant<value = bool {1}>()
+            r = Dropout(ones, half, yes)""",
+    ],
+    ids=["RandomUniform", "Dropout"],
+)
+def test_random_numbers_inside_cannot_be_drawn_again(drawn: str) -> None:
+    text = f"""g (double[3] h, int64 m) => (double f) {{ flat = Constant<value_ints=[1, 1, 1]>()
+        f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {{ co = Identity(c) {drawn} so = Mul(s, r) }}>
+        loss = ReduceSum<keepdims=0>(f) }}"""
+    with pytest.raises(ValueError, match="whose random numbers the gradient cannot draw again"):
+        gradient(parsed(HEADER + text), "loss", ["h"])
+
+
+def test_what_no_body_depends_on_has_a_gradient_of_0() -> None:
+    text = """g (double[N] h, double[T,N] x) => (double y) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) { so = Exp(s) yo = Ceil(xi) }> (h, x)
+        loss = ReduceSum<keepdims=0>(y) }"""
+    feeds = values(h=(3,), x=(2, 3))
+    with pytest.warns(UserWarning, match="'x' is 0"):
+        found = run(gradient(parsed(HEADER + text), "loss", ["x"]), feeds)
+    assert not found["x_grad"].any()
+
+
+def test_an_operator_without_a_gradient_in_a_body_is_named() -> None:
+    text = """g (double[N] h, int64 m) => (double f) {
+        f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) { co = Identity(c) q = SplitToSequence(s)
+            so = ConcatFromSequence<axis = 0>(q) }>
+        loss = ReduceSum<keepdims=0>(f) }"""
+    with pytest.raises(ValueError, match=r"\(ConcatFromSequence\) has no gradient"):
+        gradient(parsed(HEADER + text), "loss", ["h"])
+
+
+@pytest.mark.parametrize("operator", ["Scan", "Loop"])
+def test_half_precision_and_large_constants_inside(operator: str) -> None:
+    """An initializer in a body is not copied to where nothing reads it."""
+    body = "b (int64 i, bool c, s) => (co, so)" if operator == "Loop" else "b (s, xi) => (so, yo)"
+    rest = "co = Identity(c)" if operator == "Loop" else "yo = Identity(xi)"
+    call = "(m, , h)" if operator == "Loop" else "<num_scan_inputs = 1, {}> (h, x)"
+    inner = (
+        f"body = {body} <float[3] k = {{1.0, 2.0, 3.0}}> {{ {rest} kk = Cast<to = 10>(k) p = Mul(s, kk) so = Tanh(p) }}"
+    )
+    node = f"f = Loop {call} <{inner}>" if operator == "Loop" else f"f, y = Scan {call.format(inner)}"
+    text = f"g (float16[3] h, float16[T,3] x, int64 m) => (float16[3] f) {{ {node} loss = ReduceSum<keepdims=0>(f) }}"
+    feeds = {"h": np.array([0.1, 0.2, 0.3], np.float16), "x": np.ones((2, 3), np.float16), "m": np.array(2)}
+    found = run(gradient(parsed(HEADER + text), "loss", ["h"]), feeds)["h_grad"]
+    k, h = np.array([1.0, 2.0, 3.0]), feeds["h"].astype(np.float64)
+    once = np.tanh(h * k)
+    expected = (1 - np.tanh(once * k) ** 2) * k * (1 - once**2) * k
+    np.testing.assert_allclose(found, expected, rtol=5e-3)
+    assert found.dtype == np.float16

@@ -38,7 +38,37 @@ def inferred(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelPr
     """
     _register_once()
     with clear_errors("shape inference"):
-        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+        found = onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+        if _learns_of_parts(found):
+            found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
+        return found
+
+
+def _learns_of_parts(model: onnx.ModelProto) -> bool:
+    """Enter the lengths of parts that Split takes from a vector of unknown length, as ONNX's inference does not.
+
+    The lengths of a tensor of open rank are such a vector, and a shape that is made of its parts then has a known length.
+    """
+    kinds = {value.name: value.type.tensor_type for value in (*model.graph.value_info, *model.graph.output)}
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants |= {
+        node.output[0]: attribute.t
+        for node in model.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    found = False
+    for node in model.graph.node:
+        sizes = constants.get(node.input[1]) if node.op_type == "Split" and len(node.input) == 2 else None
+        if sizes is None or sizes.data_location == onnx.TensorProto.EXTERNAL:
+            continue
+        for name, length in zip(node.output, onnx.numpy_helper.to_array(sizes).tolist(), strict=False):
+            shape = kinds[name].shape if name in kinds else onnx.TensorShapeProto()
+            if len(shape.dim) == 1 and not shape.dim[0].HasField("dim_value"):
+                shape.dim[0].dim_value = length
+                found = True
+    return found
 
 
 def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:

@@ -102,6 +102,7 @@ def test_a_rule_that_is_wrong_on_purpose_is_found(
 
     def changed(graph: Graph, node: Node, incoming: Incoming) -> Sequence[Part]:
         found = right(graph, node, incoming)
+        assert found is not None
         return change(graph, node, [str(part) for part in (found.values() if isinstance(found, dict) else found)])
 
     monkeypatch.setitem(RULES, ("", operator), changed)

@@ -24,7 +24,8 @@ _QUANTIZED = ("", "QuantizeLinear")
 
 _WITH_ROIS = {
     ("", "RoiAlign"),
-    *((DOMAIN, name) for name in ("RoiAlign_10", "RoiAlign_16", "RoiAlign_22", "DmlRoiAlign")),
+    *((DOMAIN, name) for name in ("RoiAlign_10", "RoiAlign_16", "RoiAlign_22", "RoiAlignGrad")),
+    *((DOMAIN, name) for name in ("DmlRoiAlign", "DmlRoiAlignGrad")),
 }
 
 
@@ -126,9 +127,10 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
         graph.check(node.proto)
     _check_quantized(graph, node)
     rule = RULES.get(key)
-    if rule is not None:
+    by_rule = rule(graph, node, incoming) if rule is not None else None
+    if by_rule is not None:
         findings.used.add(key)
-        return rule(graph, node, incoming)
+        return by_rule
     expansion = expanded(graph, node)
     if expansion is None:
         raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]})" if key[0] else ""))
@@ -137,7 +139,9 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
     graph.learn(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
     names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
+    known = len(findings.errors)
     found = backward(graph, nodes, seeds, names, findings)
+    findings.errors[known:] = [f"{node}, by what defines it: {error}" for error in findings.errors[known:]]
     return {name: found.get(name, Zero("nothing in its definition depends on it")) for name in names}
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import onnx
 import onnx.inliner
 
+from onnx_models.attributes import operator_of
 from onnx_models.gradient.copies import add_copies
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import FORMS
+from onnx_models.gradient.rules.detection import is_average
+from onnx_models.gradient.rules.table import FORMS, REAL
+from onnx_models.portable import attach
 from onnx_models.tools import clear_errors
-from onnx_models.walk import normal_domain
+from onnx_models.walk import label, normal_domain
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
 """Nodes that were added, and the names of what is in the place of the outputs."""
 
 
 def expanded(graph: Graph, node: Node) -> Expansion | None:
-    """Add nodes that compute the same as a node, by its form or by the function body of ONNX's specification.
+    """Add nodes that compute the same as a node, by its form or by a function: of ONNX's specification or of this project.
 
     Raises:
         ValueError: the body depends on types that are not known.
@@ -30,14 +33,19 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
     if form is not None:
         outputs = list(form(graph, node))
         return graph.added[start:], outputs
-    if not has_body(node.proto, node.version):
+    if operator_of(node.proto):
+        outputs = _add_our_body(graph, node)
+    elif has_body(node.proto, node.version):
+        outputs = _add_body(graph, node)
+    else:
         return None
-    outputs = _add_body(graph, node)
     return graph.added[start:], outputs
 
 
 def has_body(proto: onnx.NodeProto, version: int) -> bool:
-    """Whether the specification defines an operator by a function."""
+    """Whether the specification defines an operator by a function, or this project does."""
+    if operator_of(proto):
+        return True
     domain = normal_domain(proto.domain)
     if not onnx.defs.has(proto.op_type, version, domain):
         return False
@@ -46,15 +54,42 @@ def has_body(proto: onnx.NodeProto, version: int) -> bool:
     return bool(getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False))
 
 
-def _add_body(graph: Graph, node: Node) -> list[str]:
-    proto = node.proto
+def _add_our_body(graph: Graph, node: Node) -> list[str]:
+    """Of one of this project's operators, computed in double.
+
+    Sums and coordinates in double are what its kernels have. An average has no loop in it, and needs the more memory.
+    """
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    kinds = [graph.element_type(name) if name else None for name in proto.input]
+    for i, kind in enumerate(kinds):
+        if kind in REAL and kind != onnx.TensorProto.DOUBLE:
+            proto.input[i] = graph.op("Cast", proto.input[i], to=onnx.TensorProto.DOUBLE)
+    model = attach(_of_outputs(graph, proto), loops=not is_average(node))
+    with clear_errors(f"{node}: writing it in standard operators"):
+        model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
+    outputs = add_copies(graph, model.graph.node, {}, proto.output)
+    return [graph.op("Cast", name, to=kinds[0]) if name else "" for name in outputs]
+
+
+def _of_outputs(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
+    """A node as a model with its outputs."""
     for name in filter(None, proto.input):
         if graph.element_type(name) is None:
-            raise ValueError(f"{node}: the type of {name!r} must be known, and shape inference does not find it")
-    model = graph.fragment([_with_defaults(node)])
+            raise ValueError(
+                f"{label(proto)}: the type of {name!r} must be known, and shape inference does not find it"
+            )
+    model = graph.fragment([proto])
     for name in filter(None, proto.output):
-        value = model.graph.output.add(name=name)
-        value.type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
+        model.graph.output.add(name=name).type.tensor_type.SetInParent()
+    return model
+
+
+def _add_body(graph: Graph, node: Node) -> list[str]:
+    proto = _with_defaults(node)
+    model = _of_outputs(graph, proto)
+    for value in model.graph.output:
+        value.type.tensor_type.CopyFrom(graph.type_of(value.name) or onnx.TypeProto.Tensor())
     # The inliner asks for the types of all inputs, and finds neither those of initializers nor any for an absent input.
     model.graph.input.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)

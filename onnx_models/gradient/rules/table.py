@@ -35,8 +35,8 @@ Gradients = Sequence[Part] | Mapping[str, Part]
 Rule = Callable[[Graph, Node, str], Gradients]
 """From the gradient by the first output to those by the inputs."""
 
-RuleOfOutputs = Callable[[Graph, Node, Incoming], Gradients]
-"""From the gradients by all outputs, at least one of which is there."""
+RuleOfOutputs = Callable[[Graph, Node, Incoming], Gradients | None]
+"""From the gradients by all outputs, at least one of which is there; None leaves the node to the nodes that define it."""
 
 Form = Callable[[Graph, Node], Sequence[str]]
 """Adds nodes that compute the same as a node; the names of its outputs, "" for one that the node does not have."""

@@ -5,7 +5,7 @@ from onnx_models.build import model, node
 from onnx_models.convert import convert
 from onnx_models.dml_resample import dml_resample, dml_resample_grad
 from onnx_models.dml_roi_align import dml_roi_align, dml_roi_align_grad
-from onnx_models.gradient import gradient
+from onnx_models.gradient import gradient, jvp, vjp
 from onnx_models.resize import resample_attributes
 from onnx_models.resize_grad import resize_grad
 from onnx_models.roi_align import joint, roi_align, roi_align_grad
@@ -33,6 +33,8 @@ __all__ = [  # noqa: RUF022
     # Models of other origin: with this project's operators, with gradients, with bodies of standard operators.
     "convert",
     "gradient",
+    "vjp",
+    "jvp",
     "portable",
     # Training steps.
     "with_loss",

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.data import with_data
-from onnx_models.gradient.backward import Findings, backward
-from onnx_models.gradient.bodies import learn_from_bodies
 from onnx_models.gradient.coverage import Coverage, coverage
-from onnx_models.gradient.graph import Graph
-from onnx_models.gradient.prepare import prepared
+from onnx_models.gradient.draft import PARAMETERS, Draft, Names, ZeroGradientWarning
 from onnx_models.gradient.report import Report, operators_between
-from onnx_models.walk import label, nodes_of, normal_domain, subgraphs
-from ortops.spec import DOMAIN, DOMAIN_VERSION
 
-__all__ = ["PARAMETERS", "Coverage", "Report", "ZeroGradientWarning", "coverage", "gradient", "report"]
-
-PARAMETERS = "parameters"
-"""For `wrt`: all parameters of a model."""
-
-_MOST_SHOWN = 10
-
-_STATISTICS = {("", "BatchNormalization"): (3, 4)}
-"""Inputs that are no parameters, though they may be initializers: numbers that training measures."""
-
-
-class ZeroGradientWarning(UserWarning):
-    """A gradient is 0 for all inputs, since the loss does not depend on the tensor, or not in a way with a derivative."""
+__all__ = ["PARAMETERS", "Coverage", "Report", "ZeroGradientWarning", "coverage", "gradient", "jvp", "report", "vjp"]
 
 
 def gradient(
     model: onnx.ModelProto,
     loss: str,
-    wrt: Sequence[str] | Mapping[str, str] | str,
+    wrt: Names,
     *,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
@@ -72,19 +52,17 @@ def gradient(
         TypeError: an attribute of this project's operators is unknown, which a session would not notice, or has a wrong
             type.
     """
-    derived = _derived(model, loss, wrt, stop_at, through_rois)
-    if derived.refused:
-        more = f"; and {len(derived.refused) - _MOST_SHOWN} more" if len(derived.refused) > _MOST_SHOWN else ""
-        raise ValueError("; ".join(derived.refused[:_MOST_SHOWN]) + more)
-    for name in derived.zeros:
-        warnings.warn(_why_zero(name, derived.findings), ZeroGradientWarning, stacklevel=2)
-    return _finished(derived, model)
+    draft, found, names = _of_loss(model, loss, wrt, stop_at, through_rois)
+    return draft.finished(found, names, _NO_PATH)
+
+
+_NO_PATH = "the gradient by {} is 0: the loss does not depend on it"
 
 
 def report(
     model: onnx.ModelProto,
     loss: str,
-    wrt: Sequence[str] | Mapping[str, str] | str,
+    wrt: Names,
     *,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
@@ -94,166 +72,122 @@ def report(
     Raises:
         ValueError, TypeError: as `gradient`, but for operators that a gradient cannot pass: the report has these.
     """
-    derived = _derived(model, loss, wrt, stop_at, through_rois)
-    operators = operators_between(derived.graph, list(derived.names), loss, derived.findings)
-    before = sum(1 for _ in nodes_of(derived.ready))
-    after = None if derived.refused else sum(1 for _ in nodes_of(_finished(derived, model)))
-    ends = tuple(dict.fromkeys(derived.findings.zeros))
-    zeros = () if derived.refused else tuple(derived.zeros)
-    return Report(operators, ends, zeros, tuple(derived.refused), before, after)
+    draft, found, names = _of_loss(model, loss, wrt, stop_at, through_rois)
+    operators = operators_between(draft.graph, list(names), loss, draft.findings)
+    refused, before, after = tuple(draft.refused), draft.size(), None
+    zeros: tuple[str, ...] = ()
+    if not refused:
+        zeros = tuple(name for name in names if name not in found)
+        draft.complete(found, names)
+        after = draft.size()
+    return Report(operators, tuple(dict.fromkeys(draft.findings.zeros)), zeros, refused, before, after)
 
 
-@dataclass
-class _Derived:
-    """A prepared model with the nodes of a gradient beside it.
-
-    names: for each name in wrt that of the output. found: for those of them that have one, the name of the gradient.
-    """
-
-    ready: onnx.ModelProto
-    graph: Graph
-    names: Mapping[str, str]
-    found: Mapping[str, str]
-    findings: Findings
-
-    @property
-    def refused(self) -> list[str]:
-        """Operators that the gradient cannot pass, each with the reason."""
-        return list(dict.fromkeys(self.findings.errors))
-
-    @property
-    def zeros(self) -> list[str]:
-        """Names of the tensors by which the gradient is 0."""
-        return [name for name in self.names if name not in self.found]
-
-
-def _derived(
-    model: onnx.ModelProto,
-    loss: str,
-    wrt: Sequence[str] | Mapping[str, str] | str,
-    stop_at: Collection[str],
-    through_rois: bool,
-) -> _Derived:
-    ready = prepared(model)
-    graph = Graph(ready.graph, {normal_domain(item.domain): item.version for item in ready.opset_import})
-    chosen = _parameters(graph) if wrt == PARAMETERS else wrt
-    if isinstance(chosen, str):
-        raise ValueError(f"wrt = {chosen!r}: must be names, or {PARAMETERS!r}")
-    _check(graph, loss, list(chosen), stop_at)
-    learn_from_bodies(graph, ready.graph.node)
-    findings = Findings(stop_at, through_rois)
-    seed = graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))
-    found = backward(graph, ready.graph.node, {loss: seed}, list(chosen), findings)
-    if wrt == PARAMETERS:
-        chosen = [name for name in chosen if name in found]
-        if not chosen:
-            raise ValueError(f"wrt = {PARAMETERS!r}: the loss has a derivative by none of the model's initializers")
-    names = chosen if isinstance(chosen, Mapping) else {name: f"{name}_grad" for name in chosen}
-    for name in names.values():
-        graph.reserve(name)
-    return _Derived(ready, graph, names, found, findings)
-
-
-def _parameters(graph: Graph) -> list[str]:
-    """Names of the initializers that may be parameters."""
-    statistics = {
-        node.input[i]
-        for node in graph.proto.node
-        for i in _STATISTICS.get((normal_domain(node.domain), node.op_type), ())
-        if i < len(node.input)
-    }
-    tensors = [tensor for tensor in graph.proto.initializer if tensor.name not in statistics]
-    return [tensor.name for tensor in tensors if _is_real(tensor.data_type)]
-
-
-def _why_zero(name: str, findings: Findings) -> str:
-    ends = list(dict.fromkeys(findings.zeros))
-    what = f"the gradient by {name!r} is 0: the loss does not depend on it"
-    return what + (f", or where it does, a derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
-
-
-def _is_real(kind: int) -> bool:
-    return kind == onnx.TensorProto.BFLOAT16 or onnx.helper.tensor_dtype_to_np_dtype(kind).kind == "f"
-
-
-def _tensors(graph: onnx.GraphProto, outside: Collection[str] = ()) -> set[str]:
-    """The names of all tensors that a graph knows, each made once and before it is read: reverse mode goes by that.
-
-    Args:
-        graph: of a model, or of a node inside it.
-        outside: names that the graph around it knows.
-
-    Raises:
-        ValueError: a node reads a tensor that no node before it makes, or makes one that is there already, or an output
-            is none of the tensors. That counts for graphs inside too.
-    """
-    known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    known |= {tensor.values.name for tensor in graph.sparse_initializer}
-    if shadowed := sorted(known.intersection(outside)):
-        raise ValueError(
-            f"graph {graph.name!r} has {shadowed[0]!r}: must be named otherwise than a tensor outside of it"
-        )
-    known.update(outside)
-    for node in graph.node:
-        for name in node.input:
-            if name and name not in known:
-                raise ValueError(f"{label(node)} reads {name!r}: must be made by a node before it")
-        for inner in subgraphs([node]):
-            _tensors(inner, known)
-        for name in filter(None, node.output):
-            if name in known:
-                raise ValueError(f"{label(node)} makes {name!r}: must be made once, and is there already")
-            known.add(name)
-    for value in graph.output:
-        if value.name not in known:
-            raise ValueError(f"graph {graph.name!r} has the output {value.name!r}: must be made by a node in it")
-    return known
-
-
-def _check(graph: Graph, loss: str, wrt: Sequence[str], stop_at: Collection[str]) -> None:
-    known = _tensors(graph.proto)
-    if not wrt or len(set(wrt)) != len(wrt):
-        raise ValueError(f"wrt = {list(wrt)}: must be one or more names, none twice")
-    for argument, names in (("loss", [loss]), ("wrt", wrt), ("stop_at", stop_at)):
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{argument} has {name!r}: must be the name of a tensor of the graph")
-    for argument, names in (("loss", [loss]), ("wrt", wrt)):
-        for name in names:
-            kind = graph.element_type(name)
-            if kind is None:
-                raise ValueError(
-                    f"{argument} has {name!r}: its type must be known, and shape inference does not find it"
-                )
-            if not _is_real(kind):
-                raise ValueError(
-                    f"{argument} has {name!r} of type {onnx.TensorProto.DataType.Name(kind).lower()}: must be floats"
-                )
-    lengths = graph.lengths(loss)
+def _of_loss(
+    model: onnx.ModelProto, loss: str, wrt: Names, stop_at: Collection[str], through_rois: bool
+) -> tuple[Draft, Mapping[str, str], Mapping[str, str]]:
+    """A draft with the gradient of a loss, names of what was found by names in wrt, and names of the outputs."""
+    draft = Draft(model, stop_at, through_rois)
+    draft.check("loss", [loss])
+    names = draft.named("wrt", wrt, "_grad")
+    graph, lengths = draft.graph, draft.graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
+    seed = graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))
+    found = draft.backward({loss: seed}, names)
+    if wrt == PARAMETERS and not draft.refused:
+        names = _with_derivative(names, found, "the loss")
+    return draft, found, names
 
 
-def _finished(derived: _Derived, model: onnx.ModelProto) -> onnx.ModelProto:
-    """The prepared model, which is changed, with those of the added nodes that the outputs need, and the outputs.
+def vjp(
+    model: onnx.ModelProto,
+    outputs: Sequence[str] | Mapping[str, str],
+    wrt: Names,
+    *,
+    stop_at: Collection[str] = (),
+    through_rois: bool = True,
+) -> onnx.ModelProto:
+    """A copy of `model` with the product of a vector and its Jacobian: reverse mode from any tensors, with weights.
+
+    It is the gradient of the sum of all elements of `outputs`, each weighted by an element of a cotangent, which is an
+    input of the copy: for each name in `outputs` one more input, NAME_cotangent, and for each in `wrt` one more output,
+    NAME_grad. Of a gradient that makes a product of the loss' Hessian and vectors, as a Hessian is symmetric::
+
+        made = onnx_models.gradient(model, "loss", ["w"])
+        made = onnx_models.vjp(made, {"w_grad": "v"}, {"w": "hessian_times_v"})
 
     Args:
-        derived: the gradient.
-        model: the model as it was given, whose outputs are declared as before.
+        model: not modified, as in `gradient`.
+        outputs: names of tensors of a floating-point type. A mapping gives the names of the cotangents as well, which have
+            type and shape of NAME.
+        wrt: as in `gradient`.
+        stop_at: as in `gradient`.
+        through_rois: as in `gradient`.
+
+    Raises:
+        ValueError, TypeError: as of `gradient`. Where shapes are open, a cotangent of another number of elements fails at
+            run time.
     """
-    ready, graph = derived.ready, derived.graph
-    values = {name: derived.found.get(name) or graph.zeros(name) for name in derived.names}
-    made = ready.graph
-    for place, node in graph.replaced.items():
-        made.node[place].CopyFrom(node)
-    nodes = graph.needed(list(values.values()))
-    made.node.extend(nodes)
-    del made.output[:]
-    made.output.extend(model.graph.output)
-    for name, value in values.items():
-        output = derived.names[name]
-        made.node.append(onnx.helper.make_node("Identity", [value], [output], name=output))
-        made.output.add(name=output).type.tensor_type.CopyFrom(graph.type_of(name) or onnx.TypeProto.Tensor())
-    if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in graph.opsets:
-        ready.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
-    return with_data(ready, model)
+    draft = Draft(model, stop_at, through_rois)
+    cotangents = draft.named("outputs", outputs, "_cotangent")
+    names = draft.named("wrt", wrt, "_grad")
+    found = draft.backward({of: draft.input(name, of) for of, name in cotangents.items()}, names)
+    if wrt == PARAMETERS and not draft.refused:
+        names = _with_derivative(names, found, "outputs")
+    return draft.finished(found, names, "the gradient by {} is 0: no output that is weighted depends on it")
+
+
+def jvp(
+    model: onnx.ModelProto,
+    outputs: Sequence[str] | Mapping[str, str],
+    wrt: Names,
+    *,
+    stop_at: Collection[str] = (),
+    through_rois: bool = True,
+) -> onnx.ModelProto:
+    """A copy of `model` with the product of its Jacobian and a vector: how outputs change as tensors move.
+
+    For each name in `wrt` one more input, NAME_tangent, says how that tensor moves; for each in `outputs` one more output,
+    NAME_tangent, is the derivative of that tensor. It is made by reverse mode twice, with the same rules as `gradient`:
+    the gradients of `wrt` are linear in the cotangents of `outputs`, and their transpose is the Jacobian.
+
+    Args:
+        model: not modified, as in `gradient`.
+        outputs: names of tensors of a floating-point type; a mapping gives the names of the new outputs as well.
+        wrt: names of tensors as in `gradient`; a mapping gives the names of the new inputs.
+        stop_at: as in `gradient`.
+        through_rois: as in `gradient`.
+
+    Raises:
+        ValueError, TypeError: as of `gradient`, and what `vjp` says of cotangents holds of tangents. The gradient of an
+            operator may lack a gradient of its own, which the message says.
+    """
+    draft = Draft(model, stop_at, through_rois)
+    derivatives = draft.named("outputs", outputs, "_tangent")
+    names = draft.named("wrt", wrt, "_tangent")
+    graph = draft.graph
+    # What they are does not matter: the derivative by them is the same everywhere.
+    cotangents = {name: graph.zeros(name) for name in derivatives}
+    found = draft.backward(cotangents, names)
+    if wrt == PARAMETERS and not draft.refused:
+        names = _with_derivative(names, found, "outputs")
+    tangents: dict[str, list[str]] = {}
+    for of, name in names.items():
+        tangent = draft.input(name, of)
+        if of in found:
+            tangents.setdefault(found[of], []).append(tangent)
+    seeds = {name: parts[0] if len(parts) == 1 else graph.op("Sum", *parts) for name, parts in tangents.items()}
+    nodes = list(graph.added)
+    graph.learn(nodes)
+    by_cotangents = draft.backward(seeds, cotangents.values(), nodes)
+    moved = {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
+    return draft.finished(moved, derivatives, "the derivative of {} is 0: it depends on nothing that moves")
+
+
+def _with_derivative(names: Mapping[str, str], found: Collection[str], what: str) -> dict[str, str]:
+    """Of all parameters those that something depends on."""
+    kept = {of: name for of, name in names.items() if of in found}
+    if not kept:
+        raise ValueError(f"wrt = {PARAMETERS!r}: {what} has a derivative by none of the model's initializers")
+    return kept

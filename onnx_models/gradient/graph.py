@@ -193,7 +193,9 @@ class Graph:
             ValueError: something in the model has it.
         """
         if name in self.known.names:
-            raise ValueError(f"the model has a tensor {name!r} already: the name is needed for a gradient")
+            raise ValueError(
+                f"the model has a tensor {name!r} already: the name must be free, or names as a mapping must give another"
+            )
         self.known.names.add(name)
         return name
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 import ortops
 from conformance.backends.session import CPU, options
+from onnx_models import portable
 from onnx_models.gradient import gradient
 
 Array = np.ndarray[Any, Any]
@@ -64,6 +69,40 @@ def _session(model: onnx.ModelProto) -> ortops.InferenceSession:
     return ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
 
 
+Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
+"""From all inputs to all outputs, by name."""
+
+
+def _in_session(model: onnx.ModelProto) -> Runner:
+    return partial(_outputs, _session(model))
+
+
+def unoptimized(model: onnx.ModelProto) -> Runner:
+    """In a session that runs the nodes as they are: others that join some round as their readers have it."""
+    asked = options()
+    asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return partial(_outputs, ortops.InferenceSession(model.SerializeToString(), asked, providers=[CPU]))
+
+
+class LayerNormalization(OpRun):
+    """ONNX's own in the evaluator normalizes in float."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, scale: Array, shift: Array, axis: int, epsilon: float, stash_type: int) -> tuple[Array]:
+        if (axis, stash_type) != (-1, onnx.TensorProto.DOUBLE):
+            raise NotImplementedError(f"axis = {axis}, stash_type = {stash_type}")
+        centred = x - x.mean(-1, keepdims=True)
+        return (scale * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) + shift,)
+
+
+def by_reference(model: onnx.ModelProto) -> Runner:
+    """In ONNX's reference evaluator, which computes all but Erf in double."""
+    names = [value.name for value in model.graph.output]
+    evaluator = ReferenceEvaluator(portable.attach(model), new_ops=[LayerNormalization])
+    return lambda feeds: dict(zip(names, map(np.asarray, evaluator.run(names, dict(feeds))), strict=True))
+
+
 def _outputs(session: ortops.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))
@@ -77,6 +116,7 @@ def check(
     outputs: Sequence[str] | None = None,
     step: float = 1e-5,
     tolerance: float = 1e-7,
+    load: Callable[[onnx.ModelProto], Runner] = _in_session,
 ) -> dict[str, Array]:
     """Assert that the gradients by the inputs `wrt` are the derivative of the model; return them.
 
@@ -87,18 +127,19 @@ def check(
         outputs: those whose weighted sum is differentiated; all of them by default.
         step: of the central difference, along a direction whose elements are uniform between -1 and 1.
         tolerance: relative to the sum of the absolute values of what the derivative is the sum of.
+        load: what makes a model run.
     """
     made = parsed(model) if isinstance(model, str) else model
     rng = np.random.default_rng(0)
-    session = _session(made)
-    values = _outputs(session, feeds)
+    runs = load(made)
+    values = runs(feeds)
     cotangents = {n: np.asarray(rng.uniform(-1, 1, values[n].shape), values[n].dtype) for n in outputs or values}
     weighted = with_loss(made, cotangents)
     differentiated = gradient(weighted, "loss", wrt)
     ends = [*differentiated.graph.input, *differentiated.graph.output]
     if all(value.type.tensor_type.HasField("shape") for value in ends):  # the checker demands ranks
         onnx.checker.check_model(differentiated, full_check=True)
-    found = run(differentiated, feeds)
+    found = load(differentiated)(feeds)
     for name in values:
         np.testing.assert_array_equal(found[name], values[name], err_msg="an output of the model itself has changed")
     by_name = {name: found[f"{name}_grad"] for name in wrt}
@@ -107,7 +148,7 @@ def check(
         assert by_it.dtype == feeds[name].dtype
         direction = np.asarray(rng.uniform(-1, 1, feeds[name].shape), feeds[name].dtype)
         ends = [np.asarray(feeds[name] + sign * step * direction, feeds[name].dtype) for sign in (1, -1)]
-        sums = [_weighted_sum(_outputs(session, {**feeds, name: end}), cotangents) for end in ends]
+        sums = [_weighted_sum(runs({**feeds, name: end}), cotangents) for end in ends]
         # The step as it was taken, after rounding.
         moved = (ends[0].astype(np.float64) - ends[1].astype(np.float64)) / (2 * step)
         terms = by_it.astype(np.float64) * moved

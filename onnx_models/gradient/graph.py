@@ -349,7 +349,10 @@ class Graph:
 
     def zeros(self, like: str) -> str:
         """Zeros of the shape and the element type of another tensor."""
-        return self.op("Expand", self.number(0.0, like), self.shape(like))
+        shape = self.shape(like)
+        made = self.op("Expand", self.number(0.0, like), shape)
+        self.known.shapes[made, 0, None] = shape
+        return made
 
     def masked(self, condition: str, name: str, like: str) -> str:
         """A tensor where a condition holds, zeros (of the element type of `like`) elsewhere."""

@@ -1,0 +1,158 @@
+"""Calls of operators at points where they are smooth, for derivatives of derivatives and for derivatives forward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from gradient_checks import Array, declared, parsed
+from ortops.spec import ELEMENT_DTYPES
+
+BOXES = np.array(
+    [[0.3131, 1.2717, 5.1391, 6.7193], [-1.4371, 2.1577, 3.3119, 9.8617], [2.6231, 0.7639, 2.9417, 1.1853]]
+)
+"""Regions of a map of 8 x 9 pixels, of which some reach beyond it; no sample lies on a pixel."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Nodes that make y.
+
+    lines: the nodes, in ONNX's textual syntax.
+    shapes: of the inputs, whose elements are between two `ends`; "boxes" are `BOXES`.
+    kind: double, or float where ONNX Runtime has no kernel of double.
+    """
+
+    lines: str
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=lambda: {"x": (2, 3)})
+    ends: tuple[float, float] = (0.25, 0.75)
+    kind: str = "double"
+
+    def __str__(self) -> str:
+        return self.lines.split("=", 1)[-1].strip()[:50]
+
+    @property
+    def feeds(self) -> dict[str, Array]:
+        """Values of all inputs, those of an input evenly apart, so that no step changes which is the largest."""
+        rng = np.random.default_rng(4)
+        dtype = ELEMENT_DTYPES[self.kind]
+        drawn: dict[str, Array] = {}
+        for name, shape in self.shapes.items():
+            count = math.prod(shape)
+            parts = (rng.permutation(count) + rng.uniform(0.25, 0.75)) / count
+            drawn[name] = (self.ends[0] + parts * (self.ends[1] - self.ends[0])).reshape(shape).astype(dtype)
+        return {name: BOXES.astype(dtype) if name == "boxes" else value for name, value in drawn.items()}
+
+    def model(self, shapes: str) -> onnx.ModelProto:
+        """As `gradient_checks.declared` has its shapes."""
+        inputs = ", ".join(f"{self.kind}{declared(name, value, shapes)} {name}" for name, value in self.shapes.items())
+        return parsed(
+            f"""<ir_version: 10, opset_import: ["" : 21, "ai.onnx.contrib" : 1]>
+            g ({inputs}) => ({self.kind} y) {{ {self.lines} }}"""
+        )
+
+
+def _alone(names: str, kind: str, ends: tuple[float, float] = (0.25, 0.75)) -> list[Call]:
+    return [Call(f"y = {name}(x)", ends=ends, kind=kind) for name in names.split()]
+
+
+_MAP = {"x": (2, 3, 8, 9), "boxes": (3, 4)}
+_INDICES = "i = Constant<value = int64[3] {0, 1, 1}> ()"
+_ONE = "a = Constant<value = int64[1] {1}> ()"
+_IMAGE = {"x": (2, 3, 5, 4), "w": (4, 3, 3, 2), "b": (4,)}
+
+CALLS = [
+    *_alone("Neg Sqrt Exp Log Abs Reciprocal Sin Cos Tanh Sigmoid Relu Softmax LogSoftmax", "double"),
+    *_alone("Tan Asin Acos Atan Sinh Cosh Asinh Atanh Erf LeakyRelu Elu Celu Selu Softplus Softsign", "float"),
+    *_alone("HardSigmoid HardSwish Gelu Mish", "float"),
+    Call("y = Acosh(x)", ends=(1.5, 2.5), kind="float"),
+    *[Call(f"y = {name}(x, z)", {"x": (2, 3), "z": (3,)}) for name in ("Add", "Sub", "Mul", "Div", "Pow", "Max")],
+    Call("y = Mean(x, z)", {"x": (2, 3), "z": (3,)}, kind="float"),
+    Call("y = PRelu(x, z)", {"x": (2, 3), "z": (3,)}, (-0.75, -0.25), kind="float"),
+    Call("c = Less(x, z) y = Where(c, x, z)", {"x": (2, 3), "z": (3,)}),
+    Call("y = Clip(x, z)", {"x": (2, 3), "z": ()}),
+    *[
+        Call(f"{_ONE} y = {name}<keepdims = {keep}> (x, a)")
+        for name in (
+            "ReduceSum", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp",
+            "ReduceMax", "ReduceProd",
+        )
+        for keep in (0, 1)
+    ],
+    Call("y = MatMul(x, z)", {"x": (2, 3, 4), "z": (4, 2)}),
+    Call("y = MatMul(x, z)", {"x": (3, 4), "z": (2, 4, 3)}),
+    Call("y = Gemm<alpha = 0.5, beta = 2.0, transA = 1> (x, z, b)", {"x": (4, 2), "z": (4, 3), "b": (3,)}),
+    Call("y = Conv<pads = [1, 0, 1, 1], strides = [2, 1]> (x, w, b)", _IMAGE, kind="float"),
+    Call("y = Conv<group = 3, dilations = [2, 1]> (x, w)", {"x": (2, 3, 5, 4), "w": (6, 1, 2, 2)}, kind="float"),
+    Call(
+        "y = ConvTranspose<pads = [1, 0, 1, 1], strides = [2, 1]> (x, w)",
+        {"x": (2, 3, 5, 4), "w": (3, 2, 3, 2)},
+        kind="float",
+    ),
+    Call("y = MaxPool<kernel_shape = [2, 2], strides = [2, 1]> (x)", {"x": (2, 3, 5, 4)}),
+    Call("y = AveragePool<kernel_shape = [2, 2], pads = [1, 0, 0, 1]> (x)", {"x": (2, 3, 5, 4)}, kind="float"),
+    Call("y = GlobalAveragePool(x)", {"x": (2, 3, 5, 4)}, kind="float"),
+    Call("y = GlobalMaxPool(x)", {"x": (1, 2, 3, 4)}, kind="float"),
+    Call("y = LayerNormalization(x, s, b)", {"x": (3, 5), "s": (5,), "b": (5,)}),
+    Call("y = InstanceNormalization(x, s, b)", {"x": (2, 3, 5), "s": (3,), "b": (3,)}, (-1.5, 1.5), kind="float"),
+    Call(
+        "y = GroupNormalization<num_groups = 2> (x, s, b)",
+        {"x": (2, 4, 5), "s": (4,), "b": (4,)},
+        (-1.5, 1.5),
+        kind="float",
+    ),
+    Call(
+        "y = BatchNormalization(x, s, b, mean, var)", {"x": (2, 3, 5), "s": (3,), "b": (3,), "mean": (3,), "var": (3,)}
+    ),
+    Call("i = Constant<value = int64[3] {2, 0, 2}> () y = Gather<axis = 1> (x, i)"),
+    Call("i = Constant<value = int64[2,2] {2, 0, 1, 1}> () y = GatherElements<axis = 1> (x, i)"),
+    Call(
+        'i = Constant<value = int64[1,3] {1, 0, 1}> () y = ScatterElements<reduction = "add"> (x, i, u)',
+        {"x": (2, 3), "u": (1, 3)},
+    ),
+    Call("i = Constant<value = int64[1,1] {1}> () y = ScatterND(x, i, u)", {"x": (2, 3), "u": (1, 3)}),
+    Call(f"{_ONE} e = Constant<value = int64[1] {{3}}> () y = Slice(x, a, e, a)"),
+    Call("p = Constant<value = int64[4] {0, 1, 2, -1}> () y = Pad(x, p)"),
+    Call('p = Constant<value = int64[4] {0, 1, 1, 2}> () y = Pad<mode = "reflect"> (x, p)'),
+    Call("s = Constant<value = int64[3] {4, 1, 3}> () y = Expand(x, s)"),
+    Call("s = Constant<value = int64[2] {2, 3}> () y = Tile(x, s)"),
+    Call("y = Transpose(x)"),
+    Call("y = Trilu(x)"),
+    Call("s = Constant<value = int64[2] {-1, 2}> () y = Reshape(x, s)"),
+    Call("y = Concat<axis = 1> (x, z)", {"x": (2, 3), "z": (2, 2)}),
+    Call("p, q = Split<axis = 1, num_outputs = 2> (x) y = Mul(p, q)", {"x": (2, 4)}),
+    Call(f"{_ONE} y, i = TopK(x, a)"),
+    Call("a = Constant<value = int64 {1}> () y = CumSum(x, a)"),
+    Call("i = Constant<value = int64[3] {2, 0, 1}> () y = SoftmaxCrossEntropyLoss(x, i)", {"x": (3, 4)}, kind="float"),
+    Call("y = DepthToSpace<blocksize = 2> (x)", {"x": (1, 8, 2, 3)}),
+    Call(
+        'f = Constant<value = float[4] {1, 1, 2, 1.5}> () y = Resize<mode = "linear"> (x, , f)',
+        {"x": (1, 2, 3, 4)},
+        kind="float",
+    ),
+    Call(f"{_INDICES} y = RoiAlign<output_height = 3, output_width = 2> (x, boxes, i)", _MAP),
+    *[
+        Call(
+            f"{_INDICES} y = ai.onnx.contrib.{name}<output_height = 2, output_width = 3, sampling_ratio = 2>"
+            " (x, boxes, i)",
+            _MAP,
+        )
+        for name in ("RoiAlign_16", "RoiAlign_22")
+    ],
+    Call(
+        f"{_INDICES} y = ai.onnx.contrib.RoiAlign_10<output_height = 3, output_width = 2, spatial_scale = 0.5>"
+        " (x, boxes, i)",
+        _MAP,
+    ),
+    Call(
+        f"{_INDICES} y = ai.onnx.contrib.DmlRoiAlign<output_height = 3, output_width = 2,"
+        " out_of_bounds_input_value = 2.0, align_regions_to_corners = 1> (x, boxes, i)",
+        _MAP,
+    ),
+    Call("y = ai.onnx.contrib.DmlResample<scales = [1.0, 2.5]> (x)", {"x": (2, 5)}),
+    Call('y = ai.onnx.contrib.DmlResample<interpolation_mode = "nearest_neighbor", scales = [0.5]> (x)', {"x": (7,)}),
+]  # fmt: skip

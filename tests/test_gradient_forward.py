@@ -1,0 +1,145 @@
+"""Products with Jacobians: vectors from the left (`vjp`) and from the right (`jvp`)."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from gradient_calls import CALLS, Call
+from gradient_checks import check, parsed, run, unoptimized
+from onnx_models import gradient, jvp, vjp
+from onnx_models.gradient import ZeroGradientWarning
+
+NETWORK = """<ir_version: 10, opset_import: ["" : 18]>
+network (double[N,3] x, int64[N] classes) => (double[N,2] scores, double total)
+    <double[3,4] w = {0.5, -1, 0.25, 2, -0.5, 1, 0.75, 0.1, 0.3, -0.2, 0.9, -0.7},
+     double[4,2] u = {1, -1, 0.5, 2, -0.3, 0.2, 0.1, 0.4}> {
+        hidden = MatMul(x, w)
+        bent = Tanh(hidden)
+        scores = MatMul(bent, u)
+        logarithms = LogSoftmax(scores)
+        one = Constant<value = int64[1] {1}> ()
+        places = Unsqueeze(classes, one)
+        chosen = GatherElements<axis = 1> (logarithms, places)
+        total = ReduceMean<keepdims = 0> (chosen)
+    }"""
+FEEDS = {"x": np.random.default_rng(8).uniform(-1, 1, (5, 3)), "classes": np.array([0, 1, 1, 0, 1])}
+
+
+@pytest.mark.parametrize("shapes", ["lengths", "names"])
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_forward_derivatives_are_those_of_differences(call: Call, shapes: str) -> None:
+    model, feeds = call.model(shapes), call.feeds
+    made = jvp(model, ["y"], list(feeds))
+    rng = np.random.default_rng(9)
+    directions = {name: np.asarray(rng.uniform(-1, 1, value.shape), value.dtype) for name, value in feeds.items()}
+    moving = {f"{name}_tangent": value for name, value in directions.items()}
+    moved = unoptimized(made)(feeds | moving)["y_tangent"]
+    step, tolerance = (1e-5, 1e-7) if call.kind == "double" else (2.0**-7, 1e-3)
+    runs = unoptimized(model)
+    ends = [
+        runs({n: np.asarray(x + sign * step * directions[n], x.dtype) for n, x in feeds.items()})["y"]
+        for sign in (1, -1)
+    ]
+    difference = (ends[0].astype(np.float64) - ends[1]) / (2 * step)
+    assert moved.shape == difference.shape
+    np.testing.assert_allclose(moved, difference, rtol=0, atol=tolerance * (1 + np.abs(difference).max()))
+
+
+def test_several_outputs_and_inputs_of_a_network() -> None:
+    model = onnx.parser.parse_model(NETWORK)
+    made = jvp(model, {"scores": "scores_moved", "total": "total_moved"}, {"x": "dx", "u": "du"})
+    onnx.checker.check_model(made, full_check=True)
+    rng = np.random.default_rng(10)
+    dx, du = rng.uniform(-1, 1, (5, 3)), rng.uniform(-1, 1, (4, 2))
+    found = run(made, FEEDS | {"dx": dx, "du": du})
+    by_loss = run(gradient(model, "total", ["x", "u"]), FEEDS)
+    np.testing.assert_allclose(found["total_moved"], (by_loss["x_grad"] * dx).sum() + (by_loss["u_grad"] * du).sum())
+    # Each element of the other output: from the left by a unit vector.
+    by_scores = vjp(model, ["scores"], ["x", "u"])
+    for i in range(10):
+        unit = np.zeros((5, 2))
+        unit.flat[i] = 1
+        rows = run(by_scores, FEEDS | {"scores_cotangent": unit})
+        np.testing.assert_allclose(
+            found["scores_moved"].flat[i], (rows["x_grad"] * dx).sum() + (rows["u_grad"] * du).sum()
+        )
+
+
+def test_cotangents_of_several_outputs_are_inputs_with_types_and_shapes() -> None:
+    model = onnx.parser.parse_model(NETWORK)
+    made = vjp(model, {"scores": "by_scores", "bent": "by_bent"}, "parameters")
+    kinds = {value.name: value.type.tensor_type for value in made.graph.input}
+    shapes = {name: [dim.dim_param or dim.dim_value for dim in kind.shape.dim] for name, kind in kinds.items()}
+    assert shapes == {"x": ["N", 3], "classes": ["N"], "by_scores": ["N", 2], "by_bent": ["N", 4]}
+    assert [value.name for value in made.graph.output] == ["scores", "total", "w_grad", "u_grad"]
+    rng = np.random.default_rng(11)
+    feeds = FEEDS | {"by_scores": rng.uniform(-1, 1, (5, 2)), "by_bent": rng.uniform(-1, 1, (5, 4))}
+    both, *alone = (
+        run(made, feeds | {name: np.zeros_like(feeds[name]) for name in zero})
+        for zero in ([], ["by_scores"], ["by_bent"])
+    )
+    np.testing.assert_allclose(both["w_grad"], alone[0]["w_grad"] + alone[1]["w_grad"])
+    assert not alone[0]["u_grad"].any()
+    # And with cotangents that are inputs, they have derivatives as well.
+    check(vjp(model, {"scores": "v"}, {"x": "by_x"}), FEEDS | {"v": feeds["by_scores"]}, ["x", "v"], outputs=["by_x"])
+
+
+def test_a_tensor_moves_with_itself() -> None:
+    text = '<ir_version: 10, opset_import: ["" : 18]> g (double[2] x, double[2] z) => (double[2] y) { y = Add(x, z) }'
+    made = jvp(parsed(text), {"y": "dy", "x": "twice"}, {"x": "dx", "z": "dz", "y": "more"})
+    x = np.ones(2)
+    found = run(made, {"x": x, "z": x, "dx": x, "dz": 2 * x, "more": 4 * x})
+    np.testing.assert_array_equal(found["dy"], 7 * x)
+    np.testing.assert_array_equal(found["twice"], x)
+
+
+def test_only_what_moves_is_in_the_graph() -> None:
+    made = jvp(onnx.parser.parse_model(NETWORK), ["scores"], ["u"])
+    added = made.graph.node[len(onnx.parser.parse_model(NETWORK).graph.node) :]
+    assert {node.op_type for node in added} <= {
+        "Constant",
+        "MatMul",
+        "Gemm",
+        "Transpose",
+        "Reshape",
+        "Shape",
+        "Flatten",
+        "Identity",
+    }
+    read = {name for node in made.graph.node for name in node.input} | {value.name for value in made.graph.output}
+    assert all(read.intersection(node.output) for node in added)
+
+
+def test_a_tangent_with_another_number_of_elements_is_an_error_where_lengths_are_open() -> None:
+    made = jvp(onnx.parser.parse_model(NETWORK), ["total"], ["x"])
+    with pytest.raises(Exception, match="Reshape"):
+        run(made, FEEDS | {"x_tangent": np.ones((1, 3))})
+
+
+def test_what_does_not_move_is_zero_with_a_warning() -> None:
+    with pytest.warns(ZeroGradientWarning, match="the derivative of 'hidden' is 0: it depends on nothing that moves"):
+        made = jvp(onnx.parser.parse_model(NETWORK), ["hidden", "scores"], ["u"])
+    assert not run(made, FEEDS | {"u_tangent": np.ones((4, 2))})["hidden_tangent"].any()
+    with pytest.warns(ZeroGradientWarning, match="the gradient by 'u' is 0: no output that is weighted depends on it"):
+        vjp(onnx.parser.parse_model(NETWORK), ["hidden"], ["u"])
+
+
+@pytest.mark.parametrize("function", [jvp, vjp])
+@pytest.mark.parametrize(
+    ("outputs", "wrt", "message"),
+    [
+        (["nothing"], ["x"], "outputs has 'nothing': must be the name of a tensor"),
+        (["scores"], ["nothing"], "wrt has 'nothing': must be the name of a tensor"),
+        ([], ["x"], r"outputs = \[\]: must be one or more names"),
+        (["scores", "scores"], ["x"], "outputs = .*none twice"),
+        ("scores", ["x"], "outputs = 'scores': must be names"),
+        (["scores"], "x", "wrt = 'x': must be names, or 'parameters'"),
+        (["places"], ["x"], "outputs has 'places' of type int64: must be floats"),
+        ({"scores": "hidden"}, {"x": "total"}, "has a tensor '(hidden|total)' already"),
+    ],
+)
+def test_wrong_arguments(function: object, outputs: object, wrt: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        function(onnx.parser.parse_model(NETWORK), outputs, wrt)  # type: ignore[operator]

@@ -1,0 +1,184 @@
+"""Gradients of gradients: what gradient graphs consist of has rules itself, and the derivatives are right."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from onnx.backend.test.case.node import collect_testcases
+
+from gradient_calls import BOXES, CALLS, Call
+from gradient_checks import Array, by_reference, check, parsed, run, unoptimized
+from onnx_models import gradient, jvp, vjp
+from onnx_models.gradient import ZeroGradientWarning
+from onnx_models.gradient.draft import Draft
+from onnx_models.gradient.expand import has_body
+from onnx_models.gradient.rules import FORMS, RULES, ZEROS
+from onnx_models.gradient.rules.table import REAL
+from onnx_models.walk import normal_domain
+
+pytestmark = pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
+
+_WITHOUT_RULES = {"RoiAlign": "the gradient of a maximum by its regions is a loop"}
+"""Operators of node tests whose second derivative may be refused."""
+
+
+@pytest.mark.parametrize("shapes", ["lengths", "names"])
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_second_derivatives(call: Call, shapes: str) -> None:
+    model, feeds = call.model(shapes), call.feeds
+    first = vjp(model, {"y": "v"}, {name: f"by_{name}" for name in feeds})
+    y = run(model, feeds)["y"]
+    v = np.asarray(np.random.default_rng(5).uniform(-1, 1, y.shape), y.dtype)
+    step, tolerance = (1e-5, 1e-7) if call.kind == "double" else (2.0**-7, 1e-3)
+    outputs = [f"by_{name}" for name in feeds]
+    check(first, feeds | {"v": v}, [*feeds, "v"], outputs=outputs, step=step, tolerance=tolerance, load=unoptimized)
+
+
+def _models() -> Iterator[onnx.ModelProto]:
+    """Models of one node: of ONNX's own tests those that differ in more than numbers, and the calls of this project."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's, from the making of the tests
+        models = [case.model for case in collect_testcases(None) if case.model is not None]
+    seen = set()
+    for model in models:
+        node, *others = model.graph.node
+        key = node.op_type, str([one.name for one in node.attribute]), str(list(map(bool, [*node.input, *node.output])))
+        is_apart = others or normal_domain(node.domain) or (normal_domain(node.domain), node.op_type) in ZEROS
+        if not is_apart and key not in seen and _reals(model.graph.input) and _reals(model.graph.output):
+            seen.add(key)
+            yield model
+    yield from (call.model("names") for call in CALLS)
+
+
+def _reals(values: Sequence[onnx.ValueInfoProto]) -> list[str]:
+    return [value.name for value in values if value.type.tensor_type.elem_type in REAL]
+
+
+def _differentiated_twice(model: onnx.ModelProto, found: set[tuple[str, str]]) -> Iterator[str]:
+    """What breaks the closure of differentiation; operators that have a gradient are added to those found."""
+    inputs = _reals(model.graph.input)
+    operators = sorted({node.op_type for node in model.graph.node} - {"Constant"})
+    try:
+        first = vjp(model, _reals(model.graph.output), {name: f"first {name}" for name in inputs})
+    except ValueError:
+        return  # it has no first gradient
+    draft = Draft(first, (), through_rois=True)
+    for node in first.graph.node:
+        key = normal_domain(node.domain), node.op_type
+        found.add(key)
+        has_rule = key in RULES or key in FORMS or key in ZEROS or has_body(node, draft.graph.opsets[key[0]])
+        if not has_rule and any(draft.graph.element_type(name) in REAL for name in node.output if name):
+            yield f"the gradient of {operators} has {node.op_type}, which has no rule"
+    seeds = {f"first {name}": draft.input(f"weight of {name}", f"first {name}") for name in inputs}
+    try:
+        draft.backward(seeds, inputs)
+    except ValueError as error:
+        if not set(operators) & set(_WITHOUT_RULES):
+            yield f"the gradient of {operators} has no gradient: {error}"
+
+
+def test_every_operator_of_a_gradient_has_a_gradient() -> None:
+    found: set[tuple[str, str]] = set()
+    broken = [message for model in _models() for message in _differentiated_twice(model, found)]
+    assert not broken, "\n".join(dict.fromkeys(broken))
+    assert set(RULES) | set(FORMS) <= found  # that each of them has been differentiated
+
+
+HEAD = """<ir_version: 10, opset_import: ["" : 20]>
+head (double[N,3,H,W] image, double[R,4] boxes, double[4,3,3,3] kernel, double[4] bias, double[16] scale,
+      double[16] shift, double[16,5] weight) => (double total)
+    <int64[3] of_images = {0, 1, 1}, int64[2] rows = {-1, 16}, int64[3] classes = {2, 0, 4}> {
+        map = Conv<pads = [1, 1, 1, 1]> (image, kernel, bias)
+        bent = Gelu<approximate = "tanh"> (map)
+        read = RoiAlign<output_height = 2, output_width = 2> (bent, boxes, of_images)
+        row = Reshape(read, rows)
+        normal = LayerNormalization<stash_type = 11> (row, scale, shift)
+        scores = MatMul(normal, weight)
+        logarithms = LogSoftmax(scores)
+        total = NegativeLogLikelihoodLoss(logarithms, classes)
+    }"""
+
+
+def _head() -> tuple[onnx.ModelProto, dict[str, Array]]:
+    made = parsed(HEAD)
+    made.graph.output[0].type.tensor_type.shape.SetInParent()
+    rng = np.random.default_rng(6)
+    shapes = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in made.graph.input}
+    feeds = {name: np.asarray(rng.uniform(-1, 1, shape)) for name, shape in shapes.items()}
+    own: dict[str, Array] = {
+        "image": rng.uniform(-1, 1, (2, 3, 8, 9)),
+        "boxes": BOXES,
+        "scale": rng.uniform(0.5, 1.5, 16),
+    }
+    return made, feeds | own
+
+
+def test_the_gradient_of_a_head_has_a_gradient_by_image_regions_and_weights() -> None:
+    model, feeds = _head()
+    first = gradient(model, "total", {name: f"by_{name}" for name in feeds})
+    outputs = [f"by_{name}" for name in feeds]
+    second = check(first, feeds, list(feeds), outputs=outputs, step=1e-6, tolerance=1e-6, load=by_reference)
+    for name, by_it in second.items():
+        assert by_it.any(), name
+
+
+def test_the_hessian_times_a_vector_is_the_same_forward_and_in_reverse() -> None:
+    model, feeds = _head()
+    names = ["image", "boxes", "kernel"]
+    first = gradient(model, "total", names)
+    rng = np.random.default_rng(7)
+    directions = {name: np.asarray(rng.uniform(-1, 1, feeds[name].shape)) for name in names}
+    forward = by_reference(jvp(first, [f"{name}_grad" for name in names], names))
+    moved = forward(feeds | {f"{name}_tangent": value for name, value in directions.items()})
+    reverse = by_reference(vjp(first, {f"{name}_grad": f"{name}_v" for name in names}, {n: f"{n}_hv" for n in names}))
+    products = reverse(feeds | {f"{name}_v": value for name, value in directions.items()})
+    for name in names:
+        assert products[f"{name}_hv"].any()
+        np.testing.assert_allclose(moved[f"{name}_grad_tangent"], products[f"{name}_hv"], rtol=1e-9, atol=1e-12)
+
+
+def test_a_second_gradient_needs_names_of_its_own() -> None:
+    model, feeds = _head()
+    first = gradient(model, "total", ["weight"])
+    first.graph.node.append(onnx.helper.make_node("ReduceSumSquare", ["weight_grad"], ["size"], keepdims=0))
+    with pytest.raises(
+        ValueError, match="has a tensor 'weight_grad' already: the name must be free, or names as a map"
+    ):
+        gradient(first, "size", ["weight"])
+    second = gradient(first, "size", {"weight": "of_size"})
+    assert [value.name for value in second.graph.output] == ["total", "weight_grad", "of_size"]
+    once, twice = by_reference(first)(feeds), by_reference(second)(feeds)
+    np.testing.assert_array_equal(once["weight_grad"], twice["weight_grad"])
+    assert twice["of_size"].shape == feeds["weight"].shape
+
+
+def test_the_gradient_of_a_sum_has_a_gradient_of_zeros_with_a_warning() -> None:
+    text = '<ir_version: 10, opset_import: ["" : 18]> g (double[N] x) => (double y) { y = ReduceSum<keepdims = 0> (x) }'
+    first = gradient(parsed(text), "y", ["x"])
+    with pytest.warns(ZeroGradientWarning, match="the gradient by 'x' is 0: no output that is weighted depends on it"):
+        second = vjp(first, ["x_grad"], {"x": "zeros"})
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(run(second, {"x": x, "x_grad_cotangent": x})["zeros"], np.zeros(3))
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("float16", 2e-2), ("float", 1e-5)])
+def test_what_goes_by_a_body_has_the_type_of_the_map(kind: str, tolerance: float) -> None:
+    exact = next(call for call in CALLS if "RoiAlign<" in call.lines)
+    call = replace(exact, kind=kind)
+    y = run(call.model("names"), call.feeds)["y"]
+    found = []
+    for one in (call, exact):
+        first = vjp(one.model("names"), {"y": "v"}, {"x": "by_x", "boxes": "by_boxes"})
+        second = vjp(first, {"by_boxes": "w"}, {"x": "again_x", "boxes": "again_boxes"})
+        feeds = call.feeds | {"v": y, "w": np.ones((3, 4), y.dtype)}  # the same numbers, whatever the type
+        dtype = one.feeds["x"].dtype
+        outputs = run(second, {name: value.astype(dtype) for name, value in feeds.items()})
+        found.append([outputs[name] for name in ("again_x", "again_boxes")])
+    for value, expected in zip(*found, strict=True):
+        assert value.dtype == y.dtype
+        np.testing.assert_allclose(value, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())

@@ -33,7 +33,7 @@ class Call:
     kind: str = "double"
 
     def __str__(self) -> str:
-        return self.lines.split("=", 1)[-1].strip()[:50]
+        return self.lines.rsplit("y = ", 1)[-1][:50]
 
     @property
     def feeds(self) -> dict[str, Array]:
@@ -97,6 +97,13 @@ CALLS = [
     Call("y = AveragePool<kernel_shape = [2, 2], pads = [1, 0, 0, 1]> (x)", {"x": (2, 3, 5, 4)}, kind="float"),
     Call("y = GlobalAveragePool(x)", {"x": (2, 3, 5, 4)}, kind="float"),
     Call("y = GlobalMaxPool(x)", {"x": (1, 2, 3, 4)}, kind="float"),
+    Call("y = GlobalLpPool(x)", {"x": (2, 3, 5, 4)}, kind="float"),
+    Call(
+        "r = Constant<value = float[2, 5] {0, 0, 0, 3, 3, 0, 1, 1, 5, 4}> ()"
+        " y = MaxRoiPool<pooled_shape = [2, 2]> (x, r)",
+        {"x": (1, 2, 5, 6)},
+        kind="float",
+    ),
     Call("y = LayerNormalization(x, s, b)", {"x": (3, 5), "s": (5,), "b": (5,)}),
     Call("y = InstanceNormalization(x, s, b)", {"x": (2, 3, 5), "s": (3,), "b": (3,)}, (-1.5, 1.5), kind="float"),
     Call(

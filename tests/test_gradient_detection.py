@@ -11,7 +11,8 @@ import pytest
 
 from gradient_checks import Array, check, parsed, run, with_loss
 from gradient_nodes import IS_OLD, node_model, not_of_old, uniform
-from onnx_models.gradient import ZeroGradientWarning, gradient
+from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
+from onnx_models.gradient.rules import RULES
 from ortops.spec import DOMAIN
 from pairs import pairwise
 
@@ -381,3 +382,89 @@ def test_regions_that_depend_on_the_tensor_by_their_images_alone_are_refused() -
         gradient(parsed(text.replace("boxes, of", "boxes, x")), "y", ["x"])
     with pytest.raises(ValueError, match=r"\(RoiAlign\): .*has input size 2 not in range"):
         gradient(parsed(text.replace("boxes, of", "x")), "y", ["x"])
+
+
+def _gradient_model(
+    operator: str, attributes: Mapping[str, Any], outputs: Sequence[str], opened: bool
+) -> onnx.ModelProto:
+    made = node_model(operator, _OF_GRADIENT, attributes, opened=opened, outputs=outputs, domain=DOMAIN)
+    del made.graph.output[:]
+    for name in filter(None, outputs):
+        made.graph.output.add(name=name).type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    return made
+
+
+_X, _ROIS, _IMAGES = _regions(["x", "rois", "images"]).values()
+_OF_GRADIENT = {
+    "dy": uniform({"dy": (3, 3, 3, 2)})["dy"],
+    "rois": _ROIS,
+    "images": _IMAGES,
+    "x_shape": np.array(_X.shape),
+    "x": _X,
+}
+
+
+@pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
+@pairwise(
+    {
+        "wrt": [["dy"], ["rois"], ["x"], ["dy", "rois", "x"]],
+        "operator, attributes": [
+            ("RoiAlignGrad", {"spatial_scale": 0.75}),
+            ("RoiAlignGrad", {"coordinate_transformation_mode": "output_half_pixel", "sampling_ratio": 2}),
+            ("DmlRoiAlignGrad", {"spatial_scale_x": 0.5}),
+            ("DmlRoiAlignGrad", {"interpolation_mode": "nearest_neighbor"}),
+            ("DmlRoiAlignGrad", {"align_regions_to_corners": 1, "minimum_samples_per_output": 2}),
+        ],
+        "outputs": [["dx", ""], ["", "drois"], ["dx", "drois"]],
+        "opened": [False, True],
+    }
+)
+def test_gradients_of_averages_over_regions_have_gradients(
+    wrt: list[str], operator: str, attributes: dict[str, Any], outputs: list[str], opened: bool
+) -> None:
+    check(_gradient_model(operator, attributes, outputs, opened), _OF_GRADIENT, wrt)
+
+
+@pytest.mark.parametrize(("operator", "average"), [("RoiAlignGrad", "RoiAlign_22"), ("DmlRoiAlignGrad", "DmlRoiAlign")])
+def test_the_gradient_by_the_map_of_an_average_is_differentiated_by_operators_like_it(
+    operator: str, average: str
+) -> None:
+    model = _gradient_model(operator, {}, ["dx", ""], opened=False)
+    made = vjp(model, ["dx"], ["dy", "rois"])
+    added = [node.op_type for node in made.graph.node[1:] if node.op_type not in ("Identity", "Constant")]
+    assert added == [average, operator]
+    with pytest.warns(ZeroGradientWarning, match="'rois' is 0"):
+        made = vjp(model, ["dx"], ["dy", "rois"], through_rois=False)
+    assert operator not in [node.op_type for node in made.graph.node[1:]]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"scales": [1.0, 1.6]},
+        {"scales": [0.4, 2.0], "interpolation_mode": "nearest_neighbor", "rounding_direction": "decreasing"},
+        {"input_pixel_offsets": [0.0, 0.25], "output_pixel_offsets": [0.0, -0.75]},
+    ],
+    ids=str,
+)
+def test_the_gradient_of_resampling_is_differentiated_by_resampling(attributes: dict[str, Any], opened: bool) -> None:
+    feeds = {"dy": uniform({"dy": (2, 8)})["dy"], "x_shape": np.array([2, 5])}
+    model = node_model("DmlResampleGrad", feeds, attributes, opened=opened, domain=DOMAIN)
+    check(model, feeds, ["dy"])
+    made = vjp(model, ["y"], ["dy"])
+    assert ("DmlResample" in [node.op_type for node in made.graph.node]) == (not opened)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attributes"), [("RoiAlignGrad", {"mode": "max"}), ("DmlRoiAlignGrad", {"reduction_function": "max"})]
+)
+def test_the_gradient_of_a_maximum_over_regions_is_differentiated_or_refused_by_its_name(
+    operator: str, attributes: dict[str, Any]
+) -> None:
+    model = _gradient_model(operator, attributes, ["dx", "drois"], opened=True)
+    if ("", "Loop") in RULES:
+        check(model, _OF_GRADIENT, ["dy", "rois", "x"])
+    else:
+        with pytest.raises(ValueError, match=rf"node 'it' \({operator}\), by what defines it: .*Loop.* no gradient"):
+            vjp(model, ["dx"], ["dy"])

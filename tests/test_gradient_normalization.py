@@ -93,6 +93,20 @@ def test_layer_normalization(axis: int | None, scale: tuple[int, ...], opened: b
     check(node_model("LayerNormalization", feeds, attributes, opened=opened), feeds, list(feeds))
 
 
+@pytest.mark.parametrize("axis", [-1, 1])
+@pytest.mark.parametrize("outputs", [["mean"], ["inverse"], ["y", "mean", "inverse"]])
+def test_the_statistics_of_layer_normalization_have_gradients(axis: int, outputs: list[str]) -> None:
+    # ONNX Runtime's CPU has these outputs of type float alone.
+    feeds = tensors({"x": (2, 3, 5), "scale": (3, 5)[axis:] if axis < 0 else (3, 5), "b": (5,)}, np.float32)
+    names = ["y", "mean", "inverse"]
+    made = node_model("LayerNormalization", feeds, {"axis": axis, "epsilon": 0.01}, opened=True, outputs=names)
+    made.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names[1:]
+    )
+    wrt = list(feeds) if "y" in outputs else ["x"]
+    check(made, feeds, wrt, outputs=outputs, step=1e-2, tolerance=2e-3)
+
+
 @pairwise({"x": [(2, 6, 4), (2, 6, 4, 3)], "groups": [1, 2, 3, 6], "opened": [False, True]})
 def test_group_normalization(x: tuple[int, ...], groups: int, opened: bool) -> None:
     feeds = tensors({"x": x, "scale": (6,), "bias": (6,)})

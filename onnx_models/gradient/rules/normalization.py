@@ -77,21 +77,46 @@ def _of_inputs(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[st
     ]
 
 
-@rule("LayerNormalization")
-def layer_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Normalized along the last axes, times Scale, plus B."""
-    x, y = node.input(0), node.outputs[0]
+@rule_of_outputs("LayerNormalization")
+def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+    """Normalized along the last axes, times Scale, plus B; the mean and one over the deviation are outputs too."""
+    x = node.input(0)
     axis = node.attribute("axis", -1)
     first = axis if axis < 0 else axis - graph.rank(x, node)
-    wide, scale, wide_dy = (_widened(graph, name, x) for name in (x, node.input(1), dy))
+    dy, by_mean, by_inverse = (None if one is None else _widened(graph, one, x) for one in _padded(incoming, 3))
+    wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
     normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5))
-    parts = [
-        _by_normalized(graph, normalized, graph.op("Mul", wide_dy, scale)),
-        graph.op("Mul", wide_dy, normalized.values),
-        wide_dy,
-    ]
-    summed = [sum_to(graph, part, source, y) for part, source in zip(parts, node.inputs, strict=False)]
-    return _of_inputs(graph, node, summed)
+    by_x: list[str] = []
+    parts: list[str | None] = [None] * len(node.inputs)
+    if dy is not None:
+        by_x.append(_by_normalized(graph, normalized, graph.op("Mul", dy, scale)))
+        terms = [graph.op("Mul", dy, normalized.values), dy]
+        parts[1:] = [sum_to(graph, one, name, x) for one, name in zip(terms, node.inputs[1:], strict=False)]
+    if by_mean is not None or by_inverse is not None:
+        count = graph.op("ReduceProd", graph.shape(x, first), keepdims=0)
+        share = graph.op("Reciprocal", graph.op("CastLike", count, wide))
+    if by_mean is not None:
+        by_x.append(graph.op("Expand", graph.op("Mul", by_mean, share), graph.shape(x)))
+    if by_inverse is not None:
+        square = graph.op("Mul", normalized.inverse, normalized.inverse)
+        factor = graph.op("Neg", graph.op("Mul", graph.op("Mul", by_inverse, share), square))
+        by_x.append(graph.op("Mul", normalized.values, factor))
+    return _of_statistics(graph, node, [_sum(graph, by_x), *parts[1:]])
+
+
+def _padded(incoming: Incoming, count: int) -> list[str | None]:
+    """The gradients by all outputs that an operator may have."""
+    return [*incoming, *[None] * (count - len(incoming))]
+
+
+def _sum(graph: Graph, parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else graph.op("Sum", *parts)
+
+
+def _of_statistics(graph: Graph, node: Node, parts: Sequence[str | None]) -> Gradients:
+    """As `_of_inputs`, of a node whose outputs do not depend on all inputs."""
+    zero = Zero("the loss does not depend on the outputs that depend on it")
+    return [zero if part is None else part for part in _of_inputs(graph, node, parts)]
 
 
 @rule("InstanceNormalization")
@@ -201,9 +226,7 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     x, momentum = node.input(0), node.attribute("momentum", 0.9)
     axes = [0, *range(2, graph.rank(x, node))]
     wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
-    wide_dy, by_mean, by_variance = (
-        None if dy is None else _widened(graph, dy, x) for dy in (*incoming, *[None] * (3 - len(incoming)))
-    )
+    wide_dy, by_mean, by_variance = (None if dy is None else _widened(graph, dy, x) for dy in _padded(incoming, 3))
     keep, share = graph.number(momentum, wide), graph.number(1 - momentum, wide)
     parts: list[str | None] = [None] * 5
     by_x = []
@@ -225,9 +248,8 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         centred = graph.op("Sub", wide, graph.op("ReduceMean", wide, graph.ints(axes)))
         twice = graph.op("Mul", graph.op("Mul", by_variance, share), graph.number(2.0, wide))
         by_x.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
-    parts[0] = by_x[0] if len(by_x) == 1 else graph.op("Sum", *by_x)
-    zero = Zero("the loss does not depend on the outputs that depend on it")
-    return [zero if part is None else part for part in _of_inputs(graph, node, parts)]
+    parts[0] = _sum(graph, by_x)
+    return _of_statistics(graph, node, parts)
 
 
 def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradient_checks import Array, check, declared, of_sum
+from gradient_checks import Array, check, declared, of_sum, parsed
+from gradient_nodes import not_of_old
+from onnx_models.gradient import gradient
 from pairs import pairwise
 
 OPERATORS = [
@@ -116,3 +118,26 @@ def test_products_with_0() -> None:
 def test_log_sum_exp_of_large_numbers() -> None:
     found = of_sum(_text("ReduceLogSumExp(x)", "[N]"), {"x": np.array([1000.0, 1000.0, -1000.0])}, ["x"])["x"]
     np.testing.assert_allclose(found, [0.5, 0.5, 0])
+
+
+@pytest.mark.parametrize(
+    ("call", "opset"),
+    [
+        ("ReduceProd<keepdims = 0>(x, one)", 18),
+        pytest.param("CumProd(x, first)", 26, marks=not_of_old),
+        pytest.param("CumProd<exclusive = 1, reverse = 1>(x, first)", 26, marks=not_of_old),
+        ('ScatterElements<reduction = "mul", axis = 1>(start, places, x)', 18),
+    ],
+)
+def test_products_have_a_second_derivative_also_where_one_factor_is_0(call: str, opset: int) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : {opset}]>
+        g (double[N, M] x) => (double energy)
+          <int64[1] one = {{1}}, int64 first = {{1}}, double[3, 2] start = {{2, 3, 4, 5, 6, 7}},
+           int64[3, 4] places = {{0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1}}> {{
+          y = {call}
+          square = Mul(y, y) both = Add(square, y)
+          energy = ReduceSum<keepdims = 0>(both) }}"""
+    first = gradient(parsed(text), "energy", {"x": "by_x"})
+    del first.graph.output[0]
+    x = np.array([[2.0, 3, 0, 4], [0, 2, 5, 3], [1, 2, 3, 4]])
+    check(first, {"x": x}, ["x"], tolerance=1e-6)

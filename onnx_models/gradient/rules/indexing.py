@@ -13,6 +13,7 @@ import onnx
 
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.half import HALF, narrowed, widened
+from onnx_models.gradient.rules.products import of_others
 from onnx_models.gradient.rules.table import Gradients, rule
 from onnx_models.gradient.terms import Term
 
@@ -105,26 +106,26 @@ class _Places:
         name = self.graph.op("ScatterElements", line.name, self.numbers, values.name, axis=0, reduction=reduction)
         return Term(self.graph, name, line.like)
 
-    def counted(self, line: Term, condition: Term) -> Term:
-        """How many of the values that have a property each place of a line has."""
-        return self.joined(line * 0.0, condition.op("CastLike", line), "add")
+    def filled(self, like: Term, value: float) -> Term:
+        """A line as long as another."""
+        name = self.graph.op("Expand", like.of(value).name, self.graph.shape(like.name))
+        return Term(self.graph, name, like.like)
 
 
 def _product(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term, Term]:
-    is_zero = values.op("Equal", 0.0)
-    factors = values.of(1.0).where(is_zero, values)
-    ones = Term(data.graph, data.graph.op("Expand", data.of(1.0).name, data.graph.shape(data.name)), data.like)
-    zeros = places.counted(ones, is_zero)
-    is_alone = places.of(zeros).op("Equal", is_zero.op("CastLike", values))
-    others = places.of(dy * places.joined(data, factors, "mul")) / factors
-    return dy * places.joined(ones, values, "mul"), others.where(is_alone, 0.0)
+    others = of_others(
+        values,
+        lambda factors: places.of(places.joined(data, factors, "mul")),
+        lambda terms: places.of(places.joined(places.filled(data, 0.0), terms, "add")),
+    )
+    return dy * places.joined(places.filled(data, 1.0), values, "mul"), places.of(dy) * others
 
 
 def _extreme(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term, Term]:
     joined = places.joined(data, values, places.reduction)
     is_data, is_value = data.op("Equal", joined), values.op("Equal", places.of(joined))
-    ones = Term(data.graph, data.graph.op("Expand", data.of(1.0).name, data.graph.shape(data.name)), data.like)
-    share = dy / (is_data.op("CastLike", data) + places.counted(ones, is_value))
+    equal = places.joined(places.filled(data, 0.0), is_value.op("CastLike", data), "add")
+    share = dy / (is_data.op("CastLike", data) + equal)
     return share.where(is_data, 0.0), places.of(share).where(is_value, 0.0)
 
 

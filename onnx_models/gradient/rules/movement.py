@@ -6,6 +6,7 @@ from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.half import narrowed, widened
 from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
+from onnx_models.gradient.terms import Term
 
 
 @rule("Concat")
@@ -90,23 +91,27 @@ def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
 def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
     """Products of all elements up to each along an axis: for each factor the products of the others, summed from it on.
 
-    Before the first 0 of a line these are the products themselves, over the factor; at it, those without it; behind it
-    they are 0. Half precision is computed in float. The rule's own derivative is that where no factor is 0.
+    They are the products over the factor, but the first 0 of a line is left out of these, and joined again for all other
+    factors. So the rule has the right derivative too, unless more than one factor of a line is 0. Half precision is
+    computed in float.
     """
     x, axis = node.inputs
     exclusive, reverse = node.attribute("exclusive", 0), node.attribute("reverse", 0)
-    wide, wide_dy = widened(graph, x), widened(graph, dy)
+    wide = widened(graph, x)
+    factors, by_products = Term(graph, wide, wide), Term(graph, widened(graph, dy), wide)
 
-    def behind(factors: str) -> str:
-        """For each place the sum of dy times the products that its factor is in."""
-        products = graph.op("CumProd", factors, axis, exclusive=exclusive, reverse=reverse)
-        terms = graph.op("Mul", wide_dy, products)
-        return graph.op("CumSum", terms, axis, exclusive=exclusive, reverse=1 - reverse)
+    def so_far(operator: str, terms: Term, *, without: int = exclusive, back: int = reverse) -> Term:
+        return Term(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.like)
 
-    zero, one = graph.number(0.0, wide), graph.number(1.0, wide)
-    is_zero = graph.op("Equal", wide, zero)
-    zeros = graph.op("CumSum", graph.op("CastLike", is_zero, wide), axis, reverse=reverse)
-    is_first = graph.op("And", is_zero, graph.op("Equal", zeros, one))
-    by_others = graph.op("Div", behind(wide), graph.op("Where", is_zero, one, wide))
-    at_first = graph.masked(is_first, behind(graph.op("Where", is_first, one, wide)), wide)
-    return [narrowed(graph, graph.op("Where", is_zero, at_first, by_others), x)]
+    is_zero = factors.op("Equal", 0.0)
+    zeros = so_far("CumSum", is_zero.op("CastLike", factors), without=0)
+    is_first = is_zero.op("And", zeros.op("Equal", 1.0))
+    others = so_far("CumProd", factors.of(1.0).where(is_first, factors))
+    first = so_far("CumSum", factors.where(is_first, 0.0))
+    is_behind = so_far("CumSum", is_first.op("CastLike", factors)) > 0.0
+    whole, left = (
+        so_far("CumSum", by_products * terms, back=1 - reverse)
+        for terms in (others * first.where(is_behind, 1.0), others)
+    )
+    by_x = left.where(is_first, whole / factors.of(1.0).where(is_zero, factors))
+    return [narrowed(graph, by_x.name, x)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.rules.products import Whole, of_others
 from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.terms import Term
 
 
 def kept(graph: Graph, node: Node, *reduced: str) -> list[str]:
@@ -120,10 +122,8 @@ def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
 def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
     """The product: for each factor the product of the others, which is 0 if there is a 0 among those."""
     x = node.input(0)
-    zero, one = graph.number(0.0, x), graph.number(1.0, x)
-    is_zero = graph.op("Equal", x, zero)
-    factors = graph.op("Where", is_zero, one, x)
-    others = graph.op("Div", _again(graph, node, "ReduceProd", factors), factors)
-    count = graph.op("CastLike", is_zero, x)
-    alone = graph.op("Equal", _again(graph, node, "ReduceSum", count), count)
-    return _scaled(graph, node, dy, graph.masked(alone, others, x))
+
+    def over(operator: str) -> Whole:
+        return lambda term: Term(graph, _again(graph, node, operator, term.name), x)
+
+    return _scaled(graph, node, dy, of_others(Term(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)

@@ -244,7 +244,9 @@ def _retype_tensor(tensor: onnx.TensorProto, number: int) -> None:
 def baked(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """The model with initializers in place of the inputs of types that NumPy does not have, and the other inputs."""
     strange = {
-        name: value for name, value in feeds.items() if isinstance(value, np.ndarray) and value.dtype.isbuiltin != 1
+        name: value
+        for name, value in feeds.items()
+        if isinstance(value, np.ndarray) and value.dtype.type.__module__ != "numpy"
     }
     if not strange:
         return model, feeds

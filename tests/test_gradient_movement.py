@@ -119,6 +119,7 @@ def test_split_of_which_one_part_is_used() -> None:
         [_ints(-1, 0), _ints(-100, 5), _ints(-1, 0), _ints(-2, 2)],
         [_ints(1, 4), _ints(4, 0), None, _ints(2, -3)],
         [_ints(3), _ints(1), _ints(1)],
+        [_ints(-3, 2**31), _ints(2**31, 1), _ints(-1, 0), _ints(1, 1)],
         [np.array([1], np.int32), np.array([3], np.int32), np.array([-1], np.int32)],
     ],
 )
@@ -134,6 +135,8 @@ def test_slice(where: list[Array | None], shapes: str, constants: bool) -> None:
         ((4, 3), np.array([[0, -3], [1, 1]], np.int32), 1),
         ((4, 3, 2), np.array(-2), -1),
         ((4,), np.array(1), 0),
+        ((2, 4, 3), _ints(2), -2),
+        ((2, 4, 3), _ints(-1), 1),
         ((4, 3), np.zeros((0,), np.int64), 1),
         ((2, 3, 4), np.array([[1], [0], [1]]), -2),
     ],

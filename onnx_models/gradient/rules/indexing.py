@@ -18,12 +18,51 @@ from onnx_models.gradient.rules.table import Gradients, rule
 from onnx_models.gradient.terms import Term
 
 
-@rule("Compress", "Gather", "GatherElements", "GatherND", "Slice")
+@rule("Compress", "GatherElements", "GatherND")
 def moved(graph: Graph, node: Node, dy: str) -> Gradients:
     """Some elements of a tensor, any of them more than once."""
     x = node.inputs[0]
     places = graph.again(node, numbered(graph, x), *node.inputs[1:])
     return [added(graph, x, places, dy)]
+
+
+@rule("Slice")
+def part(graph: Graph, node: Node, dy: str) -> Gradients:
+    """A part of a tensor: zeros around dy where the part has no gaps and it is known where it lies."""
+    x, starts, ends, axes, steps = (node.input(i) for i in range(5))
+    first, last, along, by = (graph.constant(name) if name else None for name in (starts, ends, axes, steps))
+    lengths = graph.lengths(x)
+    if first is None or last is None or (axes and along is None) or (steps and (by is None or (by != 1).any())):
+        return moved(graph, node, dy)
+    places = [int(axis) for axis in (range(first.size) if along is None else along)]
+    sizes = [lengths[axis] for axis in places] if lengths is not None else []
+    known = [size for size in sizes if isinstance(size, int)]
+    if len(known) < len(places) or not _is_padded(graph, x):
+        return moved(graph, node, dy)
+    bounds = [slice(int(a), int(b)).indices(size) for a, b, size in zip(first, last, known, strict=True)]
+    begins = [a for a, _, _ in bounds]
+    missing = [size - max(a, b) for (a, b, _), size in zip(bounds, known, strict=True)]
+    return [graph.op("Pad", dy, graph.ints([*begins, *missing]), "", graph.ints(places))]
+
+
+@rule("Gather")
+def gather(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Slices of a tensor along an axis, any of them more than once; of a single one, zeros around dy."""
+    x, axis = node.input(0), node.attribute("axis", 0)
+    index, lengths = graph.constant(node.input(1)), graph.lengths(x)
+    if index is None or index.size != 1 or index.ndim > 1 or not lengths or not _is_padded(graph, x):
+        return moved(graph, node, dy)
+    axis %= len(lengths)
+    place, length, at = graph.ints([axis]), graph.shape(x, axis, axis + 1), int(index.item())
+    begin = graph.ints([at]) if at >= 0 else graph.op("Add", length, graph.ints([at]))
+    end = graph.op("Sub", graph.op("Sub", length, begin), graph.ints([1]))
+    slices = dy if index.ndim else graph.op("Unsqueeze", dy, place)
+    return [graph.op("Pad", slices, graph.op("Concat", begin, end, axis=0), "", place)]
+
+
+def _is_padded(graph: Graph, x: str) -> bool:
+    """Whether ONNX Runtime's CPU pads tensors of this type."""
+    return graph.element_type(x) in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 
 @rule("Pad")

@@ -136,3 +136,30 @@ def test_determinants_of_large_matrices_are_refused(lengths: str, message: str) 
         g (float[{lengths}] x) => (float loss) {{ loss = Det(x) }}"""
     with pytest.raises(ValueError, match=rf"\(Det\): its matrices have {message}.*: must be 32 or less"):
         gradient(onnx.parser.parse_model(text), "loss", ["x"])
+
+
+@pytest.mark.parametrize("perm", ["perm = [1, 0]", "perm = [0, 1]"])
+@pytest.mark.parametrize("shapes", ["[2,3,4] a, float[{}] w", "[N,M,K] a, float[A,B] w"])
+def test_a_product_with_a_transposed_weight(perm: str, shapes: str) -> None:
+    shape = (5, 4) if perm == "perm = [1, 0]" else (4, 5)
+    rng = np.random.default_rng(1)
+    feeds = {"a": rng.uniform(-1, 1, (2, 3, 4)).astype(np.float32), "w": rng.uniform(-1, 1, shape).astype(np.float32)}
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+    g (float{shapes.format(",".join(map(str, shape)))}) => (float y) {{
+        turned = Transpose <{perm}> (w)
+        y = MatMul(a, turned)
+    }}"""
+    check(text, feeds, ["a", "w"], step=1, tolerance=1e-5)
+
+
+def test_the_gradient_by_a_transposed_weight_is_not_transposed() -> None:
+    made = parsed(
+        """<ir_version: 10, opset_import: ["" : 18]>
+        g (float[N,4] a, float[5,4] w) => (float loss) {
+            turned = Transpose <perm = [1, 0]> (w)
+            y = MatMul(a, turned)
+            loss = ReduceSum <keepdims = 0> (y)
+        }"""
+    )
+    nodes = gradient(made, "loss", ["w"]).graph.node
+    assert [node.output[0] for node in nodes if node.op_type == "Transpose"] == ["turned"]

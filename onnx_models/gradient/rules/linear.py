@@ -32,8 +32,20 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gr
         matrix = graph.op("Reshape", b, column) if is_vector else b
         by_a = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
     if node.wants(1):
-        by_b = graph.reshaped(graph.op("Gemm", graph.op("Flatten", a, axis=ranks[0] - 1), rows, transA=1), b)
+        left = graph.op("Flatten", a, axis=ranks[0] - 1)
+        if not is_vector and _is_turned(graph, b):
+            # What it is the transpose of has its gradient without a transpose, and weights are large.
+            by_b = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
+        else:
+            by_b = graph.op("Gemm", left, rows, transA=1)
+            by_b = graph.reshaped(by_b, b) if is_vector else by_b
     return [by_a, by_b]
+
+
+def _is_turned(graph: Graph, matrix: str) -> bool:
+    """Whether a matrix is the transpose of a tensor, as the weight of PyTorch's Linear is."""
+    maker = graph.maker(matrix)
+    return maker is not None and maker.op_type == "Transpose" and maker.domain == ""
 
 
 def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:

@@ -76,7 +76,14 @@ def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     perm = node.attribute("perm")
     if not perm:
         return [graph.op("Transpose", dy)]
+    maker = graph.maker(dy)
+    if maker is not None and (maker.domain, maker.op_type) == ("", "Transpose") and _perm(maker) == perm:
+        return [maker.input[0]]
     return [graph.op("Transpose", dy, perm=[int(axis) for axis in np.argsort(perm)])]
+
+
+def _perm(transpose: onnx.NodeProto) -> list[int]:
+    return [int(axis) for attribute in transpose.attribute for axis in attribute.ints]
 
 
 @rule("Expand")

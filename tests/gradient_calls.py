@@ -135,6 +135,21 @@ CALLS = [
     Call(f"{_ONE} y, i = TopK(x, a)"),
     Call("a = Constant<value = int64 {1}> () y = CumSum(x, a)"),
     Call("i = Constant<value = int64[3] {2, 0, 1}> () y = SoftmaxCrossEntropyLoss(x, i)", {"x": (3, 4)}, kind="float"),
+    Call(
+        "z = Constant<value = double {0}> () t = ReduceMax<keepdims = 0> (x) c = Greater(t, z) y = If (c) <"
+        "then_branch = one () => (double[A,B] p) { p = Mul(x, x) },"
+        " else_branch = other () => (double[A,B] q) { q = Neg(x) }>"
+    ),
+    Call(
+        "n = Constant<value = int64 {3}> () c = Constant<value = bool {1}> () y = Loop (n, c, x) <"
+        "body = once (int64 i, bool go, double[A,B] s) => (bool on, double[A,B] t)"
+        " { on = Identity(go) h = Sin(s) t = Mul(h, x) }>"
+    ),
+    Call(
+        "y, z = Scan <num_scan_inputs = 1, "
+        "body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) { c = Mul(a, b) d = Exp(c) }> (s, x)",
+        {"x": (2, 3), "s": (3,)},
+    ),
     Call("y = DepthToSpace<blocksize = 2> (x)", {"x": (1, 8, 2, 3)}),
     Call(
         'f = Constant<value = float[4] {1, 1, 2, 1.5}> () y = Resize<mode = "linear"> (x, , f)',

@@ -33,8 +33,9 @@ def gradient(
             too, and `onnx.save` needs ``save_as_external_data=True``.
         loss: name of a tensor of one element, of rank 0 or with axes of length 1.
         wrt: names of inputs, initializers or any other tensors of the graph, of a floating-point type. A mapping gives the
-            names of the outputs as well. "parameters" stands for all floating-point initializers by which the loss has a
-            derivative, but for the mean and the variance of BatchNormalization.
+            names of the outputs as well, as a gradient of a gradient needs it, since NAME_grad is taken. "parameters"
+            stands for all floating-point initializers by which the loss has a derivative, but for the mean and the
+            variance of BatchNormalization.
         stop_at: names of tensors that are taken for constants.
         through_rois: False for RoIs that are taken for constants by RoiAlign, as torchvision takes them. Of a whole
             detector, whose RoIs depend on the image, that is the gradient it is trained with.
@@ -117,6 +118,9 @@ def vjp(
         made = onnx_models.gradient(model, "loss", ["w"])
         made = onnx_models.vjp(made, {"w_grad": "v"}, {"w": "hessian_times_v"})
 
+    A second derivative of RoiAlign by its regions goes by the operator's body in standard operators: an average then has
+    C R PH W numbers of double in memory, where W is the map's width.
+
     Args:
         model: not modified, as in `gradient`.
         outputs: names of tensors of a floating-point type. A mapping gives the names of the cotangents as well, which have
@@ -178,9 +182,7 @@ def jvp(
         if of in found:
             tangents.setdefault(found[of], []).append(tangent)
     seeds = {name: parts[0] if len(parts) == 1 else graph.op("Sum", *parts) for name, parts in tangents.items()}
-    nodes = list(graph.added)
-    graph.learn(nodes)
-    by_cotangents = draft.backward(seeds, cotangents.values(), nodes)
+    by_cotangents = draft.backward(seeds, cotangents.values(), list(graph.added))
     moved = {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
     return draft.finished(moved, derivatives, "the derivative of {} is 0: it depends on nothing that moves")
 

@@ -123,8 +123,13 @@ class Draft:
     def backward(
         self, seeds: Mapping[str, str], wrt: Collection[str], nodes: Sequence[onnx.NodeProto] | None = None
     ) -> dict[str, str]:
-        """Reverse mode: as of `onnx_models.gradient.backward`, over the model's nodes or others."""
-        return backward(self.graph, self.ready.graph.node if nodes is None else nodes, seeds, wrt, self.findings)
+        """Reverse mode: as of `onnx_models.gradient.backward`, over the model's nodes or over new ones."""
+        if nodes is None:
+            nodes = self.ready.graph.node
+        else:
+            self.graph.learn(nodes)
+            learn_from_bodies(self.graph, nodes)
+        return backward(self.graph, nodes, seeds, wrt, self.findings)
 
     @property
     def refused(self) -> list[str]:

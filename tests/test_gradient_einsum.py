@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import onnx
 import pytest
 
 from gradient_checks import check
-from gradient_nodes import node_model, uniform
+from gradient_nodes import node_model, not_of_old, uniform
 from onnx_models.gradient import gradient
 from pairs import pairwise
 
-EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
+EQUATIONS: list[Any] = [
     # One operand: turned, summed, its diagonal, its trace.
     ("ij->ji", [(2, 3)]),
     ("ij->i", [(2, 3)]),
@@ -50,7 +51,7 @@ EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
     (",ij->ij", [(), (2, 3)]),
     (",->", [(), ()]),
     ("i,i,i->i", [(3,), (3,), (3,)]),
-    ("ij,jk->ik", [(0, 3), (3, 2)]),
+    pytest.param("ij,jk->ik", [(0, 3), (3, 2)], marks=not_of_old),
 ]
 
 

@@ -337,12 +337,15 @@ def test_a_norm_that_is_0_has_no_gradient_as_in_pytorch(body: str, expected: str
         "y = Sqrt(x)",
         "y = Pow(x, half)",
         "s = ReduceSum(x, last) y = Pow(s, half)",  # no powers are summed
+        "c = Pow(x, three) s = ReduceSum(c, last) y = Pow(s, third)",  # of (1, -1) it is 0 too
         "d = Mul(x, x) e = Add(d, x) s = ReduceSum(e, last) y = Sqrt(s)",
     ],
 )
 def test_any_other_root_has_no_finite_derivative_at_0(body: str) -> None:
     text = f"""<ir_version: 10, opset_import: ["" : 18]>
-        g (double[N, M] x) => (double y) <double half = {{0.5}}, int64[1] last = {{-1}}> {{ {body} }}"""
+        g (double[N, M] x) => (double y)
+          <double half = {{0.5}}, double three = {{3}}, double third = {{0.3333333333333333}}, int64[1] last = {{-1}}> {{
+          {body} }}"""
     found = of_sum(text, {"x": np.zeros((2, 2))}, ["x"])["x"]
     assert not np.isfinite(found).any()
 

@@ -97,7 +97,8 @@ def test_layer_normalization(axis: int | None, scale: tuple[int, ...], opened: b
 @pytest.mark.parametrize("outputs", [["mean"], ["inverse"], ["y", "mean", "inverse"]])
 def test_the_statistics_of_layer_normalization_have_gradients(axis: int, outputs: list[str]) -> None:
     # ONNX Runtime's CPU has these outputs of type float alone.
-    feeds = tensors({"x": (2, 3, 5), "scale": (3, 5)[axis:] if axis < 0 else (3, 5), "b": (5,)}, np.float32)
+    line = (5,) if axis == -1 else (3, 5)
+    feeds = tensors({"x": (2, 3, 5), "scale": line, "b": line}, np.float32)
     names = ["y", "mean", "inverse"]
     made = node_model("LayerNormalization", feeds, {"axis": axis, "epsilon": 0.01}, opened=True, outputs=names)
     made.graph.output.extend(

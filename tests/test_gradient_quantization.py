@@ -87,7 +87,7 @@ def test_rounding_passes_a_gradient_that_cutting_off_stops(
         chosen = np.broadcast_to(repeated(unit), SHAPE)
         bound = (abs(cotangent * (abs(kept) + is_inside * abs(ratio))) * chosen).sum()
         error = abs(found["s_grad"][i] - (terms * chosen).sum())
-        assert error <= (1e-3 if dtype == np.float16 else 1e-6) * bound
+        assert error <= (2e-3 if dtype == np.float16 else 1e-6) * bound
 
 
 @not_of_old

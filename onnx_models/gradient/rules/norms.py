@@ -29,7 +29,7 @@ def is_norm(graph: Graph, name: str, power: float) -> bool:
 
 
 def _is_power(graph: Graph, name: str, power: float) -> bool:
-    """Whether a tensor is one to the power of 1/power, which is above 1."""
+    """Whether a tensor is one to the power of 1/power, which is above 1, and never negative."""
     node = graph.maker(name)
     if node is None or not 0 < power < 1:
         return False
@@ -38,7 +38,10 @@ def _is_power(graph: Graph, name: str, power: float) -> bool:
     if node.op_type != "Pow":
         return False
     exponent = constant_number(graph, node.input[1])
-    return exponent is not None and abs(exponent * power - 1) < _ROUNDING
+    if exponent is None or abs(exponent * power - 1) >= _ROUNDING:
+        return False
+    base = graph.maker(node.input[0])
+    return exponent % 2 != 1 or (base is not None and base.op_type == "Abs")
 
 
 def constant_number(graph: Graph, name: str) -> float | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -241,22 +242,31 @@ def _retype_tensor(tensor: onnx.TensorProto, number: int) -> None:
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
-def baked(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """The model with initializers in place of the inputs of types that NumPy does not have, and the other inputs."""
-    strange = {
-        name: value
-        for name, value in feeds.items()
-        if isinstance(value, np.ndarray) and value.dtype.type.__module__ != "numpy"
-    }
-    if not strange:
+def baked(
+    model: onnx.ModelProto, feeds: dict[str, Any], chosen: Callable[[str, Array], bool]
+) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """The model with initializers in place of the inputs whose names and values are chosen, and the other values."""
+    fixed = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray) and chosen(name, value)}
+    if not fixed:
         return model, feeds
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    kept = [value for value in made.graph.input if value.name not in strange]
+    kept = [value for value in made.graph.input if value.name not in fixed]
     del made.graph.input[:]
     made.graph.input.extend(kept)
-    made.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in strange.items())
-    return made, {name: value for name, value in feeds.items() if name not in strange}
+    made.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in fixed.items())
+    return made, {name: value for name, value in feeds.items() if name not in fixed}
+
+
+def is_strange(array: Array) -> bool:
+    """Whether an array has a type that NumPy does not have, which sessions of ONNX Runtime do not take."""
+    return str(array.dtype.type.__module__) != "numpy"
+
+
+def with_constants(case: Case, name: str) -> Case | None:
+    """The case with constants for the tensors among its other inputs; None where it has none."""
+    model, feeds = baked(case.model, case.feeds, lambda other, _: other != name)
+    return None if len(feeds) == len(case.feeds) else dataclasses.replace(case, model=model, feeds=feeds)
 
 
 @dataclass(frozen=True)

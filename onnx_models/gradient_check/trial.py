@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,9 @@ from onnx_models.gradient_check.cases import (
     converted,
     flattened,
     is_floating,
+    is_strange,
     retyped,
+    with_constants,
     with_loss,
     with_opset,
 )
@@ -125,6 +128,7 @@ class Trial:
         self._why_not: list[str] = []
         self._points: dict[tuple[int, str], dict[str, Any]] = {}
         self._slopes: dict[tuple[Any, ...], Slope] = {}
+        self._simpler: dict[str, Trial | None] = {}
         self._known: dict[tuple[Evaluator, Kind], _Setting | None] = {}
 
     def _settings(self) -> Iterator[_Setting]:
@@ -153,7 +157,9 @@ class Trial:
         later = evaluator == "onnxruntime" and version > newest_opset()
         try:
             model = with_opset(self.case.model, newest_opset() if later else None)
-            model, feeds = baked(retyped(model, kind), converted(self.case.feeds, kind))
+            model, feeds = baked(
+                retyped(model, kind), converted(self.case.feeds, kind), lambda _, value: is_strange(value)
+            )
             run, afresh = loaded(evaluator, model), False
             values = run(feeds)
             if not same(values, run(feeds), 0):
@@ -202,7 +208,21 @@ class Trial:
         for name, (setting, text) in broken.items():
             if name not in found:
                 conclude(name, *_broken(setting, text), **_of(setting))
-        return [found[name] for name in self.case.wrt]
+        return [self._with_constants(found[name], differentiate) for name in self.case.wrt]
+
+    def _with_constants(self, verdict: Verdict, differentiate: Differentiate) -> Verdict:
+        """The verdict; of a refusal that ends where the other inputs are constants, as in most models, what comes then."""
+        if verdict.verdict != "refused":
+            return verdict
+        if verdict.input not in self._simpler:
+            case = with_constants(self.case, verdict.input)
+            self._simpler[verdict.input] = None if case is None else Trial(case, self._stage)
+        trial = self._simpler[verdict.input]
+        for other in trial.verdicts(differentiate) if trial is not None else ():
+            if other.verdict in ("agree", "wrong"):
+                reason = _joined("only with constants for the other inputs", other.reason)
+                return dataclasses.replace(other, number=verdict.number, reason=reason)
+        return verdict
 
     def _without_session(self, differentiate: Differentiate, conclude: Callable[..., None]) -> None:
         model = retyped(with_opset(self.case.model), "double")

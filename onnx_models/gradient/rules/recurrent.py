@@ -158,6 +158,17 @@ class _Layer:
         """Numbers of the steps that there are, another number at the others."""
         return x if self.mask is None else x.where(self.term(self.mask), other)
 
+    def parts(self, x: Term, count: int) -> list[Term]:
+        """Equal parts of the last axis, each of the shape of y."""
+        return [self.like_y(part) for part in _split(x, count)]
+
+    def like_y(self, x: Term) -> Term:
+        """Enter that a tensor has the shape of y, so that rules need not sum what might have been broadcast."""
+        kind = self.graph.type_of(self.y)
+        if kind is not None:
+            self.graph.known.types[x.name] = kind
+        return x
+
     def slopes(self, nodes: Sequence[onnx.NodeProto], y: Term, xs: Sequence[Term]) -> list[Term]:
         """The derivatives of y by each x, of the same shape, where y acts on each element by itself."""
         self.graph.learn(nodes)
@@ -240,7 +251,7 @@ def _rnn(layer: _Layer) -> _Found:
     """Of each step: h = f(x W' + h R' + b)."""
     graph = layer.graph
     h = layer.rows(layer.before(layer.y, layer.starts[0]))
-    gates = layer.steps(_gates(layer, h))
+    gates = layer.like_y(layer.steps(_gates(layer, h)))
     start = len(graph.added)
     after = layer.act(0, gates)
     (slope,) = layer.slopes(graph.added[start:], after, [gates])
@@ -264,7 +275,7 @@ def _lstm(layer: _Layer) -> _Found:
     """Gates i, o, f and c from x, h and peepholes; C = f*C + i*c and h = o*g(C)."""
     graph = layer.graph
     h = layer.rows(layer.before(layer.y, layer.starts[0]))
-    i, o, f, c = _split(layer.steps(_gates(layer, h)), 4)
+    i, o, f, c = layer.parts(layer.steps(_gates(layer, h)), 4)
     is_coupled = bool(layer.node.attribute("input_forget", 0))
 
     def opened(x: Term, place: int, state: Term) -> Term:
@@ -289,7 +300,7 @@ def _lstm(layer: _Layer) -> _Found:
     if layer.p:
         masks = [layer.mask] if layer.mask else []
         _, states = layer.scan([layer.starts[1]], [i.name, f.name, c.name, *masks], cell, is_gradient=False)
-        before = layer.term(layer.before(states, layer.starts[1]))
+        before = layer.like_y(layer.term(layer.before(states, layer.starts[1])))
         start = len(graph.added)
         kept, added = shares(i, f, c, before)
         nodes = graph.added[start:]
@@ -298,11 +309,11 @@ def _lstm(layer: _Layer) -> _Found:
         nodes = graph.added[start:]
         slices = [layer.where_done(kept, 1.0).name, layer.where_done(added, 0.0).name]
         _, states = layer.scan([layer.starts[1]], slices, cell, is_gradient=False)
-        before = layer.term(layer.before(states, layer.starts[1]))
+        before = layer.like_y(layer.term(layer.before(states, layer.starts[1])))
     start = len(graph.added)
     after = kept * before + added
     by_i, by_f, by_c, by_before = layer.slopes([*nodes, *graph.added[start:]], after, [i, f, c, before])
-    start, state = len(graph.added), layer.term(states)
+    start, state = len(graph.added), layer.like_y(layer.term(states))
     y = layer.act(0, opened(o, 1, state)) * layer.activations[2].of(state)
     by_o, by_state = layer.slopes(graph.added[start:], y, [o, state])
 
@@ -325,7 +336,7 @@ def _lstm(layer: _Layer) -> _Found:
 
 def _gru(layer: _Layer) -> _Found:
     """Gates z, r and n from x and h; h = (1 - z)*n + z*h. Before its activation n has r*(h R') or (r*h) R'."""
-    before = layer.term(layer.before(layer.y, layer.starts[0]))
+    before = layer.like_y(layer.term(layer.before(layer.y, layer.starts[0])))
     from_x = layer.graph.op("Gemm", layer.rows(layer.x), layer.w, *layer.b[:1], transB=1)
     if layer.node.attribute("linear_before_reset", 0):
         return _gru_reset_after(layer, before, from_x)
@@ -340,8 +351,8 @@ def _mixed(layer: _Layer, z: Term, n: Term, before: Term) -> Term:
 def _gru_reset_after(layer: _Layer, before: Term, from_x: str) -> _Found:
     graph, h = layer.graph, layer.rows(before.name)
     from_h = graph.op("Gemm", h, layer.r, *layer.b[1:], transB=1)
-    z, r, n = _split(layer.steps(from_x), 3)
-    z_of_h, r_of_h, n_of_h = _split(layer.steps(from_h), 3)
+    z, r, n = layer.parts(layer.steps(from_x), 3)
+    z_of_h, r_of_h, n_of_h = layer.parts(layer.steps(from_h), 3)
     start = len(graph.added)
     y = _mixed(layer, z + z_of_h, n + layer.act(0, r + r_of_h) * n_of_h, before)
     by_z, by_r, by_n, by_n_of_h, by_before = layer.slopes(graph.added[start:], y, [z, r, n, n_of_h, before])
@@ -364,11 +375,12 @@ def _gru_reset_before(layer: _Layer, before: Term, from_x: str) -> _Found:
     biases = [part.name for part in _two_of_three(layer.term(layer.b[1]), 0)] if layer.b else []
     x_of_two, x_of_n = _two_of_three(layer.steps(from_x), 2)
     of_h = layer.steps(graph.op("Gemm", h, z_and_r.name, *biases[:1], transB=1))
-    z, r = _split(x_of_two + of_h, 2)
+    z, r = layer.parts(x_of_two + of_h, 2)
     start = len(graph.added)
     kept = layer.act(0, r) * before
     by_r, kept_by_before = layer.slopes(graph.added[start:], kept, [r, before])
     n = x_of_n + layer.steps(graph.op("Gemm", layer.rows(kept.name), of_n.name, *biases[1:], transB=1))
+    layer.like_y(n)
     start = len(graph.added)
     y = _mixed(layer, z, n, before)
     by_z, by_n, by_before = layer.slopes(graph.added[start:], y, [z, n, before])

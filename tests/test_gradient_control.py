@@ -10,6 +10,7 @@ import pytest
 
 from gradient_checks import Array, check, parsed, run
 from onnx_models.gradient import gradient
+from onnx_models.gradient.graph import Graph
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
 
@@ -262,3 +263,49 @@ def test_half_precision_and_large_constants_inside(operator: str) -> None:
     expected = (1 - np.tanh(once * k) ** 2) * k * (1 - once**2) * k
     np.testing.assert_allclose(found, expected, rtol=5e-3)
     assert found.dtype == np.float16
+
+
+def test_names_of_lengths_inside_do_not_make_lengths_equal() -> None:
+    """The branches say that r is as long as x; it has one element, and is broadcast."""
+    text = """g (double[N] h, bool c, double[T] x) => (double y) {
+        r = If (c) <then_branch = a () => (double[T] p) { p = Neg(h) }, else_branch = b () => (double[T] q) { q = Exp(h) }>
+        y = Mul(r, x) }"""
+    check_twice(text, {**values(h=(1,), x=(3,)), "c": np.array(True)}, ["h", "x"])
+
+
+def test_lengths_that_inference_names_are_not_taken_for_equal() -> None:
+    made = parsed(HEADER + "g (double[N] x, double[M] z) => (double y) { y = Add(x, z) }")
+    graph = Graph(made.graph, {"": 18})
+    lengths = []
+    for name in ("x", "z"):
+        places = graph.op("NonZero", name)
+        lengths.append(graph.lengths(places))
+    assert lengths[0] is not None
+    assert lengths[1] is not None
+    assert lengths[0][1] != lengths[1][1]
+
+
+def test_sequences_beside_the_path_do_no_harm() -> None:
+    text = """g (double[N] h, int64 m) => (double f, double all) {
+        none = SequenceEmpty<dtype = 11>()
+        f, seq = Loop (m, , h, none) <body = bb (int64 i, bool c, double[N] s, seq(double[N]) q) => (co, so, qo) {
+            co = Identity(c) so = Sin(s) qo = SequenceInsert(q, s) }>
+        all = ConcatFromSequence<axis = 0>(seq) }"""
+    made = parsed(HEADER + text)
+    found = check(made, {**values(h=(3,)), "m": np.array(2)}, ["h"], outputs=["f"])
+    assert found["h"].all()
+    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["all"], ["loss"], keepdims=0))
+    with pytest.raises(ValueError, match=r"\(ConcatFromSequence\) has no gradient"):
+        gradient(made, "loss", ["h"])
+
+
+def test_loops_far_inside_of_each_other() -> None:
+    inner = "so0 = Sin(s0)"
+    for i in range(9):
+        body = f"bb{i} (int64 i{i}, bool c{i}, s{i}) => (co{i}, so{i}) {{ co{i} = Identity(c{i}) {inner} }}"
+        inner = f"so{i + 1} = Loop (m, , s{i + 1}) <body = {body}>"
+    check(
+        HEADER + f"g (double[N] s9, int64 m) => (double so9) {{ {inner} }}",
+        {**values(s9=(3,)), "m": np.array(1)},
+        ["s9"],
+    )

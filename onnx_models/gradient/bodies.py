@@ -11,6 +11,9 @@ from onnx_models.gradient.copies import copy_of_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
 from onnx_models.walk import label, normal_domain, with_inner
 
+_DEEPEST = 3
+"""In how many graphs a Loop may be whose ranks are found."""
+
 _DRAWN = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -155,11 +158,13 @@ def body_of_loop(graph: Graph, node: Node) -> tuple[Body, dict[str, str]]:
 def learn_from_bodies(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
     """Find ranks that ONNX's inference leaves open: of what a Loop makes, or an If on a condition that is known.
 
+    In Loops that are far inside of others they stay open: each level multiplies how often the innermost is looked at.
+
     Args:
         graph: where the nodes are, and their types are entered.
         nodes: all of a graph, after inference.
     """
-    while True:
+    while _depth(graph) <= _DEEPEST:
         found: dict[str, onnx.TypeProto.Tensor] = {}
         for proto in nodes:
             if proto.op_type in ("If", "Loop") and not normal_domain(proto.domain):
@@ -170,6 +175,10 @@ def learn_from_bodies(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
             return
         graph.known.types.update(found)
         graph.infer(nodes, found)
+
+
+def _depth(graph: Graph) -> int:
+    return 0 if graph.outer is None else 1 + _depth(graph.outer)
 
 
 def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:

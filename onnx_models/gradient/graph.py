@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from onnx_models.tools import inferred, node_checker
-from onnx_models.walk import label, names_in, subgraphs
+from onnx_models.walk import label, names_in, subgraphs, with_inner
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
@@ -304,6 +304,7 @@ class Graph:
         graph = made.graph
         graph.name = "fragment"
         graph.node.extend(nodes)
+        forget_lengths_inside(graph)
         inside = {name for node in nodes for name in node.output}
         for name in sorted({name for node in nodes for name in reads(node)} - inside):
             value = self.constant(name)
@@ -426,6 +427,16 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.value_info
     yield from graph.input
     yield from graph.output
+
+
+def forget_lengths_inside(graph: onnx.GraphProto) -> None:
+    """Leave of the shapes that graphs inside of nodes declare the ranks alone: lengths may be older than those of inputs."""
+    for node in with_inner(graph.node):
+        for inner in subgraphs([node]):
+            del inner.value_info[:]
+            for value in (*inner.input, *inner.output):
+                for length in value.type.tensor_type.shape.dim:
+                    length.Clear()
 
 
 def _named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:

@@ -7,8 +7,9 @@ import onnx
 from onnx_models.check import check_attributes
 from onnx_models.data import without_data
 from onnx_models.functions import inlined
+from onnx_models.gradient.graph import forget_lengths_inside
 from onnx_models.tools import inferred
-from onnx_models.walk import nodes_of, normal_domain
+from onnx_models.walk import nodes_of, normal_domain, subgraphs
 
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""
@@ -46,7 +47,11 @@ def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
     del bare.graph.value_info[:]
     for value in bare.graph.output:
         value.type.tensor_type.ClearField("shape")
+    forget_lengths_inside(bare.graph)
     found = inferred(bare, data_prop=True)
+    for node, original in zip(found.graph.node, model.graph.node, strict=True):
+        if any(subgraphs([original])):
+            node.CopyFrom(original)
     known = {value.name: value for value in (*found.graph.value_info, *found.graph.output)}
     for value in (*model.graph.value_info, *model.graph.output):
         if value.type.HasField("tensor_type"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -60,6 +61,17 @@ class Body:
             self.graph.known.types[name] = kind
         return name
 
+    def is_fixed(self, name: str) -> bool:
+        """Whether all lengths of an input are known to be the same in each trip."""
+        lengths = self.graph.lengths(name)
+        return lengths is not None and None not in lengths
+
+    def before(self, op_type: str, *inputs: str, output: str = "", **attributes: Any) -> str:
+        """Add a node before those of the copy, which makes one of its inputs or helps to; the name of its output."""
+        output = output or self.graph.name(op_type)
+        self.first.append(onnx.helper.make_node(op_type, inputs, [output], name=output, **attributes))
+        return output
+
     def finished(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
         """The graph that computes some tensors, of its own nodes and new ones no more than these need.
 
@@ -105,8 +117,7 @@ class Body:
         return onnx.helper.make_node("Slice", made, node.output, name=node.name)
 
     def _nodes(self) -> list[onnx.NodeProto]:
-        own = [self.graph.replaced.get(i, node) for i, node in enumerate(self.graph.proto.node)]
-        return [*self.first, *map(self._with_shapes, [*own, *self.graph.added])]
+        return [*self.first, *map(self._with_shapes, [*self.graph.with_replaced(), *self.graph.added])]
 
     def _declare(self, value: onnx.ValueInfoProto) -> None:
         """Say of what type a tensor is; where its rank is not known, nothing, which ONNX Runtime takes better."""
@@ -115,7 +126,7 @@ class Body:
             value.type.tensor_type.CopyFrom(kind)
 
     def _check_drawn(self, outputs: Sequence[str]) -> None:
-        own = {name for node in self.graph.proto.node for name in node.output}
+        own = {name for node in self.graph.with_replaced() for name in node.output}
         for node in needed(self._nodes(), set(outputs)):
             for one in with_inner([node]) if not own.isdisjoint(node.output) else ():
                 if normal_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
@@ -134,24 +145,20 @@ LOOP_INPUTS = (("number", onnx.TensorProto.INT64), ("goes_on", onnx.TensorProto.
 """The first two inputs of the body of a Loop, by names of this project, and the types of their elements."""
 
 
-def body_of_loop(graph: Graph, node: Node) -> tuple[Body, dict[str, str]]:
-    """The body with what is the same in each trip of the shapes of its states, and those that change, with how they do."""
+def body_of_loop(graph: Graph, node: Node) -> Body:
+    """The body; of the shapes of its states it knows what is the same before and after a trip, and so in all trips."""
     inner = node.attribute("body")
     kinds = [tensor_type(kind, []) for _, kind in LOOP_INPUTS]
     for i, value in enumerate(inner.input[:2]):
         if value.type.tensor_type.HasField("shape"):
             kinds[i] = value.type.tensor_type
     kinds += [graph.type_of(name) for name in node.inputs[2:]]
-    changes: dict[int, str] | None = None
     while True:
         body = Body(graph, node, inner, kinds)
         after = kinds[:2] + [body.graph.type_of(name) for name in body.outputs[1 : len(kinds) - 1]]
-        pairs = list(zip(kinds, after, strict=True))
-        if changes is None:
-            changes = {i: change for i, pair in enumerate(pairs) if (change := _change(*pair))}
-        common = [_common(*pair) for pair in pairs]
+        common = [_common(*pair) for pair in zip(kinds, after, strict=True)]
         if common == kinds:
-            return body, {body.inputs[i]: change for i, change in changes.items()}
+            return body
         kinds = common
 
 
@@ -190,7 +197,7 @@ def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | N
             return [None] * len(proto.output)
         body = Body(graph, node, branch)
         return [body.graph.type_of(name) for name in body.outputs]
-    body, _ = body_of_loop(graph, node)
+    body = body_of_loop(graph, node)
     states = len(body.inputs) - 2
     made = [
         _common(graph.type_of(outer), body.graph.type_of(name))
@@ -224,12 +231,3 @@ def _common(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | No
         for a, b in zip(one.shape.dim, other.shape.dim, strict=True):
             made.shape.dim.add().CopyFrom(a if a == b else onnx.TensorShapeProto.Dimension())
     return made
-
-
-def _change(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> str | None:
-    """How a shape differs from another, where that is sure."""
-    if one is None or other is None or not one.HasField("shape") or not other.HasField("shape"):
-        return None
-    a, b = ([dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim] for kind in (one, other))
-    is_same = len(a) == len(b) and all(None in pair or pair[0] == pair[1] for pair in zip(a, b, strict=True))
-    return None if is_same else f"{a} and then {b}"

@@ -168,9 +168,11 @@ class Draft:
             self.graph.reserve(name)
         values = {name: found.get(name) or self.graph.zeros(name) for name in names}
         made = self.ready.graph
-        for place, node in self.graph.replaced.items():
-            made.node[place].CopyFrom(node)
         nodes = self.graph.needed(list(values.values()))
+        if self.graph.replaced:
+            own = self.graph.with_replaced()
+            del made.node[:]
+            made.node.extend(own)
         made.node.extend(nodes)
         made.input.extend(self._fed)
         del made.output[:]

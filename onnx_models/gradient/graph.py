@@ -131,8 +131,8 @@ class Graph:
         """Raises ValueError where a node without subgraphs breaks a rule of its operator's schema."""
         self.added: list[onnx.NodeProto] = []
         """The new nodes, each after those that it reads from."""
-        self.replaced: dict[int, onnx.NodeProto] = {}
-        """By their places in `proto.node`, the nodes that others take the place of."""
+        self.replaced: dict[int, Sequence[onnx.NodeProto]] = {}
+        """By places in `proto.node`, nodes that take the place of the one there."""
         self.known: _Known = outer.known.inner() if outer else _Known()
         known = self.known
         known.names.update(names_in(proto))
@@ -170,15 +170,19 @@ class Graph:
         self.add(made)
         return name
 
-    def replace(self, node: onnx.NodeProto, other: onnx.NodeProto) -> None:
-        """Put another node in the place of one of `proto`, or of a new one, with its outputs and perhaps more."""
+    def replace(self, node: onnx.NodeProto, others: Sequence[onnx.NodeProto]) -> None:
+        """Put other nodes in the place of one of `proto`, or of a new one, with its outputs and perhaps more."""
         new = next((i for i, one in enumerate(self.added) if one is node), None)
         if new is None:
             place = next(i for i, one in enumerate(self.proto.node) if one is node or one == node)
-            self.replaced[place] = other
+            self.replaced[place] = others
         else:
-            self.added[new] = other
-        self.known.makers.update({name: other for name in other.output if name})
+            self.added[new : new + 1] = others
+        self.known.makers.update({name: other for other in others for name in other.output if name})
+
+    def with_replaced(self) -> list[onnx.NodeProto]:
+        """The nodes of `proto`, those that were replaced by what is in their place."""
+        return [one for i, node in enumerate(self.proto.node) for one in self.replaced.get(i, [node])]
 
     def name(self, base: str) -> str:
         """A name that nothing in the model has."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -73,7 +74,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
             body.shapes[name] = graph.shape(outer)
         elif name in body.read(ends):
             taped.append(name)
-    finals, tape = _taped(graph, node, body, taped)
+    finals, tape, _ = _taped(graph, node, body, taped)
     sides = [(name, tape[name], 0, 1) for name in taped]
     sides += [
         (name, outer, axis, 1 - direction)
@@ -121,7 +122,7 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     The gradient is a Loop of as many trips, the last first: of the gradients by the states, and of sums of the gradients by
     tensors from outside.
     """
-    body, changing = body_of_loop(graph, node)
+    body = body_of_loop(graph, node)
     trip = _Trip.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
     summed = [name for name in body.captured if name in trip.found]
     sums, totals = trip.added(summed)
@@ -130,27 +131,27 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     if not ends:
         return _by_name(graph, node, [])
     read = body.read(ends)
-    for name in body.inputs:
+    counter, *others = body.inputs
+    for name in others:
         if body.reads_shape_alone(name, ends):
             body.shapes[name] = body.new_input("shape")
-    taped = [name for name in body.inputs if (name in read and name not in body.shapes) or name == body.inputs[0]]
-    for name in taped:
-        if name in changing:
-            raise ValueError(
-                f"{node}: its state {node.inputs[body.inputs.index(name)]!r} has another shape after a trip than before "
-                f"it, {changing[name]}: must have the same in all trips, as its values are needed"
-            )
-    finals, tape = _taped(graph, node, body, [*taped, *body.shapes])
+    values = [name for name in others if name in read and name not in body.shapes]
+    lined = [name for name in values if name in trip.entries and not body.is_fixed(name)]
+    stacked = [counter, *(name for name in values if name not in lined), *body.shapes]
+    finals, tape, lines = _taped(graph, node, body, stacked, lined)
     number, goes_on = (body.new_input(name, tensor_type(kind, [])) for name, kind in LOOP_INPUTS)
-    count = graph.op("Size", tape[body.inputs[0]])
-    last = graph.op("Sub", count, graph.tensor(np.array(1)))
-    place = body.new_input("place")
-    body.first.append(onnx.helper.make_node("Sub", [last, number], [place], name=place))
+    count = graph.op("Size", tape[counter])
+    place = body.before("Sub", graph.op("Sub", count, graph.tensor(np.array(1))), number)
     slices = {body.shapes.get(name, name): outer for name, outer in tape.items()}
     slices |= {trip.seeds[name]: str(dy) for name, dy in zip(trip.exits, incoming, strict=True) if _is_part(trip, name)}
-    body.first += [
-        onnx.helper.make_node("Gather", [outer, place], [name], name=name, axis=0) for name, outer in slices.items()
-    ]
+    for name, outer in slices.items():
+        body.before("Gather", outer, place, output=name, axis=0)
+    for name, line in lines.items():
+        shape, start = (body.before("Gather", outer, place, axis=0) for outer in (line.shapes, line.starts))
+        first = body.before("Reshape", start, graph.ints([1]))
+        end = body.before("Add", first, body.before("ReduceProd", shape, keepdims=1))
+        elements = body.before("Slice", line.elements, first, end, graph.ints([0]))
+        body.before("Reshape", elements, shape, output=name, allowzero=1)
     inputs = [number, goes_on, *(trip.seeds[trip.exits[i]] for i in trip.carried), *sums]
     outputs = graph.ops(
         "Loop",
@@ -260,38 +261,85 @@ def _carried(
     return [i for i in range(len(entries)) if i in depending and i in needed]
 
 
-def _taped(graph: Graph, node: Node, body: Body, taped: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Let a Loop or a Scan give further outputs: inputs of its body, or their shapes, stacked over the trips.
+@dataclass(frozen=True)
+class _Line:
+    """What a state of a Loop is in the beginning of each trip, one after the other, where its shape may change.
+
+    elements: of all, [n]. starts: where those of each trip begin, [trips]. shapes: [trips, rank].
+    """
+
+    elements: str
+    starts: str
+    shapes: str
+
+
+def _taped(
+    graph: Graph, node: Node, body: Body, stacked: Sequence[str], lined: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str], dict[str, _Line]]:
+    """Let a Loop or a Scan give further outputs: what inputs of its body are in each trip.
 
     Args:
         graph: the graph with the node, which is replaced.
         node: the node.
         body: the copy of its body.
-        taped: names of inputs of the copy.
+        stacked: names of inputs of the copy that have the same shape in each trip; of some the shape alone is wanted.
+        lined: names of states of a Loop that may not have.
 
     Returns:
-        Names of the node's own outputs, also of those that the model does not read, and of the further ones.
+        Names of the node's own outputs, also of those that the model does not read, and by inputs the further ones.
     """
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)
     other.output[:] = [name or graph.name("state") for name in other.output]
     finals = list(other.output)
     inner = next(attribute.g for attribute in other.attribute if attribute.name == "body")
+    first: list[onnx.NodeProto] = []
+
+    def made(nodes: list[onnx.NodeProto], op_type: str, *inputs: str, **attributes: Any) -> str:
+        output = graph.name(op_type)
+        nodes.append(onnx.helper.make_node(op_type, inputs, [output], name=output, **attributes))
+        return output
+
+    def stack(op_type: str, *inputs: str) -> str:
+        """The name of one more stack over the trips."""
+        nodes: list[onnx.NodeProto] = []
+        inner.output.add(name=made(nodes, op_type, *inputs))
+        inner.node.extend(nodes)
+        other.output.append(graph.name("tape"))
+        return str(other.output[-1])
+
+    def line(place: int, states: int) -> _Line:
+        """One more state: the elements of a state in all trips so far."""
+        entry, after = inner.input[place].name, inner.output[place - 1].name
+        start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value_ints=[-1]))
+        so_far = inner.input.add(name=graph.name("line")).name
+        nodes: list[onnx.NodeProto] = []
+        elements = made(nodes, "Reshape", after, made(nodes, "Constant", value_ints=[-1]))
+        longer = made(nodes, "Concat", so_far, elements, axis=0)
+        sizes = [made(nodes, "Size", name) for name in (so_far, entry)]
+        inner.node.extend(nodes)
+        other.input.append(start)
+        outputs = list(inner.output)
+        del inner.output[:]
+        inner.output.extend([*outputs[: states + 1], onnx.ValueInfoProto(name=longer), *outputs[states + 1 :]])
+        whole = graph.name("line")
+        other.output.insert(states, whole)
+        return _Line(whole, stack("Sub", *sizes), stack("Shape", entry))
+
     tape = {}
-    for name in taped:
+    for name in (*stacked, *lined):
         entry = inner.input[body.inputs.index(name)]
         if entry.type.WhichOneof("value") not in (None, "tensor_type"):
             raise ValueError(f"{node}: {entry.name!r} of its body is no tensor: a gradient cannot read it again")
-        output = inner.output.add(name=graph.name("entry"))
-        how = "Shape" if name in body.shapes else "Identity"
-        inner.node.append(onnx.helper.make_node(how, [entry.name], [output.name], name=output.name))
-        tape[name] = graph.name("tape")
-        other.output.append(tape[name])
+    for name in stacked:
+        tape[name] = stack("Shape" if name in body.shapes else "Identity", inner.input[body.inputs.index(name)].name)
+    states = len(node.inputs) - 2
+    lines = {name: line(body.inputs.index(name), states + i) for i, name in enumerate(lined)}
     for attribute in other.attribute:
         if attribute.name in ("scan_output_axes", "scan_output_directions"):
-            attribute.ints.extend(len(taped) * [0])
-    graph.replace(node.proto, other)
-    return finals, tape
+            attribute.ints.extend(len(stacked) * [0])
+    graph.replace(node.proto, [*first, other])
+    return finals, tape, lines
 
 
 def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict[str, Part]:

@@ -514,7 +514,7 @@ def _all_states(graph: Graph, node: Node) -> str:
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)
     other.output[0] = graph.name("Y")
-    graph.replace(node.proto, other)
+    graph.replace(node.proto, [other])
     return str(other.output[0])
 
 

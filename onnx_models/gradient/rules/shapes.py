@@ -60,7 +60,7 @@ def _mask(graph: Graph, node: Node) -> str:
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)
     other.output[:] = [node.outputs[0], name]
-    graph.replace(node.proto, other)
+    graph.replace(node.proto, [other])
     return name
 
 

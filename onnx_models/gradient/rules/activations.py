@@ -90,9 +90,9 @@ def hard_sigmoid(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @slope("HardSwish")
 def hard_swish(_node: Node, x: Term, _y: Term) -> Term:
-    """The input times x/6 + 1/2, the latter between 0 and 1."""
+    """The input times x/6 + 1/2, the latter between 0 and 1; at 3 its slope is 1, as in PyTorch."""
     middle = (x / 3.0 + 0.5).where(x > -3.0, 0.0)
-    return x.of(1.0).where(x > 3.0, middle)
+    return middle.where(x < 3.0, 1.0)
 
 
 @slope("Gelu")

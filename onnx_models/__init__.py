@@ -1,5 +1,8 @@
 """ONNX models of this project's operators, and from other models' operators to these."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from onnx_models import directml, portable
 from onnx_models.build import model, node
 from onnx_models.convert import convert
@@ -11,6 +14,9 @@ from onnx_models.resize_grad import resize_grad
 from onnx_models.roi_align import joint, roi_align, roi_align_grad
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_sgd
+
+if TYPE_CHECKING:
+    from onnx_models import torch as torch
 
 # Grouped by what they are for.
 __all__ = [  # noqa: RUF022
@@ -42,3 +48,10 @@ __all__ = [  # noqa: RUF022
     # ONNX's checker and shape inference.
     "register_schemas",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``onnx_models.torch`` when it is asked for: it takes PyTorch, which is an extra, and seconds."""
+    if name == "torch":
+        return importlib.import_module("onnx_models.torch")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,19 +1,28 @@
-"""A module's forward pass as PyTorch's ONNXProgram, with the places where PyTorch's gradient ends."""
+"""A module's forward pass as PyTorch's ONNXProgram, with marks where PyTorch's gradient is not that of the nodes."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
+import onnx_ir
 import torch
-from onnxscript import opset18 as op
+from onnx_ir.passes import common as passes
+from onnxscript import optimizer
 
+from onnx_models.torch import functions, losses
+from onnx_models.torch.embeddings import EMBEDDINGS
+from onnx_models.torch.pieces import Marks
+from onnx_models.torch.training import BATCH_NORMALIZATION, TRAINING, traceable_layers
 from onnx_models.torch.translations import translation_table
 
-_STOPS = "onnx_models.torch.stops"
-"""A domain unknown to the exporter's optimizer, which takes away ONNX's Identity."""
+_SCALE_GRAD_BY_FREQ = 3
+"""Its place among the arguments of embedding_bag."""
+
+_RUNNING_MEAN, _USE_INPUT_STATS = 3, 5
+"""Their places among the arguments of instance_norm."""
 
 
 def capture(
@@ -24,51 +33,89 @@ def capture(
     *,
     through_rois: bool,
 ) -> Any:
-    """The ONNXProgram, not yet optimized. What is detached is the output of a node that `free_stops` makes an Identity.
+    """The ONNXProgram, not yet optimized, with the marks of `pieces` held.
 
     Args:
-        module: its ``forward(*tensors)`` takes all inputs.
+        module: its ``forward(*tensors)`` takes all inputs; ``return_changed(names)`` lets it return buffers that it changes.
         inputs: example tensors by name.
         dynamic_shapes: for some of them the open axes.
         opset_version: of ONNX.
         through_rois: whether RoiAlign passes a gradient to its RoIs.
 
     Raises:
-        ValueError: the module has a gradient of its own.
+        ValueError: the module has a gradient of its own, or changes a parameter.
     """
     named = [dict(dynamic_shapes.get(name, {})) or None for name in inputs]
     traced = [
         axes and {i: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim for i, dim in axes.items()}
         for axes in named
     ]
-    # Under no_grad the module's own no_grad would leave no trace.
-    with torch.enable_grad(), _no_own_gradients():
-        exported = torch.export.export(
-            module, tuple(inputs.values()), dynamic_shapes={"tensors": tuple(traced)}, strict=False
-        )
-    _detach_what_has_no_gradient(exported.graph_module.graph)
-    if not through_rois:
-        _detach_rois(exported.graph_module.graph)
-    exported.graph_module.recompile()
-    if any(_calls(exported.graph_module.graph, target) for target in _losses()):
-        exported = exported.run_decompositions(_losses())
-    detached: list[Any] = []
+    exported = _exported(module, inputs, traced, through_rois=through_rois)
+    if changed := exported.graph_signature.buffers_to_mutate.values():
+        # Batch normalization changes its buffers inside an operator, which shows only now.
+        module.return_changed(list(changed))
+        exported = _exported(module, inputs, traced, through_rois=through_rois)
+    marks = Marks()
     program = torch.onnx.export(
         exported,
         dynamo=True,
         opset_version=opset_version,
-        custom_translation_table={**translation_table(), torch.ops.aten.detach.default: _identity_into(detached)},
+        custom_translation_table={**translation_table(), **marks.translations()},
         dynamic_shapes={"tensors": tuple(named)},
         optimize=False,
         verbose=False,
     )
-    _hold_stops(program, {value.name for value in detached})
+    marks.hold(program)
     return program
+
+
+def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, through_rois: bool) -> Any:
+    """The ExportedProgram, without in-place operators, with marks."""
+    # Under no_grad the module's own no_grad would leave no trace.
+    with torch.enable_grad(), _no_own_gradients(), traceable_layers(module):
+        exported = torch.export.export(
+            module, tuple(map(_of_its_own, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
+        )
+    graphs = [one.graph for one in exported.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    _detach_what_has_no_gradient(exported.graph_module.graph)
+    if not through_rois:
+        _detach_rois(exported.graph_module.graph)
+    _refuse_layers(graphs)
+    _rename(graphs)
+    for graph in graphs:
+        graph.owning_module.recompile()
+    return exported.run_decompositions(_decompositions())
+
+
+def simplify(program: Any) -> None:
+    """Fold constants and merge what is equal.
+
+    It is the exporter's optimizer without its rewriting, which drops summands as small as the 1e-12 that keeps a root
+    from 0.
+    """
+    passes.InlinePass()(program.model)
+    optimizer.fold_constants(program.model)
+    onnx_ir.passes.Sequential(
+        passes.RemoveUnusedNodesPass(),
+        passes.RemoveUnusedFunctionsPass(),
+        passes.RemoveUnusedOpsetsPass(),
+        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        passes.LiftSubgraphInitializersToMainGraphPass(),
+        passes.DeduplicateInitializersPass(),
+        passes.CommonSubexpressionEliminationPass(),
+        passes.OutputFixPass(),
+        passes.NameFixPass(),
+    )(program.model)
+
+
+def _of_its_own(tensor: Any) -> Any:
+    """The tensor as another object: of one given twice torch.export would make one input, and leave the other unused."""
+    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 @contextlib.contextmanager
 def _no_own_gradients() -> Iterator[None]:
-    """Refuse subclasses of torch.autograd.Function: an exported program has their forward pass only."""
+    """Refuse subclasses of torch.autograd.Function, and hooks: an exported program has the forward pass only."""
     apply = torch.autograd.Function.apply.__func__
 
     def refuse(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,8 +125,51 @@ def _no_own_gradients() -> Iterator[None]:
             f"the module uses {cls.__qualname__}, a torch.autograd.Function: its gradient would be that of its forward pass"
         )
 
-    with mock.patch.object(torch.autograd.Function, "apply", classmethod(refuse)):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(torch.autograd.Function, "apply", classmethod(refuse)))
+        for owner, names in _WAYS_TO_HOOK:
+            for name in names:
+                stack.enter_context(mock.patch.object(owner, name, _refused(f"{owner.__name__}.{name}")))
         yield
+
+
+_WAYS_TO_HOOK: Sequence[tuple[Any, Sequence[str]]] = (
+    (torch.Tensor, ("register_hook", "register_post_accumulate_grad_hook")),
+    (
+        torch.nn.Module,
+        ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook"),
+    ),
+    (torch.autograd.graph, ("register_multi_grad_hook",)),
+)
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+        raise ValueError(f"the module calls {name}: a hook of the gradient would be lost, must be none")
+
+    return refuse
+
+
+def check_hooks(named_modules: Mapping[str, Any], named_tensors: Mapping[str, Any]) -> None:
+    """Refuse hooks that change a gradient or read it: the model would not have them.
+
+    Args:
+        named_modules: all modules, those inside others too.
+        named_tensors: parameters, buffers and inputs.
+
+    Raises:
+        ValueError: one of them has such a hook.
+    """
+    for kind, things, fields in (
+        ("module", named_modules, ("_backward_hooks", "_backward_pre_hooks")),
+        ("tensor", named_tensors, ("_backward_hooks", "_post_accumulate_grad_hooks")),
+    ):
+        for name, thing in things.items():
+            if any(getattr(thing, field, None) for field in fields):
+                raise ValueError(f"{kind} {name!r} has a backward hook, which the model would not have: must have none")
+    global_hooks = ("_global_backward_hooks", "_global_backward_pre_hooks")
+    if any(getattr(torch.nn.modules.module, field) for field in global_hooks):
+        raise ValueError("all modules have a global backward hook, which the model would not have: must have none")
 
 
 def _detach_what_has_no_gradient(graph: Any) -> None:
@@ -99,12 +189,39 @@ def _detach_rois(graph: Any) -> None:
         node.update_arg(1, _detached(node.args[1], graph.inserting_before(node)))
 
 
-def _losses() -> dict[Any, Any]:
-    """PyTorch's own decompositions of its losses, which the exporter would write as operators of ONNX for them."""
+def _rename(graphs: Sequence[Any]) -> None:
+    for theirs, ours in losses.RENAMED.items():
+        for graph in graphs:
+            for node in _calls(graph, theirs):
+                node.target = ours
+
+
+def _refuse_layers(graphs: Sequence[Any]) -> None:
     aten = torch.ops.aten
+    for graph in graphs:
+        if _calls(graph, aten.embedding_renorm_.default):
+            raise ValueError(
+                "an embedding has max_norm, with which it changes its weight: must be None, a model cannot"
+            )
+        for node in [*_calls(graph, aten.embedding_bag.default), *_calls(graph, aten.embedding_bag.padding_idx)]:
+            # PyTorch's own gradient on a CPU divides some rows by the counts of others.
+            if len(node.args) > _SCALE_GRAD_BY_FREQ and node.args[_SCALE_GRAD_BY_FREQ]:
+                raise ValueError("an EmbeddingBag has scale_grad_by_freq: must be False, only an Embedding may have it")
+        for node in _calls(graph, aten.instance_norm.default):
+            if node.args[_RUNNING_MEAN] is not None and node.args[_USE_INPUT_STATS]:
+                raise ValueError("an InstanceNorm has track_running_stats in training mode: must be in evaluation mode")
+
+
+def _decompositions() -> dict[Any, Any]:
+    """Functions of operators, written in other operators: by PyTorch, or here with PyTorch's gradient."""
     table = torch.export.default_decompositions()
-    losses = (aten.cross_entropy_loss, aten.nll_loss_nd, aten.nll_loss, aten.nll_loss2d)
-    return {loss.default: table[loss.default] for loss in losses}
+    composed = {operator for packet in (*losses.COMPOSED, *functions.COMPOSED) for operator in _overloads(packet)}
+    theirs = {operator: table[operator] for operator in composed if operator in table}
+    return {**theirs, **BATCH_NORMALIZATION, **losses.LOSSES, **functions.FUNCTIONS, **EMBEDDINGS, **TRAINING}
+
+
+def _overloads(packet: Any) -> list[Any]:
+    return [getattr(packet, name) for name in packet.overloads()]
 
 
 def _calls(graph: Any, target: Any) -> list[Any]:
@@ -117,32 +234,3 @@ def _detached(node: Any, place: Any) -> Any:
         made = node.graph.call_function(torch.ops.aten.detach.default, (node,))
     made.meta.update(node.meta)
     return made
-
-
-def _identity_into(found: list[Any]) -> Callable[[Any], Any]:
-    """A translation that keeps the values it has made."""
-
-    def identity(x: Any) -> Any:
-        value = op.Identity(x)
-        found.append(value)
-        return value
-
-    return identity
-
-
-def _hold_stops(program: Any, names: set[str]) -> None:
-    graph = program.model.graph
-    for node in graph.all_nodes():
-        if node.op_type == "Identity" and node.outputs[0].name in names:
-            node.domain = _STOPS
-            graph.opset_imports[_STOPS] = 1
-
-
-def free_stops(program: Any) -> list[Any]:
-    """After optimizing, make the nodes that `capture` has marked ONNX's again; their outputs, where a gradient ends."""
-    graph = program.model.graph
-    nodes = [node for node in graph.all_nodes() if node.domain == _STOPS]
-    for node in nodes:
-        node.domain = ""
-    graph.opset_imports.pop(_STOPS, None)
-    return [node.outputs[0] for node in nodes]

@@ -17,12 +17,15 @@ from torch.utils import _pytree as pytree
 
 from onnx_models.convert import convert
 from onnx_models.gradient import gradient
-from onnx_models.torch.capture import capture, free_stops
+from onnx_models.torch.capture import capture, check_hooks, simplify
+from onnx_models.torch.pieces import free_marks, without_ways
 
 LOSS = "loss"
 _OUTPUT = "output"
 _OLDEST_OPSET = 18
 """The oldest that `gradient` takes, and the one that PyTorch's exporter writes before it converts."""
+
+_LARGEST = 2**31
 
 Loss = Callable[..., Any]
 DynamicShapes = Mapping[str, Mapping[int, Any]]
@@ -46,10 +49,14 @@ def export(
 
     It needs no ``torch.autograd``: ``torch.onnx.export`` writes ``loss(module(*args), *targets)``, and
     `onnx_models.gradient` differentiates that graph. It runs where this project's operators do, see there. As in PyTorch,
-    no gradient passes what is detached or computed under ``torch.no_grad``.
+    no gradient passes what is detached or computed under ``torch.no_grad``, and losses and functions that PyTorch
+    differentiates by a formula of their own have its gradient where they are saturated, at 0 and at ties.
+
+    In training mode (``module.train()``) batch normalization takes the batch's mean and variance, and the new values of
+    all buffers that the module changes are outputs; dropout draws a new mask at each run, one for output and gradient.
 
     Args:
-        module: a ``torch.nn.Module``; exported in the mode it is in (``module.eval()``), not modified.
+        module: a ``torch.nn.Module``; exported in the mode it is in, not modified.
         args: example arguments of the module: tensors, or lists, tuples and dicts of them; all else becomes part of the
             model. Lengths that shall be open later had better be pairwise different, and not 0 or 1: ``torch.export``
             takes equal ones for one, and fixes those.
@@ -65,26 +72,25 @@ def export(
             opset 22 on.
         through_rois: whether RoiAlign passes a gradient to its RoIs, the derivative by their coordinates. torchvision's
             does not.
-        parameters_as_inputs: whether a session can be fed with other values of the parameters, to go on from step to step;
-            those that the model holds are then the defaults.
+        parameters_as_inputs: whether a session can be fed with other values of the parameters, and of the buffers that the
+            module changes, to go on from step to step; those that the model holds are then the defaults.
         path: a file to write the model to as well.
 
     Returns:
         A model. Its inputs are named as the arguments of ``module.forward`` and those of the loss after its first, one
         inside another NAME_KEY; its initializers as ``module.named_parameters()`` and ``named_buffers()``. Its outputs
         are those of the module (``output``, or ``output_KEY`` for each of several; none where `loss` is None),
-        ``loss`` and for each name in `wrt` NAME_grad of the shape and the type of NAME; 0 where the loss does not
-        depend on it.
+        ``loss``, NAME_updated for each buffer that the module changes, and for each name in `wrt` NAME_grad of the
+        shape and the type of NAME; 0 where the loss does not depend on it, which a ZeroGradientWarning tells.
 
     Raises:
         TypeError: args or targets is not a sequence, or the loss is not a floating-point tensor.
         ValueError: opset_version is too old, the loss has more than one element, a name in wrt or dynamic_shapes is
-            unknown, two tensors would have one name, the module changes its buffers (as batch normalization in training
-            mode) or has a gradient of its own (``torch.autograd.Function``), or an operator has no gradient, as dropout
-            in training mode (the message names it).
+            unknown, two tensors would have one name, or an operator has no gradient (the message names it). Or the module
+            has a gradient of its own (``torch.autograd.Function``) or hooks of the gradient, an Embedding with max_norm, an
+            EmbeddingBag with scale_grad_by_freq, an InstanceNorm that updates statistics, a FakeQuantize that observes,
+            a loss that changes buffers, or 2 GiB of parameters and buffers: a ModelProto ends there.
         Others: what ``torch.export.export`` and ``torch.onnx.export`` raise of a module that they cannot export.
-
-    A model of more than 2 GiB is not possible: a ModelProto ends there.
 
     Source: PyTorch 2.13, ``torch.export.export`` and ``torch.onnx.export(dynamo=True)``.
     """
@@ -95,30 +101,38 @@ def export(
     chosen = _chosen(wrt, module, tensors, inputs)
     _check_dynamic_shapes(dynamic_shapes or {}, inputs)
     whole = _WithLoss(module, loss, args, targets)
+    check_hooks(dict(whole.named_modules()), {**dict(whole.named_parameters()), **tensors, **inputs})
+    _check_size(whole)
     program = capture(whole, inputs, dynamic_shapes or {}, opset_version, through_rois=through_rois)
-    _check_buffers(program)
     _use_first_names(program, whole)
-    kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors)]))
-    stops = _name(program, inputs, tensors, kept, chosen)
+    structure = program.exported_program.call_spec.out_spec
+    outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
+    changed = [name for name in tensors if _updated(name) in outputs]
+    kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors), *changed]))
+    stops, pieces = _name(program, inputs, outputs, tensors, kept, chosen)
     model = _without_traces(program.model_proto)
     for name in kept:
         _hold(model, name, tensors[name])
     if parameters_as_inputs:
-        _repeat_among_inputs(model, list(_parameters(module)))
-    model = gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops)
+        _repeat_among_inputs(model, [*_parameters(module), *changed])
+    model = without_ways(gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), pieces, kept)
     if path is not None:
         onnx.save(model, os.fspath(path))
     return model
 
 
 class _WithLoss(torch.nn.Module):  # type: ignore[misc]
-    """A module and its loss as a function of all tensors among their arguments; a dict of what is to be an output."""
+    """A module and its loss as a function of all tensors among their arguments; a dict of what is to be an output.
+
+    changed: names of the module's buffers whose new values are outputs, though their change does not show as it is traced.
+    """
 
     def __init__(self, module: Any, loss: Loss | None, args: Sequence[Any], targets: Sequence[Any]) -> None:
         super().__init__()
         self.module, self.loss = module, loss
         leaves, self.structure = pytree.tree_flatten((tuple(args), tuple(targets)))
         self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        self.changed: list[str] = []
         self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def forward(self, *tensors: Any) -> dict[str, Any]:
@@ -126,13 +140,41 @@ class _WithLoss(torch.nn.Module):  # type: ignore[misc]
         for i, tensor in zip(self.places, tensors, strict=True):
             leaves[i] = tensor
         args, targets = pytree.tree_unflatten(leaves, self.structure)
+        before = _versions(self.module)
         result = self.module(*args)
+        updated = {
+            _updated(name): self.module.get_buffer(name).clone()
+            for name, version in _versions(self.module).items()
+            if before.get(name) != version or name in self.changed
+        }
         if self.loss is None:
-            return {LOSS: _checked_loss(result)}
+            return {LOSS: _checked_loss(result), **updated}
         found = _named_tensors(_OUTPUT, result)
-        if LOSS in found:
-            raise ValueError(f"module returns a tensor named {LOSS!r}: the loss has this name")
-        return {**found, LOSS: _checked_loss(self.loss(result, *targets))}
+        for name in (LOSS, *updated):
+            if name in found:
+                raise ValueError(f"the module returns a tensor that would have the name {name!r}: must have another")
+        return {**found, LOSS: _checked_loss(self.loss(result, *targets)), **updated}
+
+    def return_changed(self, paths: Sequence[str]) -> None:
+        """Make outputs of the buffers that have these names in here.
+
+        Raises:
+            ValueError: one of them is not the module's.
+        """
+        names = {id(buffer): name for name, buffer in self.module.named_buffers()}
+        for path in paths:
+            if id(self.get_buffer(path)) not in names:
+                raise ValueError(f"the loss changes its buffer {path!r}: must not, only the module may")
+        self.changed = sorted({names[id(self.get_buffer(path))] for path in paths})
+
+
+def _versions(module: Any) -> dict[str, tuple[int, int]]:
+    """By the name of each buffer what differs after it is replaced or changed in place."""
+    return {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}  # noqa: SLF001
+
+
+def _updated(buffer: str) -> str:
+    return f"{buffer}_updated"
 
 
 def _checked_loss(value: Any) -> Any:
@@ -227,11 +269,12 @@ def _check_dynamic_shapes(dynamic_shapes: DynamicShapes, inputs: Mapping[str, An
             raise ValueError(f"dynamic_shapes has {name!r}: must be one of {', '.join(inputs)}")
 
 
-def _check_buffers(program: Any) -> None:
-    changed = program.exported_program.graph_signature.buffers_to_mutate.values()
-    if changed:
-        names = ", ".join(sorted(name.removeprefix("module.") for name in changed))
-        raise ValueError(f"the module changes its buffers {names}, which the model cannot: must not (module.eval())")
+def _check_size(module: Any) -> None:
+    size = sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
+    if size >= _LARGEST:
+        raise ValueError(
+            f"the module has {size} bytes of parameters and buffers: must be less than 2 GiB, what a model can hold"
+        )
 
 
 def _use_first_names(program: Any, whole: _WithLoss) -> None:
@@ -249,19 +292,22 @@ def _use_first_names(program: Any, whole: _WithLoss) -> None:
 
 
 def _name(
-    program: Any, inputs: Mapping[str, Any], tensors: Mapping[str, Any], kept: Sequence[str], chosen: Sequence[str]
-) -> list[str]:
+    program: Any,
+    inputs: Mapping[str, Any],
+    outputs: Sequence[str],
+    tensors: Mapping[str, Any],
+    kept: Sequence[str],
+    chosen: Sequence[str],
+) -> tuple[list[str], list[str]]:
     """Simplify the graph around the tensors that are kept, and give inputs, outputs and these their names.
 
     Returns:
-        The names of the tensors where PyTorch's gradient ends.
+        The names of the tensors where PyTorch's gradient ends, and of the outputs of pieces.
     """
     held = _lift(program, kept)
-    program.optimize()
-    stops = free_stops(program)
+    simplify(program)
+    stops, pieces = free_marks(program)
     graph = program.model.graph
-    structure = program.exported_program.call_spec.out_spec
-    outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
     wanted = [*inputs, *held, *outputs]
     if len(set(wanted)) != len(wanted):
         twice = next(name for name in wanted if wanted.count(name) > 1)
@@ -277,7 +323,7 @@ def _name(
         value = graph.initializers.get(f"module.{name}")
         if value is not None:
             value.name = name
-    return [value.name for value in stops]
+    return [value.name for value in stops], [value.name for value in pieces]
 
 
 def _lift(program: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -332,6 +378,9 @@ _ONNX_NAMES = {
     torch.bfloat16: "BFLOAT16",
     torch.float32: "FLOAT",
     torch.float64: "DOUBLE",
+    torch.int32: "INT32",
+    torch.int64: "INT64",
+    torch.bool: "BOOL",
 }
 
 

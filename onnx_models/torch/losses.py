@@ -1,0 +1,118 @@
+"""PyTorch's losses, with PyTorch's values and gradients.
+
+Source: PyTorch 2.13, ``torch.nn.functional`` and ``derivatives.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from onnx_models.torch.pieces import with_slopes
+
+_NONE, _MEAN = 0, 1
+"""PyTorch's numbers of ways to reduce a loss; the third is a sum."""
+
+aten = torch.ops.aten
+
+COMPOSED = (
+    aten.binary_cross_entropy_with_logits,
+    aten.cosine_embedding_loss,
+    aten.cosine_similarity,
+    aten.cross_entropy_loss,
+    aten.hinge_embedding_loss,
+    aten.kl_div,
+    aten.l1_loss,
+    aten.margin_ranking_loss,
+    aten.nll_loss,
+    aten.nll_loss2d,
+    aten.nll_loss_nd,
+    aten.pairwise_distance,
+    aten.poisson_nll_loss,
+    aten.triplet_margin_loss,
+)
+"""Losses that PyTorch composes of other functions; the exporter would write some as operators of ONNX for them."""
+
+
+def binary_cross_entropy(x: Any, y: Any, weight: Any = None, reduction: int = _MEAN) -> Any:
+    """-y log x - (1 - y) log(1 - x), with logarithms of -100 at least.
+
+    Its derivative by x is (x - y) / (x (1 - x)) throughout, with a denominator of 1e-12 at least.
+    """
+    yes, no = torch.log(x), torch.log1p(-x)
+    value = (y - 1) * no.clamp(min=-100) - y * yes.clamp(min=-100)
+    by_x = (x - y) / ((1 - x) * x).clamp(min=1e-12)
+    loss = with_slopes(value, (x, by_x), (y, no - yes))
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def log_sigmoid(x: Any) -> Any:
+    """Without exp of anything above 0."""
+    small = torch.exp(-x.abs())
+    value = torch.clamp(x, max=0) - torch.log1p(small)
+    share = small / (1 + small)
+    return with_slopes(value, (x, torch.where(x < 0, 1 - share, share)))
+
+
+def multi_margin_loss(
+    x: Any, target: Any, p: int = 1, margin: float = 1, weight: Any = None, reduction: int = _MEAN
+) -> Any:
+    """The sum over the classes c but the target y of max(0, margin - x_y + x_c)^p, over their number; 0 at 0 is flat.
+
+    Args:
+        x: [N, C] or [C].
+        target: [N] or [].
+        p: 1 or 2.
+        margin: what x_y shall be above the others.
+        weight: [C] or None.
+        reduction: PyTorch's number.
+    """
+    classes = x.shape[-1]
+    index = target.unsqueeze(-1)
+    above = torch.relu(margin - x.gather(-1, index) + x)
+    terms = torch.where(torch.arange(classes) == index, 0, above if p == 1 else above * above)
+    terms = terms if weight is None else terms * weight[index]
+    return _reduced(terms.sum(-1) / classes, reduction)
+
+
+def multilabel_margin_loss(x: Any, target: Any, reduction: int = _MEAN) -> Any:
+    """The sum over targets t and classes c that are none of max(0, 1 - x_t + x_c), over the number of classes.
+
+    Args:
+        x: [N, C] or [C].
+        target: of the same shape: classes up to the first -1.
+        reduction: PyTorch's number.
+    """
+    classes = x.shape[-1]
+    valid = (target < 0).long().cumsum(-1) == 0
+    index = torch.where(valid, target, 0)
+    is_target = ((index.unsqueeze(-1) == torch.arange(classes)) & valid.unsqueeze(-1)).any(-2)
+    above = torch.relu(1 - x.gather(-1, index).unsqueeze(-1) + x.unsqueeze(-2))
+    terms = torch.where(valid.unsqueeze(-1) & ~is_target.unsqueeze(-2), above, 0)
+    return _reduced(terms.sum((-1, -2)) / classes, reduction)
+
+
+def _reduced(losses: Any, reduction: int) -> Any:
+    if reduction == _NONE:
+        return losses
+    return losses.mean() if reduction == _MEAN else losses.sum()
+
+
+_library = torch.library.Library("ortops", "FRAGMENT")
+_library.define(
+    "multi_margin_loss(Tensor x, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=1) -> Tensor"
+)
+torch.library.register_fake("ortops::multi_margin_loss", multi_margin_loss, lib=_library)
+
+RENAMED = {aten.multi_margin_loss.default: torch.ops.ortops.multi_margin_loss.default}
+"""Operators that PyTorch decomposes before it asks for a decomposition."""
+
+LOSSES: dict[Any, Callable[..., Any]] = {
+    aten.binary_cross_entropy.default: binary_cross_entropy,
+    aten.log_sigmoid.default: log_sigmoid,
+    torch.ops.ortops.multi_margin_loss.default: multi_margin_loss,
+    aten.multilabel_margin_loss.default: multilabel_margin_loss,
+}
+"""By operator."""

@@ -1,0 +1,263 @@
+"""Losses and functions where PyTorch's gradient is not that of the nodes that compute them: saturated, at 0, at ties."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import tensor
+from torch.nn import functional
+
+import onnx_models
+from torch_checks import QUIET, run
+
+pytestmark = QUIET
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of tensors; `variables` is how many of them, from the first on, have a gradient."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    variables: int = 1
+
+
+class Functions(torch.nn.Module):  # type: ignore[misc]
+    """Many functions in one model: an export takes seconds."""
+
+    def __init__(self, cases: tuple[Case, ...]) -> None:
+        super().__init__()
+        self.cases = cases
+
+    def forward(self, *x: Any) -> dict[str, Any]:
+        return {case.name: case.function(*inputs) for case, inputs in zip(self.cases, x, strict=True)}
+
+
+def weighted(outputs: dict[str, Any]) -> Any:
+    """A loss in which each element counts otherwise."""
+    return sum((y * torch.linspace(0.5, 1.7, y.numel()).reshape(y.shape)).sum() for y in outputs.values())
+
+
+def check(cases: tuple[Case, ...]) -> None:
+    module = Functions(cases)
+    inputs = {f"x_{i}_{j}": x.clone() for i, case in enumerate(cases) for j, x in enumerate(case.inputs)}
+    wrt = [f"x_{i}_{j}" for i, case in enumerate(cases) for j in range(case.variables)]
+    model = onnx_models.torch.export(module, [list(case.inputs) for case in cases], loss=weighted, wrt=wrt)
+    found = run(model, inputs)
+    for name in wrt:
+        inputs[name].requires_grad_()
+    outputs = module(*([inputs[f"x_{i}_{j}"] for j in range(len(case.inputs))] for i, case in enumerate(cases)))
+    weighted(outputs).backward()
+    faults = []
+    for i, case in enumerate(cases):
+        expected = {f"output_{case.name}": outputs[case.name]}
+        for j in range(case.variables):
+            x = inputs[f"x_{i}_{j}"]
+            expected[f"x_{i}_{j}_grad"] = torch.zeros_like(x) if x.grad is None else x.grad
+        for name, value in expected.items():
+            wanted = value.detach().numpy()
+            if not np.allclose(found[name], wanted, rtol=2e-5, atol=1e-6, equal_nan=True):
+                faults.append(f"{case.name}, {name}: {found[name].tolist()}, PyTorch has {wanted.tolist()}")
+    assert not faults, "\n".join(faults)
+
+
+LOGITS = tensor([20.0, 100.0, 0.0, 1.5, -3.0, 88.0])
+YES_AND_NO = tensor([1.0, 1.0, 0.0, 0.5, 0.3, 0.0])
+ENDS, TARGETS = tensor([0.0, 1.0, 0.0, 1.0, 0.5]), tensor([0.0, 1.0, 1.0, 0.0, 0.2])
+SCORES = tensor([[100.0, -100.0, 0.0, 3.0], [0.0, 0.0, 0.0, 0.0], [1e3, 1e3, -1e3, 0.0], [-3.0, 2.0, 1.0, 0.5]])
+SHARES = tensor([[1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.0, 0.5, 0.5, 0.0], [0.1, 0.2, 0.3, 0.4]])
+NEAR = tensor([[1.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]])
+CLASSES, IGNORED = tensor([0, 1, 2, 3]), tensor([0, -100, 2, 1])
+WEIGHTS = tensor([0.5, 1.0, 2.0, 0.0])
+MANY = tensor([[1, 0, -1, 0], [3, -1, 1, 1], [0, 1, 2, 3], [-1, 0, 0, 0]])
+X = tensor([1.0, 0.0, 0.0, -2.0, 3.0, 0.5, -1.0])
+Y = tensor([1.0, 0.0, 1.0, 2.0, 3.0, 0.75, 0.0])
+SIGNS = tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+ROWS = tensor([[0.0, 0.0, 0.0], [1.0, -2.0, 3.0], [2.0, 2.0, 2.0], [0.0, 3.0, 0.0]])
+OTHER_ROWS = tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [0.0, 1.0, 0.0], [1.0, 2.0, 2.0]])
+MAPS, MAP_CLASSES = 30 * torch.sin(torch.arange(48.0)).reshape(2, 4, 2, 3), torch.arange(12).reshape(2, 2, 3) % 4
+
+
+def log_softmax(x: Any) -> Any:
+    return functional.log_softmax(x, 1)
+
+
+def _with(function: Callable[..., Any], **arguments: Any) -> Callable[..., Any]:
+    return lambda *x: function(*x, **arguments)
+
+
+LOSSES = (
+    Case("bce_of_sigmoid", lambda x, y: functional.binary_cross_entropy(torch.sigmoid(x), y), (LOGITS, YES_AND_NO)),
+    Case("bce", functional.binary_cross_entropy, (ENDS, TARGETS)),
+    Case("bce_none", _with(functional.binary_cross_entropy, reduction="none"), (ENDS, TARGETS, TARGETS)),
+    Case("bce_inside", _with(functional.binary_cross_entropy, reduction="sum"), (ENDS * 0.9 + 0.05, TARGETS), 2),
+    Case("bce_logits", functional.binary_cross_entropy_with_logits, (LOGITS, YES_AND_NO), 2),
+    Case("bce_logits_weights", functional.binary_cross_entropy_with_logits, (-LOGITS, Y[:6], Y[1:])),
+    Case("log_sigmoid", functional.logsigmoid, (torch.cat([LOGITS, -LOGITS]),)),
+    Case("cross_entropy", functional.cross_entropy, (SCORES, CLASSES)),
+    Case("cross_entropy_all", _with(functional.cross_entropy, label_smoothing=0.1), (SCORES, IGNORED, WEIGHTS)),
+    Case("cross_entropy_shares", _with(functional.cross_entropy, label_smoothing=0.1), (SCORES, SHARES, WEIGHTS), 2),
+    Case("cross_entropy_sum", _with(functional.cross_entropy, reduction="sum"), (SCORES, IGNORED)),
+    Case("nll_map", lambda x, y: functional.nll_loss(log_softmax(x), y, ignore_index=1), (MAPS, MAP_CLASSES)),
+    Case("kl", lambda x, y: functional.kl_div(log_softmax(x), y, reduction="batchmean"), (SCORES, SHARES), 2),
+    Case("kl_log", lambda x, y: functional.kl_div(x, y, reduction="sum", log_target=True), (SCORES / 50, -SCORES / 50), 2),
+    Case("huber", _with(functional.huber_loss, delta=1.0), (X, Y), 2),
+    Case("smooth_l1", _with(functional.smooth_l1_loss, beta=0.25), (X, Y), 2),
+    Case("smooth_l1_sharp", _with(functional.smooth_l1_loss, beta=0.0, reduction="none"), (X, Y), 2),
+    Case("l1", functional.l1_loss, (X, Y), 2),
+    Case("mse", functional.mse_loss, (X, Y), 2),
+    Case("hinge", functional.hinge_embedding_loss, (X, SIGNS)),
+    Case("cosine", _with(functional.cosine_embedding_loss, margin=0.2), (ROWS, OTHER_ROWS, SIGNS[:4]), 2),
+    Case("ranking", _with(functional.margin_ranking_loss, margin=0.25), (X, Y, SIGNS), 2),
+    Case("ranking_of_ties", functional.margin_ranking_loss, (X, Y, SIGNS), 2),
+    Case("multi_margin", _with(functional.multi_margin_loss, margin=0.5), (NEAR, CLASSES[:2])),
+    Case("multi_margin_2", lambda x, y: functional.multi_margin_loss(x, y, p=2, weight=WEIGHTS), (SCORES / 50, CLASSES)),
+    Case("multilabel", functional.multilabel_margin_loss, (SCORES, MANY)),
+    Case("multilabel_one", _with(functional.multilabel_margin_loss, reduction="sum"), (SCORES[3], MANY[1])),
+    Case("multilabel_soft", functional.multilabel_soft_margin_loss, (SCORES, SHARES.round()), 2),
+    Case("soft_margin", functional.soft_margin_loss, (X, SIGNS)),
+    Case("triplet", functional.triplet_margin_loss, (ROWS, OTHER_ROWS, ROWS.flip(0)), 3),
+    Case("triplet_3", _with(functional.triplet_margin_loss, p=3, eps=0.0), (ROWS, OTHER_ROWS, ROWS.flip(0)), 3),
+    Case("triplet_swap", _with(functional.triplet_margin_loss, swap=True), (ROWS, OTHER_ROWS, ROWS.flip(0)), 3),
+    Case("poisson", _with(functional.poisson_nll_loss, full=True), (X, Y)),
+    Case("poisson_rate", _with(functional.poisson_nll_loss, log_input=False), (Y, X.abs()), 2),
+    Case("pairwise", _with(functional.pairwise_distance, eps=0.0), (ROWS, OTHER_ROWS), 2),
+    Case("similarity", functional.cosine_similarity, (ROWS, OTHER_ROWS), 2),
+)  # fmt: skip
+
+V = tensor([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-20, 30.0, -30.0])
+WITH_ZEROS = tensor([[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [1.0, 2.0, 3.0], [-1.0, 0.0, 2.0]])
+ANGLES = tensor([0.0, 0.0, -0.0, 1.0, 0.0, -1.0, -0.0, 2.0]), tensor([0.0, 1.0, -1.0, 0.0, -0.0, 0.0, 3.0, -2.0])
+LARGE = tensor([1000.0, -1000.0, 0.0, 3.0]), tensor([1000.0, 1000.0, 0.0, -2.0])
+PRODUCTS = tensor([0.0, 0.0, 2.0, 0.0]), tensor([1.0, 2.0, 3.0, 0.5])
+
+FUNCTIONS = (
+    Case("std", lambda x: x.std(1), (ROWS,)),
+    Case("std_all", lambda x: x.std(correction=0, dim=(0, 1), keepdim=True), (torch.ones(3, 2),)),
+    Case("std_mean", lambda x: torch.cat(torch.std_mean(x, 1)), (ROWS,)),
+    Case("var", lambda x: x.var(1, correction=2), (ROWS,)),
+    *(Case(f"norm_{p}", lambda x, p=p: torch.linalg.vector_norm(x, p, dim=1), (ROWS,)) for p in (0, 1, 2, 3, 0.5, -1)),
+    Case("norm_inf", lambda x: torch.linalg.vector_norm(x, math.inf, dim=1), (ROWS,)),
+    Case("norm_of_all", lambda x: torch.linalg.vector_norm(x, 3, keepdim=True), (0 * ROWS,)),
+    Case("normalize", lambda x: functional.normalize(x[1:], 3.0, dim=1), (ROWS,)),
+    Case("matrix_norm", torch.linalg.matrix_norm, (0 * ROWS,)),
+    Case("sinc", torch.sinc, (V,)),
+    Case("atan2", torch.atan2, ANGLES, 2),
+    Case("xlogy", torch.xlogy, PRODUCTS, 2),
+    Case("xlogy_pole", torch.xlogy, (tensor([0.0, 0.0]), tensor([0.0, -1.0]))),
+    Case("xlogy_2", lambda x: torch.xlogy(x, 2), (V,)),
+    Case("xlog1py", torch.special.xlog1py, PRODUCTS, 2),
+    Case("entropy", torch.special.entr, (tensor([0.5, 1.0, 1e-20, 2.0]),)),
+    Case("sqrt_eps", lambda x: torch.sqrt((x * x).sum(1) + 1e-12), (ROWS,)),
+    Case("log_eps", lambda x: torch.log(x + 1e-10), (tensor([0.0, 1.0]),)),
+    Case("hypot", torch.hypot, (tensor([0.0, 3.0, -1e30]), tensor([1.0, 4.0, 1e30])), 2),
+    Case("logaddexp", torch.logaddexp, LARGE, 2),
+    Case("logaddexp2", torch.logaddexp2, LARGE, 2),
+    Case("logsumexp", lambda x: torch.logsumexp(x, 1), (300 * ROWS,)),
+    Case("prod", lambda x: x.prod(1), (WITH_ZEROS,)),
+    Case("cumprod", lambda x: x.cumprod(1), (WITH_ZEROS,)),
+    Case("cumprod_0", lambda x: x.cumprod(0), (WITH_ZEROS,)),
+    *(Case(f"power_{p}", lambda x, p=p: x.abs() ** p, (V,)) for p in (0.0, 1.0, 1.5, 2.0)),
+    Case("clamp", lambda x: x.clamp(-1, 1), (V,)),
+    Case("clamp_between", torch.clamp, (V, 0 * V - 1, 0 * V + 1), 3),
+    Case("relu6", functional.relu6, (tensor([0.0, 6.0, 7.0, -1.0, 3.0]),)),
+    Case("hardtanh", lambda x: functional.hardtanh(x, -1.0, 2.5, inplace=False), (V,)),
+    Case("hardswish", functional.hardswish, (tensor([-3.0, 3.0, 0.0, 1.0]),)),
+    Case("maximum", torch.maximum, (V, V.flip(0)), 2),
+    Case("minimum", torch.minimum, (V, V.flip(0)), 2),
+    Case("max", lambda x: x.max(1)[0] * x.min(0, keepdim=True)[0].sum(), (ROWS,)),
+    Case("amax", lambda x: x.amax(1), (ROWS,)),
+)  # fmt: skip
+
+TABLE = torch.sin(torch.arange(18.0)).reshape(6, 3)
+INDICES = tensor([[0, 1, 1], [2, 2, 2], [5, 1, 0]])
+FLAT, OFFSETS = tensor([0, 1, 1, 2, 5, 5, 5, 1]), tensor([0, 2, 2, 6])
+BAGS = tuple(
+    case
+    for mode in ("sum", "mean", "max")
+    for case in (
+        Case(mode, lambda w, i, o, m=mode: functional.embedding_bag(i, w, o, mode=m), (TABLE, FLAT, OFFSETS)),
+        Case(f"{mode}_ties", lambda w, i, m=mode: functional.embedding_bag(i, w, mode=m), (0 * TABLE, INDICES)),
+        Case(
+            f"{mode}_padding",
+            lambda w, i, o, m=mode: functional.embedding_bag(i, w, o, mode=m, padding_idx=5, include_last_offset=True),
+            (TABLE, FLAT, tensor([0, 4, 7, 8])),
+        ),
+    )
+)
+EMBEDDINGS = (
+    Case("embedding", lambda w, i: functional.embedding(i, w), (TABLE, INDICES)),
+    Case("padding", lambda w, i: functional.embedding(i, w, padding_idx=-5) ** 2, (TABLE, INDICES)),
+    Case("by_counts", lambda w, i: functional.embedding(i, w, scale_grad_by_freq=True), (TABLE, INDICES)),
+    Case("both", lambda w, i: functional.embedding(i, w, 2, scale_grad_by_freq=True), (TABLE, INDICES)),
+    *BAGS,
+    Case(
+        "weighted",
+        lambda w, s, i, o: functional.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, padding_idx=5),
+        (TABLE, torch.linspace(-1, 1, 8), FLAT, OFFSETS),
+        2,
+    ),
+)
+
+LEVELS = tensor([0.0, 0.1, -0.1, 0.25, 0.75, 30.0, -30.0, 12.7, -12.8, 12.75, -12.85])
+STEPS, ZERO_POINTS = tensor([0.1, 0.2, 0.05]), tensor([0, 10, -5], dtype=torch.int32)
+QUANTIZED = (
+    Case("all", lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), (LEVELS,)),
+    Case("shifted", lambda x: torch.fake_quantize_per_tensor_affine(x, STEPS[1], ZERO_POINTS[1], 0, 255), (LEVELS,)),
+    Case("channels", lambda x: torch.fake_quantize_per_channel_affine(x, STEPS, ZERO_POINTS, 1, -128, 127), (9 * ROWS,)),
+)  # fmt: skip
+
+Q, K = torch.sin(torch.arange(24.0)).reshape(2, 3, 4), torch.cos(torch.arange(40.0)).reshape(2, 5, 4)
+MASK = tensor([[True, False, True, True, False], [False] * 5, [True] * 5])
+ATTENTION = (
+    Case("attention", functional.scaled_dot_product_attention, (Q, K, K + 1), 3),
+    Case("masked", functional.scaled_dot_product_attention, (Q, K, K + 1, MASK), 3),
+    Case("biased", _with(functional.scaled_dot_product_attention, scale=0.3), (Q, K, K + 1, MASK.float()), 3),
+    Case("causal", _with(functional.scaled_dot_product_attention, is_causal=True), (Q[:, None], K[:, None], K[:, None]), 3),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [LOSSES, FUNCTIONS, EMBEDDINGS, (*QUANTIZED, *ATTENTION)],
+    ids=["losses", "functions", "embeddings", "quantization and attention"],
+)
+def test_values_and_gradients_are_pytorchs_where_they_are_hard_to_have(cases: tuple[Case, ...]) -> None:
+    check(cases)
+
+
+def test_lengths_of_embeddings_and_losses_stay_open() -> None:
+    module = torch.nn.EmbeddingBag(6, 3, mode="max", padding_idx=1)
+
+    def loss(bags: Any, labels: Any) -> Any:
+        return functional.multilabel_margin_loss(bags, labels) + bags.cumprod(0).sum()
+
+    shapes = {"input": {0: "N", 1: "L"}, "labels": {0: "N"}}
+    labels = tensor([[0, -1, 0], [2, 1, -1], [1, 0, 2]])
+    model = onnx_models.torch.export(module, (INDICES[:, :2],), loss=loss, targets=(labels,), dynamic_shapes=shapes)
+    for rows, columns in ((3, 2), (2, 3), (1, 1)):
+        found = run(model, {"input": INDICES[:rows, :columns], "labels": labels[:rows]})
+        module.zero_grad()
+        value = loss(module(INDICES[:rows, :columns]), labels[:rows])
+        value.backward()
+        np.testing.assert_allclose(found["loss"], value.detach(), rtol=1e-5)
+        np.testing.assert_allclose(found["weight_grad"], module.weight.grad, rtol=1e-5, atol=1e-6)
+
+
+REFUSED = (
+    (torch.nn.Embedding(5, 3, max_norm=1.0), "has max_norm"),
+    (torch.nn.EmbeddingBag(5, 3, scale_grad_by_freq=True), "an EmbeddingBag has scale_grad_by_freq"),
+)
+
+
+@pytest.mark.parametrize(("module", "message"), REFUSED)
+def test_an_embedding_that_cannot_be_had_is_refused(module: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        onnx_models.torch.export(module, (INDICES,), loss=lambda y: y.sum())

@@ -1,0 +1,322 @@
+"""Modules in training mode: statistics of batches, dropout, fake quantization; and what an export cannot keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch.nn import functional
+
+from onnx_models.torch import export
+from torch_checks import QUIET, assert_close, run, session
+
+pytestmark = QUIET
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+class Residual(torch.nn.Module):  # type: ignore[misc]
+    """A small ResNet, with batch normalization of each kind of momentum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 6, 3, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(6)
+        self.conv = torch.nn.Conv2d(6, 6, 3, padding=1, bias=False)
+        self.norm_of_all = torch.nn.BatchNorm2d(6, momentum=None)
+        self.head = torch.nn.Linear(6, 4)
+        self.last = torch.nn.BatchNorm1d(4, affine=False, momentum=0.3)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.norm(self.stem(x)))
+        y = torch.relu(y + self.norm_of_all(self.conv(y)))
+        return self.last(self.head(y.mean((2, 3))))
+
+
+def test_a_residual_net_trains_as_in_pytorch() -> None:
+    module = Residual().train()
+    shapes = {"x": {0: "N"}, "target": {0: "N"}}
+    problem = (torch.randn(5, 3, 6, 7), torch.arange(5) % 4)
+    before = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    model = export(
+        module,
+        problem[:1],
+        loss=functional.cross_entropy,
+        targets=problem[1:],
+        dynamic_shapes=shapes,
+        parameters_as_inputs=True,
+    )
+    for name, buffer in module.named_buffers():
+        assert torch.equal(buffer, before[name]), name
+    state = {name: tensor.detach().clone() for name, tensor in [*module.named_parameters(), *module.named_buffers()]}
+    for images in (4, 6, 3):
+        x, target = torch.randn(images, 3, 6, 7), torch.randint(0, 4, (images,))
+        found = run(model, {"x": x, "target": target, **state})
+        module.zero_grad()
+        loss = functional.cross_entropy(module(x), target)
+        loss.backward()
+        assert_close(found["loss"], loss, "loss")
+        for name, parameter in module.named_parameters():
+            parameter.data -= 0.1 * parameter.grad
+            state[name] -= 0.1 * torch.from_numpy(found[f"{name}_grad"])
+            np.testing.assert_allclose(state[name], parameter.detach(), rtol=1e-4, atol=1e-5, err_msg=name)
+        for name, buffer in module.named_buffers():
+            state[name] = torch.from_numpy(found[f"{name}_updated"])
+            assert_close(found[f"{name}_updated"], buffer, name)
+
+
+class Norms(torch.nn.Module):  # type: ignore[misc]
+    """Buffers changed by layers of other ranks, by name, in place and in a weight's own computation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.volume = torch.nn.BatchNorm3d(2)
+        self.line = torch.nn.BatchNorm1d(2, momentum=0.5)
+        self.fixed = torch.nn.BatchNorm1d(2).eval()
+        self.linear = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(4, 4))
+        self.mean: Any
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(self.fixed(self.line(self.volume(x).flatten(2))).unflatten(2, x.shape[2:]))
+        self.mean = 0.5 * self.mean + y.detach().mean((0, 1, 2, 3))
+        self.calls += 1
+        return y * self.mean
+
+
+def test_every_buffer_that_a_module_changes_is_an_output() -> None:
+    module = Norms().train()
+    module.fixed.eval()
+    x = torch.randn(3, 2, 2, 3, 4)
+    model = export(
+        module, (x,), loss=lambda y: (y - 1).square().sum(), wrt=["x", "linear.parametrizations.weight.original"]
+    )
+    before = dict(module.named_buffers())
+    expected = {name: tensor.clone() for name, tensor in before.items()}
+    x.requires_grad_()
+    found = run(model, {"x": x})
+    (module(x) - 1).square().sum().backward()
+    assert_close(found["x_grad"], x.grad, "x_grad")
+    assert_close(
+        found["linear.parametrizations.weight.original_grad"],
+        module.linear.parametrizations.weight.original.grad,
+        "weight",
+    )
+    changed = {name for name, buffer in module.named_buffers() if not torch.equal(buffer, expected[name])}
+    assert changed == {name.removesuffix("_updated") for name in found if name.endswith("_updated")}
+    for name, buffer in module.named_buffers():
+        if name in changed:
+            np.testing.assert_allclose(found[f"{name}_updated"], buffer, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+class Twice(torch.nn.Module):  # type: ignore[misc]
+    """One layer applied to the same input two times."""
+
+    def __init__(self, layer: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> tuple[Any, Any]:
+        return self.layer(x), self.layer(x)
+
+
+LAYERS = (
+    # layer, shape, the share of zeros, and how many elements are dropped together
+    (torch.nn.Dropout(0.25), (50, 40), 0.25, 1),
+    (torch.nn.Dropout(1.0), (50, 40), 1.0, 1),
+    (torch.nn.Dropout2d(0.25), (20, 100, 2, 3), 0.25, 6),
+    (lambda x: torch.bernoulli(torch.full(x.shape, 0.75)) * x, (50, 40), 0.25, 1),
+)
+
+
+@pytest.mark.parametrize(("layer", "shape", "share", "together"), LAYERS)
+def test_forward_and_gradient_of_dropout_have_one_mask(
+    layer: Any, shape: Sequence[int], share: float, together: int
+) -> None:
+    module = Twice(layer).train()
+    x = torch.rand(tuple(shape)) + 1
+    model = export(module, (x,), loss=lambda outputs: outputs[0].sum() + 2 * outputs[1].sum(), wrt="x")
+    runner = session(model)
+    names = [output.name for output in model.graph.output]
+    first, second = (dict(zip(names, runner.run(names, {"x": x.numpy()}), strict=True)) for _ in range(2))
+    for found in (first, second):
+        total = found["output_0"] + 2 * found["output_1"]
+        np.testing.assert_allclose(found["x_grad"] * x.numpy(), total, rtol=1e-5)
+        for name in ("output_0", "output_1"):
+            groups = (found[name] == 0).reshape(-1, together)
+            assert (groups.all(1) == groups.any(1)).all()
+            assert groups.mean() == pytest.approx(share, abs=0.06)
+    if share < 1:
+        assert (first["output_0"] != first["output_1"]).any()
+        assert (first["output_0"] != second["output_0"]).any()
+
+
+@pytest.mark.parametrize("layer", [torch.nn.AlphaDropout(0.2), torch.nn.FeatureAlphaDropout(0.2)])
+def test_alpha_dropout_keeps_mean_and_variance(layer: Any) -> None:
+    x = torch.randn(60, 60, 2)
+    found = run(export(Twice(layer).train(), (x,), loss=lambda outputs: outputs[0].sum(), wrt="x"), {"x": x})
+    assert found["output_0"].mean() == pytest.approx(0, abs=0.1)
+    assert found["output_0"].std() == pytest.approx(1, abs=0.1)
+    # What is dropped is one value, and has no gradient.
+    dropped = found["x_grad"] == 0
+    assert dropped.mean() == pytest.approx(0.2, abs=0.06)
+    assert np.ptp(found["output_0"][dropped]) < 1e-5
+
+
+def test_attention_drops_weights_as_well() -> None:
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True).train()
+    model = export(layer, (torch.randn(2, 3, 4),), loss=lambda y: y.square().sum())
+    assert sum(node.op_type.startswith("Random") for node in model.graph.node) == 4
+
+
+def fake_quantization(*, per_channel: bool, fused: bool) -> Any:
+    """A layer that has seen one batch, and observes no more."""
+    from torch.ao import quantization
+
+    if per_channel:
+        layer = quantization.default_per_channel_weight_fake_quant()
+    else:
+        kind = quantization.FusedMovingAvgObsFakeQuantize if fused else quantization.FakeQuantize
+        layer = kind(quantization.MovingAverageMinMaxObserver, 0, 255)
+    layer(torch.linspace(-1, 2, 12).reshape(4, 3))
+    return layer
+
+
+@pytest.mark.parametrize(("per_channel", "fused"), [(False, False), (True, False), (False, True)])
+def test_layers_of_fake_quantization_are_straight_through(per_channel: bool, fused: bool) -> None:
+    layer = fake_quantization(per_channel=per_channel, fused=fused)
+    x = 3 * torch.randn(4, 3)
+    with pytest.raises(ValueError, match="'module' observes its input"):
+        export(layer, (x,), loss=lambda y: y.square().sum(), wrt="X")
+    torch.ao.quantization.disable_observer(layer)
+    model = export(layer, (x,), loss=lambda y: y.square().sum(), wrt="X")
+    found = run(model, {"X": x})
+    x.requires_grad_()
+    y = layer(x)
+    y.square().sum().backward()
+    np.testing.assert_array_equal(found["output"], y.detach())
+    assert_close(found["X_grad"], x.grad, "X_grad")
+    assert 0 < np.count_nonzero(found["X_grad"]) < found["X_grad"].size
+
+
+def test_one_tensor_given_twice_is_two_inputs() -> None:
+    class Product(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any, y: Any) -> Any:
+            return (x * y.sin()).sum()
+
+    x, y = torch.randn(3), torch.randn(3)
+    found = run(export(Product(), (x, x), wrt=["x", "y"]), {"x": x, "y": y})
+    assert_close(found["x_grad"], y.sin(), "x_grad")
+    assert_close(found["y_grad"], x * y.cos(), "y_grad")
+
+
+def of_parameter(linear: Any) -> Any:
+    linear.weight.register_hook(lambda gradient: 2 * gradient)
+    return linear
+
+
+def after_accumulation(linear: Any) -> Any:
+    linear.weight.register_post_accumulate_grad_hook(lambda parameter: None)  # noqa: ARG005
+    return linear
+
+
+def of_module(linear: Any) -> Any:
+    linear.register_full_backward_hook(lambda *_: None)
+    return torch.nn.Sequential(linear)
+
+
+def before_module(linear: Any) -> Any:
+    linear.register_full_backward_pre_hook(lambda *_: None)
+    return torch.nn.Sequential(linear)
+
+
+class Hooked(torch.nn.Module):  # type: ignore[misc]
+    """With a hook on a tensor in the middle."""
+
+    def __init__(self, linear: Any) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x: Any) -> Any:
+        y = self.linear(x)
+        y.register_hook(lambda gradient: 2 * gradient)
+        return y
+
+
+HOOKS = (
+    (of_parameter, "tensor 'module.weight' has a backward hook"),
+    (after_accumulation, "tensor 'module.weight' has a backward hook"),
+    (of_module, "module 'module.0' has a backward hook"),
+    (before_module, "module 'module.0' has a backward hook"),
+    (Hooked, "the module calls Tensor.register_hook"),
+)
+
+
+@pytest.mark.parametrize(("hooked", "message"), HOOKS)
+def test_hooks_of_the_gradient_are_refused(hooked: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        export(hooked(torch.nn.Linear(4, 4)), (torch.randn(3, 4),), loss=lambda y: y.sum())
+
+
+def test_hooks_of_inputs_and_of_all_modules_are_refused() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    handle = x.register_hook(lambda gradient: gradient)
+    with pytest.raises(ValueError, match="tensor 'input' has a backward hook"):
+        export(torch.nn.Linear(4, 4), (x,), loss=lambda y: y.sum())
+    handle.remove()
+    handle = torch.nn.modules.module.register_module_full_backward_hook(lambda *_: None)
+    try:
+        with pytest.raises(ValueError, match="all modules have a global backward hook"):
+            export(torch.nn.Linear(4, 4), (x,), loss=lambda y: y.sum())
+    finally:
+        handle.remove()
+
+
+def test_forward_hooks_are_in_the_model() -> None:
+    module, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
+    module.register_forward_hook(lambda module, args, y: 2 * y)  # noqa: ARG005
+    found = run(export(module, (x,), loss=lambda y: y.square().sum()), {"input": x})
+    module(x).square().sum().backward()
+    assert_close(found["weight_grad"], module.weight.grad, "weight_grad")
+
+
+def test_other_changes_are_refused() -> None:
+    norm = torch.nn.InstanceNorm2d(3, affine=True, track_running_stats=True).train()
+    with pytest.raises(ValueError, match="an InstanceNorm has track_running_stats in training mode"):
+        export(norm, (torch.randn(2, 3, 4, 5),), loss=lambda y: y.sum())
+
+    class Loss(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, y: Any) -> Any:
+            self.calls += 1
+            return y.sum()
+
+    with pytest.raises(ValueError, match=r"the loss changes its buffer 'loss.calls'"):
+        export(torch.nn.Linear(4, 4), (torch.randn(3, 4),), loss=Loss())
+
+
+def test_a_module_too_large_for_a_model_is_refused_before_it_is_traced() -> None:
+    linear = torch.nn.Linear(4, 4)
+    # Memory that nothing has written to is not taken.
+    linear.weight = torch.nn.Parameter(torch.empty(2**29, 1))
+    with pytest.raises(ValueError, match="has 2147483664 bytes of parameters and buffers: must be less than 2 GiB"):
+        export(linear, (torch.randn(3, 1),), loss=lambda y: y.sum())
+
+
+def test_what_pieces_need_is_not_left_in_the_model() -> None:
+    model: onnx.ModelProto = export(
+        torch.nn.Linear(3, 3), (torch.randn(2, 3),), loss=lambda y: functional.logsigmoid(y).sum()
+    )
+    read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
+    assert [node.name for node in model.graph.node if read.isdisjoint(node.output)] == []

@@ -59,7 +59,7 @@ ZEROS: dict[tuple[str, str], Zero] = {
         "it draws numbers whose distribution alone depends on the input": ("Bernoulli", "Multinomial"),
         _NUMBERS: (
             "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
-            "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
+            "Equal", "Greater", "GreaterOrEqual", "ImageDecoder", "IsInf", "IsNaN", "Less", "LessOrEqual",
             "NonMaxSuppression", "NonZero", "Not", "Or", "StringConcat", "StringNormalizer", "StringSplit",
             "RegexFullMatch", "TfIdfVectorizer", "Xor",
         ),

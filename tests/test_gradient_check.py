@@ -229,6 +229,16 @@ def test_a_refusal_by_one_input_does_not_hide_another() -> None:
     assert [(verdict.input, verdict.verdict) for verdict in verdicts] == [("x", "agree"), ("y", "refused")]
 
 
+def test_a_refusal_that_ends_with_constants_for_the_other_inputs_says_so() -> None:
+    def of_constants(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
+        if any(value.name == "axes" for value in model.graph.input):
+            raise ValueError("axes must be constant")
+        return ours(model, loss, wrt)
+
+    (verdict,) = check_gradients(select="test_squeeze", differentiate=of_constants)
+    assert (verdict.verdict, verdict.reason) == ("agree", "only with constants for the other inputs")
+
+
 def test_an_integer_output_is_not_testable() -> None:
     assert outcomes(check_gradients(select="test_argmax_default_axis_example")) == {"not testable"}
 

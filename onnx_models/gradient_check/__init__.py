@@ -33,7 +33,8 @@ def check_gradients(
     A random weighted sum of a test's floating-point outputs is differentiated; the gradient runs in a plain session of
     ONNX Runtime, or where that does not run the test itself in onnx's reference evaluator, and is compared with finite
     differences along random directions. The model is turned to double where it runs so. At kinks, ties and steps of the
-    test's own data, which one-sided differences show, data are moved a little. The same call gives the same verdicts.
+    test's own data, which one-sided differences show, data are moved a little. Where a gradient is refused, it is asked for
+    again with constants for the other inputs. The same call gives the same verdicts.
 
     Args:
         select: pattern of names of tests, with * and ?.

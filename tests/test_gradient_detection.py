@@ -316,6 +316,35 @@ def test_without_samples_a_resize_has_no_gradient_to_compute() -> None:
     _check_resize(_resize(x, {"mode": "cubic"}, {"scales": [1, 1, 2, 2]}, opened=True), x)
 
 
+COPIES: list[Any] = [
+    ({"mode": "linear"}, {"scales": [1, 1, 1.2, 1.1]}),
+    ({"mode": "linear"}, {"scales": [1, 1, 1.2, 2]}),
+    ({"mode": "cubic"}, {"scales": [1, 1, 1.2, 1.1]}),
+    ({"mode": "nearest"}, {"scales": [1, 1, 1.2, 1.1]}),
+    ({"mode": "linear", **CROPPED}, {"roi": [0, 0, 0.2, 0.1, 1, 1, 0.8, 0.7], "sizes": [2, 3, 4, 6]}),
+    ({"mode": "linear", **CROPPED}, {"roi": [0, 0, 0.2, 0.1, 1, 1, 0.8, 0.7], "sizes": [2, 3, 4, 7]}),
+]
+
+
+@not_of_old
+@pairwise({"case": COPIES, "opened": [False, True]})
+def test_where_a_runtime_copies_what_keeps_its_shape_so_does_the_gradient(case: Any, opened: bool) -> None:
+    attributes, given = case
+    x = _x(2, 3, 4, 6)
+    _check_resize(_resize(x, attributes, given, opened=opened), x)
+
+
+@not_of_old
+@pytest.mark.parametrize("nearest_mode", ["ceil", "floor", "round_prefer_floor", "round_prefer_ceil"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric"])
+def test_nearest_reads_the_pixel_that_the_runtime_rounds_to(nearest_mode: str, coordinates: str) -> None:
+    """A coordinate of 2 is 2.0000000917 with the scale 2.6 as it is in float32, and 2 where it is computed in float32."""
+    x = _x(1, 2, 6, 25)
+    attributes = {"mode": "nearest", "nearest_mode": nearest_mode, "coordinate_transformation_mode": coordinates}
+    for scales in ([1, 1, 2.6, 0.6], [1, 1, 1 / 3, 1.2]):
+        _check_resize(_resize(x, attributes, {"scales": scales}, opened=True), x)
+
+
 def test_there_is_no_gradient_by_scales_and_regions() -> None:
     feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "roi": np.zeros(8, np.float32), "scales": np.ones(4, np.float32)}
     made = node_model("Resize", feeds, {"mode": "linear"}, opened=False)

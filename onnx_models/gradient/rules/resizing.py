@@ -1,8 +1,9 @@
-"""The rule of Resize: by way of DirectML's resampling, which has a gradient, or by a matrix for each axis."""
+"""The rule of Resize: by way of DirectML's resampling, which has a gradient, or by one axis after the other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import onnx
 
@@ -17,13 +18,16 @@ from ortops.spec import AttributeValue
 _ROI, _SCALES, _SIZES = 1, 2, 3
 """Numbers of inputs."""
 
+_PARTS = 64
+"""Scales of so many parts of a whole, and coordinates that are divided by them, are exact in float32 where they matter."""
+
 
 @rule("Resize")
 def resize(graph: Graph, node: Node, dy: str) -> Gradients:
     """The resampling that computes the same, with the ratio of the lengths for a scale where sizes are given.
 
-    Where there is none, as for cubic, antialias, or scales that the run time knows alone, each axis is multiplied by its
-    matrix, which has as many numbers as the product of the lengths of X and Y along the axis.
+    Where there is none, as for cubic, antialias, or scales that the run time knows alone, one axis after the other is
+    multiplied by its matrix, which has as many numbers as the product of the lengths of X and Y along the axis.
     """
     for i, name in enumerate(node.inputs):
         if i > 0 and node.wants(i):
@@ -40,7 +44,7 @@ def resize(graph: Graph, node: Node, dy: str) -> Gradients:
             raise ValueError(
                 f"{node} has no gradient for keep_aspect_ratio_policy = {_policy(node)!r} in this case: {error}"
             ) from error
-        return [_by_matrices(graph, node, dy, axes)]
+        return [_by_axes(graph, node, dy, axes)]
     x_shape = graph.shape(node.input(0))
     if not _may_shrink_to_one(node, axes):
         return added(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
@@ -60,11 +64,13 @@ class _Axis:
     x, y: its lengths, None for one that is not known. is_kept: it is not resized at all, whatever its length.
     scale: from the node's scales, None where it has sizes. size: from the node's sizes, None where they are no constant.
     place: where its values are in scales, sizes and the halves of roi, None where they have none for it.
+    is_cropped: a part alone is read, or that is not known.
     """
 
     x: int | None
     y: int | None
     is_kept: bool
+    is_cropped: bool
     scale: float | None
     size: int | None
     place: int | None
@@ -104,6 +110,7 @@ def _axes(graph: Graph, node: Node) -> list[_Axis]:
                 _number(before),
                 _number(after),
                 is_same and axis not in cropped,
+                axis in cropped,
                 scale,
                 int(sizes[i]) if sizes and not scales and i is not None else None,
                 i,
@@ -150,6 +157,43 @@ def _may_shrink_to_one(node: Node, axes: list[_Axis]) -> bool:
     return any(axis.scale is None or axis.scale < 1 for axis in opened)
 
 
+def _may_be_copied(axes: list[_Axis]) -> bool:
+    """Whether ONNX Runtime (1.31 at least) might copy what the scales or regions change.
+
+    It copies X where Y has its shape, and an axis whose scale is 1 though it is cropped.
+    """
+    found = [axis for axis in axes if not axis.is_kept]
+
+    def may(axis: _Axis) -> bool:
+        if axis.x is not None and axis.y is not None:
+            return axis.x == axis.y
+        return axis.is_cropped or (axis.scale is not None and 1 < axis.scale < 2)
+
+    if any(axis.is_cropped and (axis.scale == 1 or (axis.scale is None and may(axis))) for axis in found):
+        return True
+    # From a scale of 1.5 on, an axis that stays as long as it is has one pixel.
+    has_one = all(axis.x is None and not axis.is_cropped and (axis.scale or 0) >= 1.5 for axis in found)
+    return bool(found) and all(may(axis) for axis in found) and not has_one
+
+
+def _is_exact(graph: Graph, node: Node, axes: list[_Axis]) -> bool:
+    """Whether coordinates in float32 are those of exact arithmetic: nearest may read another pixel if not."""
+    simple = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")
+    if node.attribute("coordinate_transformation_mode", "half_pixel") not in simple:
+        return False
+    policy, ratios = _policy(node), []
+    for axis in axes:
+        size = axis.size if axis.y is None or policy != "stretch" else axis.y
+        if axis.place is None or (axis.is_kept and policy == "stretch"):
+            continue
+        if axis.scale is None and not (size and axis.x):
+            return False
+        ratios.append(Fraction(axis.scale) if axis.scale is not None else Fraction(size or 0, axis.x or 1))
+    if policy != "stretch" and _has_sizes(graph, node):
+        ratios = [min(ratios) if policy == "not_larger" else max(ratios)]
+    return all((ratio * _PARTS).denominator == 1 for ratio in ratios)
+
+
 def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[str, AttributeValue]:
     """Those of DmlResampleGrad.
 
@@ -160,6 +204,8 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
         raise ValueError(f"scales = {node.input(_SCALES)!r} must be a constant")
     if not _constant(graph, node, _SIZES) and _has_sizes(graph, node) and _policy(node) != "stretch":
         raise ValueError(f"sizes = {node.input(_SIZES)!r} must be a constant")
+    if _may_be_copied(axes):
+        raise ValueError("Y may have the shape of X, which runtimes copy then")
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
     if _may_shrink_to_one(node, axes):
         given["coordinate_transformation_mode"] = "half_pixel"
@@ -173,64 +219,85 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
         roi=_constant(graph, node, _ROI),
         opset=node.version,
     )
+    if node.attribute("mode", "nearest") == "nearest" and not _is_exact(graph, node, axes):
+        raise ValueError("runtimes round the coordinates for nearest")
     del attributes["output_sizes"]
     return attributes
 
 
-def _by_matrices(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
-    """The gradient by X of a node that multiplies each axis by a matrix, but for what it has from outside of X."""
+def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
+    """The gradient by X from one axis after the other, each by the matrix that the node itself gives, run on columns."""
     x, y = node.input(0), node.output(0)
     made = widened(graph, dy)
-    before, after = graph.op("Shape", x), graph.op("Shape", y)
+    before, after, one = graph.op("Shape", x), graph.op("Shape", y), graph.ints([1])
+    # ONNX Runtime (1.31 at least) copies X where Y has its shape, whatever else the node says: columns get a second one
+    # unless it did so.
+    is_copy = graph.op("ReduceMin", graph.op("Cast", graph.op("Equal", before, after), to=onnx.TensorProto.INT64))
+    width = graph.op("Sub", graph.ints([2]), graph.op("Reshape", is_copy, one))
     for number, axis in enumerate(axes):
         if axis.place is None or axis.is_kept:
             continue
-        x_length, y_length = (graph.op("Gather", shape, graph.ints([number])) for shape in (before, after))
-        matrix = _matrix(graph, node, axis.place, (x_length, y_length), made)
+        lengths = tuple(graph.op("Gather", shape, graph.ints([number])) for shape in (before, after))
         # From here on the axes up to this one have the lengths of X.
         done, rest = graph.op("Shape", x, end=number), graph.op("Shape", y, start=number + 1)
         first, last = (graph.op("ReduceProd", part, keepdims=1) for part in (done, rest))
-        made = graph.op("Reshape", made, graph.op("Concat", first, y_length, last, axis=0), allowzero=1)
+        made = graph.op("Reshape", made, graph.op("Concat", first, lengths[1], last, axis=0), allowzero=1)
+        column = _Column(graph, node, axis.place, lengths[0], lengths[1], width)
+        matrix = graph.op("Transpose", column.matrix(made), perm=[1, 0])
         # One product of two matrices: ONNX Runtime has none of one with many where there are no samples.
-        lines = graph.op(
-            "Reshape",
-            graph.op("Transpose", made, perm=[0, 2, 1]),
-            graph.op("Concat", graph.op("Mul", first, last), y_length, axis=0),
-            allowzero=1,
-        )
-        turned = graph.op(
-            "Reshape", graph.op("MatMul", lines, matrix), graph.op("Concat", first, last, x_length, axis=0), allowzero=1
-        )
+        rows = graph.op("Concat", graph.op("Mul", first, last), lengths[1], axis=0)
+        lines = graph.op("Reshape", graph.op("Transpose", made, perm=[0, 2, 1]), rows, allowzero=1)
+        split = graph.op("Concat", first, last, lengths[0], axis=0)
+        turned = graph.op("Reshape", graph.op("MatMul", lines, matrix), split, allowzero=1)
         made = graph.op("Transpose", turned, perm=[0, 2, 1])
-        made = graph.op("Reshape", made, graph.op("Concat", done, x_length, rest, axis=0), allowzero=1)
+        made = graph.op("Reshape", made, graph.op("Concat", done, lengths[0], rest, axis=0), allowzero=1)
     return narrowed(graph, made, x)
 
 
-def _matrix(graph: Graph, node: Node, place: int, lengths: tuple[str, str], like: str) -> str:
-    """What the pixels of Y along an axis have of those of X, [Y, X]: the node itself tells, run on single pixels.
+@dataclass(frozen=True)
+class _Column:
+    """An axis as the only one that a node resizes.
 
-    Each pixel of X is an image of its own, a column in which it is 1 and all others are 0.
+    place: where its values are in the node's inputs. x, y: names of its lengths. width: name of how many columns a column
+    becomes, of which the first is read. All are int64 [1].
     """
-    one, (x_length, y_length) = graph.ints([1]), lengths
-    square = graph.op("Expand", graph.number(0.0, like), graph.op("Concat", x_length, x_length, axis=0))
-    columns = graph.op("Unsqueeze", graph.op("EyeLike", square), graph.ints([0, 3]))
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
-    given = {name: value for name, value in given.items() if name not in ("axes", "keep_aspect_ratio_policy")}
-    given["extrapolation_value"] = 0.0
 
-    def among(i: int, place: int, other: int) -> str:
-        """A value of an input for this axis, among those for axes that are not resized."""
-        value = graph.op("Gather", node.input(i), graph.ints([place]))
-        others = (graph.op("CastLike", graph.ints([other] * number), value) for number in (2, 1))
-        return graph.op("Concat", next(others), value, next(others), axis=0)
+    graph: Graph
+    node: Node
+    place: int
+    x: str
+    y: str
+    width: str
 
-    roi = ""
-    if node.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
-        count = len(node.attribute("axes") or graph.lengths(node.input(0)) or [])
-        roi = graph.op("Concat", among(_ROI, place, 0), among(_ROI, count + place, 1), axis=0)
-    if _has_sizes(graph, node):
-        sizes = graph.op("Concat", one, x_length, y_length, one, axis=0)
-        made = graph.op("Resize", columns, roi, "", sizes, **given)
-    else:
-        made = graph.op("Resize", columns, roi, among(_SCALES, place, 1), **given)
-    return graph.op("Transpose", graph.op("Squeeze", made, graph.ints([0, 3])), perm=[1, 0])
+    def matrix(self, like: str) -> str:
+        """What each pixel of X gives to those of Y, [X, Y], of the element type of a tensor: 0 to what lies outside of X.
+
+        Each pixel of X is a column in which it is 1 and all others are 0.
+        """
+        graph, node = self.graph, self.node
+        square = graph.op("Expand", graph.number(0.0, like), graph.op("Concat", self.x, self.x, axis=0))
+        columns = graph.op("Unsqueeze", graph.op("EyeLike", square), graph.ints([0, 3]))
+        given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
+        given = {name: value for name, value in given.items() if name not in ("axes", "keep_aspect_ratio_policy")}
+        given["extrapolation_value"] = 0.0
+        roi, one = "", graph.ints([1])
+        if node.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
+            chosen = len(node.attribute("axes") or graph.lengths(node.input(0)) or [])
+            starts, ends = (
+                self._among(_ROI, place, graph.ints([whole]))
+                for place, whole in ((self.place, 0), (chosen + self.place, 1))
+            )
+            roi = graph.op("Concat", starts, ends, axis=0)
+        if _has_sizes(graph, node):
+            sizes = graph.op("Concat", one, self.x, self.y, self.width, axis=0)
+            made = graph.op("Resize", columns, roi, "", sizes, **given)
+        else:
+            made = graph.op("Resize", columns, roi, self._among(_SCALES, self.place, one, self.width), **given)
+        return graph.op("Squeeze", graph.op("Gather", made, graph.op("Constant", value_int=0), axis=3), graph.ints([0]))
+
+    def _among(self, i: int, place: int, other: str, last: str = "") -> str:
+        """A value of an input for this axis, among those for the other axes of columns."""
+        graph = self.graph
+        value = graph.op("Gather", self.node.input(i), graph.ints([place]))
+        others = [graph.op("CastLike", name, value) for name in (other, last or other)]
+        return graph.op("Concat", others[0], others[0], value, others[1], axis=0)

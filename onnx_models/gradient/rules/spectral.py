@@ -20,8 +20,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     """The discrete Fourier transform of numbers that are cut, or continued by zeros, to a length.
 
     Its matrix is symmetric: the gradient is the transform of dy by the conjugate matrix. Of a onesided result the other half
-    has no gradient; of a onesided input with inverse = 1 all numbers but the first, and the one in the middle of an even
-    length, count twice: once as their conjugates.
+    has no gradient; of a onesided input with inverse = 1 most numbers count twice: once as their conjugates.
     """
     x, y = node.input(0), node.outputs[0]
     inverse, onesided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
@@ -40,7 +39,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     rest = graph.op("Sub", own, length)
     made = graph.op("Pad", made, graph.op("Concat", graph.ints([0]), rest, axis=0), "", axis)
     if onesided and inverse:
-        made = graph.op("Mul", made, _counts(graph, x, axis, length, wide))
+        made = graph.op("Mul", made, _counts(graph, node, axis, length, wide))
     parts = graph.op("Slice", made, graph.ints([0]), graph.op("Shape", x, start=-1), graph.ints([-1]))
     return [narrowed(graph, parts, x)]
 
@@ -53,30 +52,39 @@ def _axis(graph: Graph, node: Node) -> str:
     return graph.op("Reshape", given, graph.ints([1])) if given else graph.ints([-2])
 
 
-def transform(graph: Graph, x: str, length: str, axis: str, opset: int, onesided: bool = False) -> str:
-    """A forward DFT along an axis, int64 [1], of a length, int64 [], continued by zeros.
+def transform(
+    graph: Graph, x: str, length: str, axis: str, opset: int, *, inverse: bool = False, onesided: bool = False
+) -> str:
+    """A DFT along an axis, int64 [1], of a length, int64 [], continued by zeros.
 
     Before opset 20 the axis is a constant.
     """
+    flags = {"inverse": int(inverse), "onesided": int(onesided)}
     if opset >= _AXIS_IS_INPUT:
-        return graph.op("DFT", x, length, graph.op("Squeeze", axis), onesided=int(onesided))
+        return graph.op("DFT", x, length, graph.op("Squeeze", axis), **flags)
     (number,) = graph.constant(axis)  # type: ignore[misc]
-    return graph.op("DFT", x, length, axis=int(number), onesided=int(onesided))
+    return graph.op("DFT", x, length, axis=int(number), **flags)
 
 
-def _counts(graph: Graph, x: str, axis: str, length: str, like: str) -> str:
-    """How often each number of a onesided input is in the whole, in a shape that broadcasts to that of x."""
-    zero, one, two = (graph.op("Constant", value_int=value) for value in (0, 1, 2))
-    number = graph.op("Range", zero, graph.op("Squeeze", graph.op("Gather", graph.op("Shape", x), axis)), one)
-    # The conjugate of number k is number length - k: another one, and not in the input, where 0 < k < length / 2.
-    has_other = graph.op(
-        "And", graph.op("Greater", number, zero), graph.op("Less", graph.op("Mul", number, two), length)
-    )
-    is_read = graph.op("Not", graph.op("Greater", graph.op("Mul", number, two), length))
-    counts = graph.op("Where", has_other, two, graph.op("Where", is_read, one, zero))
-    ones = graph.op("Expand", graph.ints([1]), graph.op("Shape", graph.op("Shape", x)))
-    lengths = graph.op("ScatterElements", ones, axis, graph.op("Shape", counts))
-    return graph.op("CastLike", graph.op("Reshape", counts, lengths), like)
+def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
+    """How often each number of a onesided input is in what is transformed, in a shape that broadcasts to that of x.
+
+    The node tells, run on ones and on imaginary ones: where x has more numbers than a half or fewer, runtimes differ in
+    those that they count as the others' conjugates.
+    """
+    x, one, size = node.input(0), graph.ints([1]), graph.op("Squeeze", length)
+    units = graph.op("CastLike", graph.tensor(np.eye(2, dtype=np.float32)[:, None]), like)
+    own = graph.op("Gather", graph.op("Shape", x), axis)
+    probe = graph.op("Expand", units, graph.op("Concat", one, own, one, axis=0))
+    parts = transform(graph, probe, size, one, node.version, inverse=True, onesided=True)  # [2, length, 1]
+    sign = graph.op("CastLike", graph.tensor(np.array([1, -1], np.float32)), like)
+    whole = graph.op("Mul", graph.op("Transpose", parts, perm=[2, 1, 0]), sign)
+    found = graph.op("Round", transform(graph, whole, size, one, node.version))
+    counts = graph.op("Slice", found, graph.ints([0]), one, graph.ints([2]))
+    rest = graph.op("Sub", own, length)
+    counts = graph.op("Pad", counts, graph.op("Concat", graph.ints([0]), rest, axis=0), "", one)
+    ones = graph.op("Expand", one, graph.op("Shape", graph.op("Shape", x)))
+    return graph.op("Reshape", counts, graph.op("ScatterElements", ones, axis, own))
 
 
 @form("STFT")
@@ -101,4 +109,4 @@ def stft(graph: Graph, node: Node) -> Sequence[str]:
         frames = graph.op("Mul", frames, graph.op("Unsqueeze", graph.op("CastLike", window, x), graph.ints([1])))
     onesided = bool(node.attribute("onesided", 1))
     axis = graph.ints([2])
-    return [narrowed(graph, transform(graph, frames, length, axis, graph.opsets[""], onesided), signal)]
+    return [narrowed(graph, transform(graph, frames, length, axis, graph.opsets[""], onesided=onesided), signal)]

@@ -98,6 +98,8 @@ CALLS = [
     Call("y = GlobalAveragePool(x)", {"x": (2, 3, 5, 4)}, kind="float"),
     Call("y = GlobalMaxPool(x)", {"x": (1, 2, 3, 4)}, kind="float"),
     Call("y = GlobalLpPool(x)", {"x": (2, 3, 5, 4)}, kind="float"),
+    Call("y = LpPool<kernel_shape = [2, 2], p = 3> (x)", {"x": (2, 3, 5, 4)}, kind="float"),
+    Call("y = LRN<size = 3, alpha = 0.9, beta = 1.5> (x)", {"x": (2, 5, 3, 4)}, kind="float"),
     Call(
         "r = Constant<value = float[2, 5] {0, 0, 0, 3, 3, 0, 1, 1, 5, 4}> ()"
         " y = MaxRoiPool<pooled_shape = [2, 2]> (x, r)",
@@ -156,6 +158,21 @@ CALLS = [
         {"x": (1, 2, 3, 4)},
         kind="float",
     ),
+    Call(
+        'f = Constant<value = float[4] {1, 1, 2, 1.5}> () y = Resize<mode = "cubic"> (x, , f)',
+        {"x": (1, 2, 3, 4)},
+        kind="float",
+    ),
+    Call(
+        'y = GridSample<mode = "cubic", padding_mode = "reflection"> (x, grid)', {"x": (1, 2, 4, 5), "grid": (1, 2, 3, 2)}
+    ),
+    Call("y = GridSample(x, grid)", {"x": (2, 2, 3, 4, 3), "grid": (2, 2, 1, 2, 3)}),
+    Call(
+        "y = DeformConv<pads = [0, 1, 0, 0]> (x, w, offset, b, mask)",
+        {"x": (2, 3, 4, 3), "w": (2, 3, 2, 2), "offset": (2, 8, 3, 3), "b": (2,), "mask": (2, 4, 3, 3)},
+    ),
+    Call("a = Constant<value_int = 1> () y = DFT<onesided = 1> (x, , a)", {"x": (2, 5, 1)}),
+    Call("s = Constant<value_int = 3> () y = STFT(x, s, w)", {"x": (2, 17, 1), "w": (8,)}),
     Call(f"{_INDICES} y = RoiAlign<output_height = 3, output_width = 2> (x, boxes, i)", _MAP),
     *[
         Call(

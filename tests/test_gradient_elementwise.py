@@ -276,6 +276,7 @@ def test_clip_at_the_bounds() -> None:
         ("f = Pow(x, half)", 1 / 4),
         ("f = Pow(half, x)", np.log(0.5) / 16),
         ("l = Log(x) p = Equal(x, one) f = Where(p, x, l)", 1 / 4),
+        ("l = Log(x) p = Less(x, one) n = Neg(l) w = Where(p, n, l) f = Mul(w, x)", 1 + np.log(4)),
     ],
 )
 def test_a_branch_that_is_not_taken_has_no_gradient_whatever_its_derivative(branch: str, expected: float) -> None:

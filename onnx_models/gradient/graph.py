@@ -388,10 +388,11 @@ class Graph:
         return name
 
     def keep_masks(self, name: str, *gradients: str) -> str:
-        """The tensor, made of these gradients, which is 0 where they are by the same choices of Where."""
-        masks = {self.known.masks.get(gradient, ()) for gradient in gradients}
-        if len(masks) == 1:
-            self.known.masks[name] = masks.pop()
+        """The tensor, made of these gradients, which is 0 where each of them is by the same choices of Where."""
+        first, *others = (self.known.masks.get(gradient, ()) for gradient in gradients)
+        shared = tuple(one for one in first if all(one in masks for masks in others))
+        if shared:
+            self.known.masks[name] = shared
         return name
 
     def reshaped(self, name: str, like: str) -> str:

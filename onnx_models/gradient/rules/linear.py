@@ -99,7 +99,7 @@ def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
 def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
     """The determinants of matrices: dy times the cofactors, which are determinants with a row that is a unit vector.
 
-    That holds for singular matrices too, and takes n^2 determinants.
+    That holds for singular matrices too, of some of which PyTorch has a gradient of 0, and takes n^2 determinants.
 
     Raises:
         ValueError: the number of rows is not known, or too large for that.

@@ -39,34 +39,48 @@ def inferred(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelPr
     _register_once()
     with clear_errors("shape inference"):
         found = onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
-        if _learns_of_parts(found):
+        splits = sum(node.op_type == "Split" for node in found.graph.node)
+        for _ in range(splits):  # what is learnt of one may tell of the next
+            if not _learns_of_parts(found):
+                break
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
         return found
 
 
 def _learns_of_parts(model: onnx.ModelProto) -> bool:
-    """Enter the lengths of parts that Split takes from a vector of unknown length, as ONNX's inference does not.
+    """Enter what ONNX's inference does not find of the parts that Split makes.
 
-    The lengths of a tensor of open rank are such a vector, and a shape that is made of its parts then has a known length.
+    These are the lengths that it is given, where the whole has an unknown length (as the shape of a tensor of open rank,
+    from whose parts other shapes are made), and the rank, where these lengths are computed.
     """
-    kinds = {value.name: value.type.tensor_type for value in (*model.graph.value_info, *model.graph.output)}
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    graph = model.graph
+    kinds = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
     constants |= {
         node.output[0]: attribute.t
-        for node in model.graph.node
+        for node in graph.node
         if node.op_type == "Constant"
         for attribute in node.attribute
         if attribute.name == "value"
     }
     found = False
-    for node in model.graph.node:
-        sizes = constants.get(node.input[1]) if node.op_type == "Split" and len(node.input) == 2 else None
-        if sizes is None or sizes.data_location == onnx.TensorProto.EXTERNAL:
+    for node in graph.node:
+        whole = kinds.get(node.input[0]) if node.op_type == "Split" and len(node.input) == 2 else None
+        axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+        if whole is None or not -len(whole.shape.dim) <= axis < len(whole.shape.dim):
             continue
-        for name, length in zip(node.output, onnx.numpy_helper.to_array(sizes).tolist(), strict=False):
-            shape = kinds[name].shape if name in kinds else onnx.TensorShapeProto()
-            if len(shape.dim) == 1 and not shape.dim[0].HasField("dim_value"):
-                shape.dim[0].dim_value = length
+        sizes = constants.get(node.input[1])
+        lengths: list[int | None] = [None] * len(node.output)
+        if sizes is not None and sizes.data_location != onnx.TensorProto.EXTERNAL:
+            lengths = onnx.numpy_helper.to_array(sizes).tolist()
+        for name, length in zip(node.output, lengths, strict=False):
+            kind = kinds.get(name)
+            if kind is not None and not kind.HasField("shape"):
+                kind.shape.CopyFrom(whole.shape)
+                kind.shape.dim[axis].Clear()
+                found = True
+            if kind is not None and length is not None and not kind.shape.dim[axis].HasField("dim_value"):
+                kind.shape.dim[axis].dim_value = length
                 found = True
     return found
 

@@ -13,9 +13,13 @@ from onnx_models.gradient.terms import Term
 def concat(graph: Graph, node: Node, dy: str) -> Gradients:
     """Tensors one after the other along an axis."""
     axis = node.attribute("axis")
-    place = graph.ints([axis])
-    lengths = [graph.op("Gather", graph.shape(x), place) for x in node.inputs]
-    split = graph.op("Concat", *lengths, axis=0)
+    shapes = [graph.lengths(x) for x in node.inputs]
+    known = [length for shape in shapes if shape and isinstance(length := shape[axis], int)]
+    if len(known) == len(shapes):
+        split = graph.ints(known)
+    else:
+        place = graph.ints([axis])
+        split = graph.op("Concat", *(graph.op("Gather", graph.shape(x), place) for x in node.inputs), axis=0)
     return graph.ops("Split", dy, split, outputs=len(node.inputs), axis=axis)
 
 

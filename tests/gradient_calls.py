@@ -152,6 +152,17 @@ CALLS = [
         "body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) { c = Mul(a, b) d = Exp(c) }> (s, x)",
         {"x": (2, 3), "s": (3,)},
     ),
+    *[
+        Call(
+            f"y = {name}<hidden_size = 2> (x, w, r, b)",
+            {"x": (3, 2, 2), "w": (1, gates * 2, 2), "r": (1, gates * 2, 2), "b": (1, gates * 4)},
+            (-1, 1),
+            kind="float",
+        )
+        for name, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4))
+    ],
+    Call('y = Einsum<equation = "bij,bjk->ik"> (x, z)', {"x": (2, 3, 4), "z": (2, 4, 2)}),
+    Call("y = LRN<size = 3, alpha = 0.5> (x)", {"x": (1, 4, 2, 2)}, kind="float"),
     Call("y = DepthToSpace<blocksize = 2> (x)", {"x": (1, 8, 2, 3)}),
     Call(
         'f = Constant<value = float[4] {1, 1, 2, 1.5}> () y = Resize<mode = "linear"> (x, , f)',

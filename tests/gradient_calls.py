@@ -152,6 +152,10 @@ CALLS = [
         "body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) { c = Mul(a, b) d = Exp(c) }> (s, x)",
         {"x": (2, 3), "s": (3,)},
     ),
+    Call(
+        "n = Constant<value = int64 {2}> () y = Loop (n, , x) <body = once (int64 i, bool go, s) => (on, t)"
+        " { on = Identity(go) p = Mul(s, s) t = Concat<axis = 0> (s, p) }>"
+    ),
     *[
         Call(
             f"y = {name}<hidden_size = 2> (x, w, r, b)",

@@ -61,6 +61,13 @@ class Body:
             self.graph.known.types[name] = kind
         return name
 
+    def like(self, name: str, other: str) -> str:
+        """Enter that a tensor has the type of another, where inference does not find its rank; its name."""
+        kind = self.graph.type_of(other)
+        if kind is not None and not _has_rank(self.graph.type_of(name)):
+            self.graph.known.types[name] = kind
+        return name
+
     def is_fixed(self, name: str) -> bool:
         """Whether all lengths of an input are known to be the same in each trip."""
         lengths = self.graph.lengths(name)
@@ -219,6 +226,14 @@ def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.Type
         return None
     made: onnx.TypeProto.Tensor = onnx.helper.make_tensor_type_proto(kind, lengths).tensor_type
     return made
+
+
+def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
+    """The type of what stands at one place along an axis of a tensor."""
+    lengths = graph.lengths(name)
+    if lengths is not None:
+        del lengths[axis]
+    return tensor_type(graph.element_type(name), lengths)
 
 
 def _common(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> onnx.TypeProto.Tensor | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.bodies import LOOP_INPUTS, Body, body_of_loop, tensor_type
+from onnx_models.gradient.bodies import LOOP_INPUTS, Body, body_of_loop, slice_type, tensor_type
 from onnx_models.gradient.copies import taken_branch
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule_of_outputs
@@ -65,6 +65,9 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     sums, totals = trip.added(summed)
     by_states = [trip.found.get(trip.entries[i]) or body.graph.zeros(trip.seeds[trip.exits[i]]) for i in trip.carried]
     ends = [*by_states, *totals, *(trip.found[name] for name in scanned)]
+    others = [*(trip.entries[i] for i in trip.carried), *summed, *scanned]
+    for end, other in zip(ends, others, strict=True):  # ONNX Runtime wants the ranks of all that a Scan gives
+        body.like(end, other)
     ends += [factor for pair in stacked.values() for factor in pair]
     if not ends:
         return _by_name(graph, node, [])
@@ -379,11 +382,8 @@ def _factors(body: Body, gradient: str | None) -> tuple[str, str] | None:
 
 
 def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:
-    kinds = [graph.type_of(name) for name in node.inputs]
-    states = len(kinds) - len(axes.inputs)
-    for i, (axis, _) in enumerate(axes.inputs, states):
-        lengths = graph.lengths(node.inputs[i])
-        if lengths is not None:
-            del lengths[axis]
-        kinds[i] = tensor_type(graph.element_type(node.inputs[i]), lengths)
-    return kinds
+    states = len(node.inputs) - len(axes.inputs)
+    kinds = [graph.type_of(name) for name in node.inputs[:states]]
+    return kinds + [
+        slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)
+    ]

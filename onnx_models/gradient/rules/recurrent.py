@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.bodies import Body
+from onnx_models.gradient.bodies import Body, slice_type
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, rule_of_outputs
 from onnx_models.gradient.terms import Term
@@ -179,7 +179,8 @@ class _Layer:
     def scan(self, starts: Sequence[str], sequences: Sequence[str], step: _Step, *, is_gradient: bool) -> list[str]:
         """States after all steps, and what comes from each step; for a gradient the steps are done in the other order."""
         body = Body(self.graph, self.node, onnx.GraphProto(name="step"))
-        states, slices = ([body.new_input(base) for _ in names] for base, names in (("h", starts), ("x", sequences)))
+        states = [body.new_input("h", self.graph.type_of(name)) for name in starts]
+        slices = [body.new_input("x", slice_type(self.graph, name, 0)) for name in sequences]
         terms = ([Term(body.graph, name, self.x) for name in names] for names in (states, slices))
         after, made = step(*terms)
         direction = int(self.backwards != is_gradient)

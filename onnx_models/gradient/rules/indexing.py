@@ -34,15 +34,16 @@ def part(graph: Graph, node: Node, dy: str) -> Gradients:
     lengths = graph.lengths(x)
     if first is None or last is None or (axes and along is None) or (steps and (by is None or (by != 1).any())):
         return moved(graph, node, dy)
-    places = [int(axis) for axis in (range(first.size) if along is None else along)]
-    sizes = [lengths[axis] for axis in places] if lengths is not None else []
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) < len(places) or not _is_padded(graph, x):
+    if lengths is None or not _is_padded(graph, x):
         return moved(graph, node, dy)
-    bounds = [slice(int(a), int(b)).indices(size) for a, b, size in zip(first, last, known, strict=True)]
-    begins = [a for a, _, _ in bounds]
-    missing = [size - max(a, b) for (a, b, _), size in zip(bounds, known, strict=True)]
-    return [graph.op("Pad", dy, graph.ints([*begins, *missing]), "", graph.ints(places))]
+    begins, rests = [0] * len(lengths), [0] * len(lengths)
+    for place, start, end in zip(range(first.size) if along is None else along, first, last, strict=True):
+        length = lengths[place]
+        if not isinstance(length, int):
+            return moved(graph, node, dy)
+        a, b, _ = slice(int(start), int(end)).indices(length)
+        begins[place], rests[place] = a, length - max(a, b)
+    return [graph.op("Pad", dy, graph.ints([*begins, *rests]))]
 
 
 @rule("Gather")
@@ -56,8 +57,10 @@ def gather(graph: Graph, node: Node, dy: str) -> Gradients:
     place, length, at = graph.ints([axis]), graph.shape(x, axis, axis + 1), int(index.item())
     begin = graph.ints([at]) if at >= 0 else graph.op("Add", length, graph.ints([at]))
     end = graph.op("Sub", graph.op("Sub", length, begin), graph.ints([1]))
+    before, after = graph.ints([0] * axis), graph.ints([0] * (len(lengths) - axis - 1))
     slices = dy if index.ndim else graph.op("Unsqueeze", dy, place)
-    return [graph.op("Pad", slices, graph.op("Concat", begin, end, axis=0), "", place)]
+    # Not by the axis alone, of which ONNX Runtime (1.31 at least) makes nonsense when it moves a Transpose past it.
+    return [graph.op("Pad", slices, graph.op("Concat", before, begin, after, before, end, after, axis=0))]
 
 
 def _is_padded(graph: Graph, x: str) -> bool:

@@ -18,6 +18,11 @@ _STATUS = Path("/proc/self/status")
 """Linux's: of this process from the start of its program on, which the numbers of `resource` are not."""
 
 
+def is_known() -> bool:
+    """Whether the system tells."""
+    return _STATUS.exists()
+
+
 def peak(runtime: str, source: str, threads: int) -> float | None:
     """Bytes of a process over what it has after its imports; None where the system does not tell.
 
@@ -27,7 +32,7 @@ def peak(runtime: str, source: str, threads: int) -> float | None:
             model, beside which its inputs are, as NumPy's npz.
         threads: how many there are.
     """
-    if not _STATUS.exists():
+    if not is_known():
         return None
     command = [sys.executable, "-m", "benchmarks.networks.memory", runtime, source, str(threads)]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own module

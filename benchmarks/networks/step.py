@@ -46,14 +46,19 @@ def input_names(network: Network) -> list[str]:
     return list(inspect.signature(network.module.forward).parameters)[: len(network.args)]
 
 
-def exported(network: Network) -> onnx.ModelProto:
-    """The network, its loss and the gradients by its parameters and by those of its inputs that are real numbers."""
+def exported(network: Network, **options: Any) -> onnx.ModelProto:
+    """The network, its loss and the gradients by its parameters and by those of its inputs that are real numbers.
+
+    Args:
+        network: what is exported.
+        options: more of `onnx_models.torch.export`.
+    """
     named = zip(input_names(network), network.args, strict=True)
     real = [name for name, arg in named if arg.is_floating_point()]
     wrt = [*real, *(name for name, _ in network.module.named_parameters())]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's own, which say nothing of the model
-        return onnx_models.torch.export(network.module, network.args, loss=network.loss, wrt=wrt)
+        return onnx_models.torch.export(network.module, network.args, loss=network.loss, wrt=wrt, **options)
 
 
 def feeds(network: Network) -> dict[str, Array]:

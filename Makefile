@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test bench examples lint
+.PHONY: conformance test test-torch bench networks examples lint
 
 conformance: .venv/.base
 	$(BIN)/python -m ortops warmup
@@ -13,9 +13,16 @@ test: .venv/.test
 	$(BIN)/python -m ortops warmup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# The tests of what needs PyTorch, which is large.
+test-torch: .venv/.test .venv/.test-torch
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/test_torch*.py tests/test_gradient_networks.py tests/test_gradient_sampling.py
+
 bench: .venv/.bench
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --plot build/bench.png
+
+networks: .venv/.test-torch
+	$(BIN)/python -m benchmarks.networks
 
 examples: .venv/.examples
 	$(BIN)/python -m examples.fit_box

@@ -67,7 +67,11 @@ def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Col2Im")
 def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Blocks that are added up where they lie in an image: each reads dy where it lies."""
+    """Blocks that are added up where they lie in an image: each reads dy where it lies.
+
+    That is the derivative of what the specification says. With dilations along any other number of axes than two, ONNX
+    Runtime (1.31 at least) puts blocks elsewhere.
+    """
     x, image, block = node.inputs
     known = graph.lengths(image) or graph.lengths(block) or [None]
     rank = known[0] if isinstance(known[0], int) else graph.rank(node.outputs[0], node) - 2

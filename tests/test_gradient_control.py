@@ -302,3 +302,43 @@ def test_loops_far_inside_of_each_other() -> None:
         {**values(s9=(3,)), "m": np.array(1)},
         ["s9"],
     )
+
+
+OTHERS = {
+    "states that no trip has to be known of": (
+        """g (double[N] h, double[T,N] x, double[N] w) => (double f) {
+            f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+                p = Sin(w) so = Add(s, p) yo = Identity(xi) }> (h, x) }""",
+        values(h=(3,), x=(4, 3), w=(3,)),
+        ["h", "w"],
+    ),
+    "a state of open rank": (
+        """g (double[] h, int64 m) => (double f) {
+            f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {
+                co = Identity(c) p = Mul(s, s) so = Sin(p) }> }""",
+        {**values(h=(2, 3)), "m": np.array(2)},
+        ["h"],
+    ),
+    "a matrix that grows and a number": (
+        """g (double[A,B] h, double w, int64 m) => (double f) {
+            f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {
+                co = Identity(c) p = Mul(s, s) q = Mul(p, w) so = Concat<axis=1>(q, s) }> }""",
+        {**values(h=(2, 3), w=()), "m": np.array(3)},
+        ["h", "w"],
+    ),
+    "a Scan in a branch on a known condition": (
+        """g (double[N] h, double[T,N] x) => (double y) {
+            c = Constant<value = bool {1}>()
+            y = If (c) <then_branch = t () => (a) {
+                    f, a = Scan <num_scan_inputs = 1, scan_output_directions = [1], body = bb (s, xi) => (so, yo) {
+                        so = Mul(s, xi) yo = Exp(so) }> (h, x) },
+                else_branch = e () => (b) { b = Mul(x, x) }> }""",
+        values(h=(3,), x=(4, 3)),
+        ["h", "x"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "feeds", "wrt"), OTHERS.values(), ids=OTHERS)
+def test_trips(text: str, feeds: Mapping[str, Array], wrt: Sequence[str]) -> None:
+    check_twice(text, feeds, wrt)

@@ -72,6 +72,7 @@ def backward(
         if name in parts and name not in sums:
             of_it = parts[name]
             sums[name] = of_it[0] if len(of_it) == 1 else graph.keep_masks(graph.op("Sum", *of_it), *of_it)
+            graph.learn_type(sums[name], name)
         return sums.get(name)
 
     for proto in reversed(nodes):

@@ -248,6 +248,13 @@ class Graph:
         tensor = self.known.initializers.get(name)
         return None if tensor is None else _array(tensor)
 
+    def learn_type(self, gradient: str, name: str) -> None:
+        """Enter that the gradient by a tensor has its type and shape, where inference over new nodes tells less."""
+        kind, own = self.type_of(name), self.known.types.get(gradient)
+        is_whole = own is not None and own.HasField("shape") and all(dim.HasField("dim_value") for dim in own.shape.dim)
+        if kind is not None and kind.HasField("shape") and not is_whole:
+            self.known.types[gradient] = kind
+
     def is_constant(self, name: str) -> bool:
         """Whether a tensor has the same value in all runs: a session computes what follows from it once."""
         node = self.known.makers.get(name)

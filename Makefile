@@ -15,7 +15,7 @@ test: .venv/.test
 
 # The tests of what needs PyTorch, which is large.
 test-torch: .venv/.test .venv/.test-torch
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/test_torch*.py tests/test_gradient_networks.py tests/test_gradient_sampling.py
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py readme.py)
 
 bench: .venv/.bench
 	@mkdir -p build

@@ -37,14 +37,12 @@ class Findings:
     through_rois: whether RoiAlign passes a gradient to its RoIs.
     errors: operators that a gradient cannot pass; nothing is made if there is one.
     zeros: where a gradient ended, for the reader who wonders about a gradient that is 0.
-    used: each operator that was differentiated, as domain and name.
     """
 
     stop_at: Collection[str] = ()
     through_rois: bool = True
     errors: list[str] = field(default_factory=list)
     zeros: list[str] = field(default_factory=list)
-    used: set[tuple[str, str]] = field(default_factory=set)
 
 
 def backward(
@@ -130,12 +128,10 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
     rule = RULES.get(key)
     by_rule = rule(graph, node, incoming) if rule is not None else None
     if by_rule is not None:
-        findings.used.add(key)
         return by_rule
     expansion = expanded(graph, node)
     if expansion is None:
         raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]})" if key[0] else ""))
-    findings.used.add(key)
     nodes, outputs = expansion
     graph.learn(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}

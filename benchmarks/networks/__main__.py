@@ -28,7 +28,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 LEGEND = (
     "A step: the network, its loss and the gradients by its input and all parameters; a batch of 1 image, 2 to 8 sequences.",
-    f"ms: medians of steps in turn, {OURS} in ONNX Runtime, {TORCH} with autograd.",
+    f"ms: medians of steps in turn, ours in ONNX Runtime, {TORCH} with autograd, ours as a multiple of that.",
     "MiB: the most over the imports, in a process of its own.",
     "of each: the largest difference from float64, in proportion to the largest element of the same gradient.",
     "of all: the same in proportion to the largest element of all gradients.",
@@ -113,7 +113,7 @@ def _measured(
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    headings = ["network", "threads", f"{OURS} ms", f"{TORCH} ms", "times", f"{OURS} MiB", f"{TORCH} MiB", "times"]
+    headings = ["network", "threads", "ms", TORCH, "times", "MiB", TORCH, "times"]
     headings += ["of each", TORCH, "of all", TORCH, "wrong", "nodes", "MB"]
     return Table("training steps, float", headings, [_row(row) for row in rows])
 

@@ -40,13 +40,26 @@ def by_kernel(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, g
     """
     lengths = known_lengths(graph, kernel)
     way = _way(lengths, (graph.lengths(grid) or [None])[-1], laid, group) if lengths else _by_correlation
-    found = way(graph, padded(graph, image, laid), grid, kernel, laid, group)
+    image = padded(graph, image, laid)
     if any(_has_samples(graph, name) for name in (image, grid)):
-        return found
-    # ONNX Runtime leaves as it was in memory what a convolution of no channels should fill with zeros; 1.20 also what a
-    # product of matrices without columns should.
+        return way(graph, image, grid, kernel, laid, group)
+    if way is _by_correlation:
+        return way(graph, _or_zeros(graph, image, laid), _or_zeros(graph, grid, laid), kernel, laid, group)
+    found = way(graph, image, grid, kernel, laid, group)
+    # ONNX Runtime 1.20 leaves as it was in memory what a product of matrices without columns should fill with zeros.
     samples = graph.op("Greater", graph.op("Shape", image, end=1), graph.ints([0]))
     return graph.masked(samples, found, kernel)
+
+
+def _or_zeros(graph: Graph, name: str, laid: Windows) -> str:
+    """A tensor [samples, ...], or one sample of zeros where it has none.
+
+    ONNX Runtime never ends a convolution of no channels that has pads or dilations, and leaves the result of another one as
+    it was in memory.
+    """
+    missing = graph.op("Sub", graph.ints([1]), graph.op("Min", graph.shape(name, 0, 1), graph.ints([1])))
+    zeros = graph.ints((2 * laid.rank + 3) * [0])
+    return graph.op("Pad", name, graph.op("Concat", missing, zeros, axis=0))
 
 
 Way = Callable[[Graph, str, str, str, Windows, int], str]

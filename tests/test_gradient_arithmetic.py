@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from gradient_checks import check
+from gradient_checks import check, of_sum
 from pairs import pairwise
 
 
@@ -35,3 +36,13 @@ def test_binary(operator: str, a: tuple[int, ...], b: tuple[int, ...], declared:
         {"a": rng.uniform(1, 2, a), "b": rng.uniform(1, 2, b)},
         ["a", "b"],
     )
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_both_of_a_pair_with_nan_have_the_gradient_of_the_larger_and_the_smaller(operator: str) -> None:
+    feeds = {"a": np.array([np.nan, 1.0, 1.0]), "b": np.array([1.0, np.nan, 1.0])}
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (double[N] a, double[N] b) => (double y) {{ y = {operator}(a, b) }}"""
+    found = of_sum(text, feeds, ["a", "b"])
+    np.testing.assert_array_equal(found["a"], [1, 1, 1])
+    np.testing.assert_array_equal(found["b"], [1, 1, 0])

@@ -99,6 +99,13 @@ def test_equal_ones_share_the_gradient(operator: str, x: list[float]) -> None:
     np.testing.assert_array_equal(found, [0, 0.5, 0.5, 0])
 
 
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin"])
+def test_a_line_whose_extreme_is_nan_has_a_gradient_of_nan(operator: str) -> None:
+    x = np.array([[np.nan, np.nan], [1.0, 2.0]])
+    found = of_sum(_text(f"{operator}<keepdims=0>(x, axes)", "[N,M]", "{1}"), {"x": x}, ["x"])["x"]
+    np.testing.assert_array_equal(np.isnan(found), [[True, True], [False, False]])
+
+
 def test_norms_at_0() -> None:
     x = np.array([[0.0, 0.0], [3.0, 0.0]])
     for operator in ("ReduceL1", "ReduceL2"):

@@ -124,14 +124,19 @@ def power(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Max", "Min")
 def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest of any number of tensors; among equal ones the first has all of the gradient."""
+    """The largest or smallest of any number of tensors; among equal ones the first has all of the gradient.
+
+    Where the result is NaN all have it, as in PyTorch.
+    """
     y, rest = node.outputs[0], dy
+    passed_over = "Less" if node.proto.op_type == "Max" else "Greater"
     parts: list[str | None] = []
     for i, x in enumerate(node.inputs):
-        chosen = graph.op("Equal", x, y)
-        parts.append(graph.masked(chosen, rest, x) if node.wants(i) else None)
+        # A comparison with NaN does not hold: "not less" is no "equal".
+        among = graph.op("Not", graph.op(passed_over, x, y)) if node.wants(i) else ""
+        parts.append(graph.masked(among, rest, x) if among else None)
         if any(node.wanted[i + 1 :]):
-            rest = graph.masked(graph.op("Not", chosen), rest, x)
+            rest = graph.masked(graph.op("Not", graph.op("Equal", x, y)), rest, x)
     return _summed(graph, node, parts)
 
 

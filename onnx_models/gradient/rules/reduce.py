@@ -110,12 +110,15 @@ def reduce_log_sum_exp(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("ReduceMax", "ReduceMin")
 def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest: equal ones have equal shares, as with PyTorch's amax."""
+    """The largest or smallest: equal ones have equal shares, as with PyTorch's amax.
+
+    Where that is NaN none equals it, and the gradients by all are NaN: 0 times a share of none.
+    """
     x = node.input(0)
-    kept_dy, y = kept(graph, node, dy, node.outputs[0])
-    chosen = graph.op("Equal", x, y)
-    number = _again(graph, node, "ReduceSum", graph.op("CastLike", chosen, x))
-    return [graph.masked(chosen, graph.op("Div", kept_dy, number), x)]
+    (y,) = kept(graph, node, node.outputs[0])
+    chosen = graph.op("CastLike", graph.op("Equal", x, y), x)
+    number = graph.reshaped(_again(graph, node, "ReduceSum", chosen), dy)
+    return _scaled(graph, node, graph.masked_again(graph.op("Div", dy, number), dy, x), chosen)
 
 
 @rule("ReduceProd")

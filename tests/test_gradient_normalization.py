@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -173,11 +174,17 @@ def test_instance_normalization(x: tuple[int, ...], opened: bool) -> None:
         np.testing.assert_allclose(found[name], by_it, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("operator", ["LayerNormalization", "GroupNormalization"])
+@pytest.mark.parametrize("operator", ["LayerNormalization", "GroupNormalization", "MeanVarianceNormalization"])
 def test_half_precision_is_computed_in_float(operator: str) -> None:
     count = 8 if operator == "LayerNormalization" else 6
-    attributes = {"num_groups": 2} if operator == "GroupNormalization" else {}
+    by_operator: dict[str, dict[str, Any]] = {
+        "GroupNormalization": {"num_groups": 2},
+        "MeanVarianceNormalization": {"axes": [2]},
+    }
+    attributes = by_operator.get(operator, {})
     feeds = tensors({"x": (2, 6, 8), "scale": (count,), "b": (count,)}, np.float16)
+    if operator == "MeanVarianceNormalization":
+        feeds = {"x": feeds["x"]}
     cotangent = np.random.default_rng(2).uniform(-1, 1, (2, 6, 8)).astype(np.float32)
     found = []
     for dtype in (np.float16, np.float32):

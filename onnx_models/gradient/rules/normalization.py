@@ -9,6 +9,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.half import narrowed, widened
 from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, form, rule, rule_of_outputs
 
 _HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
@@ -255,6 +256,19 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:
     """-factor * inverse / 2: what is left of the derivative of scale / sqrt(variance) beside one inverse."""
     return graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, like))
+
+
+@form("MeanVarianceNormalization")
+def mean_variance_normalization(graph: Graph, node: Node) -> list[str]:
+    """A tensor minus its mean, over its standard deviation plus 1e-9, both taken along axes.
+
+    The function of the specification has constants of float for a tensor of any type, and a difference of squares.
+    """
+    x, axes = widened(graph, node.input(0)), graph.ints(node.attribute("axes", [0, 2, 3]))
+    centred = graph.op("Sub", x, graph.op("ReduceMean", x, axes))
+    deviation = graph.op("Sqrt", graph.op("ReduceMean", graph.op("Mul", centred, centred), axes))
+    normalized = graph.op("Div", centred, graph.op("Add", deviation, graph.number(1e-9, x)))
+    return [narrowed(graph, normalized, node.input(0))]
 
 
 @form("LpNormalization")

@@ -342,3 +342,14 @@ OTHERS = {
 @pytest.mark.parametrize(("text", "feeds", "wrt"), OTHERS.values(), ids=OTHERS)
 def test_trips(text: str, feeds: Mapping[str, Array], wrt: Sequence[str]) -> None:
     check_twice(text, feeds, wrt)
+
+
+def test_the_body_of_a_scan_tells_ranks_that_are_not_known_outside() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]> g (double[] s, double[] x) => (double y) {
+        last, y = Scan <num_scan_inputs = 1, body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) {
+            c = Mul(a, b)
+            d = Exp(c)
+        }> (s, x)
+    }"""
+    rng = np.random.default_rng(1)
+    check(text, {"s": rng.uniform(-1, 1, 3), "x": rng.uniform(-1, 1, (2, 3))}, ["s", "x"])

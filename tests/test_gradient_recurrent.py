@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array, check, run, with_loss
+from gradient_checks import Array, check, of_sum, run, with_loss
 from onnx_models.gradient import gradient
 from recurrent_formulas import Function, layer
 
@@ -126,6 +126,28 @@ def differences(
 @pytest.mark.parametrize("operator", GATES)
 def test_directions(operator: str, direction: str, opened: bool) -> None:
     check_layer(operator, {"direction": direction}, opened=opened)
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_inputs_of_unknown_rank_have_the_same_gradients(operator: str) -> None:
+    feeds = feeds_of(operator, lengths=(2, 4, 3))
+    found = []
+    for opened in (False, True):
+        values = [
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), None if opened else value.shape
+            )
+            for name, value in feeds.items()
+        ]
+        y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+        inputs = [name if name in feeds else "" for name in PLACES[: 8 if operator == "LSTM" else 6]]
+        node = onnx.helper.make_node(operator, inputs, ["y"], hidden_size=SIZE)
+        graph = onnx.helper.make_graph([node], "g", values, [y])
+        made = onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)])
+        wrt = [name for name in feeds if name != "sequence_lens"]
+        found.append(of_sum(made, feeds, wrt))
+    for name, by_it in found[0].items():
+        np.testing.assert_allclose(found[1][name], by_it, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

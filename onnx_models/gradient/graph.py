@@ -318,6 +318,8 @@ class Graph:
         forget_lengths_inside(graph)
         inside = {name for node in nodes for name in node.output}
         for name in sorted({name for node in nodes for name in reads(node)} - inside):
+            if self.outer is not None and name not in self.known.types:
+                self.outer.type_of(name)  # so that it is learnt by the graph that has its maker
             value = self.constant(name)
             if value is not None and value.size <= _MOST_FOLDED:
                 graph.initializer.append(onnx.numpy_helper.from_array(value, name))

@@ -384,6 +384,10 @@ def _factors(body: Body, gradient: str | None) -> tuple[str, str] | None:
 def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:
     states = len(node.inputs) - len(axes.inputs)
     kinds = [graph.type_of(name) for name in node.inputs[:states]]
-    return kinds + [
-        slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)
-    ]
+    kinds += [slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)]
+    # Of a rank that is not known outside the body may tell: a session wants to know those of what a Scan makes.
+    for i, value in enumerate(node.attribute("body").input):
+        kind, declared = kinds[i], value.type.tensor_type
+        if kind is not None and not kind.HasField("shape") and declared.HasField("shape"):
+            kinds[i] = tensor_type(kind.elem_type, [None] * len(declared.shape.dim))
+    return kinds

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.bodies import Body, slice_type
+from onnx_models.gradient.bodies import Body, slice_type, tensor_type
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, rule_of_outputs
 from onnx_models.gradient.terms import Term
@@ -423,6 +423,7 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         raise ValueError(f"{node} has direction = {direction!r}: must be forward, reverse or bidirectional")
     count = 2 if direction == "bidirectional" else 1
     activations = _activations(node, count)
+    _learn_ranks(graph, node)
 
     def turned(name: str, perm: Sequence[int]) -> str:
         return graph.op("Transpose", name, perm=list(perm)) if is_batch_first else name
@@ -467,6 +468,15 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     ]  # fmt: skip
     found = [_RULES[node.proto.op_type](layer) for layer in layers]
     return _assembled(graph, node, layers, found, turned)
+
+
+def _learn_ranks(graph: Graph, node: Node) -> None:
+    """Enter the ranks that the specification gives, where inference does not find them."""
+    for names, ranks in ((node.inputs, (3, 3, 3, 2, 1, 3, 3, 2)), (node.outputs, (4, 3, 3))):
+        for name, rank in zip(names, ranks, strict=False):
+            kind = tensor_type(graph.element_type(name), [None] * rank) if name else None
+            if kind is not None and graph.lengths(name) is None:
+                graph.known.types[name] = kind
 
 
 def _assembled(

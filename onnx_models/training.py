@@ -248,6 +248,8 @@ class _Graph:
         self.model.graph.output.add(name=name).type.tensor_type.CopyFrom(kind)
 
     def _take(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a new tensor has the name {name!r}: must be a str that is not empty")
         if name in self.names:
             raise ValueError(f"the model has a tensor {name!r} already: the name is needed")
         self.names.add(name)

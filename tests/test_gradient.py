@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -43,6 +44,37 @@ FEEDS = {"x": X, "k": np.array([1, 2])}
 def test_wrong_arguments(loss: str, wrt: Sequence[str], stop_at: Collection[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         gradient(onnx.parser.parse_model(CHAIN), loss, wrt, stop_at=stop_at)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"model": CHAIN.encode()}, TypeError, "model = bytes: must be an onnx.ModelProto"),
+        ({"loss": ["loss"]}, ValueError, r"loss has \['loss'\]: must be the name of a tensor"),
+        ({"wrt": None}, TypeError, "wrt = None: must be names"),
+        ({"wrt": b"x"}, TypeError, "wrt = b'x': must be names"),
+        ({"wrt": [["x"]]}, TypeError, r"wrt has \['x'\]: must be a name"),
+        ({"wrt": {"x": ""}}, ValueError, "wrt names '' for 'x': must be a name"),
+        ({"wrt": {"x": b"dx"}}, ValueError, "wrt names b'dx' for 'x': must be a name"),
+        ({"stop_at": None}, TypeError, "stop_at = None: must be names"),
+        ({"stop_at": "h"}, ValueError, "stop_at = 'h': must be names"),
+    ],
+)
+def test_arguments_of_wrong_types(changed: dict[str, object], error: type[Exception], message: str) -> None:
+    arguments: dict[str, Any] = {"model": onnx.parser.parse_model(CHAIN), "loss": "loss", "wrt": ["x"], **changed}
+    with pytest.raises(error, match=message):
+        gradient(**arguments)
+
+
+def test_parameters_of_a_model_without_any() -> None:
+    text = f"{HEADER} g (double[N] x) => (double loss) {{ loss = ReduceSum<keepdims=0>(x) }}"
+    with pytest.raises(ValueError, match="wrt = 'parameters': the model must have initializers"):
+        gradient(onnx.parser.parse_model(text), "loss", "parameters")
+
+
+def test_names_may_be_read_from_what_can_be_read_once() -> None:
+    with pytest.warns(ZeroGradientWarning, match="the gradient by 'x' is 0"):
+        gradient(onnx.parser.parse_model(CHAIN), "loss", iter(["x"]), stop_at=iter(["h"]))  # type: ignore[arg-type]
 
 
 def test_a_name_that_is_taken() -> None:
@@ -223,6 +255,35 @@ def test_a_tensor_used_several_times() -> None:
         {"x": np.array([0.5, -1.5, 2.0])},
         ["x"],
     )
+
+
+def test_an_input_with_a_default_may_change_shapes_inside() -> None:
+    made = parsed(f"""{HEADER} g (double[N,3] x, int64[2] shape, int64[1] axis) => (double loss)
+        <int64[2] shape = {{3, 2}}, int64[1] axis = {{0}}> {{
+        y = Reshape(x, shape)
+        sums = ReduceSum<keepdims=0>(y, axis)
+        squares = Mul(sums, sums)
+        loss = ReduceSum<keepdims=0>(squares)
+    }}""")
+    feeds = {"x": np.arange(6.0).reshape(2, 3)}
+    differentiated = gradient(made, "loss", ["x"])
+    np.testing.assert_array_equal(run(differentiated, feeds)["x_grad"], [[12, 18, 12], [18, 12, 18]])
+    feeds |= {"shape": np.array([1, 6]), "axis": np.array([1])}
+    np.testing.assert_array_equal(run(differentiated, feeds)["x_grad"], np.full((2, 3), 30))
+
+
+def test_a_loss_of_several_elements_is_an_error_where_its_shape_is_open() -> None:
+    made = gradient(parsed(f"{HEADER} g (double[N] x) => (double loss) {{ loss = Mul(x, x) }}"), "loss", ["x"])
+    np.testing.assert_array_equal(run(made, {"x": np.array([3.0])})["x_grad"], [6])
+    with pytest.raises(Exception, match="Reshape"):
+        run(made, {"x": np.array([3.0, 4.0])})
+
+
+def test_two_opsets_of_one_domain_are_refused() -> None:
+    made = onnx.parser.parse_model(CHAIN)
+    made.opset_import.add(domain="ai.onnx", version=13)
+    with pytest.raises(ValueError, match=r"imports versions \[13, 18\] of ONNX's domain: must import one"):
+        gradient(made, "loss", ["x"])
 
 
 def test_stop_at() -> None:

@@ -197,6 +197,7 @@ def test_a_parameter_of_open_shape_has_no_momentum_to_begin_with() -> None:
         (("hinge", "y"), "loss = 'hinge': must be one of binary_cross_entropy_with_logits, cross_entropy, mean_abs"),
         (("mean_squared_error", "z"), "output has 'z': must be the name of a tensor of the graph"),
         (("mean_squared_error", "y", "x"), "the model has a tensor 'x' already"),
+        (("mean_squared_error", "y", ""), "a new tensor has the name '': must be a str that is not empty"),
         (("cross_entropy", "bias"), "output = 'bias' has rank 1: must have axes of samples and of classes"),
         (("cross_entropy", "lengths"), "output = 'lengths': must be a tensor of float or double"),
     ],
@@ -218,6 +219,7 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, 'weight_grad' is none"),
         ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input or an initializer"),
         ({"learning_rate": "x"}, "the model has a tensor 'x' already"),
+        ({"learning_rate": ""}, "a new tensor has the name '': must be a str that is not empty"),
     ],
 )
 def test_a_wrong_step(arguments: dict[str, object], message: str) -> None:

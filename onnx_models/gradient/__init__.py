@@ -31,7 +31,8 @@ def gradient(
     Args:
         model: not modified. External data stays where it is. It may be larger than 2 GiB in memory; then the result is
             too, and `onnx.save` needs ``save_as_external_data=True``.
-        loss: name of a tensor of one element, of rank 0 or with axes of length 1.
+        loss: name of a tensor of one element, of rank 0 or with axes of length 1. Where its shape is open, another number
+            of elements is an error when the model runs.
         wrt: names of inputs, initializers or any other tensors of the graph, of a floating-point type. A mapping gives the
             names of the outputs as well, as a gradient of a gradient needs it, since NAME_grad is taken. "parameters"
             stands for all floating-point initializers by which the loss has a derivative, but for the mean and the
@@ -94,7 +95,8 @@ def _of_loss(
     graph, lengths = draft.graph, draft.graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
-    seed = graph.op("Expand", graph.number(1.0, loss), graph.shape(loss))
+    # Reshape, not Expand: a loss that has more than one element when the model runs is an error.
+    seed = graph.reshaped(graph.number(1.0, loss), loss)
     found = draft.backward({loss: seed}, names)
     if wrt == PARAMETERS and not draft.refused:
         names = _with_derivative(names, found, "the loss")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
@@ -53,9 +53,12 @@ class Draft:
         )
         self._model = model
         self._known = _tensors(self.graph.proto)
-        self.findings = Findings(stop_at, through_rois)
+        if isinstance(stop_at, str):
+            raise ValueError(f"stop_at = {stop_at!r}: must be names, as in a list")
+        stops = frozenset(_listed("stop_at", stop_at))
+        self.findings = Findings(stops, through_rois)
         self._fed: list[onnx.ValueInfoProto] = []
-        self._check_known("stop_at", stop_at)
+        self._check_known("stop_at", stops)
         learn_from_bodies(self.graph, self.ready.graph.node)
 
     # What is asked for.
@@ -65,15 +68,27 @@ class Draft:
 
         Raises:
             ValueError: a name is unknown, or there twice, or not of a floating-point type; or there is none.
+            TypeError: what is given is no collection of names.
         """
-        if names == PARAMETERS:
-            names = self._parameters()
-        elif isinstance(names, str):
-            raise ValueError(f"{argument} = {names!r}: must be names" + (f", or {PARAMETERS!r}" * (argument == "wrt")))
-        if not names or len(set(names)) != len(names):
-            raise ValueError(f"{argument} = {list(names)}: must be one or more names, none twice")
-        self.check(argument, names)
-        return dict(names) if isinstance(names, Mapping) else {name: f"{name}{suffix}" for name in names}
+        if isinstance(names, str):
+            if (argument, names) != ("wrt", PARAMETERS):
+                raise ValueError(
+                    f"{argument} = {names!r}: must be names" + (f", or {PARAMETERS!r}" * (argument == "wrt"))
+                )
+            given = self._parameters()
+            if not given:
+                raise ValueError(f"wrt = {names!r}: the model must have initializers of a floating-point type")
+        else:
+            given = _listed(argument, names)
+        if not given or len(set(given)) != len(given):
+            raise ValueError(f"{argument} = {given}: must be one or more names, none twice")
+        self.check(argument, given)
+        if not isinstance(names, Mapping):
+            return {name: f"{name}{suffix}" for name in given}
+        for name, made in names.items():
+            if not isinstance(made, str) or not made:
+                raise ValueError(f"{argument} names {made!r} for {name!r}: must be a name, a str that is not empty")
+        return dict(names)
 
     def check(self, argument: str, names: Collection[str]) -> None:
         """Check that tensors are there and of a floating-point type."""
@@ -91,7 +106,7 @@ class Draft:
 
     def _check_known(self, argument: str, names: Collection[str]) -> None:
         for name in names:
-            if name not in self._known:
+            if not isinstance(name, str) or name not in self._known:
                 raise ValueError(f"{argument} has {name!r}: must be the name of a tensor of the graph")
 
     def _parameters(self) -> list[str]:
@@ -187,6 +202,21 @@ class Draft:
     def _why_zero(self, what: str) -> str:
         ends = list(dict.fromkeys(self.findings.zeros))
         return what + (f", or where it does, a derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
+
+
+def _listed(argument: str, names: object) -> list[str]:
+    """Names that may come from something that can be read once.
+
+    Raises:
+        TypeError: these are no names.
+    """
+    if isinstance(names, bytes) or not isinstance(names, Iterable):
+        raise TypeError(f"{argument} = {names!r}: must be names, as in a list")
+    listed = list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} has {name!r}: must be a name, a str")
+    return listed
 
 
 def _tensors(graph: onnx.GraphProto, outside: Collection[str] = ()) -> set[str]:

@@ -14,6 +14,9 @@ from onnx_models.walk import nodes_of, normal_domain, subgraphs
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""
 
+_OLDEST_WITH_DEFAULTS = 4
+"""From this version of the format on an initializer that is an input too is a default; before, each was one."""
+
 
 def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of opset 18 or later with types and shapes, without functions but for bodies of this project's operators.
@@ -22,11 +25,16 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     The data of large initializers is left out, until `with_data`.
 
     Raises:
-        ValueError: the model has no opset or one that cannot be converted, an attribute of this project's operators breaks
-            its rule, or functions cannot be inlined.
-        TypeError: such an attribute is unknown or has a wrong type.
+        ValueError: the model has no opset, several, or one that cannot be converted, an attribute of this project's
+            operators breaks its rule, or functions cannot be inlined.
+        TypeError: such an attribute is unknown or has a wrong type, or `model` is no model.
     """
+    if not isinstance(model, onnx.ModelProto):
+        raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
     check_attributes(model)
+    versions = {item.version for item in model.opset_import if normal_domain(item.domain) == ""}
+    if len(versions) > 1:
+        raise ValueError(f"the model imports versions {sorted(versions)} of ONNX's domain: must import one")
     made = inlined(without_data(model), OLDEST_OPSET)
     for node in nodes_of(made):
         # ONNX's shape inference (1.23 at least) takes an absent onesided of STFT for 0: by default it is 1.
@@ -37,7 +45,7 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the types and shapes that follow from its inputs.
+    """The model with the types and shapes that follow from its inputs, and not from the values that these have by default.
 
     Of what inference does not find, as behind an operator of a foreign domain, the element type, the rank and the names of
     lengths are taken from the model, but no number: that may be of older inputs.
@@ -48,7 +56,14 @@ def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
     for value in bare.graph.output:
         value.type.tensor_type.ClearField("shape")
     forget_lengths_inside(bare.graph)
+    if model.ir_version >= _OLDEST_WITH_DEFAULTS:
+        fed = {value.name for value in bare.graph.input}
+        constants = [tensor for tensor in bare.graph.initializer if tensor.name not in fed]
+        del bare.graph.initializer[:]
+        bare.graph.initializer.extend(constants)
     found = inferred(bare, data_prop=True)
+    del found.graph.initializer[:]
+    found.graph.initializer.extend(model.graph.initializer)
     for node, original in zip(found.graph.node, model.graph.node, strict=True):
         if any(subgraphs([original])):
             node.CopyFrom(original)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+import ortops
 from gradient_checks import check, of_sum, parsed
 from gradient_nodes import not_of_old
 from onnx_models.gradient import gradient
@@ -163,3 +164,19 @@ def test_the_gradient_by_a_transposed_weight_is_not_transposed() -> None:
     )
     nodes = gradient(made, "loss", ["w"]).graph.node
     assert [node.output[0] for node in nodes if node.op_type == "Transpose"] == ["turned"]
+
+
+@pytest.mark.parametrize(("a", "b"), [((0, 4), (2, 4, 3)), ((2, 3, 4), (2, 4, 0))])
+def test_products_of_many_matrices_without_rows_or_columns_have_gradients_of_0(
+    a: tuple[int, ...], b: tuple[int, ...]
+) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 18]>
+        g (double{_shape(len(a), "a")} a, double{_shape(len(b), "b")} b) => (double loss)
+        {{ y = MatMul(a, b) loss = ReduceSum<keepdims = 0> (y) }}"""
+    session = ortops.InferenceSession(gradient(parsed(text), "loss", ["a", "b"]).SerializeToString())
+    full = [np.full([length or 5 for length in shape], np.nan) for shape in (a, b)]
+    for _ in range(5):
+        # What a run leaves in memory must not be taken for a gradient.
+        session.run(["a_grad", "b_grad"], dict(zip("ab", full, strict=True)))
+        for found in session.run(["a_grad", "b_grad"], {"a": np.ones(a), "b": np.ones(b)}):
+            assert not np.asarray(found).any()

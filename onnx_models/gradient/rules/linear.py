@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
@@ -57,10 +58,23 @@ def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradi
         rows, many, rank_a = graph.op("Unsqueeze", dy, graph.ints([-2])), graph.op("Unsqueeze", a, graph.ints([0])), 2
     by_a = by_b = None
     if node.wants(0):
-        by_a = _summed(graph, node, graph.op("MatMul", rows, _turned(graph, b, rank_b)), a)
+        by_a = _summed(graph, node, _product(graph, rows, _turned(graph, b, rank_b)), a)
     if node.wants(1):
-        by_b = _summed(graph, node, graph.op("MatMul", _turned(graph, many, rank_a), rows), b)
+        by_b = _summed(graph, node, _product(graph, _turned(graph, many, rank_a), rows), b)
     return [by_a, by_b]
+
+
+def _product(graph: Graph, left: str, right: str) -> str:
+    """Products of matrices, 0 where they are sums of nothing.
+
+    In double ONNX Runtime (1.31) fills the first of such matrices alone with zeros, and leaves the others as they were in
+    memory.
+    """
+    made = graph.op("MatMul", left, right)
+    terms = (graph.lengths(left) or [None])[-1]
+    if graph.element_type(left) != onnx.TensorProto.DOUBLE or (isinstance(terms, int) and terms > 0):
+        return made
+    return graph.masked(graph.op("Greater", graph.shape(left, -1), graph.ints([0])), made, left)
 
 
 def _turned(graph: Graph, name: str, rank: int) -> str:

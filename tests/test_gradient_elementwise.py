@@ -126,7 +126,7 @@ def test_softmax_axes(operator: str, axis: int) -> None:
 @pytest.mark.parametrize(
     ("call", "x", "expected"),
     [
-        ("Relu(x)", [-1, 0, 2], [0, 0, 1]),
+        ("Relu(x)", [-1, 0, 2, np.nan], [0, 0, 1, 1]),
         ("Abs(x)", [-1, 0, 2], [-1, 0, 1]),
         ("LeakyRelu<alpha=0.5>(x)", [-1, 0, 2], [0.5, 0.5, 1]),
         ("ThresholdedRelu<alpha=1.0>(x)", [0, 1, 2], [0, 0, 1]),

@@ -13,20 +13,17 @@ from onnx_models.gradient.terms import Term
 
 @rule("Relu")
 def relu(graph: Graph, node: Node, dy: str) -> Gradients:
-    """max(x, 0); 0 at 0."""
-    return [_above(graph, node, dy, 0.0)]
+    """max(x, 0); 0 at 0, and 1 where x is NaN, as in PyTorch: y is NaN there, and no 0."""
+    x = node.inputs[0]
+    zero = graph.number(0.0, x)
+    return [graph.keep_masks(graph.op("Where", graph.op("LessOrEqual", x, zero), zero, dy), dy)]
 
 
 @rule("ThresholdedRelu")
 def thresholded_relu(graph: Graph, node: Node, dy: str) -> Gradients:
     """The input above alpha, 0 up to it."""
-    return [_above(graph, node, dy, node.attribute("alpha", 1.0))]
-
-
-def _above(graph: Graph, node: Node, dy: str, threshold: float) -> str:
-    """A gradient where x is above a threshold; where it is not, 0 even if the gradient is infinite."""
     x = node.inputs[0]
-    return graph.masked(graph.op("Greater", x, graph.number(threshold, x)), dy, x)
+    return [graph.masked(graph.op("Greater", x, graph.number(node.attribute("alpha", 1.0), x)), dy, x)]
 
 
 @slope("LeakyRelu")

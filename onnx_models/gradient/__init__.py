@@ -91,15 +91,14 @@ def _of_loss(
     """A draft with the gradient of a loss, names of what was found by names in wrt, and names of the outputs."""
     draft = Draft(model, stop_at, through_rois)
     draft.check("loss", [loss])
-    names = draft.named("wrt", wrt, "_grad")
+    names: Mapping[str, str] = draft.named("wrt", wrt, "_grad")
     graph, lengths = draft.graph, draft.graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
     # Reshape, not Expand: a loss that has more than one element when the model runs is an error.
     seed = graph.reshaped(graph.number(1.0, loss), loss)
     found = draft.backward({loss: seed}, names)
-    if wrt == PARAMETERS and not draft.refused:
-        names = _with_derivative(names, found, "the loss")
+    names = _with_derivative(draft, wrt, names, found, "the loss")
     return draft, found, names
 
 
@@ -137,10 +136,9 @@ def vjp(
     """
     draft = Draft(model, stop_at, through_rois)
     cotangents = draft.named("outputs", outputs, "_cotangent")
-    names = draft.named("wrt", wrt, "_grad")
+    names: Mapping[str, str] = draft.named("wrt", wrt, "_grad")
     found = draft.backward({of: draft.input(name, of) for of, name in cotangents.items()}, names)
-    if wrt == PARAMETERS and not draft.refused:
-        names = _with_derivative(names, found, "outputs")
+    names = _with_derivative(draft, wrt, names, found, "outputs")
     return draft.finished(found, names, "the gradient by {} is 0: no output that is weighted depends on it")
 
 
@@ -171,13 +169,12 @@ def jvp(
     """
     draft = Draft(model, stop_at, through_rois)
     derivatives = draft.named("outputs", outputs, "_tangent")
-    names = draft.named("wrt", wrt, "_tangent")
+    names: Mapping[str, str] = draft.named("wrt", wrt, "_tangent")
     graph = draft.graph
     # What they are does not matter: the derivative by them is the same everywhere.
     cotangents = {name: graph.zeros(name) for name in derivatives}
     found = draft.backward(cotangents, names)
-    if wrt == PARAMETERS and not draft.refused:
-        names = _with_derivative(names, found, "outputs")
+    names = _with_derivative(draft, wrt, names, found, "outputs")
     tangents: dict[str, list[str]] = {}
     for of, name in names.items():
         tangent = draft.input(name, of)
@@ -189,8 +186,12 @@ def jvp(
     return draft.finished(moved, derivatives, "the derivative of {} is 0: it depends on nothing that moves")
 
 
-def _with_derivative(names: Mapping[str, str], found: Collection[str], what: str) -> dict[str, str]:
-    """Of all parameters those that something depends on."""
+def _with_derivative(
+    draft: Draft, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
+) -> Mapping[str, str]:
+    """The names, but of all parameters only those that something depends on."""
+    if not isinstance(wrt, str) or draft.refused:
+        return names
     kept = {of: name for of, name in names.items() if of in found}
     if not kept:
         raise ValueError(f"wrt = {PARAMETERS!r}: {what} has a derivative by none of the model's initializers")

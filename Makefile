@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-torch bench networks examples lint
+.PHONY: conformance test test-slow test-torch bench networks examples lint
 
 conformance: .venv/.base
 	$(BIN)/python -m ortops warmup
@@ -11,7 +11,11 @@ conformance: .venv/.base
 
 test: .venv/.test
 	$(BIN)/python -m ortops warmup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+
+# Proofs that take long: every wrong implementation is caught, every operator of a gradient has a gradient, a wheel runs.
+test-slow: .venv/.test
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m slow
 
 # The tests of what needs PyTorch, which is large.
 test-torch: .venv/.test .venv/.test-torch

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
+
+collect_ignore_glob = [] if find_spec("torch") else ["test_torch*.py", "test_gradient_networks.py"]
+"""What `make test-torch` runs, which installs PyTorch."""
 
 FIRST = (
     "test_conformance_coverage",

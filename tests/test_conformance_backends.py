@@ -28,6 +28,7 @@ def counts_of(name: str, tmp_path: Path, *options: str) -> dict[str, int]:
     return summary
 
 
+@pytest.mark.slow
 def test_bodies_pass(tmp_path: Path) -> None:
     # A part of each family: all cases take 100 s.
     summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/12")
@@ -35,6 +36,7 @@ def test_bodies_pass(tmp_path: Path) -> None:
     assert summary["passed"] > 120
 
 
+@pytest.mark.slow
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
     # Values of other types than float are what kernels compute, whose engine does not matter to them.
     summary = counts_of("ortops-pyop", tmp_path, "--select", "*/float", "--shard", "1/4")
@@ -43,6 +45,7 @@ def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.slow
 def test_a_runtime_fails_exactly_where_it_is_known_to(name: str, tmp_path: Path) -> None:
     found_with, _ = expected_failures.load(name)
     package, release = found_with.split()

@@ -72,6 +72,7 @@ def named(name: str) -> Fault:
     return next(fault for fault in FAULTS if fault.name == name)
 
 
+@pytest.mark.slow
 def test_every_wrong_implementation_is_caught() -> None:
     assert {catch.fault.name for catch in catches() if catch.first is None} == set()
 

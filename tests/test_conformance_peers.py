@@ -290,6 +290,7 @@ def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
         ("openvino", "roi_align/refusal/*/v16/*", 8, 10),
     ],
 )
+@pytest.mark.slow
 def test_a_peer_fails_exactly_where_it_is_known_to(
     peer: str, glob: str, passed: int, failed: int, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ OF_ROI_ALIGN = [fault for fault in FAULTS if fault.operators == "roi_align"]
 
 
 @pytest.mark.parametrize("operators", CONTROLS)
+@pytest.mark.slow
 def test_a_second_implementation_passes_every_case(operators: str) -> None:
     # Types and opsets differ in rounding and defaults: all cases of float, and every fourth one of the others.
     own = [case for case in collect() if case.definition.family == operators]

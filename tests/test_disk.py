@@ -201,6 +201,7 @@ print("numba" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_code_is_on_disk(tmp_path: Path) -> None:
     # Options that would change how numba's own functions are called, or what it says, and not what kernels compute.
     others = {"BOUNDSCHECK": "1", "DEBUGINFO": "1", "OPT": "0", "DEVELOPER_MODE": "1", "PARALLEL_DIAGNOSTICS": "4"}

@@ -267,6 +267,7 @@ def exiting_or_sleeping(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -
     return ours(model, loss, wrt)
 
 
+@pytest.mark.slow
 def test_neither_a_crash_nor_a_hang_takes_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "TIME_LIMIT", 4.0)
     verdicts = check_gradients(select="test_[ect][xoa][psn]", differentiate=exiting_or_sleeping, jobs=2)

@@ -83,6 +83,7 @@ def _differentiated_twice(model: onnx.ModelProto, found: set[tuple[str, str]]) -
         yield f"the gradient of {operators} has no gradient: {error}"
 
 
+@pytest.mark.slow
 def test_every_operator_of_a_gradient_has_a_gradient() -> None:
     found: set[tuple[str, str]] = set()
     broken = [message for model in _models() for message in _differentiated_twice(model, found)]

@@ -44,6 +44,7 @@ def python(code: str, cache: Path, name: str, features: str) -> str:
 
 
 @on_x86_64
+@pytest.mark.slow
 def test_without_a_fused_multiply_add_a_channel_has_the_same_bits_alone_and_among_others(cache: Path) -> None:
     code = """
 import numpy as np, ortops
@@ -64,11 +65,13 @@ for c in (0, 16, 32):
 
 
 @on_x86_64
+@pytest.mark.slow
 def test_without_instructions_for_float16_every_number_is_read_and_written_as_numpy_does(cache: Path) -> None:
     python("import float16_checks; float16_checks.check_all()", cache, "generic", "")
 
 
 @on_x86_64
+@pytest.mark.slow
 def test_without_instructions_for_float16_results_have_the_bits_of_those_with_them(cache: Path) -> None:
     if "x86-64-v3" not in levels.of_this_processor():
         pytest.skip("this processor has no fused multiply-add")

@@ -53,6 +53,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_archives
+@pytest.mark.slow
 def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "installed", compiled)
     (tmp_path / "numba.py").write_text("raise ImportError('there is no numba here')")

@@ -169,9 +169,8 @@ class _GPT(nn.Module):  # type: ignore[misc]
         self.blocks = nn.Sequential(*(_Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         for embedding in (self.tokens, self.places):
-            nn.init.normal_(
-                embedding.weight, std=0.02
-            )  # as GPT-2; larger scores have denormal gradients, which are slow
+            # As GPT-2: larger scores have denormal gradients, which are slow.
+            nn.init.normal_(embedding.weight, std=0.02)
 
     def forward(self, tokens: Any) -> Any:
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))

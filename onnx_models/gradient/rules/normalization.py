@@ -9,10 +9,8 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
+from onnx_models.gradient.half import HALF, narrowed, widened
 from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, form, rule, rule_of_outputs
-
-_HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
 def _computed_in(graph: Graph, x: str) -> int | None:
     """The type to compute in, None where it is that of x, which is unknown."""
     kind = graph.element_type(x)
-    return onnx.TensorProto.FLOAT if kind in _HALF else kind
+    return onnx.TensorProto.FLOAT if kind in HALF else kind
 
 
 def _widened(graph: Graph, name: str, x: str) -> str:

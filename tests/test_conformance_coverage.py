@@ -188,6 +188,7 @@ def test_what_is_asked_no_further_is_found_all_the_same() -> None:
     assert ids_of(caught(faults, cases)) == ids_of(caught(faults, cases, everything=True))
 
 
+@pytest.mark.slow
 def test_a_sound_suite_is_one_that_catches_every_fault() -> None:
     assert Summary(collect(), catches()).is_sound
     assert not Summary(collect(), [*catches()[1:], Catch(FAULTS[0], (), None, None)]).is_sound

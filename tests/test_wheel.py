@@ -45,6 +45,9 @@ def archives(path: Path) -> list[str]:
     return [name for name in zipfile.ZipFile(path).namelist() if name.startswith("ortops/kernels/compiled/")]
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel with the code for float on this processor."""
@@ -53,7 +56,6 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_archives
-@pytest.mark.slow
 def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "installed", compiled)
     (tmp_path / "numba.py").write_text("raise ImportError('there is no numba here')")

@@ -33,13 +33,13 @@ def load(name: str) -> Peer:
     """A peer by its name.
 
     Raises:
-        MissingPeerError: its package is not installed.
+        MissingPeerError: its package is not installed, or cannot be imported.
     """
     # Idle threads of OpenMP, which torch uses, would spin and take the others' cores. It reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return cast("Peer", importlib.import_module(f"benchmarks.peers.{name}"))
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the latter of a torchvision that does not fit the torch
         raise MissingPeerError(f"{name!r}: must be installed ({error})") from error
 
 

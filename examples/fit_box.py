@@ -57,7 +57,10 @@ def overlap(a: Array, b: Array) -> float:
 def fit(scene: Array, thing: Array, box: Array, steps: int, kernels: bool) -> list[Array]:
     """The box before and after each step, each [4]; the object `thing` alone fills its picture."""
     make = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
-    session = make(onnx_models.portable.attach(step_model()).SerializeToString(), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # it would warn of the momentum, which has a value and can be fed
+    model = onnx_models.portable.attach(step_model())
+    session = make(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     height, width = thing.shape
     whole = np.array([[0, 0, width, height]], np.float32)
     feeds = {"scene": scene[None, None], "object": thing[None, None], "whole": whole, "learning_rate": RATE}

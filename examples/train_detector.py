@@ -76,7 +76,9 @@ class Training:
     def __init__(self, kernels: bool, rng: np.random.Generator) -> None:
         make = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
         model = onnx_models.portable.attach(training_step())
-        self._session = make(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # it would warn of each momentum, which has a value and can be fed
+        self._session = make(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self._scorer = make(detector().SerializeToString(), providers=["CPUExecutionProvider"])
         self._names = [output.name for output in self._session.get_outputs()]
         self._state: dict[str, Array] = {}

@@ -21,6 +21,18 @@ NEWEST_OPSET = 21 if IS_OLD else 22
 not_of_old = pytest.mark.skipif(IS_OLD, reason="ONNX Runtime 1.20 computes this wrong or not at all")
 
 
+def inputs_of(feeds: Mapping[str, Array], *, opened: bool) -> list[onnx.ValueInfoProto]:
+    """Inputs of a model for what it is fed with, their lengths left open or not."""
+    return [
+        onnx.helper.make_tensor_value_info(
+            name,
+            onnx.helper.np_dtype_to_tensor_dtype(value.dtype),
+            [f"{name}{i}" for i in range(value.ndim)] if opened else value.shape,
+        )
+        for name, value in feeds.items()
+    ]
+
+
 def node_model(
     operator: str,
     feeds: Mapping[str, Array],
@@ -46,14 +58,7 @@ def node_model(
         inputs: names of the node's inputs; all feeds and then all constants by default.
         domain: of the operator.
     """
-    values = [
-        onnx.helper.make_tensor_value_info(
-            name,
-            onnx.helper.np_dtype_to_tensor_dtype(value.dtype),
-            [f"{name}{i}" for i in range(value.ndim)] if opened else value.shape,
-        )
-        for name, value in feeds.items()
-    ]
+    values = inputs_of(feeds, opened=opened)
     first = next(iter(feeds.values()))
     kind = onnx.helper.np_dtype_to_tensor_dtype(first.dtype)
     y = onnx.helper.make_tensor_value_info("y", kind, [None] * first.ndim)

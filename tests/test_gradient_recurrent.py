@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from gradient_checks import Array, check, of_sum, run, with_loss
+from gradient_nodes import inputs_of
 from onnx_models.gradient import gradient
 from recurrent_formulas import Function, layer
 
@@ -45,14 +46,7 @@ def model_of(
     """A model of one node; an output "" is left out."""
     names = [name if name in feeds else "" for name in PLACES[: 8 if operator == "LSTM" else 6]]
     node = onnx.helper.make_node(operator, names, outputs, name="it", hidden_size=SIZE, **attributes)
-    values = [
-        onnx.helper.make_tensor_value_info(
-            name,
-            onnx.helper.np_dtype_to_tensor_dtype(value.dtype),
-            [f"{name}{i}" for i in range(value.ndim)] if opened else value.shape,
-        )
-        for name, value in feeds.items()
-    ]
+    values = inputs_of(feeds, opened=opened)
     kinds = [onnx.helper.make_tensor_value_info(n, 1, [None] * (4 if n == "Y" else 3)) for n in outputs if n]
     graph = onnx.helper.make_graph([node], "g", values, kinds)
     return onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)])

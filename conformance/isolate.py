@@ -7,13 +7,10 @@ Importing a runtime takes seconds, a case milliseconds: a child for each case wo
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import re
 import signal
 from collections.abc import Collection, Iterator, Sequence
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 
 from conformance import backends
@@ -21,15 +18,12 @@ from conformance.backends import Backend, conventions_of, is_unsafe
 from conformance.case import Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.run import Answer, Examiner, ask
+from ortops.child import Child, limited_memory
 
 TIME_LIMIT = 60.0
 """Seconds for one case, the start of a child not included."""
 
-START_LIMIT = 120.0
-"""Seconds for a child to load its backend."""
-
 _MIB = 2**20
-_SIZES = Path("/proc/self/statm")
 
 _NO_MEMORY = re.compile(
     "MemoryError: $|Unable to allocate|Cannot allocate memory|bad_alloc|Failed to allocate memory|pthread_create failed"
@@ -43,7 +37,7 @@ class IsolatedBackend:
     time_limit: seconds that one case may take.
     provider: as `backends.load` takes it.
     memory_limit: MiB that one case may take beyond what the child has when it is asked, address space counted; None for
-        as much as there is. Only where `can_limit_memory`.
+        as much as there is. Only where `ortops.child.can_limit_memory`.
     """
 
     def __init__(
@@ -55,9 +49,9 @@ class IsolatedBackend:
         memory_limit: int | None = None,
     ) -> None:
         self.time_limit = time_limit
-        self._backend = name, provider
         self._memory_limit = memory_limit
-        self._child: tuple[multiprocessing.process.BaseProcess, Connection] | None = None
+        self._child = Child(_serve, name, provider, memory_limit)
+        self.kill, self.end = self._child.kill, self._child.end
 
     def __enter__(self) -> IsolatedBackend:  # noqa: PYI034  # Self is of Python 3.11
         return self
@@ -70,7 +64,7 @@ class IsolatedBackend:
     def ask(self, case: Case) -> Answer:
         """The answer, which is a crash where the child ended or exceeded a limit."""
         try:
-            _, connection = self._child or self._start()
+            connection = self._child.connection()
             connection.send(case)
             if connection.poll(self.time_limit):
                 answer: Answer = connection.recv()
@@ -80,37 +74,6 @@ class IsolatedBackend:
             return Answer("crash", text=f"the process ended with exit code {self.end()}{limit}")
         self.end()
         return Answer("crash", text=f"no answer within {self.time_limit:g} s", seconds=self.time_limit)
-
-    def _start(self) -> tuple[multiprocessing.process.BaseProcess, Connection]:
-        # Not a fork: the parent may have threads, of a runtime or of numba, that a forked child would lack.
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(*self._backend, self._memory_limit, there), daemon=True)
-        process.start()
-        there.close()
-        self._child = process, here
-        if not here.poll(START_LIMIT):
-            raise EOFError
-        here.recv()
-        return self._child
-
-    def kill(self) -> None:
-        """End the child at once. Another thread that waits for its answer has a crash."""
-        if (child := self._child) is not None:
-            child[0].kill()
-
-    def end(self) -> int | None:
-        """The exit code of the child, which is ended: the next case has a new one. None where there was none."""
-        if self._child is None:
-            return None
-        process, connection = self._child
-        self._child = None
-        connection.close()
-        process.join(1.0)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-        return process.exitcode
 
 
 @contextlib.contextmanager
@@ -161,11 +124,6 @@ def asking(
         yield Examiner(asker, listed, strict, {*conventions, *conventions_of(backend)})
 
 
-def can_limit_memory() -> bool:
-    """Whether a child's memory can be limited here: on Linux."""
-    return _SIZES.exists()
-
-
 def _serve(name: str, provider: str | None, memory_limit: int | None, connection: Connection) -> None:
     """What a child does: one answer for each case, until the connection closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both: the parent decides what ends
@@ -179,24 +137,9 @@ def _serve(name: str, provider: str | None, memory_limit: int | None, connection
 
 def _ask_within(mebibytes: int, backend: Backend, case: Case) -> Answer:
     """The answer of a backend that may take so much memory. A refusal for want of it is a crash: no case asks for one."""
-    with _limited_memory(mebibytes):
+    with limited_memory(mebibytes * _MIB):
         answer = ask(backend, case)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):
         text = f"took more memory than the {mebibytes} MiB it is allowed: {answer.text}"
         return Answer("crash", text=text, seconds=answer.seconds)
     return answer
-
-
-@contextlib.contextmanager
-def _limited_memory(mebibytes: int) -> Iterator[None]:
-    """The block may take so much address space beyond what the process has."""
-    import resource  # not on Windows
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    had = int(_SIZES.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    lowest = min(limit for limit in (had + mebibytes * _MIB, soft, hard) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -22,9 +22,10 @@ from conformance.backends import ProviderError, session
 from conformance.case import Case
 from conformance.commands.run import deal
 from conformance.expected_failures import ExpectedFailure, find, read
-from conformance.isolate import IsolatedBackend, can_limit_memory
+from conformance.isolate import IsolatedBackend
 from conformance.run import ask
 from conformance.vectors import collect
+from ortops.child import can_limit_memory
 from ortops.spec import AttributeValue
 
 BY_ID = {case.id: case for case in collect()}
@@ -348,7 +349,7 @@ def test_a_case_beyond_its_memory_has_crashed_and_the_others_are_asked(tmp_path:
 
 
 def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.isolate.can_limit_memory", lambda: False)
+    monkeypatch.setattr("ortops.child.can_limit_memory", lambda: False)
     result = run("--backend", "reference", "--select", INSIDE, "--isolate", "--memory-limit", "100")
     assert result.exit_code == 2
     assert "--memory-limit: 100: only on Linux" in words(result)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from pathlib import Path
 from threading import Lock
 
 from onnx_models.gradient_check.cases import Case
 from onnx_models.gradient_check.evaluate import newest_opset
 from onnx_models.gradient_check.trial import Differentiate, Trial, Verdict, untried
+from ortops.child import Child, can_limit_memory, limited_memory
 
 TIME_LIMIT = 60.0
 """Seconds for one case."""
-
-START_LIMIT = 120.0
-"""Seconds for a process to import what it needs."""
 
 MEMORY_LIMIT = 8 * 2**30
 """Bytes of address space that a process may take beyond what it begins with; where the system can limit that."""
@@ -63,17 +57,18 @@ class _Child:
     """A process that tries case after case; when it dies or takes too long, the next case has a new one."""
 
     def __init__(self, differentiates: Sequence[Differentiate]) -> None:
-        self._differentiates = list(differentiates)
-        self._running: tuple[BaseProcess, Connection] | None = None
+        self._ways = range(len(differentiates))
+        self._child = Child(_serve, list(differentiates))
+        self.end = self._child.end
 
     def ask(self, case: Case) -> Tried:
         """What each way gives: one that crashes leaves the others."""
-        return [self._ask(case, way) for way in range(len(self._differentiates))]
+        return [self._ask(case, way) for way in self._ways]
 
     def _ask(self, case: Case, way: int) -> list[Verdict]:
         stage = "the model"
         try:
-            _, connection = self._running or self._start()
+            connection = self._child.connection()
             connection.send((case, way))
             last = time.monotonic() + TIME_LIMIT
             while connection.poll(max(0.0, last - time.monotonic())):
@@ -90,54 +85,17 @@ class _Child:
             return untried(case, "not testable", happened)
         return untried(case, "wrong", f"breaks: {happened}")
 
-    def _start(self) -> tuple[BaseProcess, Connection]:
-        context = multiprocessing.get_context("spawn")  # a fork would lack the threads of the libraries
-        here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(self._differentiates, there), daemon=True)
-        process.start()
-        there.close()
-        self._running = process, here
-        if not here.poll(START_LIMIT):
-            raise EOFError
-        here.recv()
-        return self._running
-
-    def end(self) -> int | None:
-        """End the process; its exit code."""
-        if self._running is None:
-            return None
-        process, connection = self._running
-        self._running = None
-        connection.close()
-        process.join(1.0)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-        return process.exitcode
-
 
 def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> None:
     """What a process does until the connection closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: the parent decides what ends
     newest_opset()  # loads ONNX Runtime: not in the time of the first case
-    _limit_memory()
-    connection.send("ready")
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        trial: Trial | None = None
-        while True:
-            case, way = connection.recv()
-            if trial is None or trial.case.name != case.name:
-                trial = Trial(case, connection.send)
-            connection.send(trial.verdicts(differentiates[way]))
-
-
-def _limit_memory() -> None:
-    sizes = Path("/proc/self/statm")
-    if not sizes.exists():
-        return
-    import resource  # not on Windows
-
-    had = int(sizes.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    lowest = min(limit for limit in (had + MEMORY_LIMIT, soft, hard) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
+    with limited_memory(MEMORY_LIMIT) if can_limit_memory() else contextlib.nullcontext():
+        connection.send("ready")
+        with contextlib.suppress(EOFError, BrokenPipeError):
+            trial: Trial | None = None
+            while True:
+                case, way = connection.recv()
+                if trial is None or trial.case.name != case.name:
+                    trial = Trial(case, connection.send)
+                connection.send(trial.verdicts(differentiates[way]))

@@ -177,7 +177,8 @@ def tensor_ranks(
         ValueError: a name or a rank is not one that the operator has, or two open ranks disagree.
     """
     inputs = {tensor.name: tensor for tensor in operator.inputs}
-    lists = [(name, len(value)) for name, value in attributes.items() if isinstance(value, tuple) and value]
+    givers = [attribute.name for attribute in operator.attributes if attribute.gives_rank]
+    lists = [(name, len(attributes[name])) for name in givers if attributes.get(name)]
     known = [(f"that of {name}", count) for name, count in lists]
     for name, rank in given.items():
         if name not in inputs:

@@ -56,7 +56,7 @@ def compute(
         runner: runs the tasks (`ortops.kernels.jit.run`).
 
     Raises:
-        ValueError: shapes disagree or the data breaks a rule of the operator.
+        ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient lacks an input or any output.
         MemoryError: there is not enough.
     """
     shapes = tuple([None if array is None else array.shape for array in inputs])
@@ -65,7 +65,27 @@ def compute(
         allocate(i, shape)
         for i, shape in enumerate(_output_shapes(operator, shapes, values, tuple(attributes.items())))
     ]
+    if operator.is_gradient:
+        _check_gradient(operator, inputs, outputs, attributes)
     _kernel(operator)(inputs, outputs, attributes, runner)
+
+
+def _check_gradient(
+    operator: Operator, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any]
+) -> None:
+    """Check that an output is wanted, and that the inputs which it needs are there.
+
+    Raises:
+        ValueError: none is wanted, or an input is missing.
+    """
+    wanted = [tensor.name for tensor, array in zip(operator.outputs, outputs, strict=True) if array is not None]
+    if not wanted:
+        names = " and ".join(tensor.name for tensor in operator.outputs)
+        raise ValueError(f"{names} are left out: at least one must be wanted")
+    for tensor, array in zip(operator.inputs, inputs, strict=True):
+        reason = operator.why_needed(tensor, attributes, wanted) if array is None else None
+        if reason is not None:
+            raise ValueError(f"{tensor.name} is missing: must be given for {reason}")
 
 
 def runner_on_all_cpus() -> tuple[int, int]:

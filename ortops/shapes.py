@@ -26,9 +26,13 @@ class Axes:
         self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
         self._source = dict.fromkeys(self._known, "the attribute")
         self._leading: dict[str, int] = {}
-        for name, value in attributes.items():
-            if isinstance(value, tuple) and value:
-                self._known[RANK], self._source[RANK] = len(value), name
+        for attribute in operator.attributes:
+            value = attributes.get(attribute.name)
+            if attribute.gives_rank and value:
+                self._known[RANK], self._source[RANK] = len(value), attribute.name
+            elif value is not None:
+                self._known |= dict(zip(attribute.axes, value, strict=True)) if attribute.axes else {}
+                self._source |= dict.fromkeys(attribute.axes, attribute.name)
 
     def bind_shape(self, tensor: Tensor, shape: Sequence[Length]) -> None:
         """Learn the axes of an input from its shape.

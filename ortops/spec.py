@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -47,12 +47,14 @@ _WORDS = {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "m
 class Attribute:
     """One attribute of an operator: its type, its default and the rule its value must keep, or each value of a list.
 
-    A list (INTS, FLOATS) has one value for each axis of the operator's tensors of open rank, or none.
+    A list (INTS, FLOATS) has one value for each axis of the operator's tensors of open rank, or none; or its values are the
+    lengths of named axes.
 
     choices: the allowed strings, case as written; empty where any string will do.
     minimum, maximum: the least and the largest allowed number, or None.
     positive: True where the number must be finite and above 0.
     finite: True where the number must be finite.
+    axes: the names of the axes whose lengths are the values of a list.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Attribute:
     maximum: int | None = None
     positive: bool = False
     finite: bool = False
+    axes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AttributeType):
@@ -87,8 +90,13 @@ class Attribute:
 
     @property
     def is_list(self) -> bool:
-        """Whether it has a value for each axis."""
+        """Whether it has several values."""
         return self.type.endswith("S")
+
+    @property
+    def gives_rank(self) -> bool:
+        """Whether it has one value for each axis of the tensors of open rank."""
+        return self.is_list and not self.axes
 
     @property
     def _kind(self) -> str:
@@ -105,6 +113,8 @@ class Attribute:
             return self._check_one(self.name, value)
         if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
             raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, must be a list")
+        if self.axes and len(value) != len(self.axes):
+            raise ValueError(f"{self.name} = {list(value)}: must have {len(self.axes)} values, {', '.join(self.axes)}")
         if len(value) > MOST_RANK:
             raise ValueError(f"{self.name} has {len(value)} values: must have one for each of up to {MOST_RANK} axes")
         return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
@@ -155,6 +165,8 @@ class Tensor:
     optional: True where a node may leave it out.
     leading: how many axes of length 1 it may have before these.
     like: for an output: the input whose leading axes it has, too.
+    needed_for: for an optional input: the outputs that are computed from it in any case.
+    needed_unless: for an optional input: an attribute and the only value of it with which the other outputs do without.
     """
 
     name: str
@@ -164,6 +176,8 @@ class Tensor:
     optional: bool = False
     leading: int = 0
     like: str = ""
+    needed_for: tuple[str, ...] = ()
+    needed_unless: tuple[str, AttributeValue] | None = None
     doc: str = ""
 
     @property
@@ -205,6 +219,7 @@ class Operator:
     either: lists of which at least one must have values.
     derived: for open axes that no input has: those that they are made from, and how.
     standard: name and opset of the ONNX operator it computes, or None.
+    gradient: for a forward operator: the name of the operator that computes its gradient.
     """
 
     name: str
@@ -220,6 +235,7 @@ class Operator:
     either: tuple[str, ...] = ()
     derived: Mapping[str, tuple[str, Derivation]] = field(default_factory=dict)
     standard: tuple[str, int] | None = None
+    gradient: str | None = None
 
     def __post_init__(self) -> None:
         for kind in ("attributes", "inputs", "outputs"):
@@ -228,7 +244,9 @@ class Operator:
                 raise ValueError(f"{self.name}: {kind} {names} repeat a name")
         known = set(self.types) | set(get_args(ElementType))
         axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.values)}
-        axes |= {attribute.name for attribute in self.attributes} | set(self.derived)
+        axes |= {name for attribute in self.attributes for name in (attribute.name, *attribute.axes)} | set(
+            self.derived
+        )
         for tensor in (*self.inputs, *self.outputs):
             if tensor.type not in known:
                 raise ValueError(
@@ -238,6 +256,28 @@ class Operator:
             unknown = [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]
             if unknown:
                 raise ValueError(f"{self.name}: no input or attribute gives axis {unknown} of {tensor.name}")
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it is the gradient of another operator."""
+        return self.gradient is None
+
+    def why_needed(
+        self, tensor: Tensor, attributes: Mapping[str, AttributeValue], wanted: Collection[str]
+    ) -> str | None:
+        """The output, or the attribute and its value, for which an optional input is needed; None where it is not.
+
+        Args:
+            tensor: the input.
+            attributes: those given; others have their defaults.
+            wanted: names of the outputs that are wanted.
+        """
+        if tensor.needed_unless is not None:
+            name, sparing = tensor.needed_unless
+            value = attributes.get(name, next(a.default for a in self.attributes if a.name == name))
+            if value != sparing:
+                return f"{name} = {value!r}"
+        return next((name for name in tensor.needed_for if name in wanted), None)
 
     def element_types(self, tensor: Tensor) -> tuple[str, ...]:
         """The element types that `tensor` may have."""
@@ -258,7 +298,7 @@ class Operator:
                 raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
         if self.either and not any(checked[name] for name in self.either):
             raise ValueError(f"{' and '.join(self.either)} are empty: at least one must have values")
-        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.is_list and checked[a.name]}
+        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.gives_rank and checked[a.name]}
         if len(set(lists.values())) > 1:
             counts = ", ".join(f"{name} has {count}" for name, count in lists.items())
             raise ValueError(f"{counts} values: must have as many each, one for each axis")

@@ -11,7 +11,7 @@ from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.run import Runner
 from ortops.kernels.layout import NUMBERS, Placed, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
-from ortops.kernels.validate import check_gradient, check_map, check_rois
+from ortops.kernels.validate import check_bins, check_map, check_rois
 
 _place = Kernel("axis", "place_onnx_rois")
 
@@ -37,16 +37,14 @@ def roi_align_grad(
     """Fill dX [N, C, H, W] and drois [R, 4], where not None, from dY, rois, batch_indices, x_shape and X.
 
     Raises:
-        ValueError: as `roi_align`; or X is None though a maximum or drois needs it; or no output is wanted.
+        ValueError: as `roi_align`; or dY has no bins.
         MemoryError: there is none left to work in.
     """
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
-    mode = attributes["mode"]
-    names = ("dY", "X", "dX", "drois")
-    check_gradient(names, dy, x, dx, drois, None if mode == "avg" else f"mode = {mode!r}")
+    check_bins("dY", dy)
     placed = _placed(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
-    pool_gradient(dy, placed, x, dx, drois, mode, runner)
+    pool_gradient(dy, placed, x, dx, drois, attributes["mode"], runner)
 
 
 def _placed(

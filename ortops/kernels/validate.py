@@ -44,27 +44,15 @@ def check_rois(names: tuple[str, str, str], fault: int, rois: Array, images: Arr
     raise ValueError(f"{names[1]}[{fault}] = {rois[fault].tolist()}: must be finite")
 
 
-def check_gradient(
-    names: tuple[str, str, str, str],
-    dy: Array,
-    x: Array | None,
-    dx: Array | None,
-    drois: Array | None,
-    asks_for_x: str | None,
-) -> None:
-    """Check what a gradient is given and asked for.
+def check_bins(name: str, dy: Array) -> None:
+    """Check that a gradient has bins.
 
     Args:
-        names: what the operator calls dY, X, dX and drois.
-        asks_for_x: the attribute and its value for which X is needed, or None.
+        name: what the operator calls dY.
+        dy: [R, C, PH, PW].
 
     Raises:
-        ValueError: nothing is asked for, X is missing, or dY has no bins.
+        ValueError: it has none.
     """
-    if dx is None and drois is None:
-        raise ValueError(f"{names[2]} and {names[3]} are both left out: at least one must be wanted")
-    asks_for_x = asks_for_x or (None if drois is None else names[3])
-    if x is None and asks_for_x:
-        raise ValueError(f"{names[1]} is missing: must be given for {asks_for_x}")
     if 0 in dy.shape[2:]:
-        raise ValueError(f"{names[0]} has shape {list(dy.shape)}: must have an output height and width >= 1")
+        raise ValueError(f"{name} has shape {list(dy.shape)}: must have an output height and width >= 1")

@@ -80,6 +80,7 @@ DML_RESAMPLE = Operator(
     types=_TYPES,
     either=("scales", "output_sizes"),
     derived={"M...": ("N", _output_length)},
+    gradient="DmlResampleGrad",
 )
 
 DML_RESAMPLE_GRAD = Operator(

@@ -54,6 +54,7 @@ DML_ROI_ALIGN = Operator(
     outputs=(Tensor("OutputTensor", "T", _OUTPUT, doc="Pooled regions."),),
     types=_TYPES,
     ordered=_ORDERED,
+    gradient="DmlRoiAlignGrad",
 )
 
 DML_ROI_ALIGN_GRAD = Operator(
@@ -67,7 +68,15 @@ DML_ROI_ALIGN_GRAD = Operator(
         _ROI,
         _INDICES,
         Tensor("x_shape", "int64", (4,), values=_INPUT, doc="Shape of ROI_ALIGN1's InputTensor."),
-        Tensor("InputTensor", "T", _INPUT, optional=True, doc="Needed for max and for OutputROIGradientTensor."),
+        Tensor(
+            "InputTensor",
+            "T",
+            _INPUT,
+            optional=True,
+            needed_for=("OutputROIGradientTensor",),
+            needed_unless=("reduction_function", "average"),
+            doc="Needed for max and for OutputROIGradientTensor.",
+        ),
     ),
     outputs=(
         Tensor("OutputGradientTensor", "T", _INPUT, optional=True, doc="Gradient with respect to InputTensor."),

@@ -60,6 +60,7 @@ def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
         },
         constants=constants,
         standard=("RoiAlign", opset),
+        gradient="RoiAlignGrad",
     )
 
 

@@ -20,7 +20,15 @@ ROI_ALIGN_GRAD = Operator(
         Tensor("rois", "T1", AXES["rois"], doc="RoIs of the forward operator, [[x1, y1, x2, y2], ...]."),
         Tensor("batch_indices", "T2", AXES["batch_indices"], doc="Index of the image of each RoI."),
         Tensor("x_shape", "T2", (4,), values=("N", "C", "H", "W"), doc="Shape of X."),
-        Tensor("X", "T1", AXES["X"], optional=True, doc="Feature map; needed for drois and for the max modes."),
+        Tensor(
+            "X",
+            "T1",
+            AXES["X"],
+            optional=True,
+            needed_for=("drois",),
+            needed_unless=("mode", "avg"),
+            doc="Feature map; needed for drois and for the max modes.",
+        ),
     ),
     outputs=(
         Tensor("dX", "T1", AXES["X"], optional=True, doc="Gradient with respect to X."),

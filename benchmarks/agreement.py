@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.problem import Problem
 from benchmarks.workloads import Array
-from conformance.bounds.growth import unit
+from conformance.growth import unit
 from ortops.spec import ELEMENT_DTYPES
 
 

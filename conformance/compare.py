@@ -22,10 +22,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from conformance.bounds import GROWTH, Growth
-from conformance.bounds.growth import arithmetic, least, unit
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs
+from conformance.families import family_of
+from conformance.growth import Growth, arithmetic, least, unit
 from conformance.outcome import Difference
 from conformance.printable import printable
 
@@ -33,7 +33,7 @@ from conformance.printable import printable
 @functools.cache
 def allowed_errors(case: Case) -> dict[str, Floats]:
     """The largest error allowed to each element of each output of a case that expects values."""
-    growths = GROWTH[case.definition.family](case)
+    growths = family_of(case.definition).growth(case)
     return {name: _allowed(case, expected, growths[name]) for name, expected in expected_outputs(case).items()}
 
 

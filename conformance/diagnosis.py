@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.backends.external import External
-from conformance.bounds.growth import unit
 from conformance.case import Array, Case, fact_of
 from conformance.compare import allowed_errors
 from conformance.coverage.measure import asked
+from conformance.growth import unit
 from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
 from conformance.wrong import FAULTS, Fault

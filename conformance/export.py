@@ -31,12 +31,12 @@ from onnx import ValueInfoProto, numpy_helper
 
 from conformance.backends import UnsupportedError
 from conformance.backends.standard import require_standard
-from conformance.bounds.growth import least, unit
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.expect import Floats, expected_outputs
+from conformance.families import family_of
+from conformance.growth import least, unit
 from conformance.model import Dialect, build
-from conformance.question import question_of
 from ortops.spec import ELEMENT_DTYPES
 
 DATA_SET = "test_data_set_"
@@ -85,16 +85,10 @@ def _why_not(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
             require_standard(case, element_types=tuple(ELEMENT_DTYPES))
         except UnsupportedError as error:
             return str(error)
+    samples = family_of(case.definition).samples
     if not with_huge and max(map(samples, _calls(case))) > MOST_SAMPLES:
         return f"more than {MOST_SAMPLES} samples, which not every runtime can visit (--with-huge)"
     return ""
-
-
-def samples(case: Case) -> int:
-    """How many samples all RoIs of a case have in one channel; 0 where it has no RoIs."""
-    if case.definition.family == "dml_resample":
-        return 0
-    return sum(y.samples * x.samples for y, x in question_of(case).placed())
 
 
 def folder_name(case: Case) -> str:

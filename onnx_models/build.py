@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.attributes import attribute_values, refuse_ours_alone
-from ortops.operators import BY_NAME
 from ortops.spec import (
     DOMAIN,
     DOMAIN_VERSION,
@@ -25,8 +24,6 @@ IR_VERSION = 10
 OPSET = 21
 """The newest IR version and opset that onnxruntime 1.20 reads, the oldest that this project supports."""
 
-GRADIENT = BY_NAME["RoiAlignGrad"]
-
 INDEX_TYPE = "int64"
 """Of indices, where an operator leaves a choice: the type that ONNX gives them."""
 
@@ -41,7 +38,7 @@ def model(
     ranks: Mapping[str, int] | None = None,
     attributes: Mapping[str, object] | None = None,
     axes: Lengths | None = None,
-    omit: Collection[str] = (),
+    omit: Collection[str] | None = None,
     outputs: Collection[str] | None = None,
     standard: bool = False,
     portable: bool = False,
@@ -56,7 +53,7 @@ def model(
             of a list among the attributes, or else 4.
         attributes: those that shall differ from their defaults.
         axes: lengths or other names for named axes. Those of an open rank are numbered: N0, N1 and so on.
-        omit: names of optional inputs that the node goes without.
+        omit: names of optional inputs that the node goes without; None for those that the wanted outputs do not need.
         outputs: names of the wanted outputs, in any case (``dx`` is dX); all where it is None. The node names all
             outputs, the unwanted ones "", so that a function of the same name can stand in for the operator.
         standard: True for the ONNX operator that `operator` computes, at its opset.
@@ -70,14 +67,16 @@ def model(
     checked = attribute_values(operator, attributes or {})
     rank_of = tensor_ranks(operator, ranks or {}, checked)
     lengths = axis_lengths((operator,), rank_of, checked, axes or {})
-    optional = {tensor.name for tensor in operator.inputs if tensor.optional}
-    if not optional.issuperset(omit):
+    wanted = _wanted(operator, outputs)
+    optional = {tensor.name: tensor for tensor in operator.inputs if tensor.optional}
+    if omit is None:
+        omit = [name for name, tensor in optional.items() if operator.why_needed(tensor, checked, wanted) is None]
+    if not set(omit) <= set(optional):
         raise ValueError(f"omit = {tuple(omit)!r}: {operator.name} has the optional inputs {sorted(optional)}")
     inputs = ["" if tensor.name in omit else tensor.name for tensor in operator.inputs]
     # onnxruntime 1.20 crashes where the last input of a custom operator is "".
     while inputs and not inputs[-1]:
         inputs.pop()
-    wanted = _wanted(operator, outputs)
     op_type, domain, version = _identity(operator, standard)
     return make_model(
         op_type,

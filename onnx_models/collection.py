@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
-from onnx_models.build import GRADIENT
-from onnx_models.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD, dml_resample, dml_resample_grad
-from onnx_models.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, dml_roi_align, dml_roi_align_grad
-from onnx_models.roi_align import ROI_ALIGN, joint, roi_align, roi_align_grad
+from onnx_models.build import model
+from onnx_models.roi_align import joint
+from ortops.operators import OPERATORS
+from ortops.operators.roi_align import ROI_ALIGN_GRAD
+from ortops.spec import AttributeValue, Operator
 
-# The output size of the box heads that RoiAlign is mostly used in. All other attributes have their defaults.
 SIDE = 7
+"""The output size of the box heads that RoiAlign is mostly used in."""
 
-# Images made twice as high and wide, as decoders do.
-SCALES = (1.0, 1.0, 2.0, 2.0)
-
-FLOATS, DML_FLOATS = "T1", "T"
-"""The type variable of the feature map, the RoIs and the result: in ONNX's operators, and in DirectML's."""
+ATTRIBUTES: Mapping[str, AttributeValue] = {
+    "output_height": SIDE,
+    "output_width": SIDE,
+    "pooled_shape": (SIDE, SIDE),
+    # Images made twice as high and wide, as decoders do.
+    "scales": (1.0, 1.0, 2.0, 2.0),
+}
+"""Of the operators that have them. All other attributes have their defaults."""
 
 
 def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
@@ -27,23 +31,20 @@ def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
 
     ``roi_align_v16`` has this project's operator, ``standard_roi_align_v16`` ONNX's own.
     """
-    for opset, operator in ROI_ALIGN.items():
-        for prefix, standard in (("", False), ("standard_", True)):
-            for kind in operator.types[FLOATS]:
-                made = roi_align(opset, standard=standard, element_type=kind, output_height=SIDE, output_width=SIDE)
-                yield f"{prefix}roi_align_v{opset}", kind, made
-    for kind in GRADIENT.types[FLOATS]:
-        yield "roi_align_grad", kind, roi_align_grad(element_type=kind)
-    for kind in GRADIENT.types[FLOATS]:
+    for operator in OPERATORS:
+        version = f"_v{operator.standard[1]}" if operator.standard else ""
+        given = {name: value for name, value in ATTRIBUTES.items() if name in {a.name for a in operator.attributes}}
+        for standard in (False, True) if operator.standard else (False,):
+            for kind in _floats(operator):
+                made = model(operator, standard=standard, element_type=kind, attributes=given)
+                yield f"{'standard_' if standard else ''}{operator.function}{version}", kind, made
+    for kind in _floats(ROI_ALIGN_GRAD):
         yield "joint_v22", kind, joint(element_type=kind, output_height=SIDE, output_width=SIDE)
-    for kind in DML_ROI_ALIGN.types[DML_FLOATS]:
-        yield "dml_roi_align", kind, dml_roi_align(element_type=kind, output_height=SIDE, output_width=SIDE)
-    for kind in DML_ROI_ALIGN_GRAD.types[DML_FLOATS]:
-        yield "dml_roi_align_grad", kind, dml_roi_align_grad(element_type=kind)
-    for kind in DML_RESAMPLE.types[DML_FLOATS]:
-        yield "dml_resample", kind, dml_resample(element_type=kind, scales=SCALES)
-    for kind in DML_RESAMPLE_GRAD.types[DML_FLOATS]:
-        yield "dml_resample_grad", kind, dml_resample_grad(element_type=kind, scales=SCALES)
+
+
+def _floats(operator: Operator) -> Sequence[str]:
+    """The element types of an operator's first input."""
+    return operator.element_types(operator.inputs[0])
 
 
 def describe(model: onnx.ModelProto) -> dict[str, object]:

@@ -97,8 +97,6 @@ def dml_roi_align_grad(
 
     Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
     """
-    needs_x = "outputroigradienttensor" in map(str.lower, outputs)
-    needs_x = needs_x or attributes.get("reduction_function", "average") != "average"
     return model(
         DML_ROI_ALIGN_GRAD,
         element_type=element_type,
@@ -107,6 +105,5 @@ def dml_roi_align_grad(
         axes=axes,
         attributes=attributes,
         portable=portable,
-        omit=() if needs_x else ("InputTensor",),
         outputs=outputs,
     )

@@ -8,7 +8,6 @@ import onnx
 
 from onnx_models.attributes import attribute_values
 from onnx_models.build import (
-    GRADIENT,
     INDEX_TYPE,
     OPSET,
     Lengths,
@@ -21,6 +20,7 @@ from onnx_models.build import (
     value_info,
 )
 from ortops.operators import OPERATORS
+from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
 
 ROI_ALIGN = {
@@ -98,14 +98,12 @@ def roi_align_grad(
         ValueError: element_type, an output, an axis or the value of an attribute is not an allowed one.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
-    needs_x = "drois" in outputs or attributes.get("mode", "avg") != "avg"
     return model(
-        GRADIENT,
+        ROI_ALIGN_GRAD,
         element_type=element_type,
         axes=axes,
         attributes=attributes,
         portable=portable,
-        omit=() if needs_x else ("X",),
         outputs=outputs,
     )
 
@@ -132,15 +130,15 @@ def joint(
     forward = ROI_ALIGN[22]
     types = type_values(forward, element_type, INDEX_TYPE)
     checked = attribute_values(forward, attributes)
-    ranks = tensor_ranks(forward, {}, checked) | tensor_ranks(GRADIENT, {}, {})
-    lengths = axis_lengths((forward, GRADIENT), ranks, checked, axes or {})
-    shared = {a.name: checked[a.name] for a in GRADIENT.attributes}
-    tensors = {t.name: t for t in (*forward.inputs, *forward.outputs, *GRADIENT.inputs, *GRADIENT.outputs)}
+    ranks = tensor_ranks(forward, {}, checked) | tensor_ranks(ROI_ALIGN_GRAD, {}, {})
+    lengths = axis_lengths((forward, ROI_ALIGN_GRAD), ranks, checked, axes or {})
+    shared = {a.name: checked[a.name] for a in ROI_ALIGN_GRAD.attributes}
+    tensors = {t.name: t for t in (*forward.inputs, *forward.outputs, *ROI_ALIGN_GRAD.inputs, *ROI_ALIGN_GRAD.outputs)}
     x, rois, batch_indices = (tensor.name for tensor in forward.inputs)
     nodes = [
         node(forward, (x, rois, batch_indices), ("Y",), checked),
         onnx.helper.make_node("Shape", (x,), ("x_shape",), name="Shape"),
-        node(GRADIENT, ("dY", rois, batch_indices, "x_shape", x), ("dX", "drois"), shared),
+        node(ROI_ALIGN_GRAD, ("dY", rois, batch_indices, "x_shape", x), ("dX", "drois"), shared),
     ]
     inputs, outputs = (
         [value_info(tensors[name], ranks[name], types, lengths) for name in names]

@@ -165,6 +165,7 @@ class Tensor:
     optional: True where a node may leave it out.
     leading: how many axes of length 1 it may have before these.
     like: for an output: the input whose leading axes it has, too.
+    without_gradient: for an input of floating point by which there is no gradient: why its derivative is 0.
     needed_for: for an optional input: the outputs that are computed from it in any case.
     needed_unless: for an optional input: an attribute and the only value of it with which the other outputs do without.
     """
@@ -176,6 +177,7 @@ class Tensor:
     optional: bool = False
     leading: int = 0
     like: str = ""
+    without_gradient: str = ""
     needed_for: tuple[str, ...] = ()
     needed_unless: tuple[str, AttributeValue] | None = None
     doc: str = ""

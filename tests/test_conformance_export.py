@@ -23,11 +23,12 @@ import ortops
 from conformance import backends, expected_failures, export
 from conformance.__main__ import main
 from conformance.backends import session
-from conformance.bounds.growth import least
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
 from conformance.expect import expected_outputs
+from conformance.growth import least
 from conformance.model import with_open_lengths
+from conformance.rois.question import samples
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -261,8 +262,8 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     glob = "roi_align/edge/huge_ratio_2/v16/float", "roi_align/edge/half_pixel_huge_ratio_0/v16/float"
     few, many = (BY_ID[case_id] for case_id in glob)
     # Two by two in each of the bins, and a sample for each pixel of a square of 1e9 or 2^30.
-    assert export.samples(few) == 4 * expected_outputs(few)["Y"].size
-    assert export.samples(many) > 1e17
+    assert samples(few) == 4 * expected_outputs(few)["Y"].size
+    assert samples(many) > 1e17
     assert export.divide([few, many], "standard")[0] == [few]
     result = run("export", tmp_path, "--select", many.id)
     assert (result.exit_code, "more than 1000000 samples" in " ".join(result.output.split())) == (2, True)

@@ -21,6 +21,7 @@ import ortops
 from conformance.backends.session import CPU, from_ort, options, to_ort
 from ortops.engine.c_api import OrtError
 from ortops.operators import OPERATORS
+from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import DOMAIN, ELEMENT_DTYPES
 from problems import Problem, problems
 from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZES, Refusal
@@ -135,9 +136,7 @@ def test_wrong_data_is_refused_and_the_session_lives_on(refusal: Refusal) -> Non
 @pytest.mark.parametrize("refusal", OF_GRADIENT.values(), ids=OF_GRADIENT)
 def test_wrong_data_of_the_gradient_is_refused(refusal: Refusal) -> None:
     absent = [name for name, value in refusal.inputs.items() if value is None]
-    model = onnx_models.build.model(
-        onnx_models.build.GRADIENT, attributes=refusal.attributes, omit=absent, outputs=("dx", "drois")
-    )
+    model = onnx_models.build.model(ROI_ALIGN_GRAD, attributes=refusal.attributes, omit=absent, outputs=("dx", "drois"))
     given_inputs = {name: value for name, value in (GRADIENT | refusal.inputs).items() if value is not None}
     with pytest.raises(InvalidArgument, match="RoiAlignGrad: ") as caught:
         session(open_ranks(model)).run(None, given_inputs)

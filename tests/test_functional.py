@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import ortops
-from ortops.operators.roi_align import ROI_ALIGN_22
-from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
+from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.reference import evaluate
 from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZES, Refusal
 

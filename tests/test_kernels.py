@@ -21,8 +21,7 @@ import ortops
 from conformance.backends.session import CPU, from_ort, options, to_ort
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.kernel import loaded
-from ortops.operators.roi_align import ROI_ALIGN_22
-from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
+from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.reference import evaluate
 from problems import (
     COORDINATES,

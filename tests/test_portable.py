@@ -517,7 +517,7 @@ def test_what_attributes_and_inputs_lack_is_said() -> None:
         attach(model)
     model = onnx_models.roi_align_grad(mode="max")
     del model.graph.node[0].input[4:]
-    with pytest.raises(ValueError, match="X is missing: RoiAlignGrad reads it"):
+    with pytest.raises(ValueError, match="X is missing: RoiAlignGrad needs it for mode = 'max'"):
         attach(model)
     model = onnx_models.roi_align(16)
     for count in (0, 1, 2):

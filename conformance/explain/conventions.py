@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.expect import Floats, reference
-from conformance.question import Coordinates, Placed, Question, Sampling
+from conformance.rois.question import Coordinates, Placed, Question, Sampling
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue, Operator

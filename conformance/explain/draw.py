@@ -18,7 +18,7 @@ from markupsafe import Markup
 from conformance.expect import Floats
 from conformance.explain.conventions import Convention
 from conformance.explain.tables import around, differences, number
-from conformance.question import Placed
+from conformance.rois.question import Placed
 from ortops.reference.sampling import is_inside
 
 MOST_CELLS = 40

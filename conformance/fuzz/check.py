@@ -12,7 +12,8 @@ from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
 from conformance.expect import forget
-from conformance.fuzz.settled import in_double, is_settled
+from conformance.fuzz.settled import is_settled
+from conformance.fuzz.steady import in_double
 from conformance.outcome import Outcome
 from conformance.run import Asker, Examiner, ask
 

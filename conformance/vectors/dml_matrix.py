@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from conformance.case import Basis, Case
-from conformance.question import Placed, Sampling
+from conformance.rois.question import Placed, Sampling
 from conformance.vectors.dialects import Rule, ask
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene

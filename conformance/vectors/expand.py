@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import ortops
-from conformance.bounds.growth import unit
 from conformance.case import Array, Case, Source
+from conformance.growth import unit
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 

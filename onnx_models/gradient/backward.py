@@ -12,6 +12,7 @@ from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
 from onnx_models.gradient.rules.table import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.walk import label, normal_domain, subgraphs
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN
 
 _CASTS = {("", "Cast"), ("", "CastLike")}
@@ -23,10 +24,12 @@ _QUANTIZED = ("", "QuantizeLinear")
 """The operator whose integers stand for real numbers and have a gradient: DequantizeLinear passes it on."""
 
 _WITH_ROIS = {
-    ("", "RoiAlign"),
-    *((DOMAIN, name) for name in ("RoiAlign_10", "RoiAlign_16", "RoiAlign_22", "RoiAlignGrad")),
-    *((DOMAIN, name) for name in ("DmlRoiAlign", "DmlRoiAlignGrad")),
+    name
+    for operator in OPERATORS
+    if len((BY_NAME[operator.gradient] if operator.gradient else operator).outputs) > 1
+    for name in ((DOMAIN, operator.name), *([("", operator.standard[0])] if operator.standard else []))
 }
+"""Operators whose second input, or that of their forward operator, is RoIs with a gradient."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ import onnx.inliner
 from onnx_models.attributes import operator_of
 from onnx_models.gradient.copies import add_copies
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.detection import is_average
+from onnx_models.gradient.rules.detection import is_linear
 from onnx_models.gradient.rules.table import FORMS, REAL
 from onnx_models.portable import attach
 from onnx_models.tools import clear_errors
@@ -65,7 +65,7 @@ def _add_our_body(graph: Graph, node: Node) -> list[str]:
     for i, kind in enumerate(kinds):
         if kind in REAL and kind != onnx.TensorProto.DOUBLE:
             proto.input[i] = graph.op("Cast", proto.input[i], to=onnx.TensorProto.DOUBLE)
-    model = attach(_of_outputs(graph, proto), loops=not is_average(node))
+    model = attach(_of_outputs(graph, proto), loops=not is_linear(node))
     with clear_errors(f"{node}: writing it in standard operators"):
         model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
     outputs = add_copies(graph, model.graph.node, {}, proto.output)

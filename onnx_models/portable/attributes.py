@@ -40,6 +40,11 @@ class Attributes:
             every = " and ".join(sorted(map(str, found)))
             raise ValueError(f"{what} = {every}: must be the same for all nodes of an operator, which share a body")
 
+    @property
+    def words(self) -> list[str]:
+        """The names of the strings."""
+        return [name for name, kind in self._types.items() if kind == "STRING"]
+
     def word(self, name: str) -> Any:
         """The value of a string."""
         return self._first[name]

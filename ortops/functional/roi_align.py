@@ -8,8 +8,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from ortops.functional.call import Array, call, gradients
-from ortops.operators.roi_align import ROI_ALIGN_22
-from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
+from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]

@@ -2,8 +2,7 @@
 
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD
-from ortops.operators.roi_align import ROI_ALIGN_10, ROI_ALIGN_16, ROI_ALIGN_22
-from ortops.operators.roi_align_grad import ROI_ALIGN_GRAD
+from ortops.operators.roi_align import ROI_ALIGN_10, ROI_ALIGN_16, ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.spec import Operator
 
 OPERATORS: tuple[Operator, ...] = (

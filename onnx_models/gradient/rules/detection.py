@@ -1,7 +1,9 @@
-"""Rules of RoiAlign, of DirectML's operators and of the gradients of these: all are this project's operators.
+"""Rules of this project's operators, of the standard ones that they compute, and of their gradients.
 
-An average is linear in the feature map: the gradient of its gradient is the average again. What is no operator of ours, as
-the change of an average along a change of its regions, is left to the operator's body in standard operators.
+They follow from the definitions: `Operator.gradient` names the operator of the gradient, whose inputs go by the names that
+the forward operator gives them. An operator that is linear in its first input is the gradient of its own gradient. What is
+no operator of ours, as the change of an average along a change of its regions, is left to the operator's body in standard
+operators.
 """
 
 from __future__ import annotations
@@ -9,64 +11,81 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_models.attributes import errors_of, given_values
-from onnx_models.build import GRADIENT
 from onnx_models.build import node as make_node
-from onnx_models.dml_resample import DML_RESAMPLE_GRAD
-from onnx_models.dml_roi_align import DML_ROI_ALIGN_GRAD
 from onnx_models.gradient.graph import Graph, Length, Node
 from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
-from onnx_models.roi_align import ROI_ALIGN
-from ortops.operators import BY_NAME
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN, AttributeValue, Operator
 
-
-@rule("RoiAlign")
-def roi_align(graph: Graph, node: Node, dy: str) -> Gradients:
-    """ONNX's RoiAlign."""
-    forward = ROI_ALIGN[max(opset for opset in ROI_ALIGN if opset <= node.version)]
-    return _by_map_and_regions(graph, node, dy, forward, GRADIENT)
+_STANDARD = {operator.standard: operator for operator in OPERATORS if operator.standard}
 
 
-@rule("RoiAlign_10", "RoiAlign_16", "RoiAlign_22", domain=DOMAIN)
-def our_roi_align(graph: Graph, node: Node, dy: str) -> Gradients:
-    """This project's operators of the same meaning."""
-    return _by_map_and_regions(graph, node, dy, BY_NAME[node.proto.op_type], GRADIENT)
+def forward_of(node: Node) -> Operator:
+    """The operator of ours that computes a forward node, ours or a standard one."""
+    if node.proto.op_type in BY_NAME:
+        return BY_NAME[node.proto.op_type]
+    name = node.proto.op_type
+    return _STANDARD[name, max(opset for known, opset in _STANDARD if known == name and opset <= node.version)]
 
 
-@rule("DmlRoiAlign", domain=DOMAIN)
-def dml_roi_align(graph: Graph, node: Node, dy: str) -> Gradients:
-    """DirectML's RoiAlign."""
-    return _by_map_and_regions(graph, node, dy, BY_NAME["DmlRoiAlign"], DML_ROI_ALIGN_GRAD)
+def is_linear(node: Node) -> bool:
+    """Whether a node of this file is linear in its first input: the gradient by it does not read the feature map."""
+    operator = forward_of(node)
+    gradient = BY_NAME[operator.gradient] if operator.gradient else operator
+    by_map = gradient.outputs[0]
+    attributes = {a.name: node.attribute(a.name, a.default) for a in gradient.attributes}
+    maps = [tensor for tensor in gradient.inputs if tensor.shape == by_map.shape]
+    return all(t.optional and gradient.why_needed(t, attributes, [by_map.name]) is None for t in maps)
 
 
-@rule("DmlResample", domain=DOMAIN)
-def dml_resample(graph: Graph, node: Node, dy: str) -> Gradients:
-    """DirectML's resampling."""
-    attributes = _attributes(node, BY_NAME["DmlResample"], DML_RESAMPLE_GRAD)
-    x_shape = graph.shape(node.input(0))
-    return added(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
+def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The gradients of a forward node."""
+    forward = forward_of(node)
+    gradient = BY_NAME[str(forward.gradient)]
+    given = dict(zip(forward.inputs, node.inputs, strict=True))
+    zeros: list[Part] = [Zero(tensor.without_gradient) if tensor.without_gradient else None for tensor in given]
+    wanted = [node.wants(i) for i in range(len(gradient.outputs))]
+    if not any(wanted):
+        if not any(zeros):
+            raise ValueError(f"{node} has no gradient by its input {node.inputs[-1]!r}")
+        return zeros
+    attributes = _attributes(node, forward, gradient)
+    names = [tensor.name for tensor, is_wanted in zip(gradient.outputs, wanted, strict=True) if is_wanted]
+    values = {tensor.name: name for tensor, name in given.items()}
+    inputs = [dy]
+    for tensor in gradient.inputs[1:]:
+        if tensor.values:
+            inputs.append(graph.shape(node.input(0)))
+        elif not tensor.optional or gradient.why_needed(tensor, attributes, names) is not None:
+            inputs.append(values[tensor.name])
+    found = added(graph, gradient, inputs, wanted, attributes)
+    return [*found, *zeros[len(found) :]]
 
 
-@rule_of_outputs("RoiAlignGrad", domain=DOMAIN)
-def roi_align_grad(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
-    """The gradients of RoiAlign."""
-    return _of_gradient(graph, node, incoming, ROI_ALIGN[22], GRADIENT)
+def of_gradient(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
+    """The gradients by dY and the regions of dX, which is linear in dY where the forward operator is linear in the map.
 
-
-@rule_of_outputs("DmlRoiAlignGrad", domain=DOMAIN)
-def dml_roi_align_grad(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
-    """The gradients of DirectML's RoiAlign."""
-    return _of_gradient(graph, node, incoming, BY_NAME["DmlRoiAlign"], DML_ROI_ALIGN_GRAD)
-
-
-@rule_of_outputs("DmlResampleGrad", domain=DOMAIN)
-def dml_resample_grad(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
-    """The gradient of DirectML's resampling, which is linear: resampling itself."""
-    sizes = _numbers(graph.lengths(node.input(0)))
-    if sizes is None:
+    With dX = A' dY, where the regions make A, and the gradient U by dX they are those of the sum of U times A' dY: A U by
+    dY, and by the regions what the gradient of A U is with dY. None for what is not of that kind.
+    """
+    gradient = BY_NAME[node.proto.op_type]
+    forward = next(operator for operator in reversed(OPERATORS) if operator.gradient == gradient.name)
+    by_dx, *by_others = incoming
+    sizes = _sizes(graph, node, forward)
+    if by_dx is None or any(by_others) or sizes is None or not is_linear(node):
         return None
-    attributes = _attributes(node, DML_RESAMPLE_GRAD, DML_RESAMPLE_GRAD) | {"output_sizes": sizes}
-    return added(graph, BY_NAME["DmlResample"], [str(incoming[0])], [True], attributes)
+    attributes = _attributes(node, gradient, gradient)
+    values = dict(zip((tensor.name for tensor in gradient.inputs), node.inputs, strict=False))
+    parts: list[Part] = [None] * len(node.inputs)
+    if node.wants(0):
+        inputs = [by_dx, *(values[tensor.name] for tensor in forward.inputs[1:])]
+        (parts[0],) = added(graph, forward, inputs, [True], attributes | sizes)
+    if node.wants(1):
+        inputs = [*node.inputs[: len(gradient.inputs) - 1], by_dx]
+        parts[1] = added(graph, gradient, inputs, [False, True], attributes)[1]
+    if len(node.inputs) == len(gradient.inputs) and gradient.inputs[-1].optional:
+        parts[-1] = Zero("the gradient of an average by the feature map does not depend on it")
+    return parts
 
 
 def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, AttributeValue]:
@@ -85,48 +104,26 @@ def added(
     return [name or None for name in names]
 
 
-def _by_map_and_regions(graph: Graph, node: Node, dy: str, forward: Operator, gradient: Operator) -> Gradients:
-    """The gradients of RoiAlign, ONNX's or DirectML's: the feature map is read where the node needs it."""
-    x, rois, indices = node.inputs
-    wanted = [node.wants(0), node.wants(1)]
-    if not any(wanted):
-        raise ValueError(f"{node} has no gradient by its input {indices!r}")
-    attributes = _attributes(node, forward, gradient)
-    inputs = [dy, rois, indices, graph.shape(x)]
-    return added(graph, gradient, inputs if is_average(node) and not wanted[1] else [*inputs, x], wanted, attributes)
-
-
-def is_average(node: Node) -> bool:
-    """Whether a node of an operator of this file is linear in its first input: it takes no maximum."""
-    return node.attribute("mode", node.attribute("reduction_function", "avg")) in ("avg", "average")
-
-
-def _of_gradient(
-    graph: Graph, node: Node, incoming: Incoming, forward: Operator, gradient: Operator
-) -> Gradients | None:
-    """The gradients by dY and the regions of dX, an average's gradient by the map.
-
-    With dX = A' dY, where the regions make A, and the gradient U by dX they are those of the sum of U times A' dY: A U by
-    dY, and by the regions what the gradient of an average of U is with dY. None for what is not of that kind.
-    """
-    by_dx, by_drois = incoming[0], incoming[1] if len(incoming) > 1 else None
-    dy, rois, indices, x_shape = node.inputs[:4]
-    lengths = graph.lengths(dy)
-    sizes = None if lengths is None else _numbers(lengths[2:])
-    if by_dx is None or by_drois is not None or sizes is None or not is_average(node):
+def _sizes(graph: Graph, node: Node, forward: Operator) -> dict[str, AttributeValue] | None:
+    """The attributes of the forward operator that say how large dY is; None where it is not known."""
+    lengths = _numbers(graph.lengths(node.input(0)))
+    if lengths is None:
         return None
-    attributes = _attributes(node, gradient, gradient)
-    output = dict(zip(("output_height", "output_width"), sizes, strict=True))
-    by_dy: Part = None
-    by_rois: Part = None
-    if node.wants(0):
-        (by_dy,) = added(graph, forward, [by_dx, rois, indices], [True], attributes | output)
-    if node.wants(1):
-        by_rois = added(graph, gradient, [dy, rois, indices, x_shape, by_dx], [False, True], attributes)[1]
-    return [by_dy, by_rois, None, None, Zero("the gradient of an average by the feature map does not depend on it")]
+    if any(attribute.name == "output_sizes" for attribute in forward.attributes):
+        return {"output_sizes": lengths}
+    return dict(zip(("output_height", "output_width"), lengths[2:], strict=True))
 
 
 def _numbers(lengths: Sequence[Length] | None) -> list[int] | None:
     """Lengths that are all known, else None."""
     numbers = [length for length in lengths or [] if isinstance(length, int)]
     return numbers if lengths is not None and len(numbers) == len(lengths) else None
+
+
+for _operator in OPERATORS:
+    if _operator.gradient is None:
+        rule_of_outputs(_operator.name, domain=DOMAIN)(of_gradient)
+    else:
+        rule(_operator.name, domain=DOMAIN)(of_forward)
+        if _operator.standard:
+            rule(_operator.standard[0])(of_forward)

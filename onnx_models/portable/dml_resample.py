@@ -1,17 +1,29 @@
-"""Resampling and its gradient, axis by axis."""
+"""The body of DirectML's Resample, and of its gradient, axis by axis."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnx_models.portable.attributes import Attributes
+from onnx_models.portable.bodies import Demand
 from onnx_models.portable.graph import Kind, Value, joined, numbers, ones, zeros
 from onnx_models.portable.sampling import Rounding, resampled
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
 
 _DEFAULTS = {"input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": OUTPUT_PIXEL_OFFSET}
+
+
+def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
+    """The wanted outputs by name."""
+    (name,) = demand.wanted
+    values = [given[tensor.name] for tensor in demand.operator.inputs]
+    tensor = values[0].cast(demand.sums)
+    if not demand.operator.is_gradient:
+        return {name: forward(tensor, demand.attributes, demand.coordinates)}
+    x_shape = values[1].cast("int64")
+    return {name: gradient(tensor, x_shape, demand.attributes, demand.coordinates, loops=demand.loops)}
 
 
 def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:

@@ -203,3 +203,8 @@ def question_of(case: Case) -> Question:
             outside=given.get("out_of_bounds_input_value", 0.0),
         )
     return Question(case, sampling, rois, indices, shape, x, dy)
+
+
+def samples(case: Case) -> float:
+    """As `conformance.families.Family` has it."""
+    return sum(y.samples * x.samples for y, x in question_of(case).placed())

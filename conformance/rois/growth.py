@@ -26,10 +26,10 @@ import math
 
 import numpy as np
 
-from conformance.bounds.growth import Growth, arithmetic, unit
 from conformance.case import Case
 from conformance.expect import Floats, reference
-from conformance.question import Placed, Question, question_of
+from conformance.growth import Growth, arithmetic, unit
+from conformance.rois.question import Placed, Question, question_of
 from ortops.reference.sampling import points_inside
 
 LEAST_SIZE = 1e-9

@@ -1,0 +1,31 @@
+"""The body of DirectML's RoiAlign, and of its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from onnx_models.portable.bodies import Demand
+from onnx_models.portable.graph import Value
+from onnx_models.portable.pooling import Mode, Rule, pooled
+from onnx_models.portable.sampling import Reading, placed_by_directml
+
+
+def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
+    """The wanted outputs by name."""
+    a = demand.attributes
+    number = partial(a.number, kind=demand.coordinates)
+    place_y, place_x = (
+        partial(
+            placed_by_directml,
+            scale=number(f"spatial_scale_{axis}"),
+            offsets=(number("input_pixel_offset"), number("output_pixel_offset")),
+            samples=(number("minimum_samples_per_output"), number("maximum_samples_per_output")),
+            to_corners=number("align_regions_to_corners"),
+        )
+        for axis in "yx"
+    )
+    mode: Mode = "avg" if a.word("reduction_function") == "average" else "max_interpolated"
+    reading: Reading = "linear" if a.word("interpolation_mode") == "linear" else "nearest"
+    outside = None if demand.operator.is_gradient else a.number("out_of_bounds_input_value", demand.sums)
+    return pooled(given, demand, Rule(mode, outside, reading, place_y, place_x))

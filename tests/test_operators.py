@@ -1,0 +1,142 @@
+"""What every operator has. `missing` says in sentences what one lacks, and so what a new one needs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import onnx_models.collection
+import ortops
+from conformance.families import Family, family_of
+from conformance.vectors import collect
+from conformance.wrong import CONTROLS, FAULTS
+from onnx_models.gradient.rules.table import RULES
+from ortops.operators import BY_NAME, OPERATORS
+from ortops.operators.roi_align import ROI_ALIGN_22
+from ortops.spec import DOMAIN, Attribute, Operator
+
+README = Path(__file__).parents[1] / "README.md"
+
+ROOMS = {
+    "ortops.operators": "the definition of {name}",
+    "ortops.reference": "the reference of {name}, float64 loops that are written from the specification alone",
+    "ortops.kernels": "the kernel of {name}",
+    "ortops.functional": "{function} on NumPy arrays",
+    "onnx_models.portable": "the body of {name} in standard operators",
+    "conformance.families": "what the suite knows of {name}: bounds, random cases, drawings",
+    "conformance.wrong": "wrong implementations of {name} with a control that is right",
+}
+"""The packages that have a module for each family of operators, and what it holds."""
+
+
+def missing(operator: Operator) -> Iterator[str]:
+    """What an operator lacks, a sentence each."""
+    for room, words in ROOMS.items():
+        if find_spec(f"{room}.{operator.family}") is None:
+            described = words.format(name=operator.name, function=operator.function)
+            yield f"{room.replace('.', '/')}/{operator.family}.py is missing: {described}."
+    for room in ("ortops.reference", "ortops.kernels"):
+        if find_spec(f"{room}.{operator.family}") and not hasattr(_module(room, operator), operator.function):
+            yield f"{room}.{operator.family} has no function {operator.function}."
+    if operator.gradient is not None and operator.gradient not in BY_NAME:
+        yield f"{operator.name} says that its gradient is {operator.gradient}, which OPERATORS does not have."
+    if BY_NAME.get(operator.name) is not operator:
+        yield f"OPERATORS in ortops/operators/__init__.py does not have {operator.name}."
+    if not hasattr(ortops, operator.function):
+        yield f"ortops/__init__.py does not export {operator.function}."
+    else:
+        yield from _disagreements(operator, getattr(ortops, operator.function))
+    if (DOMAIN, operator.name) not in RULES:
+        yield f"onnx_models/gradient/rules has no rule of {operator.name}."
+    if find_spec(f"conformance.families.{operator.family}"):
+        for name in (name for name in vars(Family) if not name.startswith("_")):
+            if not hasattr(family_of(operator), name):
+                yield f"conformance/families/{operator.family}.py has no function {name}."
+    cases = [case for case in collect() if case.operator == operator.name]
+    if not any(case.expects_error is None for case in cases):
+        yield f"conformance/vectors has no case of {operator.name}."
+    if not any(case.expects_error for case in cases):
+        yield f"conformance/vectors has no case in which {operator.name} is to refuse what it is given."
+    if operator.family not in CONTROLS or all(fault.operators != operator.family for fault in FAULTS):
+        yield f"CONTROLS and FAULTS in conformance/wrong/__init__.py do not have the family {operator.family}."
+    if f"| {operator.name} |" not in README.read_text("utf-8"):
+        yield f"The table of operators in README.md has no row of {operator.name}."
+
+
+def _module(room: str, operator: Operator) -> Any:
+    return importlib.import_module(f"{room}.{operator.family}")
+
+
+def _disagreements(operator: Operator, function: Callable[..., Any]) -> Iterator[str]:
+    """Where the function on NumPy arrays is not what the definition says."""
+    name, signature = operator.function, inspect.signature(function)
+    keywords = {p.name: p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
+    attributes = {a.name: a for a in _widest(operator).attributes}
+    others = [p for p in signature.parameters if p not in attributes and p != "outputs"]
+    if len(others) != len(operator.inputs):
+        yield f"{name} takes {', '.join(others)}: must take the {len(operator.inputs)} inputs of {operator.name}."
+    for attribute in attributes.values():
+        parameter = keywords.get(attribute.name)
+        if parameter is None:
+            yield f"{name} has no keyword {attribute.name}."
+        elif parameter.default is not parameter.empty and not _same(attribute, parameter.default):
+            yield f"{name} has {attribute.name} = {parameter.default!r} by default: must be {attribute.default!r}."
+    text = inspect.getdoc(function) or ""
+    for parameter_name in signature.parameters:
+        if not re.search(rf"^    {parameter_name}: ", text, re.MULTILINE):
+            yield f"The docstring of {name} does not say what {parameter_name} is."
+    for heading in ("Args:", "Returns:", "Raises:", "Source:"):
+        if heading not in text:
+            yield f"The docstring of {name} has no {heading[:-1]}."
+
+
+def _widest(operator: Operator) -> Operator:
+    """The last operator of the same function: the newest version has all attributes."""
+    return [one for one in OPERATORS if one.function == operator.function][-1]
+
+
+def _same(attribute: Attribute, value: object) -> bool:
+    return bool(attribute.check(int(value) if isinstance(value, bool) else value) == attribute.default)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
+def test_nothing_is_missing_of_an_operator(operator: Operator) -> None:
+    assert list(missing(operator)) == []
+
+
+def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
+    new = replace(ROI_ALIGN_22, name="RoiMedian", family="roi_median", function="roi_median", gradient="RoiMedianGrad")
+    said = list(missing(new))
+    assert "ortops/kernels/roi_median.py is missing: the kernel of RoiMedian." in said
+    assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said
+    assert "The table of operators in README.md has no row of RoiMedian." in said
+    assert len(said) == len(ROOMS) + 8
+
+
+def test_a_function_that_differs_from_its_definition_is_named() -> None:
+    def roi_align(x: Any, rois: Any, indices: Any, *, mode: str = "max", sharpness: float = 1.0) -> None:
+        """Nothing.
+
+        Args:
+            x: what it is.
+        """
+
+    said = list(_disagreements(ROI_ALIGN_22, cast(Callable[..., Any], roi_align)))
+    assert "roi_align has mode = 'max' by default: must be 'avg'." in said
+    assert "roi_align has no keyword spatial_scale." in said
+    assert "roi_align takes x, rois, indices, sharpness: must take the 3 inputs of RoiAlign_22." in said
+    assert "The docstring of roi_align does not say what rois is." in said
+    assert "The docstring of roi_align has no Raises." in said
+
+
+def test_every_operator_has_a_model_that_is_written() -> None:
+    written = {node.op_type for _, _, model in onnx_models.collection.collection() for node in model.graph.node}
+    assert {operator.name for operator in OPERATORS} <= written

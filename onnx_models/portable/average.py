@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnx_models.portable import tables
-from onnx_models.portable.graph import Value, joined, zeros
+from onnx_models.portable.graph import Kind, Value, joined, zeros
 from onnx_models.portable.regions import Regions
 
 TOGETHER = 32
@@ -36,27 +36,50 @@ def with_outside(y: Value, regions: Regions, outside: Value | None) -> Value:
 def gradient(regions: Regions, dy: Value) -> Value:
     """The gradient dX [N, C, H, W] of dY [R, C, PH, PW]: for each image the sum of A_y^T dY A_x over its regions."""
     a_y, a_x = tables.averages(regions, "scatter")
-    images, channels, height, width = regions.map_lengths
-    graph = dy.graph
-    empty = zeros(dy.kind, channels, height, width)
-    step = graph.constant([TOGETHER], "int64")
+    _, channels, height, width = regions.map_lengths
+
+    def of_some(some: Value) -> Value:
+        count = some.length(0)
+        t = dy.gather(some).transpose(1, 0, 2, 3) @ a_x.gather(some)
+        rows = count * regions.y.bins
+        left = a_y.gather(some).reshape(rows, height).transpose(1, 0)
+        return left @ t.reshape(channels, rows, width)
+
+    return summed_by_image(regions.images, regions.map_lengths, dy.kind, of_some, TOGETHER)
+
+
+def summed_by_image(
+    of_regions: Value,
+    map_lengths: tuple[Value, Value, Value, Value],
+    kind: Kind,
+    of_some: Callable[[Value], Value],
+    together: int,
+) -> Value:
+    """For each image the sum of what its regions add to it, [N, C, H, W].
+
+    Args:
+        of_regions: [R], int64: the image of each region.
+        map_lengths: N, C, H, W, int64[1] each.
+        kind: the element type.
+        of_some: from the numbers of some regions of an image, int64, to what they add, [C, H, W].
+        together: how many numbers it is given at most.
+    """
+    images, channels, height, width = map_lengths
+    graph = of_regions.graph
+    empty = zeros(kind, channels, height, width)
+    step = graph.constant([together], "int64")
 
     def of_image(n: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
-        own = graph.op("NonZero", [regions.images.equals(n)], "int64").reshape(-1)
+        own = graph.op("NonZero", [of_regions.equals(n)], "int64").reshape(-1)
 
-        def of_some(i: Value, total: list[Value]) -> tuple[list[Value], list[Value]]:
-            some = own.slice(0, i * step, (i + 1) * step)
-            count = some.length(0)
-            t = dy.gather(some).transpose(1, 0, 2, 3) @ a_x.gather(some)
-            rows = count * regions.y.bins
-            left = a_y.gather(some).reshape(rows, height).transpose(1, 0)
-            return [total[0] + left @ t.reshape(channels, rows, width)], []
+        def of_next(i: Value, total: list[Value]) -> tuple[list[Value], list[Value]]:
+            return [total[0] + of_some(own.slice(0, i * step, (i + 1) * step))], []
 
-        return [], graph.loop((own.length(0) + (TOGETHER - 1)) // step, of_some, [empty])
+        return [], graph.loop((own.length(0) + (together - 1)) // step, of_next, [empty])
 
-    # As in `_rounds`.
-    (dx,) = graph.loop(images * channels.at_most(1), of_image)
-    return dx.reshape(*regions.map_lengths)
+    # As in `rounds`.
+    (dx,) = graph.loop(rounds(images, channels), of_image)
+    return dx.reshape(*map_lengths)
 
 
 def roi_gradient(regions: Regions, dy: Value) -> Value:
@@ -87,9 +110,13 @@ def roi_gradient(regions: Regions, dy: Value) -> Value:
         ]
         return joined(0, *(one.sum(0, 1).reshape(1) for one in each))
 
-    found = _each(regions, of_region)
-    # None are computed where there are no channels.
-    return joined(0, found.reshape(_rounds(regions), 4), zeros(dy.kind, regions.count - _rounds(regions), 4))
+    return filled_up(_each(regions, of_region), regions.count, channels, 4)
+
+
+def filled_up(found: Value, count: Value, channels: Value, columns: int) -> Value:
+    """[R, columns] of what has been found in `rounds`: zeros where there are no channels, for then none were computed."""
+    done = rounds(count, channels)
+    return joined(0, found.reshape(done, columns), zeros(found.kind, count - done, columns))
 
 
 @dataclass(frozen=True)
@@ -125,10 +152,10 @@ def _each(regions: Regions, body: Callable[[_Part], Value]) -> Value:
         pixels = feature_map.part({0: (image, image + 1), 2: rows, 3: columns})
         return [], [body(_Part(r, pixels.squeeze(0).cast(regions.sums), rows, columns))]
 
-    (stacked,) = images.graph.loop(_rounds(regions), of_region)
+    (stacked,) = images.graph.loop(rounds(regions.count, regions.map_lengths[1]), of_region)
     return stacked
 
 
-def _rounds(regions: Regions) -> Value:
-    """R, or 0 where there are no channels: ONNX Runtime 1.31.1 has no product of 0 matrices with one."""
-    return regions.count * regions.map_lengths[1].at_most(1)
+def rounds(count: Value, channels: Value) -> Value:
+    """As many as count, or 0 where there are no channels: ONNX Runtime 1.31.1 has no product of 0 matrices with one."""
+    return count * channels.at_most(1)

@@ -9,7 +9,7 @@ from typing import Literal
 from onnx_models.portable import average, flat, maximum
 from onnx_models.portable.bodies import Demand
 from onnx_models.portable.graph import Value
-from onnx_models.portable.regions import Regions, checked, coordinates
+from onnx_models.portable.regions import Regions, Request, named, requested
 from onnx_models.portable.sampling import Placement, Reading, listed
 
 Mode = Literal["avg", "max", "max_interpolated"]
@@ -45,10 +45,7 @@ def pooled(given: Mapping[str, Value], demand: Demand, rule: Rule) -> dict[str, 
 
 
 def _forward(given: Mapping[str, Value], demand: Demand, rule: Rule) -> dict[str, Value]:
-    feature_map, rois, indices = (given[tensor.name] for tensor in demand.operator.inputs)
-    bins_y, bins_x = (demand.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width"))
-    lengths = feature_map.lengths(4)
-    regions = _regions(demand, rule, rois, indices, lengths, (bins_y, bins_x), [], feature_map, moving=False)
+    regions = _regions(requested(given, demand, reads_map=True), demand, rule, moving=False)
     (name,) = demand.wanted
     if rule.mode != "avg":
         return {name: maximum.forward(regions, rule.mode, rule.outside)}
@@ -56,18 +53,10 @@ def _forward(given: Mapping[str, Value], demand: Demand, rule: Rule) -> dict[str
 
 
 def _gradients(given: Mapping[str, Value], demand: Demand, rule: Rule) -> dict[str, Value]:
-    dy, rois, indices, x_shape, *_ = (given[name] for name in demand.inputs)
     by_map, by_rois = (tensor.name in demand.wanted for tensor in demand.operator.outputs)
-    feature_map = given.get(demand.operator.inputs[4].name)
-    reads = rule.mode != "avg" or by_rois
-    lengths = x_shape.cast("int64").entries(4)
-    *_, bins_y, bins_x = dy.lengths(4)
-    conditions = [bins_y > 0, bins_x > 0]
-    if feature_map is not None and reads:
-        shape = feature_map.graph.op("Shape", [feature_map], "int64")
-        conditions.append(shape.equals(x_shape.cast("int64")).cast("int64").min(0).reshape(1) > 0)
-    regions = _regions(demand, rule, rois, indices, lengths, (bins_y, bins_x), conditions, feature_map, moving=by_rois)
-    dy = dy.cast(demand.sums).reshape(*regions.output_lengths)
+    request = requested(given, demand, reads_map=rule.mode != "avg" or by_rois)
+    regions = _regions(request, demand, rule, moving=by_rois)
+    dy = request.gradient()
     dx: Value | None = None
     drois: Value | None = None
     if rule.mode == "avg":
@@ -76,35 +65,18 @@ def _gradients(given: Mapping[str, Value], demand: Demand, rule: Rule) -> dict[s
         drois = way.roi_gradient(regions, dy) if by_rois else None
     else:
         dx, drois = maximum.gradients(regions, rule.mode, dy, by_map=by_map, by_rois=by_rois)
-    if drois is not None:
-        drois = drois.shaped_as(rois)
-    found = zip(demand.operator.outputs, (dx, drois), strict=True)
-    return {tensor.name: value for tensor, value in found if value is not None}
+    return named(given, demand, dx, drois)
 
 
-def _regions(
-    demand: Demand,
-    rule: Rule,
-    rois: Value,
-    indices: Value,
-    lengths: list[Value],
-    bins: tuple[Value, Value],
-    conditions: list[Value],
-    feature_map: Value | None,
-    *,
-    moving: bool,
-) -> Regions:
-    images, channels, height, width = lengths
-    most_ranks = [tensor.ranks[-1] for tensor in demand.operator.inputs[1:3]]
-    count = indices.lengths_up_to(most_ranks[1])[-1]
-    corners = coordinates(rois, most_ranks[0], demand.coordinates)
-    conditions = [height > 0, width > 0, *conditions]
-    (x1, y1, x2, y2), own = checked(corners, indices.cast("int64").reshape(count), images, conditions)
+def _regions(request: Request, demand: Demand, rule: Rule, *, moving: bool) -> Regions:
+    x1, y1, x2, y2 = request.numbers
+    *_, height, width = request.map_lengths
+    bins_y, bins_x = request.bins
     return Regions(
-        images=own,
-        map_lengths=(images, channels, height, width),
-        y=listed(rule.place_y((y1, y2), bins[0], height), rule.reading, moving=moving),
-        x=listed(rule.place_x((x1, x2), bins[1], width), rule.reading, moving=moving),
+        images=request.images,
+        map_lengths=request.map_lengths,
+        y=listed(rule.place_y((y1, y2), bins_y, height), rule.reading, moving=moving),
+        x=listed(rule.place_x((x1, x2), bins_x, width), rule.reading, moving=moving),
         sums=demand.sums,
-        map=feature_map,
+        map=request.map,
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from onnx_models.portable.bodies import Demand
 from onnx_models.portable.graph import Kind, Value, numbers
 from onnx_models.portable.sampling import Samples
 
@@ -42,34 +43,112 @@ class Regions:
 
     def feature_map(self) -> Value:
         """The map, where there is one."""
-        if self.map is None:
-            raise ValueError("the feature map is not an input of the body that reads it")
-        return self.map
+        return _present(self.map, "the feature map")
 
 
-def coordinates(rois: Value, most_rank: int, kind: Kind) -> Value:
-    """The stored coordinates x1 y1 x2 y2, [R, 4], from a tensor of rank up to `most_rank`."""
-    *_, count, columns = rois.lengths_up_to(most_rank)
-    return rois.cast(kind).reshape(count, columns)
+@dataclass(frozen=True)
+class Request:
+    """What an operator that samples regions, or its gradient, is given, once it is checked.
+
+    numbers: those of each region, [R, 1, 1] each.
+    images: [R], int64: the image of each region.
+    map_lengths: N, C, H, W, int64[1] each.
+    bins: PH and PW, int64[1] each.
+    map: [N, C, H, W] in any element type; None where the node has none.
+    dy: [R, C, PH, PW] in the type of sums; None of a forward operator.
+    """
+
+    numbers: tuple[Value, ...]
+    images: Value
+    map_lengths: tuple[Value, Value, Value, Value]
+    bins: tuple[Value, Value]
+    map: Value | None
+    dy: Value | None
+
+    @property
+    def output_lengths(self) -> tuple[Value, Value, Value, Value]:
+        """R, C, PH, PW, int64[1] each."""
+        return self.images.length(0), self.map_lengths[1], *self.bins
+
+    def feature_map(self) -> Value:
+        """The map, where there is one."""
+        return _present(self.map, "the feature map")
+
+    def gradient(self) -> Value:
+        """dY, where there is one."""
+        return _present(self.dy, "dY")
+
+
+def _present(value: Value | None, name: str) -> Value:
+    if value is None:
+        raise ValueError(f"{name} is not an input of the body that reads it")
+    return value
+
+
+def requested(given: Mapping[str, Value], demand: Demand, *, reads_map: bool) -> Request:
+    """What is given to an operator of map, regions and indices, or to its gradient of dY, regions, indices, shape and map.
+
+    Args:
+        given: the inputs by name.
+        demand: what the body is for.
+        reads_map: whether a gradient reads the map that it is given.
+    """
+    operator = demand.operator
+    dy: Value | None = None
+    feature_map: Value | None
+    conditions: list[Value] = []
+    if operator.is_gradient:
+        dy, rois, indices, x_shape = (given[tensor.name] for tensor in operator.inputs[:4])
+        feature_map = given.get(operator.inputs[4].name)
+        images, channels, height, width = x_shape.cast("int64").entries(4)
+        *_, bins_y, bins_x = dy.lengths(4)
+        conditions += [bins_y > 0, bins_x > 0]
+        if feature_map is not None and reads_map:
+            shape = feature_map.graph.op("Shape", [feature_map], "int64")
+            conditions.append(shape.equals(x_shape.cast("int64")).cast("int64").min(0).reshape(1) > 0)
+    else:
+        feature_map, rois, indices = (given[tensor.name] for tensor in operator.inputs)
+        images, channels, height, width = feature_map.lengths(4)
+        bins_y, bins_x = (
+            demand.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
+        )
+    regions, own = (tensor for tensor in operator.inputs[1:3])
+    *_, count, columns = rois.lengths_up_to(regions.ranks[-1])
+    rows = rois.cast(demand.coordinates).reshape(count, columns)
+    indices = indices.cast("int64").reshape(indices.lengths_up_to(own.ranks[-1])[-1])
+    conditions += [height > 0, width > 0]
+    of_regions, of_images = checked(rows, indices, images, conditions, int(regions.shape[-1]))
+    if dy is not None:
+        dy = dy.cast(demand.sums).reshape(of_images.length(0), channels, bins_y, bins_x)
+    return Request(of_regions, of_images, (images, channels, height, width), (bins_y, bins_x), feature_map, dy)
+
+
+def named(given: Mapping[str, Value], demand: Demand, dx: Value | None, drois: Value | None) -> dict[str, Value]:
+    """The gradients that there are by the names of the operator's outputs, that by the regions in their shape."""
+    if drois is not None:
+        drois = drois.shaped_as(given[demand.operator.inputs[1].name])
+    found = zip(demand.operator.outputs, (dx, drois), strict=True)
+    return {tensor.name: value for tensor, value in found if value is not None}
 
 
 def checked(
-    rois: Value, indices: Value, images: Value, conditions: Sequence[Value]
-) -> tuple[tuple[Value, Value, Value, Value], Value]:
-    """Coordinates and images of regions that can be pooled; others fail at run time.
+    rois: Value, indices: Value, images: Value, conditions: Sequence[Value], columns: int
+) -> tuple[tuple[Value, ...], Value]:
+    """Numbers and images of regions that can be pooled; others fail at run time.
 
     A body cannot say what is wrong. It reads an image that does not exist, which ONNX Runtime refuses on the CPU.
 
     Args:
-        rois: [R, 4].
+        rois: [R, columns].
         indices: [R], int64: the image of each region as it is given.
         images: int64[1], how many there are.
-        conditions: bool[1] each, what else has to hold where there are regions.
+        conditions: bool[1] or [R] each, what else has to hold where there are regions.
+        columns: how many numbers a region has.
 
     Returns:
-        x1, y1, x2, y2, [R, 1, 1] each, and the images [R].
+        The numbers of the regions, [R, 1, 1] each, and the images [R].
     """
     finite = (abs(rois) <= LARGEST[rois.kind]).cast("int64").min(1).equals(1)
     right = reduce(Value.__and__, [finite, indices >= 0, rois.length(0).equals(indices.length(0)), *conditions])
-    x1, y1, x2, y2 = right.unsqueeze(1).where(rois, 0.0).unsqueeze(2).entries(4, axis=1)
-    return (x1, y1, x2, y2), numbers(images).gather(right.where(indices, images))
+    each = right.unsqueeze(1).where(rois, 0.0).unsqueeze(2).entries(columns, axis=1)
+    return tuple(each), numbers(images).gather(right.where(indices, images))

@@ -100,18 +100,23 @@ def placed_by_onnx(
     varies = None if half_pixel else size >= 1.0
     start, size = (start - 0.5, size) if half_pixel else (start, size.at_least(1.0))
     count = bins.cast(kind)
-    per_bin = (ratio > 0.0).where(ratio, (size / count).ceil())
+    per_bin = samples_per_bin(size, count, ratio)
     steps = count * per_bin.at_least(1.0)
-    first = start + _along_bins(bins, kind) * size / count
+    first = start + along_bins(bins, kind) * size / count
 
     def share(i: Value) -> Value:
-        t = (_along_bins(bins, kind) * per_bin + i + 0.5) / steps
+        t = (along_bins(bins, kind) * per_bin + i + 0.5) / steps
         # A region that has been raised to the least size moves as a whole.
         return t if varies is None else varies.where(t, 0.0)
 
     return Placement(
         bins, length, per_bin, lambda i: first + (i + 0.5) * size / steps, size / steps, _slopes(share, scale)
     )
+
+
+def samples_per_bin(size: Value, bins: Value, ratio: Value) -> Value:
+    """How many samples a bin has along an axis: ratio, or where it is 0 as many as pixels, none where not above 0."""
+    return (ratio > 0.0).where(ratio, (size / bins).ceil())
 
 
 def placed_by_directml(
@@ -142,7 +147,7 @@ def placed_by_directml(
     steps = count * per_bin - to_corners
 
     def share(i: Value) -> Value:
-        t = (_along_bins(bins, kind) * per_bin + i - offsets[1]) / steps.at_least(1.0)
+        t = (along_bins(bins, kind) * per_bin + i - offsets[1]) / steps.at_least(1.0)
         return (steps > 0.0).where(t, 0.5)
 
     def coordinate(i: Value) -> Value:
@@ -171,14 +176,12 @@ def listed(placement: Placement, reading: Reading, *, moving: bool) -> Samples:
     """
     kind = placement.step.kind
     first, counts = _window(placement)
-    i = first + numbers(_largest(counts)).cast(kind)
+    i = first + numbers(largest(counts)).cast(kind)
     c = placement.coordinate(i)
     length = placement.length.cast(kind)
     exists = i < placement.per_bin
-    inside = exists & (c >= -1.0) & (c <= length)
-    # What is off the map may be infinite or NaN, which no pixel is.
-    c = inside.where(c, 0.0)
-    pixels, weights, slopes = _read(c, length, reading)
+    inside = exists & is_inside(c, length)
+    pixels, weights, slopes = read(c, inside, length, reading)
     return Samples(
         bins=placement.bins,
         length=placement.length,
@@ -230,7 +233,7 @@ def resampled(
     return pixel, pixel, None
 
 
-def _along_bins(bins: Value, kind: Kind) -> Value:
+def along_bins(bins: Value, kind: Kind) -> Value:
     """0 to P - 1, [P, 1]."""
     return numbers(bins).cast(kind).unsqueeze(1)
 
@@ -245,22 +248,43 @@ def _window(placement: Placement) -> tuple[Value, Value]:
     ends = (-1.0 - start) / per_sample, (length - start) / per_sample
     # Off the map by one sample, and by as many as the roundings of a coordinate can amount to.
     slack = (abs(start) + length) / abs(per_sample) * (16 * EPSILON[kind]) + 2.0
+    first, count = samples_between(ends, slack, placement.per_bin, is_point)
+    return first, count.cast("int64").at_least(1)
+
+
+def samples_between(ends: tuple[Value, Value], slack: Value, per_bin: Value, is_point: Value) -> tuple[Value, Value]:
+    """The first of a bin's samples between two numbers, and how many they are; neither is rounded to an integer type.
+
+    Args:
+        ends: the numbers, in any order; they may lie beyond the samples that there are.
+        slack: by how much to widen them.
+        per_bin: samples of the bin.
+        is_point: where all of the bin's samples are at one place, and so all of them are meant.
+    """
+    graph, kind = per_bin.graph, per_bin.kind
     first = (ends[0].at_most(ends[1]) - slack).floor()
     last = (ends[0].at_least(ends[1]) + slack).ceil()
-    # All samples of a point are at one place. Without a number above 0 there are none, and one is listed all the same.
-    final = placement.per_bin.at_least(1.0) - 1.0
+    # Without a number above 0 there are none, and one is listed all the same.
+    final = per_bin.at_least(1.0) - 1.0
     first = is_point.where(graph.constant(0.0, kind), first.at_least(0.0).at_most(final))
     last = is_point.where(final, last.at_most(final))
-    return first, (last - first + 1.0).cast("int64").at_least(1)
+    return first, last - first + 1.0
 
 
-def _largest(counts: Value) -> Value:
+def largest(counts: Value) -> Value:
     """The largest count, int64[1]; 1 where there are none."""
     return joined(0, counts.reshape(-1), counts.graph.constant([1], "int64")).max(0).reshape(1)
 
 
-def _read(c: Value, length: Value, reading: Reading) -> tuple[list[Value], list[Value], list[Value]]:
-    """The pixels that samples on the map read, their weights and the weights' slopes, if any."""
+def is_inside(c: Value, length: Value) -> Value:
+    """Whether samples at these coordinates are on a map of so many pixels."""
+    return (c >= -1.0) & (c <= length)
+
+
+def read(c: Value, inside: Value, length: Value, reading: Reading) -> tuple[list[Value], list[Value], list[Value]]:
+    """The pixels that samples read, their weights and the weights' slopes, if any; of those not inside a pixel's."""
+    # What is off the map may be infinite or NaN, which no pixel is.
+    c = inside.where(c, 0.0)
     if reading == "nearest":
         return [_clamped((c + 0.5).floor(), length)], [c * 0.0 + 1.0], []
     clamped = _clamped(c, length)

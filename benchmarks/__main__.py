@@ -20,13 +20,13 @@ from benchmarks.peers import MissingPeerError, Peer
 from benchmarks.problem import Problem
 from benchmarks.report import Run
 from benchmarks.sweeps import Point, Sweep, sweeps
-from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, WORKLOADS, Pyramid
+from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, ROTATED, WORKLOADS, Pyramid
 from ortops.kernels.jit.run import available_cpus
 
 CPUS = available_cpus()
 OPERATION_NAMES = (*(operation.name for operation in OPERATIONS), IN_MODEL.name, first_call.NAME)
 TYPES = ("float", "float16", "bfloat16", "double")
-ALL_WORKLOADS = (*WORKLOADS, *RESAMPLINGS)
+ALL_WORKLOADS = (*WORKLOADS, *ROTATED, *RESAMPLINGS)
 # RoiAlign of some workloads is measured in models, too.
 WORKLOAD_NAMES = tuple(dict.fromkeys([*(one.name for one in ALL_WORKLOADS), *(one.name for one in PYRAMIDS)]))
 _FILE = click.Path(dir_okay=False, path_type=Path)

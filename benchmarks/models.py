@@ -7,7 +7,8 @@ import onnx
 import onnx_models
 from benchmarks.operations import Operation
 from benchmarks.problem import Problem
-from benchmarks.workloads import Resampling
+from benchmarks.workloads import Resampling, Workload
+from ortops.operators import BY_NAME
 
 OPSET = 19
 """Of Resize."""
@@ -19,6 +20,8 @@ def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
     if isinstance(workload, Resampling):
         return _resampling(operation, workload, problem.element_type, portable)
     mode, kind = operation.mode, problem.element_type
+    if operation.family == "rotated":
+        return _rotated(operation, workload, kind, portable)
     if not operation.is_gradient:
         return onnx_models.roi_align(
             _opset(kind), element_type=kind, portable=portable, mode=mode, **workload.attributes
@@ -33,7 +36,7 @@ def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
 def standard(problem: Problem) -> onnx.ModelProto | None:
     """The model with ONNX's operator of the same meaning; None where it has none."""
     operation, workload, kind = problem.operation, problem.workload, problem.element_type
-    if operation.is_gradient or operation.mode == "max_interpolated":
+    if operation.is_gradient or operation.family == "rotated" or operation.mode == "max_interpolated":
         return None
     if not isinstance(workload, Resampling):
         return onnx_models.roi_align(
@@ -53,6 +56,20 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
 def _opset(element_type: str) -> int:
     """The opset of RoiAlign: the newest that ONNX Runtime has, or the only one with bfloat16. They mean the same."""
     return 22 if element_type == "bfloat16" else 16
+
+
+def _rotated(operation: Operation, workload: Workload, kind: str, portable: bool) -> onnx.ModelProto:
+    if not operation.is_gradient:
+        operator = BY_NAME["RoIAlignRotated"]
+        return onnx_models.build.model(operator, element_type=kind, portable=portable, attributes=workload.attributes)
+    return onnx_models.build.model(
+        BY_NAME["RoIAlignRotatedGrad"],
+        element_type=kind,
+        portable=portable,
+        attributes=workload.gradient_attributes,
+        outputs=operation.outputs,
+        omit=("X",) if operation.outputs == ("dX",) else (),
+    )
 
 
 def _resampling(operation: Operation, workload: Resampling, kind: str, portable: bool) -> onnx.ModelProto:

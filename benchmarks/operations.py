@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from benchmarks.workloads import RESAMPLINGS, WORKLOADS, Resampling, Workload
+from benchmarks.workloads import RESAMPLINGS, ROTATED, WORKLOADS, Resampling, Workload
 from ortops.operators import BY_NAME
 
-Family = Literal["roi_align", "resample"]
+Family = Literal["roi_align", "rotated", "resample"]
 
-_OPERATORS = {"roi_align": BY_NAME["RoiAlign_22"], "resample": BY_NAME["DmlResample"]}
+_OPERATORS = {
+    "roi_align": BY_NAME["RoiAlign_22"],
+    "rotated": BY_NAME["RoIAlignRotated"],
+    "resample": BY_NAME["DmlResample"],
+}
 """By family, an operator with all of its element types."""
 
 
@@ -18,7 +22,7 @@ _OPERATORS = {"roi_align": BY_NAME["RoiAlign_22"], "resample": BY_NAME["DmlResam
 class Operation:
     """`outputs` of a forward operator and of its gradient: Y, dX and drois.
 
-    mode: of RoiAlign or, for the family resample, of Resize.
+    mode: of RoiAlign or, for the family resample, of Resize; "rotated" for that family.
     """
 
     name: str
@@ -40,7 +44,9 @@ class Operation:
     @property
     def workloads(self) -> tuple[Workload | Resampling, ...]:
         """Those on which it is measured."""
-        return WORKLOADS if self.family == "roi_align" else RESAMPLINGS
+        by_family: dict[Family, tuple[Workload | Resampling, ...]]
+        by_family = {"roi_align": WORKLOADS, "rotated": ROTATED, "resample": RESAMPLINGS}
+        return by_family[self.family]
 
     @property
     def forward(self) -> Operation:
@@ -56,6 +62,9 @@ OPERATIONS = (
     Operation("drois", "roi_align", "avg", ("drois",)),
     Operation("dX+drois", "roi_align", "avg", ("dX", "drois")),
     Operation("Y+dX+drois", "roi_align", "avg", ("Y", "dX", "drois")),
+    Operation("rotated", "rotated", "rotated", ("Y",)),
+    Operation("rotated dX", "rotated", "rotated", ("dX",)),
+    Operation("rotated drois", "rotated", "rotated", ("drois",)),
     Operation("linear", "resample", "linear", ("Y",)),
     Operation("nearest", "resample", "nearest", ("Y",)),
     Operation("linear dX", "resample", "linear", ("dX",)),
@@ -65,4 +74,16 @@ OPERATIONS = (
 IN_MODEL = Operation("in-model", "roi_align", "avg", ("Y",))
 """What ONNX Runtime's profile says of the first of them among the other nodes of a model (`in_model`)."""
 
-BY_DEFAULT = ("avg", "max", "dX", "drois", "linear", "nearest", "linear dX", "nearest dX", IN_MODEL.name)
+BY_DEFAULT = (
+    "avg",
+    "max",
+    "dX",
+    "drois",
+    "rotated",
+    "rotated dX",
+    "linear",
+    "nearest",
+    "linear dX",
+    "nearest dX",
+    IN_MODEL.name,
+)

@@ -14,6 +14,7 @@ LEGEND = (
     "It can be less than 1: RoIs may leave much of a map unread.",
     "forward, float: ours as a multiple of our forward operator, and of the same in float.",
     "in-model: the node of RoiAlign by ONNX Runtime's profile, in a model whose convolutions make X. FPN: its levels' sum.",
+    "loops: the samples of a RoI, then its channels one by one, as loops that numba compiles.",
     "Of torchvision, mmcv and torch, dX is autograd's backward pass alone, through the public API.",
     "-: the peer cannot do it. wrong: it computes something else. *: it is known to differ, as said below.",
 )

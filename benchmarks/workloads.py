@@ -59,6 +59,18 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Rotated(Workload):
+    """The same RoIs, each turned about its centre by any angle: [cx, cy, w, h, angle]."""
+
+    def inputs(self) -> dict[str, Array]:
+        """As those of a workload, but for rois."""
+        inputs = super().inputs()
+        near, far = inputs["rois"][:, :2], inputs["rois"][:, 2:]
+        angle = np.random.default_rng(2).uniform(-np.pi, np.pi, (self.rois, 1)).astype(np.float32)
+        return {**inputs, "rois": np.concatenate([(near + far) / 2, far - near, angle], axis=1)}
+
+
+@dataclass(frozen=True)
 class Resampling:
     """Maps of `shape` [N, C, H, W] made `lengths` [H, W] long, pixels taken for their centres (ONNX's half_pixel)."""
 
@@ -129,5 +141,11 @@ FPN = Pyramid(
 )
 
 PYRAMIDS = (FPN, *(Pyramid(one.name, (one,)) for one in WORKLOADS if one.name in ("mask", "C4")))
+
+ROTATED = (
+    Rotated("P2 rotated", (1, 256, 200, 304), 512, 7, 2, 1 / 4, (16, 224)),
+    Rotated("P2 rotated adaptive", (1, 256, 200, 304), 512, 7, 0, 1 / 4, (16, 224)),
+    Rotated("P4 rotated", (1, 256, 50, 76), 512, 7, 2, 1 / 16, (112, 600)),
+)
 
 RESAMPLINGS = (Resampling("P3 to P2", (1, 256, 100, 152), (200, 304)),)

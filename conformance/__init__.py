@@ -2,7 +2,7 @@
 
 A case is a node, its inputs, the fact that it discriminates, and whose rule that is (`case.py`). Its expected values come
 from a published source or a closed form, or else from the float64 reference (`expect.py`). How much an answer may differ
-is computed from the operator, the shapes and the element type (`compare.py`, `bounds/`), never chosen. A backend runs the
+is computed from the operator, the shapes and the element type (`compare.py`, `families/`), never chosen. A backend runs the
 case in a session, once or several times (`backends/`, `run.py`), and one of six outcomes follows, which are never counted
 together (`outcome.py`).
 

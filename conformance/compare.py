@@ -10,7 +10,7 @@ arithmetic, float32 at least (double for double tensors), an element may differ 
     + half a unit of the last printed digit              where the expected value is printed
     + input_error * gain                                 where the inputs are not those it was computed from
 
-`magnitude`, `terms`, `drift` and `gain` follow from operator, shapes and data: `bounds/`. The contract wants float64
+`magnitude`, `terms`, `drift` and `gain` follow from operator, shapes and data: `families/`. The contract wants float64
 coordinates; `drift` is there so that a runtime with float32 coordinates, as most are, is judged by its semantics. No
 term allows for half-precision sums or coordinates.
 """

@@ -12,6 +12,7 @@ from onnx_models.gradient import gradient, jvp, vjp
 from onnx_models.resize import resample_attributes
 from onnx_models.resize_grad import resize_grad
 from onnx_models.roi_align import joint, roi_align, roi_align_grad
+from onnx_models.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_sgd
 
@@ -24,6 +25,9 @@ __all__ = [  # noqa: RUF022
     "joint",
     "roi_align",
     "roi_align_grad",
+    # Models of RoIAlign over rotated regions.
+    "roi_align_rotated",
+    "roi_align_rotated_grad",
     # Models of DirectML's, and the attributes of its older operators.
     "dml_roi_align",
     "dml_roi_align_grad",

@@ -12,6 +12,8 @@ from ortops.functional import (
     dml_roi_align_grad,
     roi_align,
     roi_align_grad,
+    roi_align_rotated,
+    roi_align_rotated_grad,
 )
 from ortops.operators import OPERATORS
 
@@ -36,6 +38,8 @@ __all__ = [  # noqa: RUF022  # in groups
     "dml_roi_align_grad",
     "roi_align",
     "roi_align_grad",
+    "roi_align_rotated",
+    "roi_align_rotated_grad",
 ]
 
 

@@ -207,6 +207,11 @@ CALLS = [
         " out_of_bounds_input_value = 2.0, align_regions_to_corners = 1> (x, boxes, i)",
         _MAP,
     ),
+    Call(
+        f"{_INDICES} y = ai.onnx.contrib.RoIAlignRotated<output_height = 3, output_width = 2, spatial_scale = 8.0>"
+        " (x, rotated, i)",
+        {"x": _MAP["x"], "rotated": (3, 5)},
+    ),
     Call("y = ai.onnx.contrib.DmlResample<scales = [1.0, 2.5]> (x)", {"x": (2, 5)}),
     Call('y = ai.onnx.contrib.DmlResample<interpolation_mode = "nearest_neighbor", scales = [0.5]> (x)', {"x": (7,)}),
 ]  # fmt: skip

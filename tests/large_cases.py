@@ -12,8 +12,10 @@ import numpy.typing as npt
 from conformance.case import Array, Case, Source
 
 BOX = (1.25, 0.75, 5.5, 4.25)
+OF_ONNX = ("X", "rois", "batch_indices", "Y", "dY", "dX", "drois")
 NAMES = {
-    "roi_align": ("RoiAlign_16", "RoiAlignGrad", "X", "rois", "batch_indices", "Y", "dY", "dX", "drois"),
+    "roi_align": ("RoiAlign_16", "RoiAlignGrad", *OF_ONNX),
+    "roi_align_rotated": ("RoIAlignRotated", "RoIAlignRotatedGrad", *OF_ONNX),
     "dml_roi_align": (
         *("DmlRoiAlign", "DmlRoiAlignGrad", "InputTensor", "ROITensor", "BatchIndicesTensor", "OutputTensor"),
         *("InputGradientTensor", "OutputGradientTensor", "OutputROIGradientTensor"),
@@ -25,7 +27,7 @@ class Maker:
     """Makes the cases of one dialect."""
 
     def __init__(self, operators: str) -> None:
-        self.is_onnx = operators == "roi_align"
+        self.operators = operators
         self.names = NAMES[operators]
         self.random = np.random.default_rng(7)
 
@@ -33,7 +35,9 @@ class Maker:
         self, is_gradient: bool, bins: tuple[int, int], ratio: int, scale: float, is_max: bool
     ) -> dict[str, Any]:
         sizes = {} if is_gradient else {"output_height": bins[0], "output_width": bins[1]}
-        if self.is_onnx:
+        if self.operators == "roi_align_rotated":
+            return {"sampling_ratio": ratio, "spatial_scale": scale} | sizes
+        if self.operators == "roi_align":
             return {"sampling_ratio": ratio, "spatial_scale": scale, "mode": "max" if is_max else "avg"} | sizes
         samples = {"minimum_samples_per_output": ratio, "maximum_samples_per_output": ratio} if ratio else {}
         reduction = {"reduction_function": "max"} if is_max else {}
@@ -53,9 +57,11 @@ class Maker:
         dtype: npt.DTypeLike = np.float32,
         has_gradient: bool = True,
     ) -> Iterator[Case]:
+        if is_max and self.operators == "roi_align_rotated":
+            return
         forward, gradient, of_map, of_rois, of_images, y, of_dy, dx, drois = self.names
         x = (self.random.permutation(int(np.prod(shape))) % 251 + 1).reshape(shape) / 16 if x is None else x
-        boxes = np.array(rois, dtype)
+        boxes = self.boxes(np.array(rois)).astype(dtype)
         inputs = {
             of_map: x.astype(dtype),
             of_rois: boxes,
@@ -69,6 +75,13 @@ class Maker:
             given = {of_dy: dy, **inputs, "x_shape": np.array(shape), of_map: inputs[of_map]}
             attributes = self.settings(True, bins, ratio, scale, is_max)
             yield Case(f"g/large/{name}/{dtype}", source, gradient, attributes, given, (dx, drois), name)
+
+    def boxes(self, corners: Array) -> Array:
+        """RoIs x1 y1 x2 y2 as the operators have them."""
+        if self.operators != "roi_align_rotated":
+            return corners
+        first, last = corners[:, :2], corners[:, 2:]
+        return np.concatenate([(first + last) / 2, last - first, np.zeros((len(corners), 1))], axis=1)
 
     def all(self) -> Iterator[Case]:
         """Every case."""

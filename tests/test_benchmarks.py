@@ -31,12 +31,23 @@ from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem
 from benchmarks.sessions import make, our_call
 from benchmarks.sweeps import BASE, Point, Sweep, sweeps
-from benchmarks.workloads import FPN, PYRAMIDS, RESAMPLINGS, WORKLOADS, Array, Pyramid, Resampling, Workload
+from benchmarks.workloads import (
+    FPN,
+    PYRAMIDS,
+    RESAMPLINGS,
+    ROTATED,
+    WORKLOADS,
+    Array,
+    Pyramid,
+    Resampling,
+    Rotated,
+    Workload,
+)
 
-ALL_OPERATIONS = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 TINY = Workload("tiny", (2, 3, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
 TINY_PYRAMID = Pyramid("mask", (TINY, replace(TINY, name="half", shape=(2, 3, 6, 8), spatial_scale=1 / 4)))
 TINY_RESAMPLING = Resampling("tiny", (1, 2, 5, 6), (10, 12))
+TINY_ROTATED = Rotated("tiny", (2, 20, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
 AVG, DX = (next(o for o in OPERATIONS if o.name == name) for name in ("avg", "dX"))
 
 
@@ -45,7 +56,9 @@ def run(*arguments: str) -> Result:
 
 
 def tiny(operation: Operation, element_type: str = "float") -> Problem:
-    return Problem(operation, TINY if operation.family == "roi_align" else TINY_RESAMPLING, element_type)
+    by_family: dict[str, Workload | Resampling]
+    by_family = {"roi_align": TINY, "rotated": TINY_ROTATED, "resample": TINY_RESAMPLING}
+    return Problem(operation, by_family[operation.family], element_type)
 
 
 class Altered:
@@ -90,7 +103,8 @@ def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
 
 
 def test_names_are_unique_so_that_they_can_be_chosen() -> None:
-    workloads = [*(w.name for w in (*WORKLOADS, *FPN.levels)), *(w.name for w in RESAMPLINGS), FPN.name]
+    upright = (*WORKLOADS, *FPN.levels, *ROTATED)
+    workloads = [*(w.name for w in upright), *(w.name for w in RESAMPLINGS), FPN.name]
     for names in (workloads, [pyramid.name for pyramid in PYRAMIDS], command.OPERATION_NAMES, NAMES):
         assert len(set(names)) == len(names)
     assert {*command.OPERATION_NAMES} - {first_call.NAME} >= {*BY_DEFAULT} > {IN_MODEL.name}
@@ -107,7 +121,15 @@ def test_each_sweep_varies_what_it_says_and_threads_end_at_the_most() -> None:
     assert [point.threads for point in sweeps(1)[-1].points] == [1]
 
 
-@ALL_OPERATIONS
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.family == "rotated"], ids=lambda o: o.name)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rotated_rois_agree_with_plain_loops(operation: Operation, threads: int) -> None:
+    cell = measure(tiny(operation), threads, {"loops": peers.load("loops")}, rounds=1)
+    assert cell.refused == []
+    assert list(cell.differences) == ([] if operation.outputs == ("drois",) else ["loops"])
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.family != "rotated"], ids=lambda o: o.name)
 def test_every_operation_agrees_with_its_peers_and_with_its_bodies(operation: Operation) -> None:
     found = {name: peers.load(name) for name in ("onnxruntime", "bodies")}
     cell = measure(tiny(operation), 1, found, rounds=2)
@@ -451,7 +473,7 @@ def test_a_peer_that_is_not_installed_is_a_wrong_call_and_else_left_out(monkeypa
         result = run("--peer", name)
         assert result.exit_code == 2
         assert f"{name!r}: must be installed" in result.output
-    assert list(peers.present()) == ["onnxruntime"]
+    assert list(peers.present()) == ["onnxruntime", "loops"]
 
 
 @pytest.mark.parametrize("operation", ["avg", "dX", "linear", "linear dX", "nearest", "nearest dX"])

@@ -143,6 +143,24 @@ def test_a_model_of_directml_has_the_defaults_of_its_first_operator_on_the_node(
     assert set(attributes(onnx_models.dml_roi_align().graph.node[0])) - set(attributes(node)) == lacks
 
 
+def test_a_model_of_rotated_regions_has_their_five_numbers() -> None:
+    model = onnx_models.roi_align_rotated(output_width=3, clockwise=1)
+    assert attributes(model.graph.node[0]) == {
+        "output_height": 1,
+        "output_width": 3,
+        "aligned": 1,
+        "clockwise": 1,
+        "sampling_ratio": 0,
+        "spatial_scale": 1.0,
+    }
+    tensors = {"X": ["N", "C", "H", "W"], "rois": ["num_rois", 5], "batch_indices": ["num_rois"]}
+    assert shapes([*model.graph.input, *model.graph.output]) == tensors | {"Y": ["num_rois", "C", 1, 3]}
+    model = onnx_models.roi_align_rotated_grad(outputs=("drois",), axes={"num_rois": 2})
+    assert shapes(model.graph.input)["X"] == ["N", "C", "H", "W"]
+    assert shapes(model.graph.output) == {"drois": [2, 5]}
+    assert "X" not in shapes(onnx_models.roi_align_rotated_grad(outputs=("dx",)).graph.input)
+
+
 def test_the_index_type_and_the_ranks_are_chosen() -> None:
     model = onnx_models.dml_roi_align(element_type="float16", index_type="uint32", roi_rank=4, batch_indices_rank=3)
     assert shapes([*model.graph.input, *model.graph.output]) == {
@@ -285,6 +303,12 @@ def test_importing_the_package_loads_no_runtime_and_no_command_line() -> None:
             lambda: onnx_models.model(BY_NAME["RoiAlign_16"], omit=("rois",)),
             ValueError,
             r"omit = \('rois',\): RoiAlign_16 has the optional inputs \[\]",
+        ),
+        (lambda: onnx_models.roi_align_rotated(aligned=2), ValueError, "aligned = 2: must be >= 0 and <= 1"),
+        (
+            lambda: onnx_models.roi_align_rotated(sampling_ratio=1025),
+            ValueError,
+            "sampling_ratio = 1025: must be >= 0 and <= 1024",
         ),
         (
             lambda: onnx_models.dml_roi_align(index_type="int32"),

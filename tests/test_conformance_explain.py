@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -19,50 +18,17 @@ from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Array, Case, Source
 from conformance.expect import expected_outputs
-from conformance.explain import Explanation, explain, page
-from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES, Drawing
+from conformance.explain import explain, page
+from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import number, write
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
+from pages import column, parsed, shapes
 
 FIRST = {case.family: case for case in reversed(collect())}
 OFFICIAL = "roi_align/official/aligned_false/v10/float"
-VOID = {"meta"}
 SOURCE = Source("a test", "1", "none")
 READS = "reads [1, 1] x 0.375, [1, 2] x 0.125, [2, 1] x 0.375, [2, 2] x 0.125; value 7.25"
-
-
-class Balanced(HTMLParser):
-    """Refuses what a page of its own must not have; collects its text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.counts: dict[str, int] = {}
-        self.text: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in {"script", "link", "img", "iframe"}
-        names = {name for name, _ in attrs}
-        assert not names & {"src", "href", "xlink:href", "onclick", "onload"}
-        self.counts[tag] = self.counts.get(tag, 0) + 1
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
-def parsed(html: str) -> Balanced:
-    parser = Balanced()
-    parser.feed(html)
-    parser.close()
-    assert parser.open == []
-    assert not re.search(r"https?://|url\(|@import", html)
-    return parser
 
 
 def run(*arguments: str) -> Result:
@@ -77,25 +43,6 @@ def forward(x: Array, roi: list[float], **attributes: Any) -> Case:
     rois = np.array([roi], np.float64)
     inputs: Mapping[str, Array] = {"X": x, "rois": rois, "batch_indices": np.zeros(1, np.int64)}
     return Case("test/explain/x", SOURCE, "RoiAlign_16", attributes, inputs, ("Y",), "a test")
-
-
-class Shape(NamedTuple):
-    """An element of a drawing, and what it says where it is pointed at."""
-
-    at: Mapping[str, str]
-    title: str
-
-
-def shapes(drawing: Drawing, kind: str) -> list[Shape]:
-    """The elements of a drawing whose class begins so."""
-    found = [e for e in ET.fromstring(drawing.svg).iter() if e.get("class", "").split()[:1] == [kind]]  # noqa: S314
-    return [Shape(e.attrib, e.findtext("title") or e.text or "") for e in found]
-
-
-def column(explanation: Explanation, name: str) -> list[str]:
-    assert explanation.values is not None
-    at = explanation.values.columns.index(name)
-    return [row.cells[at] for row in explanation.values.rows]
 
 
 @pytest.mark.parametrize("family", sorted(FIRST))

@@ -35,15 +35,15 @@ def test_every_case_is_of_a_family_that_has_a_second_implementation() -> None:
     assert {case.definition.family for case in collect()} == set(CONTROLS)
 
 
-@pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align"])
+@pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align", "roi_align_rotated"])
 def test_a_second_implementation_passes_large_cases(operators: str) -> None:
     assert [case.id for case in failing(CONTROLS[operators], large_cases(operators))] == []
 
 
 @pytest.mark.parametrize("seed", [1])
-@pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align"])
+@pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align", "roi_align_rotated"])
 def test_a_large_case_catches_a_fault_whatever_the_size_from_which_on_it_is_wrong(operators: str, seed: int) -> None:
-    faults = add_sizes(Faults(CONTROLS[operators]), seed)
+    faults = add_sizes(Faults(CONTROLS[operators]), seed, has_maxima=operators != "roi_align_rotated")
     of_gradients = [case for case in large_cases(operators) if case.id.startswith("g/")]
     missed = [
         fault.__doc__

@@ -1,4 +1,4 @@
-"""Gradient rules of RoiAlign, of DirectML's operators and of Resize."""
+"""Gradient rules of RoiAlign, of RoIAlignRotated, of DirectML's operators and of Resize."""
 
 from __future__ import annotations
 
@@ -134,6 +134,42 @@ def test_dml_roi_align(wrt: list[str], attributes: dict[str, Any], opened: bool)
 def test_dml_resample(attributes: dict[str, Any], opened: bool) -> None:
     feeds = uniform({"x": (2, 3, 6, 7)})
     check(node_model("DmlResample", feeds, attributes, opened=opened, domain=DOMAIN), feeds, ["x"])
+
+
+_ROTATED = np.array(
+    [
+        [3.31, 4.27, 5.139, 3.719, 0.37],
+        [0.437, 4.157, 6.3119, 7.8617, -2.1],
+        [5.6231, 3.7639, 0.2417, 0.4853, 1.3],
+        [4.1, 3.3, -4.123, 2.17, 0.9],
+        [30.0, 2.0, 4.0, 4.0, 0.2],
+    ]
+)
+"""Regions on the map of `_regions`: one reaches beyond it, one is small, one mirrored and one outside."""
+
+
+def _rotated(names: Sequence[str]) -> dict[str, Array]:
+    """A feature map, `_ROTATED` and the images that they are of."""
+    x, *_ = _regions(["x", "rois", "images"]).values()
+    return dict(zip(names, (x, _ROTATED, np.array([0, 1, 1, 0, 1])), strict=True))
+
+
+@pairwise(
+    {
+        "wrt": [["x"], ["rois"], ["x", "rois"]],
+        "attributes": [
+            {},
+            {"sampling_ratio": 2},
+            {"aligned": 0, "spatial_scale": 0.5},
+            {"clockwise": 1, "sampling_ratio": 3, "spatial_scale": 0.75},
+            {"aligned": 0, "clockwise": 1},
+        ],
+        "opened": [False, True],
+    }
+)
+def test_roi_align_rotated(wrt: list[str], attributes: dict[str, Any], opened: bool) -> None:
+    feeds = _rotated(["x", "rois", "batch_indices"])
+    check(node_model("RoIAlignRotated", feeds, SIZES | attributes, opened=opened, domain=DOMAIN), feeds, wrt)
 
 
 MODES: list[dict[str, Any]] = [
@@ -413,9 +449,13 @@ def test_regions_that_depend_on_the_tensor_by_their_images_alone_are_refused() -
 
 
 def _gradient_model(
-    operator: str, attributes: Mapping[str, Any], outputs: Sequence[str], opened: bool
+    operator: str,
+    attributes: Mapping[str, Any],
+    outputs: Sequence[str],
+    opened: bool,
+    feeds: Mapping[str, Array] | None = None,
 ) -> onnx.ModelProto:
-    made = node_model(operator, _OF_GRADIENT, attributes, opened=opened, outputs=outputs, domain=DOMAIN)
+    made = node_model(operator, feeds or _OF_GRADIENT, attributes, opened=opened, outputs=outputs, domain=DOMAIN)
     del made.graph.output[:]
     for name in filter(None, outputs):
         made.graph.output.add(name=name).type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
@@ -453,11 +493,36 @@ def test_gradients_of_averages_over_regions_have_gradients(
     check(_gradient_model(operator, attributes, outputs, opened), _OF_GRADIENT, wrt)
 
 
-@pytest.mark.parametrize(("operator", "average"), [("RoiAlignGrad", "RoiAlign_22"), ("DmlRoiAlignGrad", "DmlRoiAlign")])
+@pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
+@pairwise(
+    {
+        "wrt": [["dy"], ["rois"], ["x"], ["dy", "rois", "x"]],
+        "attributes": [{}, {"sampling_ratio": 2, "clockwise": 1}, {"aligned": 0, "spatial_scale": 0.5}],
+        "outputs": [["dx", ""], ["", "drois"], ["dx", "drois"]],
+        "opened": [False, True],
+    }
+)
+def test_the_gradient_of_an_average_over_rotated_regions_has_gradients(
+    wrt: list[str], attributes: dict[str, Any], outputs: list[str], opened: bool
+) -> None:
+    dy = uniform({"dy": (len(_ROTATED), 3, 3, 2)})
+    feeds = _OF_GRADIENT | dy | _rotated(["x", "rois", "images"])
+    check(_gradient_model("RoIAlignRotatedGrad", attributes, outputs, opened, feeds), feeds, wrt)
+
+
+@pytest.mark.parametrize(
+    ("operator", "average"),
+    [
+        ("RoiAlignGrad", "RoiAlign_22"),
+        ("DmlRoiAlignGrad", "DmlRoiAlign"),
+        ("RoIAlignRotatedGrad", "RoIAlignRotated"),
+    ],
+)
 def test_the_gradient_by_the_map_of_an_average_is_differentiated_by_operators_like_it(
     operator: str, average: str
 ) -> None:
-    model = _gradient_model(operator, {}, ["dx", ""], opened=False)
+    feeds = _OF_GRADIENT | ({"rois": _ROTATED[:3]} if average == "RoIAlignRotated" else {})
+    model = _gradient_model(operator, {}, ["dx", ""], opened=False, feeds=feeds)
     made = vjp(model, ["dx"], ["dy", "rois"])
     added = [node.op_type for node in made.graph.node[1:] if node.op_type not in ("Identity", "Constant")]
     assert added == [average, operator]

@@ -58,6 +58,8 @@ def use(operators=OPERATORS, fixed=None):
                 feeds = inputs(*size)
                 if operator.name == "DmlResampleGrad":
                     feeds["InputGradientTensor"] = feeds["InputTensor"]
+                if any(tensor.name == "rois" and tensor.shape[1] == 5 for tensor in operator.inputs):
+                    feeds["rois"] = np.column_stack([feeds["batch_indices"], feeds["rois"]]).astype(np.float32)
                 session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
 '''
 

@@ -10,9 +10,9 @@ from typing import Protocol, cast
 from benchmarks.call import Call
 from benchmarks.problem import Problem
 
-NAMES = ("onnxruntime", "torchvision", "mmcv", "torch", "bodies")
+NAMES = ("onnxruntime", "torchvision", "mmcv", "torch", "loops", "bodies")
 
-BY_DEFAULT = ("onnxruntime", "torchvision", "mmcv", "torch")
+BY_DEFAULT = ("onnxruntime", "torchvision", "mmcv", "torch", "loops")
 """Bodies take seconds for what the others take milliseconds for."""
 
 

@@ -1,4 +1,4 @@
-"""OpenVINO's CPU plug-in, on ONNX's own node."""
+"""OpenVINO's CPU plug-in, on ONNX's own nodes, and on mmdeploy's node for rotated RoIs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import openvino
 from openvino.properties import hint
 
@@ -26,6 +27,9 @@ PRECISE = {
 A user's session may want that; the suite asks for the operator's semantics, and half precision would hide them.
 """
 
+MMDEPLOY, MMDEPLOY_NODE = "mmdeploy", "MMCVRoIAlignRotated"
+"""Domain and name of the operator for rotated RoIs that OpenVINO's frontend reads."""
+
 NO_CONVERSION = "No conversion rule found"
 """How the frontend words that it does not know an operator, or an opset of it."""
 
@@ -42,8 +46,10 @@ class OpenVino:
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
+        if case.operator == "RoIAlignRotated":
+            return self._rotated(case)
         require_standard(case, element_types=tuple(ELEMENT_DTYPES))
-        compiled = self._compiled(case)
+        compiled = self._compiled(build(case, "standard"))
         if case.element_type == "double" and (precision := _precision(compiled)) != "f64":
             raise UnsupportedError(f"double tensors are computed in {precision}")
 
@@ -53,14 +59,42 @@ class OpenVino:
 
         return run
 
-    def _compiled(self, case: Case) -> Any:
+    def _rotated(self, case: Case) -> Session:
+        """The node of mmdeploy, MMCVRoIAlignRotated, has the image of a RoI as the first column of the RoIs."""
+        if case.element_type != "float":
+            raise UnsupportedError(f"a column of {case.element_type} RoIs holds their image")
+        if {"rois", "batch_indices"} & set(case.initializers):
+            raise UnsupportedError("RoIs that are constants of the model have no column for their image")
+        if case.inputs["batch_indices"].ndim != 1:
+            raise UnsupportedError("mmdeploy has no input for the images of RoIs")
+        if case.attributes.get("aligned", 1) == 0:
+            raise UnsupportedError("it has aligned = 1 alone")
+        model = build(case, "ortops")
+        (node,) = model.graph.node
+        node.op_type, node.domain = MMDEPLOY_NODE, MMDEPLOY
+        node.input[:] = ["X", "rois"]
+        model.opset_import.append(onnx.helper.make_opsetid(MMDEPLOY, 1))
+        kept = [value for value in model.graph.input if value.name == "X"]
+        kept.append(onnx.helper.make_tensor_value_info("rois", onnx.TensorProto.FLOAT, ["R", 6]))
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        compiled = self._compiled(model)
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            rois = np.column_stack((inputs["batch_indices"].astype(np.float32), inputs["rois"]))
+            answer = compiled(feeds(case, {"X": inputs["X"], "rois": rois}))
+            return {name: np.asarray(answer[name]) for name in case.outputs}
+
+        return run
+
+    def _compiled(self, model: onnx.ModelProto) -> Any:
         try:
-            model = self._core.read_model(build(case, "standard").SerializeToString())
+            read = self._core.read_model(model.SerializeToString())
         except RuntimeError as error:
             if NO_CONVERSION in str(error):
                 raise UnsupportedError(str(error)) from error
             raise
-        return self._core.compile_model(model, "CPU", PRECISE)
+        return self._core.compile_model(read, "CPU", PRECISE)
 
 
 def _precision(compiled: Any) -> str:

@@ -154,5 +154,6 @@ def _of_shapes(operator: Operator, cases: Sequence[Case]) -> Iterator[Line]:
     of_maps = [case.inputs["x_shape"] if "x_shape" in case.inputs else case.inputs[first].shape for case in cases]
     yield from _of("images", (_size(int(shape[0])) for shape in of_maps), SIZES)
     yield from _of("channels", (_size(int(shape[1])) for shape in of_maps), SIZES)
-    rois = next(tensor.name for tensor in operator.inputs if tensor.shape[-1] == 4)
-    yield from _of("RoIs", (_size(case.inputs[rois].size // 4) for case in cases), SIZES)
+    rois = next(tensor for tensor in operator.inputs if len(tensor.shape) == 2 and isinstance(tensor.shape[-1], int))
+    numbers = int(rois.shape[-1])
+    yield from _of("RoIs", (_size(case.inputs[rois.name].size // numbers) for case in cases), SIZES)

@@ -34,6 +34,9 @@ _WHITE, _BLUE, _RED, _NONE = (255, 255, 255), (112, 168, 224), (232, 128, 112), 
 
 Colour = Callable[[float], str]
 
+Corner = tuple[int, int, float]
+"""A pixel that a sample reads, by row and column, and its weight."""
+
 
 class Drawing(NamedTuple):
     """A titled SVG element, and in words what it leaves out, if anything."""
@@ -162,14 +165,14 @@ class Part:
             scaled = crop.ravel().tolist() if name == "difference" else both
             colour = scale(scaled, signed=name == "difference" or min(scaled, default=0.0) < 0)
             values = {(i, j): float(crop[i - rows.start, j - columns.start]) for i in rows for j in columns}
-            cells = _cells(frame, values, colour)
+            squares = cells(frame, values, colour)
             mark = [_rectangle(frame, "worst", *((at - 0.5, at + 0.5) for at in self.mark))] if self.mark else []
-            return frame.drawing([*cells, *mark, *(frame.value(*at, value) for at, value in values.items())])
+            return frame.drawing([*squares, *mark, *(frame.value(*at, value) for at, value in values.items())])
 
         return tuple(Drawing(name, heat_map(name, crop), left_out) for name, crop in crops.items())
 
 
-def _cells(frame: Frame, values: Mapping[tuple[int, int], float], colour: Colour, what: str | None = "") -> list[str]:
+def cells(frame: Frame, values: Mapping[tuple[int, int], float], colour: Colour, what: str | None = "") -> list[str]:
     """The squares of elements; no colours and no values where nothing is known of them (`what` is None)."""
     squares = []
     for (i, j), value in values.items():
@@ -203,15 +206,19 @@ class Scene:
 
 def window(all_placed: Sequence[Placed], own: Placed, focus: int | None) -> range:
     """The pixels that show a RoI under every convention, or the part of it around bin `focus`."""
-    length = own.axis.length
-    ends = [end for placed in all_placed for end in (placed.start, placed.end) if math.isfinite(end)] or [0.0]
-    first = min(max(math.floor(min(ends)) - 1, -2), length - 2)
-    stop = max(min(math.ceil(max(ends)) + 2, length + 2), 2)
+    begin = min(own.start, own.end)
+    centre = begin + MOST_CELLS / 2 - 2 if focus is None else (own.edge(focus) + own.edge(focus + 1)) / 2
+    return window_of([end for placed in all_placed for end in (placed.start, placed.end)], own.axis.length, centre)
+
+
+def window_of(ends: Iterable[float], length: int, centre: float) -> range:
+    """The pixels from the least to the largest of the ends, as far as there is a map, or as many as fit about a centre."""
+    finite = [end for end in ends if math.isfinite(end)] or [0.0]
+    first = min(max(math.floor(min(finite)) - 1, -2), length - 2)
+    stop = max(min(math.ceil(max(finite)) + 2, length + 2), 2)
     if length + 2 <= _SMALL:
         first, stop = min(first, -1), max(stop, length + 1)
     if stop - first > MOST_CELLS:
-        begin = min(own.start, own.end)
-        centre = begin + MOST_CELLS / 2 - 2 if focus is None else (own.edge(focus) + own.edge(focus + 1)) / 2
         middle = round(min(max(centre, float(first)), float(stop))) if math.isfinite(centre) else first
         first = min(max(middle - MOST_CELLS // 2, first), stop - MOST_CELLS)
         stop = first + MOST_CELLS
@@ -226,7 +233,7 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
     rows, columns = (range(max(w.start, 0), min(w.stop, a.axis.length)) for w, a in zip(windows, axes, strict=True))
     values = {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
     colour = scale(values.values(), signed=what.startswith("d"))
-    parts = _cells(frame, values, colour, None if pixels is None else f"{what} ")
+    parts = cells(frame, values, colour, None if pixels is None else f"{what} ")
     box = [_interval(w, a.start, a.end) for w, a in zip(windows, axes, strict=True)]
     parts += [_line(frame, c, c, *box[1]) for c in _edges(axes[0], frame.rows)]
     parts += [_line(frame, *box[0], c, c) for c in _edges(axes[1], frame.columns)]
@@ -297,21 +304,22 @@ def _samples(axes: tuple[Placed, Placed], scene: Scene) -> tuple[list[Located], 
 def _dot(convention: Convention, axes: tuple[Placed, Placed], y: Located, x: Located, scene: Scene) -> str:
     inside = all(is_inside(one.c, a.axis.length) for one, a in zip((y, x), axes, strict=True))
     head = f"bin ({y.p}, {x.p}) sample ({y.i}, {x.i}) at y {number(y.c)}, x {number(x.c)}"
-    tail = _reads(axes, y.c, x.c, scene.data) if inside else f"off the map: {convention.sampling.outside:g}"
+    tail = reads(_corners(axes, y.c, x.c), scene.data) if inside else f"off the map: {convention.sampling.outside:g}"
     marked = " marked" if (y.p, x.p) == scene.focus else ""
-    frame, kind = scene.frame, f"dot{'' if inside else ' outside'}{marked}"
-    r = 3.5 if frame.size >= 20 else 2.5
-    return element("circle", "", f"{head}; {tail}", cx=frame.x(x.c), cy=frame.y(y.c), r=r, class_=kind)
+    return dot(scene.frame, f"dot{'' if inside else ' outside'}{marked}", f"{head}; {tail}", y.c, x.c)
 
 
-def _reads(axes: tuple[Placed, Placed], y: float, x: float, data: Floats | None) -> str:
-    """The pixels that a sample reads, their weights, and the value of the sample."""
+def _corners(axes: tuple[Placed, Placed], y: float, x: float) -> list[Corner]:
     taps = itertools.product(axes[0].axis.taps(y), axes[1].axis.taps(x))
-    corners = [(a.pixel, b.pixel, a.weight * b.weight) for a, b in taps if a.pixel is not None and b.pixel is not None]
-    reads = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)
+    return [(a.pixel, b.pixel, a.weight * b.weight) for a, b in taps if a.pixel is not None and b.pixel is not None]
+
+
+def reads(corners: Sequence[Corner], data: Floats | None) -> str:
+    """The pixels that a sample reads, their weights, and the value of the sample."""
+    text = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)
     if data is None:
-        return reads
-    return f"{reads}; value {number(sum(weight * float(data[h, w]) for h, w, weight in corners))}"
+        return text
+    return f"{text}; value {number(sum(weight * float(data[h, w]) for h, w, weight in corners))}"
 
 
 def _interval(view: range, *ends: float) -> tuple[float, float]:
@@ -326,7 +334,19 @@ def _rectangle(frame: Frame, kind: str, ys: tuple[float, float], xs: tuple[float
 
 
 def _line(frame: Frame, y1: float, y2: float, x1: float, x2: float) -> str:
-    return element("line", x1=frame.x(x1), y1=frame.y(y1), x2=frame.x(x2), y2=frame.y(y2), class_="bin")
+    return line(frame, "bin", (x1, y1), (x2, y2))
+
+
+def line(frame: Frame, kind: str, first: tuple[float, float], last: tuple[float, float]) -> str:
+    """A line from one point of the map, x and y, to another."""
+    ends = {"x1": frame.x(first[0]), "y1": frame.y(first[1]), "x2": frame.x(last[0]), "y2": frame.y(last[1])}
+    return element("line", **ends, class_=kind)
+
+
+def dot(frame: Frame, kind: str, title: str, y: float, x: float) -> str:
+    """A sample, with what it says where it is pointed at."""
+    r = 3.5 if frame.size >= 20 else 2.5
+    return element("circle", "", title, cx=frame.x(x), cy=frame.y(y), r=r, class_=kind)
 
 
 def _edges(placed: Placed, view: range) -> list[float]:
@@ -336,13 +356,26 @@ def _edges(placed: Placed, view: range) -> list[float]:
 
 
 def _left_out(frame: Frame, axes: tuple[Placed, Placed], count: int) -> str:
+    spans = [(placed.start, placed.end) for placed in axes]
+    lengths = [placed.axis.length for placed in axes]
+    return left_out(frame, spans, lengths, count, math.prod(a.axis.bins * a.axis.per_bin for a in axes))
+
+
+def left_out(frame: Frame, spans: Sequence[tuple[float, float]], lengths: Sequence[int], count: int, total: int) -> str:
+    """What a picture of a RoI leaves out, in words, if anything.
+
+    Args:
+        frame: the part of the grid that it shows.
+        spans: from where to where the RoI goes along y and along x.
+        lengths: of the map along y and along x.
+        count: samples that it shows.
+        total: samples that there are.
+    """
     parts = []
-    for name, view, placed in zip("yx", (frame.rows, frame.columns), axes, strict=True):
-        low, high = sorted((placed.start, placed.end))
-        beyond = low < view.start - 0.5 or high > view.stop - 0.5
-        if beyond or view.start > 0 or view.stop < placed.axis.length:
-            parts.append(f"pixels {view.start} to {view.stop - 1} of the map's {placed.axis.length} along {name}")
-    total = math.prod(a.axis.bins * a.axis.per_bin for a in axes)
+    for name, view, span, length in zip("yx", (frame.rows, frame.columns), spans, lengths, strict=True):
+        beyond = min(span) < view.start - 0.5 or max(span) > view.stop - 0.5
+        if beyond or view.start > 0 or view.stop < length:
+            parts.append(f"pixels {view.start} to {view.stop - 1} of the map's {length} along {name}")
     if count < total:
         parts.append(f"{count} of {total} samples")
     return f"Drawn are {', '.join(parts)}; the others are left out." if parts else ""

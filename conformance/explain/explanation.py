@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs, reference
-from conformance.explain.conventions import Convention
 from conformance.explain.draw import Drawing, Part
 from conformance.explain.resample import Axis
 from conformance.explain.tables import Table, differences
@@ -20,10 +19,39 @@ from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 
 
+class Way(Protocol):
+    """One way to read a case, as it is named."""
+
+    @property
+    def name(self) -> str:
+        """The name in headings."""
+        ...
+
+    @property
+    def short(self) -> str:
+        """The name in the headings of columns."""
+        ...
+
+    @property
+    def detail(self) -> str:
+        """What it is, in words."""
+        ...
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is that of the case."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """In what it cannot follow the case."""
+        ...
+
+
 class Shown(NamedTuple):
     """A convention with its picture."""
 
-    convention: Convention
+    convention: Way
     picture: Drawing
 
 

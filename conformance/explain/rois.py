@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from conformance.case import Case
 from conformance.expect import Floats
 from conformance.explain.conventions import TORCHVISION, Convention, conventions_of
 from conformance.explain.draw import Frame, Scene, picture, samples_between, window
-from conformance.explain.explanation import Compared, Explanation, Shown
+from conformance.explain.explanation import Compared, Explanation, Shown, Way
 from conformance.explain.tables import MOST_ROWS, Row, Table, differences, number, table
 from conformance.rois.question import Placed, Question, question_of
 
@@ -30,19 +31,29 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: i
     if count == 0 or 0 in question.sampling.lengths or question.x_shape[1] == 0:
         note = f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw."
         return Explanation(case, facts, parts=compared.parts({}), notes=(note,))
-    return _about_roi(question, facts, compared, *_focus(question, roi, compared))
+    found = focus_of(compared, roi, question.output, functools.partial(_roi_at, question))
+    return _about_roi(question, facts, compared, *found)
 
 
-def _focus(question: Question, roi: int | None, compared: Compared) -> tuple[int, int, tuple[int, int] | None]:
-    """RoI, channel and bin to look at; no bin where none is worse than the others."""
+def focus_of(
+    compared: Compared, roi: int | None, role: Callable[[str], str], roi_at: Callable[[tuple[int, ...]], int]
+) -> tuple[int, int, tuple[int, int] | None]:
+    """RoI, channel and bin to look at; no bin where none is worse than the others.
+
+    Args:
+        compared: what is expected beside what came of it.
+        roi: the number of the RoI that is asked for, or None.
+        role: what an output is: y, dx or drois.
+        roi_at: a RoI that gives a gradient to an element of dx.
+    """
     worst = compared.worst
     if worst is None:
         return roi or 0, 0, None
-    role, index = question.output(worst.output), worst.at
-    if role == "drois":
+    index = worst.at
+    if role(worst.output) == "drois":
         return index[-2] if roi is None else roi, 0, None
-    if role == "dx":
-        return _roi_at(question, index) if roi is None else roi, index[1], None
+    if role(worst.output) == "dx":
+        return roi_at(index) if roi is None else roi, index[1], None
     if roi is not None and index[0] != roi:
         index = compared.worst_within(worst.output, (roi,)).at
     return index[0], index[1], (index[2], index[3])
@@ -79,7 +90,7 @@ def _about_roi(
     if "y" in roles:
         answers = [convention.output(r, c) for convention in conventions]
         bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*compared.expected[roles["y"]].shape[2:])]
-        values = _values(
+        values = values_of(
             "Values of the bins", "bin", conventions, answers, bins, compared.of(roles["y"], lambda y: y[r, c]), focus
         )
     else:
@@ -90,7 +101,7 @@ def _about_roi(
             name, given = roles["drois"], [g["drois"].reshape(-1, 4)[r] if "drois" in g else None for g in gradients]
             corners = [(corner, (k,)) for k, corner in enumerate(CORNERS)]
             title = f"{name}: derivatives by the RoI"
-            values = _values(
+            values = values_of(
                 title, "by", conventions, given, corners, compared.of(name, lambda drois: drois.reshape(-1, 4)[r])
             )
     pictures = [picture(convention, r, scene, grid, what) for convention, grid in zip(conventions, seen, strict=True)]
@@ -110,10 +121,10 @@ def _about_roi(
     )
 
 
-def _values(
+def values_of(
     title: str,
     first: str,
-    conventions: tuple[Convention, ...],
+    conventions: Sequence[Way],
     given: Sequence[Floats | None],
     labels: Sequence[tuple[str, tuple[int, ...]]],
     pair: tuple[Floats, Floats | None],

@@ -54,7 +54,7 @@ def _wrong_value(attribute: Attribute, case: Case, rng: np.random.Generator) -> 
 def _data(case: Case, rng: np.random.Generator) -> Case:
     """One number of an index, of a RoI or of a shape is replaced by one that does not belong there."""
     known = [t for t in case.definition.inputs if t.name in case.inputs and case.inputs[t.name].size]
-    known = [t for t in known if t.values or case.inputs[t.name].dtype.kind in "iu" or 4 in t.shape]
+    known = [t for t in known if t.values or case.inputs[t.name].dtype.kind in "iu" or isinstance(t.shape[-1], int)]
     if not known:
         return _attribute(case, rng)
     tensor = pick(rng, known)

@@ -12,6 +12,8 @@ from conformance.vectors import (
     matrix,
     refusals,
     resample_matrix,
+    rotated_field,
+    rotated_matrix,
     sessions,
     sizes,
     values,
@@ -27,6 +29,8 @@ SOURCES = (
     sessions.cases,
     sizes.cases,
     values.cases,
+    rotated_matrix.cases,
+    rotated_field.cases,
 )
 
 

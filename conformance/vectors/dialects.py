@@ -1,4 +1,7 @@
-"""One question about RoIs in two dialects: that of ONNX's RoiAlign, that of DirectML's, and of either one's gradient."""
+"""One question about RoIs in two dialects: that of ONNX's RoiAlign, that of DirectML's, and of either one's gradient.
+
+RoIAlignRotated is a third one, whose RoIs are others: it is asked by its name alone.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue
 
 BOTH = ("roi_align", "dml_roi_align")
-NAMES = dict(zip(BOTH, (ONNX_NAMES, DIRECTML_NAMES), strict=True))
+ROTATED = "roi_align_rotated"
+NAMES = dict(zip((*BOTH, ROTATED), (ONNX_NAMES, DIRECTML_NAMES, ONNX_NAMES), strict=True))
 
 OF_THE_OUTPUT = ("output_height", "output_width", "out_of_bounds_input_value")
 """The attributes that a gradient does not have."""
@@ -39,7 +43,9 @@ class Rule:
     ratio: int = 0
 
     def attributes(self, dialect: str) -> dict[str, AttributeValue]:
-        """The attributes of a node: of RoiAlign for "roi_align", of DmlRoiAlign for "dml_roi_align"."""
+        """The attributes of a node: of RoiAlign for "roi_align", of DmlRoiAlign for "dml_roi_align", and so on."""
+        if dialect == ROTATED:
+            return {"spatial_scale": self.scale, "sampling_ratio": self.ratio}
         if dialect == "roi_align":
             words = {"mode": self.mode, "coordinate_transformation_mode": self.coordinates}
             given = {name: value for name, value in words.items() if value is not None}
@@ -77,7 +83,7 @@ def ask(
         bins: height and width of the output.
         more: attributes that the rule does not have, or has with other values.
         expected: the outputs; None where the reference computes them.
-        dialects: some of `BOTH`.
+        dialects: some of `BOTH`, or `ROTATED`.
         variant: further parts of the id; None for the words among the attributes of the rule.
         rest: further arguments of `expand`.
     """

@@ -111,7 +111,7 @@ def _large_and_tiny() -> Iterator[Case]:
     for element_type, dtype in ELEMENT_DTYPES.items():
         if dtype.kind in "iu":
             continue
-        large, tiny, least = _ends(dtype)
+        large, tiny, least = ends(dtype)
         if dtype != np.float64:  # whose sums have no wider type to be in
             for fact, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
                 note = "the sum of 64 samples is beyond the type's range, their average is not"
@@ -123,7 +123,7 @@ def _large_and_tiny() -> Iterator[Case]:
             yield from _constant(fact, note, value, element_type)
 
 
-def _ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
+def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
     """Nearly the largest number of a type, its least normal and its least subnormal one, all exact."""
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_normal), float(info.smallest_subnormal)

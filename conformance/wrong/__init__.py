@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.wrong import dml_resample, dml_roi_align, roi_align
+from conformance.wrong import dml_resample, dml_roi_align, roi_align, roi_align_rotated
 from conformance.wrong.base import Family, Node
 
 __all__ = ["CONTROLS", "FAULTS", "Family", "Fault"]
@@ -20,6 +20,7 @@ CONTROLS: dict[str, type[Node]] = {
     "roi_align": roi_align.Control,
     "dml_roi_align": dml_roi_align.Control,
     "dml_resample": dml_resample.Control,
+    "roi_align_rotated": roi_align_rotated.Control,
 }
 """By the operators' family."""
 
@@ -62,6 +63,7 @@ FAULTS: tuple[Fault, ...] = tuple(
         ("roi_align", roi_align),
         ("dml_roi_align", dml_roi_align),
         ("dml_resample", dml_resample),
+        ("roi_align_rotated", roi_align_rotated),
     )
     for backend in module.WRONG
 )

@@ -1,4 +1,4 @@
-"""Faults that RoiAlign and DmlRoiAlign may both have, each by its two names."""
+"""Faults that RoiAlign and DmlRoiAlign may both have, each by its two names, and steps of faults on RoIs."""
 
 from __future__ import annotations
 
@@ -56,6 +56,39 @@ def down_the_columns(s: Any, up: Any, image: Array, axis_y: Any, axis_x: Any, wi
 def as_average(s: Any, up: Any, dy: Array, image: Array, axis_y: Any, axis_x: Any) -> Any:
     """The step `maximum_part` that does as for an average."""
     return s.average_part(dy, image, axis_y, axis_x)
+
+
+def last_cell(c: Array, length: int) -> Array:
+    """The pixel before c, never the last one."""
+    return np.clip(np.floor(c), 0, max(length - 2, 0))
+
+
+def refused_if(refuses: Any) -> Any:
+    """A step that fails where `refuses` says so of its arguments."""
+
+    def step(s: Any, up: Any, *a: Any) -> Any:
+        if refuses(*a):
+            raise ValueError("refused")
+        return up(*a)
+
+    return step
+
+
+def with_dx_always(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_shape: Array, x: Any) -> Any:
+    """Both gradients, of which as many as are wanted are taken from the front."""
+    wanted, needs_x = sum(map(bool, s.outputs)), s.needs_x()
+    s.outputs, names = ["dX", "drois"], s.outputs
+    try:
+        return up(dy, rois, images, x_shape, np.zeros(x_shape) if x is None and not needs_x else x)[:wanted]
+    finally:
+        s.outputs = names
+
+
+def scale_unchecked(s: Any, up: Any) -> None:
+    """The step `check_attributes` without spatial_scale."""
+    given, s.attributes = s.attributes, s.attributes | {"spatial_scale": 1.0}
+    up()
+    s.attributes = given
 
 
 def add_faults(fault: Faults, which: int) -> None:

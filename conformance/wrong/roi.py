@@ -6,7 +6,7 @@ Each step is a method, so that a fault changes one. It shares nothing with the r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -81,7 +81,12 @@ def pairs(of_y: Array, of_x: Array) -> Array:
 
 
 class RoiControl(Node):
-    """The operators without a fault: passes every case."""
+    """The operators without a fault: passes every case.
+
+    NUMBERS: how many a RoI has.
+    """
+
+    NUMBERS: ClassVar[int] = 4
 
     def answer(self, *inputs: Any) -> list[Array]:
         """As `Node`."""
@@ -102,7 +107,7 @@ class RoiControl(Node):
     def regions(self, rois: Array, images: Array, shape: Any) -> tuple[Array, Array]:
         """[R, 4] and [R]."""
         self.check(rois, images, shape)
-        return rois.reshape(-1, 4).astype(np.float64), images.ravel()
+        return rois.reshape(-1, self.NUMBERS).astype(np.float64), images.ravel()
 
     def check(self, rois: Array, images: Array, shape: Any) -> None:
         """Refuses data that are wrong."""
@@ -215,7 +220,7 @@ class RoiControl(Node):
         stored, (rois, images) = rois.shape, self.regions(rois, images, x_shape)
         if len(dy) != len(rois):
             raise ValueError("shape")
-        dx, drois = np.zeros(x_shape, self.sum_type()), np.zeros((len(rois), 4))
+        dx, drois = np.zeros(x_shape, self.sum_type()), np.zeros((len(rois), self.NUMBERS))
         part = self.average_part if self.mode == "avg" else self.maximum_part
         for r, roi in enumerate(rois):
             n = self.image_of(r, images)
@@ -223,7 +228,8 @@ class RoiControl(Node):
             axes = self.known_axes(roi, dy.shape[2:], image.shape[1:])
             dx_part, drois[r] = part(dy[r].astype(np.float64), image, *axes)
             self.add(dx, n, dx_part)
-        return [g for g, name in zip((dx, drois.reshape(*stored[:-1], 4)), self.outputs, strict=False) if name]
+        made = dx, drois.reshape(*stored[:-1], self.NUMBERS)
+        return [g for g, name in zip(made, self.outputs, strict=False) if name]
 
     def needs_x(self) -> bool:
         """Whether the map must be given."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from conformance.wrong.base import Array, Family, Faults, by_default, renamed
-from conformance.wrong.of_both import add_faults
+from conformance.wrong.of_both import add_faults, last_cell, refused_if, scale_unchecked, with_dx_always
 from conformance.wrong.roi import Axis, RoiControl
 from conformance.wrong.sizes import add_sizes
 
@@ -199,11 +199,6 @@ fault("FadesToZero", "The map is padded by a row of zeros, as in coremltools: sa
 )
 
 
-def last_cell(c: Array, length: int) -> Array:
-    """The pixel before c, never the last one."""
-    return np.clip(np.floor(c), 0, max(length - 2, 0))
-
-
 fault("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
     weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
     taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
@@ -292,17 +287,6 @@ fault("DivisorIn32Bits", "The product of the numbers of samples of both axes is 
 fault("EmptyIsNaN", "Divides by 0 where there is no sample, as MNN, OpenVINO and Paddle do.")(
     divisor=lambda s, up, y, x: np.float64(y.per_bin * x.per_bin)
 )
-
-
-def refused_if(refuses: Any) -> Any:
-    """A step that fails where `refuses` says so of its arguments."""
-
-    def step(s: Any, up: Any, *a: Any) -> Any:
-        if refuses(*a):
-            raise ValueError("refused")
-        return up(*a)
-
-    return step
 
 
 fault("NegativeCountRefused", "Fails where a side is negative, as MXNet does.")(
@@ -548,16 +532,6 @@ fault("DroisOfOneChannel", "drois is of the first channel.")(
 fault("DroisOfMaximaAre0", "drois of a maximum is 0.")(maximum_part=lambda s, up, *a: (up(*a)[0], np.zeros(4)))
 
 
-def with_dx_always(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_shape: Array, x: Any) -> Any:
-    """Both gradients, of which as many as are wanted are taken from the front."""
-    wanted, needs_x = sum(map(bool, s.outputs)), s.needs_x()
-    s.outputs, names = ["dX", "drois"], s.outputs
-    try:
-        return up(dy, rois, images, x_shape, np.zeros(x_shape) if x is None and not needs_x else x)[:wanted]
-    finally:
-        s.outputs = names
-
-
 fault("DroisOnlyWithDx", "The first output of a node is dX, wanted or not.")(gradient=with_dx_always)
 
 fault.about(Family.DEFAULTS)
@@ -601,13 +575,6 @@ fault("NegativeRatioIsAdaptive", "A negative sampling_ratio is 0, as in onnx's r
 fault("EmptyOutputTaken", "An output without rows or columns is no error, as in ONNX Runtime.")(
     meaning=lambda s, up, a: a | {name: max(a[name], 1) for name in ("output_height", "output_width")}
 )
-
-
-def scale_unchecked(s: Any, up: Any) -> None:
-    """The step `check_attributes` without spatial_scale."""
-    given, s.attributes = s.attributes, s.attributes | {"spatial_scale": 1.0}
-    up()
-    s.attributes = given
 
 
 fault("ScaleUnchecked", "spatial_scale may be anything.")(check_attributes=scale_unchecked)

@@ -137,8 +137,8 @@ def nan_if_first(s: Any, up: Any, v: Array) -> Any:
     return np.where(np.isnan(v[..., 0]), np.nan, np.fmax.reduce(v, axis=-1)) if v.shape[-1] else up(v)
 
 
-def add_sizes(fault: Faults, seed: int = 0) -> Faults:
-    """Make the faults of an operator on RoIs, with the numbers of a seed."""
+def add_sizes(fault: Faults, seed: int = 0, *, has_maxima: bool = True) -> Faults:
+    """Make the faults of an operator on RoIs, with the numbers of a seed; has_maxima: whether it has any."""
     draw = Draws(seed)
     fault.about(Family.SIZES)
     n = draw("channels", 16, 256)
@@ -216,13 +216,8 @@ def add_sizes(fault: Faults, seed: int = 0) -> Faults:
     fault("NaNReadAs0", "NaN is 0 in an average.")(
         image=lambda s, up, *a: np.where(np.isnan(x := up(*a)), 0, x) if s.mode == "avg" else up(*a)
     )
-    fault("NaNLoses", "NaN is no candidate of a maximum.")(
-        maximum=lambda s, up, v: np.fmax.reduce(v, axis=-1) if v.shape[-1] else up(v)
-    )
-    fault("NaNWinsIfFirst", "NaN wins a maximum only as the first candidate.")(maximum=nan_if_first)
-    fault("MaxFromMinusFltMax", "A maximum begins at -FLT_MAX, so that -inf never wins.")(
-        maximum=lambda s, up, v: np.maximum(up(v), -FLT_MAX)
-    )
+    if has_maxima:
+        _add_maxima(fault)
     fault("SumsOverflowFloat", "Sums beyond FLT_MAX are infinite, whatever the average.")(**overflowing(FLT_MAX, 4))
     fault("SumsOverflowHalf", "Sums of 16-bit tensors beyond 65504 are infinite, whatever the average.")(
         **overflowing(HALF_MAX, 2)
@@ -230,6 +225,17 @@ def add_sizes(fault: Faults, seed: int = 0) -> Faults:
     fault("TinyResultsFlushed", TINY)(rounded=flushed)
     fault("HalfClipped", "float16 results beyond 65504 are 65504, not infinite.")(rounded=clipped)
     return fault
+
+
+def _add_maxima(fault: Faults) -> None:
+    """Make the faults of a maximum of unusual values."""
+    fault("NaNLoses", "NaN is no candidate of a maximum.")(
+        maximum=lambda s, up, v: np.fmax.reduce(v, axis=-1) if v.shape[-1] else up(v)
+    )
+    fault("NaNWinsIfFirst", "NaN wins a maximum only as the first candidate.")(maximum=nan_if_first)
+    fault("MaxFromMinusFltMax", "A maximum begins at -FLT_MAX, so that -inf never wins.")(
+        maximum=lambda s, up, v: np.maximum(up(v), -FLT_MAX)
+    )
 
 
 def add_resample_sizes(fault: Faults, seed: int = 0) -> Faults:

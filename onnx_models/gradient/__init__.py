@@ -24,8 +24,8 @@ def gradient(
     """A copy of `model` with the gradient of one of its tensors: for each name in `wrt` one more output, NAME_grad.
 
     Reverse-mode differentiation of the graph, written out as nodes: standard operators, and this project's where ONNX has
-    none (RoiAlignGrad, DmlRoiAlignGrad, DmlResampleGrad), which ONNX Runtime runs with `ortops.register` or with
-    the bodies of `onnx_models.portable.attach`. Shapes that are open stay open. Functions of the model are inlined, and a
+    none (those whose names end in Grad), which ONNX Runtime runs with `ortops.register` or with the bodies of
+    `onnx_models.portable.attach`. Shapes that are open stay open. Functions of the model are inlined, and a
     model of an opset before 18 is converted to 18. The nodes of the model stay, and its outputs are the same bit for bit.
 
     Args:
@@ -120,7 +120,7 @@ def vjp(
         made = onnx_models.vjp(made, {"w_grad": "v"}, {"w": "hessian_times_v"})
 
     A second derivative of RoiAlign by its regions goes by the operator's body in standard operators: an average then has
-    C R PH W numbers of double in memory, where W is the map's width.
+    C R PH W numbers of double in memory, where W is the map's width, and one over rotated regions R PH PW N H W.
 
     Args:
         model: not modified, as in `gradient`.

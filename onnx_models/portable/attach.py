@@ -40,7 +40,8 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     Args:
         model: of opset 7 or later; one before 18 is converted to 18 (`onnx_models.opset`).
         loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for providers that lack them. Only
-            averages and resampling have one, and it needs more memory: C R PH W numbers for RoIs.
+            averages and resampling have one, and it needs more memory: C R PH W numbers for RoIs, R PH PW N H W for
+            rotated ones.
 
     Returns:
         The copy. Sums are computed in float, or in double where the model shows that a node of the operator has tensors of
@@ -55,9 +56,9 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
     Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is, and shapes that disagree are
     taken where there are no RoIs or their number does not matter. In an average an infinite or NaN pixel spreads along
-    rows and columns of the RoI, and a maximum can miss a NaN. Memory grows with `sampling_ratio` and
-    `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops, coordinates in float are
-    not good for RoIs of more than 2**24 pixels, and a map needs a channel.
+    rows and columns of the RoI, in a rotated one over the upright box around it, and a maximum can miss a NaN. Memory
+    grows with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without
+    loops, coordinates in float are not good for RoIs of more than 2**24 pixels, and a map needs a channel.
     """
     check_attributes(model)
     Functions(model).check_size()

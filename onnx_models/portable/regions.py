@@ -112,7 +112,7 @@ def requested(given: Mapping[str, Value], demand: Demand, *, reads_map: bool) ->
         bins_y, bins_x = (
             demand.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
         )
-    regions, own = (tensor for tensor in operator.inputs[1:3])
+    regions, own = operator.inputs[1:3]
     *_, count, columns = rois.lengths_up_to(regions.ranks[-1])
     rows = rois.cast(demand.coordinates).reshape(count, columns)
     indices = indices.cast("int64").reshape(indices.lengths_up_to(own.ranks[-1])[-1])

@@ -28,6 +28,11 @@ def gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
     return "dx" in outputs, "drois" in outputs
 
 
+def as_int(flag: object) -> object:
+    """A boolean as 0 or 1, as the INT attribute has it; anything else as it is, for the attribute's own check."""
+    return int(flag) if isinstance(flag, bool | np.bool_) else flag
+
+
 def call(
     operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
 ) -> list[Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, call, gradients
+from ortops.functional.call import Array, as_int, call, gradients
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
 
 ReductionFunction = Literal["average", "max"]
@@ -78,7 +77,7 @@ def dml_roi_align(
         "out_of_bounds_input_value": out_of_bounds_input_value,
         "minimum_samples_per_output": minimum_samples_per_output,
         "maximum_samples_per_output": maximum_samples_per_output,
-        "align_regions_to_corners": _as_int(align_regions_to_corners),
+        "align_regions_to_corners": as_int(align_regions_to_corners),
     }
     y: Array
     (y,) = call(DML_ROI_ALIGN, (x, rois, batch_indices), attributes, (True,))
@@ -144,12 +143,7 @@ def dml_roi_align_grad(
         "output_pixel_offset": output_pixel_offset,
         "minimum_samples_per_output": minimum_samples_per_output,
         "maximum_samples_per_output": maximum_samples_per_output,
-        "align_regions_to_corners": _as_int(align_regions_to_corners),
+        "align_regions_to_corners": as_int(align_regions_to_corners),
     }
     dx, drois = call(DML_ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, gradients(outputs))
     return dx, drois
-
-
-def _as_int(flag: object) -> object:
-    """A boolean as 0 or 1, as the INT attribute has it; anything else as it is, for the attribute's own check."""
-    return int(flag) if isinstance(flag, bool | np.bool_) else flag

@@ -48,10 +48,10 @@ def axis_of(axes: Any, r: int, k: int, bins: int) -> Axis:
 
 
 @inner
-def _onnx_axis(r1: float, r2: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
-    """ONNX's convention for a RoI that is stored as r1 to r2."""
-    origin = r1 * scale - 0.5 if half_pixel else r1 * scale
-    size = (r2 - r1) * scale
+def onnx_axis(place: float, length: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
+    """ONNX's convention for a RoI of a stored length, with its origin at a stored place."""
+    origin = place * scale - 0.5 if half_pixel else place * scale
+    size = length * scale
     is_fixed = not half_pixel and size < 1.0
     if is_fixed:
         size = 1.0
@@ -178,27 +178,39 @@ def pixels_between(axis: Axis, p: int, q: int, length: int) -> tuple[int, int]:
         return 0, 0
     a = region_of_sample(axis, p, 0, length)
     b = region_of_sample(axis, q, axis.samples - 1, length)
-    low, high = maximum(minimum(a, b), 0), minimum(maximum(a, b), 2 * (length - 1))
+    return pixels_of_regions(minimum(a, b), maximum(a, b), length)
+
+
+@inner
+def pixels_of_regions(a: int, b: int, length: int) -> tuple[int, int]:
+    """The first pixel and the number of pixels that the regions from a to b read."""
+    low, high = maximum(a, 0), minimum(b, 2 * (length - 1))
     if low > high:
         return 0, 0
     return low // 2, (high + 1) // 2 - low // 2 + 1
 
 
 @inner
-def _place_axis(placed: Placed, r: int, k: int, axis: Axis, length: int) -> None:
-    """Write down the samples of RoI r along one axis, and how many pixels they can read."""
+def write_axis(placed: Placed, r: int, k: int, axis: Axis) -> None:
+    """Write down the samples of RoI r along one axis."""
     numbers = offset(placed.axes, (2 * r + k) * NUMBERS)
     numbers[0], numbers[1], numbers[2] = axis.origin, axis.size, float(axis.samples)
     numbers[3], numbers[4], numbers[5] = axis.shift, axis.steps, axis.scale
     numbers[6], numbers[7], numbers[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
+
+
+@inner
+def _place_axis(placed: Placed, r: int, k: int, axis: Axis, length: int) -> None:
+    """Write down the samples of RoI r along one axis, and how many pixels they can read."""
+    write_axis(placed, r, k, axis)
     placed.spans[2 * r + k] = pixels_between(axis, 0, axis.bins - 1, length)[1]
 
 
 @inner
-def _is_lawful(rois: Any, placed: Placed, r: int) -> bool:
-    """Whether a RoI is finite and its image is one."""
-    for k in range(4):
-        value = float(load(rois, 4 * r + k))
+def is_lawful(rois: Any, numbers: int, placed: Placed, r: int) -> bool:
+    """Whether a RoI of so many numbers is finite and its image is one."""
+    for k in range(numbers):
+        value = float(load(rois, numbers * r + k))
         if value - value != 0.0:
             return False
     return 0 <= placed.images[r] < placed.shape.images
@@ -213,13 +225,13 @@ def place_onnx_rois(rois: Any, placed: Placed, scale: float, half_pixel: int, sa
     """
     shape = placed.shape
     for r in range(shape.rois):
-        if not _is_lawful(rois, placed, r):
+        if not is_lawful(rois, 4, placed, r):
             return r
         for k in range(2):
             # Axes have y first, RoIs x.
             r1, r2 = float(load(rois, 4 * r + 1 - k)), float(load(rois, 4 * r + 3 - k))
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
-            axis = _onnx_axis(r1, r2, scale, half_pixel != 0, bins, sampling_ratio)
+            axis = onnx_axis(r1, r2 - r1, scale, half_pixel != 0, bins, sampling_ratio)
             _place_axis(placed, r, k, axis, length)
     return -1
 
@@ -240,7 +252,7 @@ def place_dml_regions(
     """Place the samples of all regions by DirectML's convention; otherwise as `place_onnx_rois`."""
     shape = placed.shape
     for r in range(shape.rois):
-        if not _is_lawful(regions, placed, r):
+        if not is_lawful(regions, 4, placed, r):
             return r
         for k in range(2):
             r1, r2 = float(load(regions, 4 * r + 1 - k)), float(load(regions, 4 * r + 3 - k))

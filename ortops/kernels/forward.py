@@ -80,9 +80,7 @@ def _pool(
     """Pool by tables that `fill` fills (`roi_tables.share`), of which `span` tells the pixels, and that `apply` applies."""
     shape, is_whole = placed.shape, packs_maps(placed)
     bins = shape.bins_y * shape.bins_x
-    # Numbers of a RoI that are rounded before they are written past the cache.
-    is_large = shape.rois * shape.channels * bins * bytes_of(y) > MOST_BYTES_IN_CACHE
-    rounded = bins * LANES if is_large and bins <= MOST_BINS_TO_ROUND else 0
+    rounded = rounded_numbers(placed, y)
     room = room_of_panel(placed, is_whole) + (bins + shape.width) * LANES + rounded
     work = work_of(placed, shape.rois * bins)
     runner = runner_for(work, runner)
@@ -94,6 +92,14 @@ def _pool(
     status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
     return status
+
+
+@inner
+def rounded_numbers(placed: Placed, y: Any) -> int:
+    """The numbers of a RoI that are rounded before they are written past the cache; 0 if y is not written past it."""
+    shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
+    is_large = shape.rois * shape.channels * bins * bytes_of(y) > MOST_BYTES_IN_CACHE
+    return bins * LANES if is_large and bins <= MOST_BINS_TO_ROUND else 0
 
 
 @inner

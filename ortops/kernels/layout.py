@@ -39,6 +39,24 @@ class Placed(NamedTuple):
     images: Any
 
 
+class Rotated(NamedTuple):
+    """Rotated RoIs whose samples are placed.
+
+    placed: the samples along each RoI's own axes, those of its height before those of its width; the span of the map that
+        each can read.
+    turns: the cosine and the sine of each RoI's angle, counter-clockwise [R, 2].
+    corners: the first line and the first pixel of a line of those spans [R, 2].
+    rooms: the most pixels that a bin of each RoI can read [R].
+    direction: -1.0 where stored angles are clockwise, else 1.0.
+    """
+
+    placed: Placed
+    turns: Any
+    corners: Any
+    rooms: Any
+    direction: float
+
+
 class Lengths(NamedTuple):
     """The lengths of a tensor of four axes."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
@@ -32,7 +35,7 @@ def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside:
         MemoryError: there is none left to work in.
     """
     if y.size:
-        _check(_POOL[mode](x, y, placed, *runner, outside))
+        check_status(_POOL[mode](x, y, placed, *runner, outside))
 
 
 def pool_gradient(
@@ -45,21 +48,32 @@ def pool_gradient(
     """
     if dx is not None and dx.size:
         if mode == "avg":
-            _check(_average_dx(dy, dx, placed, *runner))
+            check_status(_average_dx(dy, dx, placed, *runner))
         else:
-            _check(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
+            check_status(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
     if drois is not None and drois.size:
-        # Rounded once: sums in float64 go through float32 to the 16-bit types otherwise.
-        sums = drois if drois.dtype.itemsize >= 4 else np.empty(drois.shape)
-        if mode == "avg":
-            _check(_average_drois(x, dy, sums, placed, *runner))
-        else:
-            _check(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
-        if sums is not drois:
-            with np.errstate(over="ignore"):
-                drois[...] = sums
+        with rounded_once(drois) as sums:
+            if mode == "avg":
+                check_status(_average_drois(x, dy, sums, placed, *runner))
+            else:
+                check_status(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
 
 
-def _check(status: int) -> None:
+@contextlib.contextmanager
+def rounded_once(drois: Array) -> Iterator[Array]:
+    """What a kernel fills for drois: sums in float64 would go through float32 to the 16-bit types otherwise."""
+    sums = drois if drois.dtype.itemsize >= 4 else np.empty(drois.shape)
+    yield sums
+    if sums is not drois:
+        with np.errstate(over="ignore"):
+            drois[...] = sums
+
+
+def check_status(status: int) -> None:
+    """Raise what a kernel's status says.
+
+    Raises:
+        MemoryError: there was none left to work in.
+    """
     if status == OUT_OF_MEMORY:
         raise MemoryError("out of memory for the work space of a RoI")

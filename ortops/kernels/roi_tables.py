@@ -97,7 +97,7 @@ def share(
     if address_of(memory) != 0:
         shared.failed[0] = 0
         if plan.is_by_image:
-            _group(shared.groups, placed)
+            group_by_image(shared.groups, placed)
         for k in range(2):
             first, at = shared.columns.first if k else shared.rows.first, 0
             for slot in range(slots):
@@ -150,7 +150,7 @@ def _carve_tables(memory: Any, slots: int, bins: int, entries: int, extra: int, 
 
 
 @inner
-def _group(groups: Groups, placed: Placed) -> None:
+def group_by_image(groups: Groups, placed: Placed) -> None:
     """Sort the RoIs by image."""
     first, images = groups.first, placed.shape.images
     for n in range(images + 1):

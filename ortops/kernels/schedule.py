@@ -88,7 +88,8 @@ def runner_for(work: float, runner: int) -> int:
 @inner
 def plan_by_image(placed: Placed, runner: int, blocks: int, bytes_each: int) -> Plan:
     """Cut up the work of images, each in so many blocks; each worker holds so many bytes."""
-    return Plan(runner, True, placed.shape.images, blocks, _workers(runner, placed.shape.images * blocks, bytes_each))
+    images = placed.shape.images
+    return Plan(runner, True, images, blocks, workers_for(runner, images * blocks, bytes_each))
 
 
 @inner
@@ -96,7 +97,7 @@ def plan_by_roi(placed: Placed, runner: int, panels: int, bytes_each: int) -> Pl
     """Cut up the work of RoIs: into enough tasks, none of fewer than two panels."""
     rois = placed.shape.rois
     blocks = maximum(minimum(panels // 2, (TASKS + rois - 1) // maximum(rois, 1)), 1)
-    return Plan(runner, False, rois, blocks, _workers(runner, rois * blocks, bytes_each))
+    return Plan(runner, False, rois, blocks, workers_for(runner, rois * blocks, bytes_each))
 
 
 @inner
@@ -108,7 +109,7 @@ def plan_of_panels(placed: Placed, is_whole: bool, runner: int, panels: int, byt
 
 
 @inner
-def _workers(runner: int, tasks: int, bytes_each: int) -> int:
+def workers_for(runner: int, tasks: int, bytes_each: int) -> int:
     """Into how many workers to deal the tasks, so that they hold no more than MOST_BYTES."""
     most = minimum(TASKS, MOST_BYTES // maximum(bytes_each, 1))
     return maximum(minimum(tasks, most), 1) if runner else 1

@@ -12,7 +12,7 @@ def check_map(names: tuple[str, str, str], rois: Array, x_shape: Sequence[int]) 
 
     Args:
         names: what the operator calls feature map, RoIs and batch indices.
-        rois: [R, 4].
+        rois: [R, 4], or [R, 5] of rotated ones.
         x_shape: the shape of the feature map.
 
     Raises:
@@ -29,7 +29,7 @@ def check_rois(names: tuple[str, str, str], fault: int, rois: Array, images: Arr
     Args:
         names: as in `check_map`.
         fault: its number, or -1 if there is none.
-        rois: [R, 4].
+        rois: [R, 4], or [R, 5] of rotated ones.
         images: the image of each RoI [R].
         x_shape: the shape of the feature map.
 

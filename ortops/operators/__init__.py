@@ -3,6 +3,7 @@
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_10, ROI_ALIGN_16, ROI_ALIGN_22, ROI_ALIGN_GRAD
+from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.spec import Operator
 
 OPERATORS: tuple[Operator, ...] = (
@@ -14,6 +15,8 @@ OPERATORS: tuple[Operator, ...] = (
     DML_ROI_ALIGN_GRAD,
     DML_RESAMPLE,
     DML_RESAMPLE_GRAD,
+    ROI_ALIGN_ROTATED,
+    ROI_ALIGN_ROTATED_GRAD,
 )
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}

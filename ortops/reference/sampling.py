@@ -167,7 +167,7 @@ def axes_of_roi(
 
     def axis(r1: float, r2: float, bins: int, length: int) -> Axis:
         start, size, size_varies = _start_and_size(r1, r2, spatial_scale, coordinate_transformation_mode)
-        per_bin = _samples_per_bin(size, bins, sampling_ratio)
+        per_bin = samples_per_bin(size, bins, sampling_ratio)
         return Axis(start, size, spatial_scale, size_varies, bins, per_bin, length)
 
     x1, y1, x2, y2 = roi
@@ -184,7 +184,8 @@ def _start_and_size(
     return start, max(size, 1.0), size >= 1.0
 
 
-def _samples_per_bin(size: float, bins: int, sampling_ratio: int) -> int:
+def samples_per_bin(size: float, bins: int, sampling_ratio: int) -> int:
+    """Samples along one axis of a bin of a RoI of `size` pixels: the ratio, or the bin's size, rounded up, where it is 0."""
     if sampling_ratio > 0:
         return min(sampling_ratio, MOST_SAMPLES)
     return math.ceil(min(max(size / bins, 0.0), float(MOST_SAMPLES)))
@@ -237,15 +238,14 @@ def bins_of(axis_y: SampledAxis, axis_x: SampledAxis) -> Iterator[Bin]:
         for q, column in enumerate(columns):
             total = axis_y.per_bin * axis_x.per_bin
             inside = [
-                Sample(y, x, _corners(axis_y.taps(y.coordinate), axis_x.taps(x.coordinate)))
-                for y in row
-                for x in column
+                Sample(y, x, corners(axis_y.taps(y.coordinate), axis_x.taps(x.coordinate))) for y in row for x in column
             ]
             outside = _first_pair_outside(_first_outside(axis_y, row), _first_outside(axis_x, column))
             yield Bin(p, q, total, inside, outside if total else None)
 
 
-def _corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
+def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
+    """The pixels that a sample reads, given those of its two axes, in the order that decides ties."""
     return tuple(
         Corner(
             None if tap_y.pixel is None or tap_x.pixel is None else (tap_y.pixel, tap_x.pixel),

@@ -42,19 +42,23 @@ def _middling(operator: Operator, element_type: str, rng: np.random.Generator) -
     # Each covers most of a map.
     near, far = rng.uniform(0, 4, (count, 2)), np.array([width, height]) - rng.uniform(0, 4, (count, 2))
     rois = np.concatenate([near, far], axis=1).astype(dtype)
+    turned = np.concatenate([(near + far) / 2, far - near, rng.uniform(-3, 3, (count, 1))], axis=1).astype(dtype)
     indices, shape = rng.integers(0, images, count), np.array(x.shape)
     dy = rng.standard_normal((count, channels, bins, bins)).astype(dtype)
     attributes: dict[str, AttributeValue] = {
         a.name: str(rng.choice(a.choices)) for a in operator.attributes if a.choices
     }
     # Few samples: the reference takes its time for each.
-    sizes = {"output_height": bins, "output_width": bins, "sampling_ratio": 2, "maximum_samples_per_output": 2}
+    sizes: dict[str, AttributeValue] = {"output_height": bins, "output_width": bins}
+    sizes |= {"sampling_ratio": 2, "maximum_samples_per_output": 2}
     attributes |= {a.name: sizes[a.name] for a in operator.attributes if a.name in sizes}
     inputs = {
         "roi_align": (x, rois, indices),
         "roi_align_grad": (dy, rois, indices, shape, x),
         "dml_roi_align": (x, rois, indices),
         "dml_roi_align_grad": (dy, rois, indices, shape, x),
+        "roi_align_rotated": (x, turned, indices),
+        "roi_align_rotated_grad": (dy, turned, indices, shape, x),
         "dml_resample": (x,),
         "dml_resample_grad": (x, shape // np.array([1, 1, 2, 1])),
     }[operator.function]

@@ -103,6 +103,24 @@ def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
 
 
 @intrinsic
+def total(_typing: Any, lanes: Any) -> Any:
+    """The sum of LANES numbers as a float64: of halves, then of quarters, and so on."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        value, half = args[0], LANES // 2
+        if value.type != _vector(types.float64):
+            value = builder.fpext(value, _vector(types.float64))
+        while half:
+            unused = ir.Constant(value.type, ir.Undefined)
+            places = [ir.Constant(ir.VectorType(_INT32, half), list(range(k, k + half))) for k in (0, half)]
+            value = builder.fadd(*(builder.shuffle_vector(value, unused, place) for place in places))
+            half //= 2
+        return builder.extract_element(value, _INT32(0))
+
+    return types.float64(lanes), codegen
+
+
+@intrinsic
 def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, target_stride: Any, columns: Any) -> Any:
     """Store the transpose of a square of LANES x LANES elements.
 

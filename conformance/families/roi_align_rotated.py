@@ -1,0 +1,61 @@
+"""RoIAlignRotated and its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from conformance.case import Array, Case
+from conformance.explain.rotated import explanation
+from conformance.families import Drawn
+from conformance.fuzz.draw import Draw, chosen
+from conformance.rois.question import ONNX_NAMES
+from conformance.rois.random import random_indices, random_rois, random_sizes, with_tensors
+from conformance.rotated.growth import growth
+from conformance.rotated.question import question_of, samples, work_of
+from conformance.rotated.settled import is_settled
+from ortops.spec import Operator
+
+__all__ = ["explanation", "growth", "is_settled", "random_case", "samples", "work"]
+
+QUARTERS = (0.0, math.pi / 2, -math.pi / 2, math.pi, 1e-3, 50 * math.pi)
+"""Radians."""
+
+
+def work(case: Case) -> float:
+    """As `conformance.families.Family` has it."""
+    return work_of(question_of(case))
+
+
+def random_case(draw: Draw, operator: Operator) -> Drawn:
+    """As `conformance.families.Family` has it."""
+    scale, sizes = draw.scale(), random_sizes(draw)
+    given = {
+        "output_height": sizes.bins_y,
+        "output_width": sizes.bins_x,
+        "aligned": draw.whole(0, 1),
+        "clockwise": draw.whole(0, 1),
+        "sampling_ratio": sizes.ratio,
+        "spatial_scale": scale,
+    }
+    attributes, x = chosen(draw, operator, given), draw.values(sizes[:4])
+    upright, indices = random_rois(draw, sizes, scale, scale), random_indices(draw, sizes.images, sizes.rois)
+    return with_tensors(draw, operator, attributes, ONNX_NAMES, sizes, x, _turned(draw, upright), indices)
+
+
+def _turned(draw: Draw, upright: Array) -> Array:
+    """[R, 5] from the ends x1 y1 x2 y2 of the RoIs: all with angle 0, or each with another angle."""
+    first, last = upright[:, :2], upright[:, 2:]
+    # What goes from one end of float16 to the other is no float16.
+    largest = float(np.finfo(np.float16).max) if draw.dtype == np.float16 else np.inf
+    angles = [0.0 if draw.exact else _angle(draw) for _ in upright]
+    sizes = np.clip(last - first, -largest, largest)
+    return np.concatenate([first / 2 + last / 2, sizes, np.array(angles).reshape(-1, 1)], axis=1)
+
+
+def _angle(draw: Draw) -> float:
+    """Radians: any, more than a turn, or one of `QUARTERS`."""
+    if draw.chance(0.3):
+        return draw.one(QUARTERS)
+    return float(draw.rng.uniform(-math.pi, math.pi) * (10 if draw.chance(0.2) else 1))

@@ -1,0 +1,1 @@
+"""What the suite knows of operators that sample rotated RoIs."""

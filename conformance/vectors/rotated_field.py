@@ -1,0 +1,313 @@
+"""RoIAlignRotated and its gradient as they are met: sizes, values, sessions, attributes left out, nothing to compute.
+
+Sizes are beyond the powers of two at which blocked, vectorised and threaded code changes its way, and prime or odd, so
+that no block divides them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import ortops
+from conformance.case import Array, Basis, Case, Source
+from conformance.model import with_open_lengths
+from conformance.rotated.question import samples_of
+from conformance.vectors.dialects import NAMES, ROTATED, Rule, ask
+from conformance.vectors.expand import expand
+from conformance.vectors.rotated_matrix import (
+    MORE_THAN_A_TURN,
+    OF_30,
+    OF_45,
+    OF_90,
+    OF_135,
+    SCENES,
+    Numbers,
+    Scene,
+    of_scene,
+)
+from conformance.vectors.scenes import scatter
+from conformance.vectors.values import ends
+from ortops.spec import ELEMENT_DTYPES, AttributeValue
+
+SOURCE = Source("conformance/vectors/rotated_field.py", f"ortops {ortops.__version__}", "closed forms")
+
+ANGLES = (OF_30, -OF_45, OF_90, OF_135, 0.0, MORE_THAN_A_TURN)
+
+SMALL = Scene(
+    "small",
+    23,
+    "two RoIs on two images of three channels",
+    (2, 3, 6, 7),
+    ((2.625, 3.1875, 3.375, 2.25, OF_30, 1), (3.6875, 2.625, 2.125, 3.5, -OF_45, 0)),
+    (2, 2),
+    1,
+    types=("float",),
+    outputs=("y", "dx", "drois"),
+)
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for turn, scene in enumerate(_sizes()):
+        given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
+        yield from of_scene(f"sizes/{scene.name}", given, 1 - turn % 2, turn // 2 % 2, variant="")
+    yield from _defaults()
+    yield from _empty()
+    yield from _odd_values()
+    yield from _constants()
+    yield from _many_at_one_place()
+    yield from _on_pixels()
+    yield from _sessions()
+
+
+def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> tuple[Numbers, ...]:
+    """RoIs of a few pixels about a place, no two of them alike."""
+    return tuple(
+        (
+            cx + (r % 7 - 3) / 16,
+            cy + (r // 7 % 5 - 2) / 16,
+            2.125 + r % 11 / 16,
+            1.625 + r % 13 / 16,
+            ANGLES[r % len(ANGLES)],
+            images[r % len(images)],
+        )
+        for r in range(count)
+    )
+
+
+def _sizes() -> Iterator[Scene]:
+    """Each size by itself, the others small."""
+    for n in (17, 299):
+        yield Scene(f"channels_{n}", n, f"{n} channels", (2, n, 4, 5), _around(2, 2.5, 2.0, (1, 0)), (2, 2), 1)
+    of_three = _around(299, 3.25, 2.75, (2, 0, 1))
+    yield Scene("rois_299", 31, "299 RoIs on three images", (3, 2, 6, 7), of_three, (1, 2), 1)
+    for n in (23, 263):
+        places = [(float(place), ANGLES[place % 4]) for place in (2, n // 2, n - 3)]
+        along_x: tuple[Numbers, ...] = tuple((place, 1.75, 3.375, 2.125, angle, 1) for place, angle in places)
+        along_y: tuple[Numbers, ...] = tuple((1.75, place, 3.375, 2.125, angle, 1) for place, angle in places)
+        yield Scene(f"width_{n}", n, f"a map {n} columns wide", (2, 2, 4, n), along_x, (2, 2), 1)
+        yield Scene(f"height_{n}", n, f"a map {n} rows high", (2, 2, n, 4), along_y, (2, 2), 1)
+    in_corners = ((254.5, 255.25, 4.25, 3.125, OF_45, 0), (3.25, 255.0, 3.125, 4.25, OF_30, 1))
+    yield Scene("map_259x257", 32, "images of 259 x 257 = 66563 pixels", (2, 1, 259, 257), in_corners, (2, 2), 1)
+    one = _around(1, 3.125, 2.25)
+    yield Scene("bins_1x29", 33, "29 bins side by side", (1, 2, 5, 6), one, (1, 29), 1)
+    yield Scene("bins_29x1", 34, "29 bins one below another", (1, 2, 5, 6), one, (29, 1), 1)
+    yield Scene("bins_15x14", 35, "210 bins in a RoI", (1, 2, 5, 6), one, (15, 14), 1, outputs=("y", "dx"))
+    on_few = _around(3, 2.25, 2.0, (293, 7, 131))
+    yield Scene("images_299", 36, "299 images, RoIs on few of them", (299, 1, 4, 5), on_few, (2, 2), 1)
+    every = tuple((2.625, 3.1875, 3.375, 2.25, OF_30, image) for image in (4, 1, 0, 3, 2, 1))
+    note = "the same box on several images, and twice on one"
+    yield Scene("one_box_on_every_image", 37, note, (5, 2, 6, 7), every, (2, 2), 1)
+    box = ((4.25, 3.125, 5.875, 4.625, OF_30, 0),)
+    for ratio in (9, 17, 33):
+        note = f"{ratio * ratio} samples of a bin"
+        yield Scene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y",))
+    for fact, more in (("is", 0.0), ("just_above", 2.0**-8)):
+        for whole in (2, 7):
+            size, side = 2 * (whole + more), whole + (more > 0)
+            note = f"adaptive: bins of {whole + more} pixels have {side} samples on each axis"
+            square = ((8.25, 7.5, size, size, OF_30, 0),)
+            yield Scene(f"adaptive_{fact}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",))
+
+
+def _defaults() -> Iterator[Case]:
+    """Attributes left out."""
+    scene = next(scene for scene in SCENES if scene.name == "ratio_0_sides_differ")
+    tensors, names = scene.tensors(1, 0), NAMES[ROTATED]
+    for suffix, fact, attributes in (
+        ("", "none_given", {}),
+        ("", "sizes_given", {"output_height": 2, "output_width": 2}),
+        ("_grad", "none_given", {}),
+    ):
+        roles = ("dy", "rois", "indices", "x_shape", "x") if suffix else ("x", "rois", "indices")
+        yield from expand(
+            f"defaults/{fact}",
+            function=ROTATED + suffix,
+            note="one output, aligned, counter-clockwise, adaptive sampling, scale 1",
+            attributes=attributes,
+            inputs={names.get(role, role): tensors[role] for role in roles},
+            outputs=["dX", "drois"] if suffix else ["Y"],
+            types=("float", "double"),
+            write_defaults=False,
+        )
+
+
+def _empty() -> Iterator[Case]:
+    """Nothing to compute is no error."""
+    for fact, note, x_shape, count in (
+        ("no_rois", "without RoIs Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
+        ("no_channels", "without channels Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
+        ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
+    ):
+        x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 5))
+        indices, shape = np.zeros(count, np.int64), np.array(x_shape)
+        yield from _asked(
+            f"empty/{fact}",
+            {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": shape},
+            ("y", "dx", "drois"),
+            ("float", "double"),
+            note,
+            bins=(2, 3),
+            expected={"y": y, "dx": x, "drois": rois},
+        )
+
+
+def _asked(
+    fact: str,
+    tensors: Mapping[str, Array],
+    outputs: Sequence[str],
+    types: Sequence[str],
+    note: str,
+    *,
+    ratio: int = 1,
+    more: Mapping[str, AttributeValue] | None = None,
+    variant: str = "",
+    basis: Basis = Basis.OURS,
+    **rest: Any,
+) -> Iterator[Case]:
+    source = SOURCE if rest.get("expected") else None
+    yield from ask(
+        fact,
+        Rule(ratio=ratio),
+        tensors,
+        outputs,
+        more=more or {},
+        dialects=[ROTATED],
+        types=types,
+        note=note,
+        variant=variant,
+        basis=basis,
+        source=source,
+        **rest,
+    )
+
+
+def _odd_values() -> Iterator[Case]:
+    """Pixels and gradients that are no numbers: they are in what reads them, and in nothing else."""
+    tensors, sampling = SMALL.tensors(1, 0), SMALL.sampling(1, 0)
+    first = samples_of(sampling.region(tensors["rois"][0].tolist()))
+    pixel = np.unravel_index(int(first.taps[first.bins == 3][0, 0]), sampling.lengths)
+    unread = np.ones(SMALL.x_shape, bool)
+    for roi, n in zip(tensors["rois"].tolist(), tensors["indices"], strict=True):
+        taps = samples_of(sampling.region(roi)).taps
+        unread[n].reshape(SMALL.x_shape[1], -1)[:, taps[taps >= 0]] = False
+    for fact, value in (("nan", np.nan), ("infinity", np.inf)):
+        changed = {**tensors, "x": np.where(unread, value, tensors["x"])}
+        note = f"pixels that no sample reads are {fact}, and do nothing"
+        yield from _asked(
+            f"values/{fact}_beside_the_samples", changed, SMALL.outputs, ("float",), note, bins=SMALL.bins
+        )
+        for role, outputs, place in (("x", ("y",), (1, 1, *pixel)), ("dy", ("dx",), (0, 1, 1, 1))):
+            odd = tensors[role].copy()
+            odd[place] = value
+            where = "in a sample" if role == "x" else "in a gradient"
+            note = f"{fact} {where} is in what reads it, and in nothing else"
+            fact_of_role = f"values/{fact}_{where.replace(' ', '_')}"
+            yield from _asked(fact_of_role, {**tensors, role: odd}, outputs, ("float",), note, bins=SMALL.bins)
+
+
+def _constants() -> Iterator[Case]:
+    """Constant maps: the mean is the constant, although the sum of a bin's samples may leave the range of the type."""
+    rois = np.array([[5.5, 3.5, 4.5, 3.0, OF_30], [5.25, 3.5, 2.0, 4.0, OF_135]])
+    for element_type, dtype in ELEMENT_DTYPES.items():
+        if dtype.kind in "iu":
+            continue
+        large, tiny, least = ends(dtype)
+        # The sums of double have no wider type to be in.
+        overflows = {} if dtype == np.float64 else {"sum_overflows": large, "negative_sum_overflows": -large}
+        for fact, value in (*overflows.items(), ("tiny", tiny), ("subnormal", 8 * least)):
+            yield from _asked(
+                f"values/{fact}",
+                {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
+                ("y",),
+                (element_type,),
+                "a constant map, the sum of whose samples may be beyond the type's range"
+                if fact in overflows
+                else "the least numbers are not flushed to 0",
+                ratio=8,
+                bins=(1, 2),
+                expected={"y": np.full((2, 2, 1, 2), value)},
+            )
+
+
+def _many_at_one_place() -> Iterator[Case]:
+    """Sums of many RoIs at one place, which half precision cannot hold, or just can."""
+    count = 4096
+    for fact, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
+        dx = np.zeros((1, 1, 3, 3))
+        dx[0, 0, :2, :2] = count * each / 4
+        yield from _asked(
+            f"values/{fact}",
+            {
+                "dy": np.full((count, 1, 1, 1), each),
+                "rois": np.tile([1.0, 1.0, 1.0, 1.0, 0.0], (count, 1)),
+                "indices": np.zeros(count, np.int64),
+                "x_shape": np.array(dx.shape),
+            },
+            ("dx",),
+            ("float16", "float"),
+            f"{count} RoIs pass {each / 4:g} each to four pixels, {count * each / 4:g} together",
+            expected={"dx": dx},
+        )
+
+
+def _on_pixels() -> Iterator[Case]:
+    """Derivatives where the only sample stands exactly on a pixel: the slope of the cell that begins there."""
+    for fact, c in (("at_the_first_pixel", 0.0), ("on_a_pixel", 2.0), ("on_the_last_pixel", 4.0)):
+        for along, roi in (("x", [c, 1.5, 2, 2, 0]), ("y", [1.5, c, 2, 2, 0])):
+            yield from _asked(
+                f"values/sample_{fact}",
+                {
+                    "dy": np.ones((1, 1, 1, 1)),
+                    "rois": np.array([roi]),
+                    "indices": np.array([0]),
+                    "x_shape": np.array([1, 1, 5, 5]),
+                    "x": scatter((1, 1, 5, 5), seed=40),
+                },
+                ("drois",),
+                ("float", "double"),
+                "drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does",
+                more={"aligned": 0},
+                variant=f"along_{along}",
+            )
+
+
+OTHERS = {
+    "smaller": replace(SMALL, x_shape=(1, 2, 4, 5), rois=_around(1, 2.25, 2.0)),
+    "larger": replace(SMALL, x_shape=(3, 40, 9, 20), rois=_around(5, 4.25, 4.0, (2, 0, 1))),
+    "no_rois": replace(SMALL, x_shape=(1, 3, 6, 7), rois=()),
+}
+CONSTANTS = {
+    "map": ("X",),
+    "rois": ("rois",),
+    "batch_indices": ("batch_indices",),
+    "x_shape": ("x_shape",),
+    "rois_and_batch_indices": ("rois", "batch_indices"),
+}
+
+
+def _sessions() -> Iterator[Case]:
+    """How a session is made and run: several times, with lengths that have names only, with inputs that are constants."""
+    asked: dict[str, tuple[Scene, ...]] = {f"after_{fact}": (other,) for fact, other in OTHERS.items()}
+    for fact, others in {**asked, "again": (SMALL, *OTHERS.values())}.items():
+        note = "a later call of a session, after calls with tensors of other sizes"
+        before = [{case.operator: case.inputs for case in _small(fact, note, other)} for other in others]
+        for case in _small(fact, note):
+            yield replace(with_open_lengths(case), before=tuple(inputs[case.operator] for inputs in before))
+    yield from map(with_open_lengths, _small("named_lengths", "a model whose lengths have names and no values"))
+    yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
+    small = _small("constant", "inputs that are constants of the model")
+    for (fact, names), case in itertools.product(CONSTANTS.items(), small):
+        constants = tuple(name for name in case.inputs if name in names)
+        if constants:
+            yield replace(case, id=case.id.replace("/constant/", f"/constant_{fact}/"), initializers=constants)
+
+
+def _small(fact: str, note: str, scene: Scene = SMALL, **rest: Any) -> Iterator[Case]:
+    return of_scene(f"session/{fact}", scene, 1, 0, note=note, variant="", **rest)

@@ -1,0 +1,307 @@
+"""What the bins of rotated RoIs read, as sparse tables of pixels: made once for all channels, in batches that fit in memory.
+
+A bin of a rotated RoI is no product of two axes, so each bin has a list of its own: every pixel that its samples read, once,
+with the pixel's weight or with the derivatives of that weight.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ortops.kernels.axis import is_between, is_inside, region
+from ortops.kernels.grid import Grid, from_centre, grid_of, line_of, lines_within, samples_within
+from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.scalar import (
+    address_of,
+    bytes_of,
+    doubles_at,
+    maximum,
+    minimum,
+    numbers_at,
+    offset,
+    store,
+)
+from ortops.kernels.layout import OUT_OF_MEMORY, Rotated, Shape
+from ortops.kernels.roi_tables import MOST_BYTES, Groups
+from ortops.kernels.schedule import Plan, Window, is_packed, run_plan, runner_for, window_of, workers_for
+
+SLOPES = 5
+"""Derivatives of a weight: with respect to the stored cx, cy, w, h and angle."""
+
+BLOCK = 16
+"""Bins of a task that fills tables."""
+
+FEW = 16
+"""Up to so many samples of a line, or lines of a bin, are all tested; of more, only those that can be on the map."""
+
+WORK_OF_SAMPLE = 64
+"""Pixels that are read or written in the time in which a sample is put into a table: measured, 10 to 30 ns."""
+
+
+class Batch(NamedTuple):
+    """The RoIs at the places begin:end of an order, with their bins low:high.
+
+    These are all bins, unless the tables of a single RoI are too large.
+
+    is_first, is_last: of all batches.
+    most_pixels: of the map, that a RoI can read.
+    most_room: pixels that a bin can read.
+    entries, samples: of all bins together, at most.
+    """
+
+    begin: int
+    end: int
+    low: int
+    high: int
+    is_first: bool
+    is_last: bool
+    most_pixels: int
+    most_room: int
+    entries: float
+    samples: float
+
+
+class Tables(NamedTuple):
+    """The tables of a batch.
+
+    failed: a flag for a worker that finds no memory.
+    first: where the entries of each RoI begin.
+    count: the entries of each bin; those of the next bin begin `room` behind its first.
+    pixel: the number of each entry's pixel on the map, or in the RoI's window where that is packed.
+    value: the numbers of each entry, as many as `values`: its weight, or its SLOPES.
+    """
+
+    failed: Any
+    first: Any
+    count: Any
+    pixel: Any
+    value: Any
+    values: int
+
+
+class Lists(NamedTuple):
+    """The tables of one RoI: the entries of bin b of the batch are b*room + i for i < count[b]."""
+
+    bins: int
+    room: int
+    count: Any
+    pixel: Any
+    value: Any
+
+
+@inner
+def lists_of(rotated: Rotated, groups: Groups, batch: Batch, tables: Tables, m: int) -> Lists:
+    """The tables of the RoI at place m of the order."""
+    bins, first = batch.high - batch.low, tables.first[m - batch.begin]
+    count = offset(tables.count, (m - batch.begin) * bins)
+    value = offset(tables.value, first * tables.values)
+    return Lists(bins, rotated.rooms[groups.order[m]], count, offset(tables.pixel, first), value)
+
+
+@inner
+def window_of_roi(rotated: Rotated, r: int) -> Window:
+    """The part of the map that RoI r can read."""
+    top, left = rotated.corners[2 * r], rotated.corners[2 * r + 1]
+    lines, pixels = rotated.placed.spans[2 * r], rotated.placed.spans[2 * r + 1]
+    return window_of((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
+
+
+@inner
+def _most_samples(rotated: Rotated, grid: Grid) -> float:
+    """The most samples of a RoI that are tested, about."""
+    shape, total = rotated.placed.shape, 1.0
+    for axis in (grid.rows, grid.columns):
+        count, size = float(axis.bins) * float(axis.samples), abs(axis.size)
+        across = 8.0 * (shape.height + shape.width + 4.0) * count
+        total *= minimum(count, across / size + FEW * axis.bins) if size > 0.0 else count
+    return total
+
+
+@inner
+def next_batch(rotated: Rotated, order: Any, begin: int, low: int, bytes_each: int) -> Batch:
+    """The batch that starts with bin `low` of the RoI at a place; entries of its tables have so many bytes."""
+    shape = rotated.placed.shape
+    bins = shape.bins_y * shape.bins_x
+    end, high = begin, bins
+    total, entries, samples, most_pixels, most_room = 0.0, 0.0, 0.0, 0, 0
+    while end < shape.rois and (low == 0 or end == begin):
+        r = order[end]
+        room, window = rotated.rooms[r], window_of_roi(rotated, r)
+        each = float(room) * bytes_each + 8.0
+        if total + each * (bins - low) > MOST_BYTES:
+            if end > begin:
+                break
+            high = minimum(bins, low + maximum(int(MOST_BYTES / each), 1))
+        end += 1
+        total += each * (high - low)
+        entries += float(room) * (high - low)
+        samples += _most_samples(rotated, grid_of(rotated, r)) * (high - low) / bins if room > 0 else 0.0
+        most_pixels = maximum(most_pixels, window.height * window.width)
+        most_room = maximum(most_room, room)
+        if high < bins:
+            break
+    is_first, is_last = begin == 0 and low == 0, end == shape.rois and high == bins
+    return Batch(begin, end, low, high, is_first, is_last, most_pixels, most_room, entries, samples)
+
+
+@inner
+def make_tables(
+    rotated: Rotated, groups: Groups, batch: Batch, is_whole: bool, values: int, like: Any, runner: int, context: int
+) -> Any:
+    """Make the tables of a batch.
+
+    Args:
+        rotated: the RoIs.
+        groups: their order.
+        batch: which of them.
+        is_whole: whether pixels are those of the map, also where a RoI's window could be packed.
+        values: 1 for weights, or SLOPES.
+        like: a pointer to elements that are computed in the type of the values.
+        runner: runs the tasks.
+        context: of the runner.
+
+    Returns:
+        The memory to release, null where there is none left; the tables; OUT_OF_MEMORY, INTERRUPTED or 0.
+    """
+    rois, bins, size = batch.end - batch.begin, batch.high - batch.low, bytes_of(numbers_at(like, like))
+    entries = int(batch.entries)
+    memory = allocate(1 + rois + rois * bins + entries + (entries * values * size + 7) // 8)
+    first = offset(memory, 1)
+    count = offset(first, rois)
+    pixel = offset(count, rois * bins)
+    tables = Tables(memory, first, count, pixel, numbers_at(offset(pixel, entries), like), values)
+    if address_of(memory) == 0:
+        return memory, tables, OUT_OF_MEMORY
+    memory[0] = 0
+    at = 0
+    for k in range(rois):
+        first[k] = at
+        at += rotated.rooms[groups.order[batch.begin + k]] * bins
+    work = batch.samples * WORK_OF_SAMPLE
+    runner = runner_for(work, runner)
+    blocks = (bins + BLOCK - 1) // BLOCK
+    words = batch.most_pixels + values * batch.most_room
+    plan = Plan(runner, False, rois, blocks, workers_for(runner, rois * blocks, 8 * words))
+    args = (rotated, groups, batch, tables, is_whole, plan, words)
+    return memory, tables, run_plan(plan, context, work, memory, _fill_task, args)
+
+
+@inner
+def _fill_task(
+    rotated: Rotated,
+    groups: Groups,
+    batch: Batch,
+    tables: Tables,
+    is_whole: bool,
+    plan: Plan,
+    words: int,
+    first: int,
+    last: int,
+    worker: int,
+) -> None:
+    memory = allocate(words)
+    if address_of(memory) == 0:
+        tables.failed[0] = 1
+        return
+    shape, values = rotated.placed.shape, tables.values
+    found, sums = memory, doubles_at(offset(memory, batch.most_pixels))
+    for index in range(first + worker, last, plan.workers):
+        m, block = batch.begin + index // plan.blocks, index % plan.blocks
+        r, lists, grid = groups.order[m], lists_of(rotated, groups, batch, tables, m), grid_of(rotated, groups.order[m])
+        window = window_of_roi(rotated, r)
+        # A table for a window that is packed has the window's numbers.
+        target = window if not is_whole and is_packed(window, shape.channels) else whole_map(shape)
+        share = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
+        for b in range(block * BLOCK, minimum((block + 1) * BLOCK, lists.bins)):
+            count, begin = 0, b * lists.room
+            if lists.room > 0:
+                for i in range(lists.room * values):
+                    sums[i] = 0.0
+                pixel = offset(lists.pixel, begin)
+                count = _fill(grid, shape, batch.low + b, window, target, found, values, pixel, sums)
+            lists.count[b] = count
+            for i in range(count * values):
+                store(lists.value, begin * values + i, sums[i] * share)
+    release(memory)
+
+
+@inner
+def whole_map(shape: Shape) -> Window:
+    """All of the map."""
+    return Window(0, 0, shape.height, shape.width)
+
+
+@outlined
+def _fill(
+    grid: Grid, shape: Shape, b: int, window: Window, target: Window, found: Any, values: int, pixel: Any, sums: Any
+) -> int:
+    """List the pixels that bin b reads, and add up the values that its samples give them; how many pixels there are.
+
+    Args:
+        grid: the samples.
+        shape: of the map and the output.
+        b: the bin.
+        window: the part of the map that the RoI can read.
+        target: that in which pixels are numbered.
+        found: for each pixel of the window, its place in the list if it is there. Any number will do for others, so that
+            nothing is cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
+        values: as in `make_tables`.
+        pixel: the list.
+        sums: `values` for each pixel of the list, 0 at first.
+    """
+    rows, columns, count = grid.rows, grid.columns, 0
+    p, q = b // columns.bins, b % columns.bins
+    top, bottom = p * rows.samples, (p + 1) * rows.samples
+    if rows.samples > FEW:
+        top, bottom = lines_within(grid, top, bottom, shape.height, shape.width)
+    for line in range(top, bottom):
+        down = from_centre(rows, line)
+        line_x, line_y = line_of(grid, line)
+        left, right = q * columns.samples, (q + 1) * columns.samples
+        if columns.samples > FEW:
+            far = shape.width - 1 + columns.margin
+            left, right = samples_within(columns, left, right, line_x, grid.cos, -columns.margin, far)
+            far = shape.height - 1 + rows.margin
+            left, right = samples_within(columns, left, right, line_y, -grid.sin, -rows.margin, far)
+        for k in range(left, right):
+            across = from_centre(columns, k)
+            u = columns.size * across
+            x, y = line_x + u * grid.cos, line_y - u * grid.sin
+            where_x, where_y = region(columns, x, shape.width), region(rows, y, shape.height)
+            if not (is_inside(where_x, shape.width) and is_inside(where_y, shape.height)):
+                continue
+            wide, tall = 1 if is_between(where_x) else 0, 1 if is_between(where_y) else 0
+            at_x, at_y = where_x // 2, where_y // 2
+            part_x, part_y = x - at_x if wide else 0.0, y - at_y if tall else 0.0
+            for below in range(1 + tall):
+                weight_y, slope_y = part_y if below else 1.0 - part_y, tall if below else -tall
+                place = (at_y + below - window.top) * window.width + at_x - window.left
+                name = (at_y + below - target.top) * target.width + at_x - target.left
+                for beside in range(1 + wide):
+                    weight_x = part_x if beside else 1.0 - part_x
+                    # Without a branch: nothing foretells whether the pixel is there. Measured, half the time of a branch.
+                    maybe = found[place + beside]
+                    is_place = (maybe >= 0) & (maybe < count)
+                    is_there = is_place & (pixel[maybe if is_place else 0] == name + beside)
+                    i = maybe if is_there else count
+                    count += 0 if is_there else 1
+                    found[place + beside], pixel[i] = i, name + beside
+                    if values == SLOPES:
+                        by_x, by_y = (wide if beside else -wide) * weight_y, slope_y * weight_x
+                        _add_slopes(grid, across, down, by_x, by_y, offset(sums, i * SLOPES))
+                    else:
+                        sums[i] += weight_x * weight_y
+    return count
+
+
+@inner
+def _add_slopes(grid: Grid, across: float, down: float, by_x: float, by_y: float, sums: Any) -> None:
+    """Add the derivatives by the stored numbers of what has the derivatives by_x and by_y on the map."""
+    rows, columns = grid.rows, grid.columns
+    by_u, by_v = by_x * grid.cos - by_y * grid.sin, by_x * grid.sin + by_y * grid.cos
+    sums[0] += columns.scale * by_x
+    sums[1] += rows.scale * by_y
+    sums[2] += 0.0 if columns.is_fixed else columns.scale * across * by_u
+    sums[3] += 0.0 if rows.is_fixed else rows.scale * down * by_v
+    sums[4] += grid.direction * (rows.size * down * by_u - columns.size * across * by_v)

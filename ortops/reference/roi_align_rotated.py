@@ -1,0 +1,331 @@
+"""RoIAlignRotated and its gradient, sample by sample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ortops.reference.roi_align import Channel, check_data, check_gradient
+from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bin, taps
+
+MOST_SLACK = 64.0
+"""Pixels. Where rounding moves a sample by more, float64 cannot tell one pixel from another, and no sample is right."""
+
+# Python numbers where numpy's would do: infinite and NaN data then pass through without a warning.
+
+
+def roi_align_rotated(
+    x: npt.NDArray[np.float64],
+    rois: npt.NDArray[np.float64],
+    batch_indices: npt.NDArray[np.integer],
+    *,
+    output_height: int,
+    output_width: int,
+    aligned: int,
+    clockwise: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+) -> npt.NDArray[np.float64]:
+    """The rotated regions of `x` that the RoIs name, each resampled to the output's size.
+
+    With S the scale, the centre of a RoI is `(cx*S - o, cy*S - o)`, where o is 0.5 if aligned and else 0, and its size
+    is `(w*S, h*S)`, at least 1 if not aligned. Of the `n = P*K` samples along an axis of the upright region of size L,
+    sample k lies at `L*((k + 0.5)/n - 0.5)` from the centre; that is u along its width and v along its height. The
+    angle t, negated if clockwise, moves it to `(u*cos(t) + v*sin(t), v*cos(t) - u*sin(t))` from the centre. A sample
+    outside the map is 0.
+
+    Args:
+        x: [N, C, H, W], the feature map.
+        rois: [R, 5], cx cy w h in units of 1/spatial_scale pixels and the angle in radians, finite.
+        batch_indices: [R], the image of each RoI, from 0 to N - 1.
+        output_height: bins along the region's height, at least 1.
+        output_width: bins along the region's width, at least 1.
+        aligned: 1 to shift the centre by half a pixel, 0 for a least size of 1.
+        clockwise: 1 where a positive angle turns the region clockwise as seen on the image, whose y points down.
+        sampling_ratio: K, samples along each axis of a bin; 0 for the size of the bin in pixels, rounded up.
+        spatial_scale: pixels to a unit of `rois`, above 0.
+
+    Returns:
+        [R, C, output_height, output_width], the means of the samples; 0 where a RoI has no samples.
+
+    Raises:
+        ValueError: a batch index is no image, a RoI is not finite, or there are RoIs but no pixels.
+
+    Source:
+        mmcv's documentation of RoIAlignRotated for the meaning of a RoI; ONNX RoiAlign-22 for the number of samples,
+        the interpolation and the border.
+    """
+    check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
+    size = (output_height, output_width)
+    y = np.zeros((len(rois), x.shape[1], *size))
+    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
+        channels: list[Channel] = x[n].tolist()
+        region = region_of(roi, size, x.shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
+        for p, q in np.ndindex(size):
+            totals = [0.0] * len(channels)
+            for sample in region.samples(p, q):
+                for c, channel in enumerate(channels):
+                    totals[c] += sum(corner.weight * _pixel(channel, corner) for corner in sample.corners)
+            y[r, :, p, q] = [total / max(region.total, 1) for total in totals]
+    return y
+
+
+def roi_align_rotated_grad(
+    dy: npt.NDArray[np.float64],
+    rois: npt.NDArray[np.float64],
+    batch_indices: npt.NDArray[np.integer],
+    x_shape: Sequence[int] | npt.NDArray[np.int64],
+    x: npt.NDArray[np.float64] | None = None,
+    *,
+    aligned: int,
+    clockwise: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+    outputs: Sequence[str] = ("dx", "drois"),
+) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+    """The gradients of `sum(dy * roi_align_rotated(x, rois, ...))` by `x` and by the stored numbers in `rois`.
+
+    A sample moves by `S` with cx and cy; by `S*((k + 0.5)/n - 0.5)` along the region's width with w, and along its
+    height with h, but not at all where the least size has replaced the stored one; and by `v*cos(t) - u*sin(t)` in x
+    and `-u*cos(t) - v*sin(t)` in y with the angle, negated if clockwise. The slope of an interpolation is that of
+    RoiAlign. The number of samples is held fixed.
+
+    Args:
+        dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
+        rois: [R, 5], as in the forward operator.
+        batch_indices: [R], as in the forward operator.
+        x_shape: N, C, H, W.
+        x: [N, C, H, W], the feature map; read for drois only.
+        aligned: as in the forward operator.
+        clockwise: as in the forward operator.
+        sampling_ratio: as in the forward operator.
+        spatial_scale: as in the forward operator.
+        outputs: the gradients wanted, at least one of dx and drois.
+
+    Returns:
+        dx [N, C, H, W] and drois [R, 5], None for one that is not wanted.
+
+    Raises:
+        ValueError: as `roi_align_rotated` does; or `x` is missing where it is read, an output size is 0, or `outputs`
+            is empty or has another name.
+
+    Source:
+        The derivative of `roi_align_rotated`. mmcv and detectron2 have dx alone.
+    """
+    shape = tuple(int(length) for length in x_shape)
+    check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
+    reader = "drois" if x is None and "drois" in outputs else None
+    check_gradient(dy.shape, outputs, known=("dx", "drois"), names=("dY", "X"), reader=reader)
+
+    dx = np.zeros(shape).tolist()
+    drois = np.zeros((len(rois), 5)).tolist()
+    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
+        channels: list[Channel] = [] if x is None else x[n].tolist()
+        region = region_of(roi, dy.shape[2:], shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
+        for p, q in np.ndindex(dy.shape[2:]):
+            shares = [share / max(region.total, 1) for share in dy[r, :, p, q].tolist()]
+            for sample in region.samples(p, q):
+                if "dx" in outputs:
+                    for dx_channel, share in zip(dx[n], shares, strict=True):
+                        _add_to_dx(dx_channel, share, sample.corners)
+                if "drois" in outputs:
+                    for channel, share in zip(channels, shares, strict=True):
+                        _add_to_droi(drois[r], share, channel, sample, region)
+    return (
+        np.array(dx, np.float64).reshape(shape) if "dx" in outputs else None,
+        np.array(drois, np.float64).reshape(-1, 5) if "drois" in outputs else None,
+    )
+
+
+class Sample(NamedTuple):
+    """A sample inside the map.
+
+    along_w, along_h: `(k + 0.5)/n - 0.5` of its two axes, its place in units of the region's width and height.
+    x, y: its place on the map, in pixels.
+    """
+
+    along_w: float
+    along_h: float
+    x: float
+    y: float
+    corners: tuple[Corner, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One axis of the upright region, through its centre.
+
+    size: in pixels, negative where it is mirrored; infinite where float64 cannot hold it.
+    size_varies: False where the size is the least one allowed, whatever the RoI's stored number.
+    bins: output bins.
+    per_bin: samples in each bin; 0 where there are none.
+    """
+
+    size: float
+    size_varies: bool
+    bins: int
+    per_bin: int
+
+    @property
+    def samples(self) -> int:
+        """Samples of all bins."""
+        return self.bins * self.per_bin
+
+    def along(self, k: int) -> float:
+        """`(k + 0.5)/n - 0.5`, where sample `k` of all `n` lies in units of the size."""
+        # Whole numbers up to the division: samples far from both ends of a huge region keep their places.
+        return (2 * k + 1 - self.samples) / (2 * self.samples)
+
+    def between(self, p: int, low: float, high: float) -> range:
+        """Samples of bin `p` that include all those between `low` and `high` pixels from the centre, and few others."""
+        first, last = p * self.per_bin, (p + 1) * self.per_bin
+        if low > high:
+            return range(first, first)
+        step = self.size / max(self.samples, 1)
+        if step == 0.0:
+            return range(first, last)
+        limit, middle = float(self.samples), self.samples // 2
+        ends = sorted(min(max(pixels / step, -limit), limit) for pixels in (low, high))
+        return range(max(middle + math.floor(ends[0]) - 2, first), min(middle + math.ceil(ends[1]) + 3, last))
+
+
+@dataclass(frozen=True)
+class Region:
+    """One RoI on the map.
+
+    center_x, center_y: in pixels of the map.
+    sin, cos: of the angle by which the region is turned counter-clockwise.
+    turn: the derivative of that angle by the stored one, 1 or -1.
+    scale: pixels to a unit of the RoI's stored coordinates.
+    height, width: the sides of the upright region.
+    map_size: height and width of the map in pixels.
+    """
+
+    center_x: float
+    center_y: float
+    sin: float
+    cos: float
+    turn: float
+    scale: float
+    height: Side
+    width: Side
+    map_size: tuple[int, int]
+
+    @property
+    def total(self) -> int:
+        """Samples of a bin, those outside the map included."""
+        return self.height.per_bin * self.width.per_bin
+
+    def samples(self, p: int, q: int) -> Iterator[Sample]:
+        """The samples of bin (p, q) that are inside the map, row by row of the upright region."""
+        for ky in self.rows(p):
+            along_h = self.height.along(ky)
+            v = self.height.size * along_h
+            for kx in self.columns(q, v):
+                along_w = self.width.along(kx)
+                u = self.width.size * along_w
+                x = self.center_x + u * self.cos + v * self.sin
+                y = self.center_y + v * self.cos - u * self.sin
+                if is_inside(y, self.map_size[0]) and is_inside(x, self.map_size[1]):
+                    read = corners(taps(y, self.map_size[0]), taps(x, self.map_size[1]))
+                    yield Sample(along_w, along_h, x, y, read)
+
+    def rows(self, p: int) -> range:
+        """Rows of bin `p` that include every one with a sample inside the map, and few others."""
+        numbers = (self.center_x, self.center_y, self.width.size, self.height.size)
+        if self.total == 0 or not all(map(math.isfinite, numbers)):
+            # No sum with an infinite term is a place on the map.
+            return range(0)
+        (low_y, high_y), (low_x, high_x) = self._bounds()
+        heights = [
+            (x - self.center_x) * self.sin + (y - self.center_y) * self.cos
+            for y in (low_y, high_y)
+            for x in (low_x, high_x)
+        ]
+        return self.height.between(p, min(heights), max(heights))
+
+    def columns(self, q: int, v: float) -> range:
+        """Samples of bin `q` in the row at `v` that include every one inside the map, and few others."""
+        (low_y, high_y), (low_x, high_x) = self._bounds()
+        x, y = self.center_x + v * self.sin, self.center_y + v * self.cos
+        by_x = _solutions(low_x - x, self.cos, high_x - x)
+        by_y = _solutions(low_y - y, -self.sin, high_y - y)
+        return self.width.between(q, max(by_x[0], by_y[0]), min(by_x[1], by_y[1]))
+
+    def _bounds(self) -> list[tuple[float, float]]:
+        """The least and the greatest y, and x, that a sample may have on the way to one that is inside the map."""
+        # A pixel more than the map needs at both ends, and more than the dozen roundings on the way here can add up to.
+        largest = abs(self.center_x) + abs(self.center_y) + sum(self.map_size)
+        slack = 2.0 + min(64 * math.ulp(1.0) * largest, MOST_SLACK)
+        return [(-slack, length + slack) for length in self.map_size]
+
+
+def _solutions(low: float, factor: float, high: float) -> tuple[float, float]:
+    """The u for which `factor*u` lies from `low` to `high`, as their least and greatest; every u for a factor of 0."""
+    if factor == 0.0:
+        return -math.inf, math.inf
+    ends = low / factor, high / factor
+    return min(ends), max(ends)
+
+
+def region_of(
+    roi: Sequence[float],
+    output_size: Sequence[int],
+    map_size: Sequence[int],
+    aligned: int,
+    clockwise: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+) -> Region:
+    """The RoI cx cy w h angle on the map; sizes are height and width."""
+
+    def side(stored: float, bins: int) -> Side:
+        size = stored * spatial_scale
+        varies = aligned != 0 or size >= 1.0
+        if not varies:
+            size = 1.0
+        return Side(size, varies, bins, samples_per_bin(size, bins, sampling_ratio))
+
+    cx, cy, w, h, angle = roi
+    shift = 0.5 if aligned else 0.0
+    turn = -1.0 if clockwise else 1.0
+    return Region(
+        center_x=cx * spatial_scale - shift,
+        center_y=cy * spatial_scale - shift,
+        sin=math.sin(turn * angle),
+        cos=math.cos(turn * angle),
+        turn=turn,
+        scale=spatial_scale,
+        height=side(h, output_size[0]),
+        width=side(w, output_size[1]),
+        map_size=(map_size[0], map_size[1]),
+    )
+
+
+def _pixel(channel: Channel, corner: Corner) -> float:
+    return 0.0 if corner.pixel is None else channel[corner.pixel[0]][corner.pixel[1]]
+
+
+def _add_to_dx(dx: Channel, share: float, read: Sequence[Corner]) -> None:
+    for corner in read:
+        if corner.pixel is not None:
+            h, w = corner.pixel
+            dx[h][w] += share * corner.weight
+
+
+def _add_to_droi(droi: list[float], share: float, channel: Channel, sample: Sample, region: Region) -> None:
+    by_y = share * sum(corner.slope_y * _pixel(channel, corner) for corner in sample.corners)
+    by_x = share * sum(corner.slope_x * _pixel(channel, corner) for corner in sample.corners)
+    u, v = region.width.size * sample.along_w, region.height.size * sample.along_h
+    droi[0] += by_x * region.scale
+    droi[1] += by_y * region.scale
+    if region.width.size_varies:
+        droi[2] += (by_x * region.cos - by_y * region.sin) * region.scale * sample.along_w
+    if region.height.size_varies:
+        droi[3] += (by_x * region.sin + by_y * region.cos) * region.scale * sample.along_h
+    droi[4] += (by_x * (v * region.cos - u * region.sin) - by_y * (u * region.cos + v * region.sin)) * region.turn

@@ -1,0 +1,514 @@
+"""The kernels of RoIAlignRotated against the reference, against RoiAlign, and against what a gradient must be."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import onnx_models
+import ortops
+from conformance.backends.session import from_ort, to_ort
+from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
+from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
+from ortops.reference import evaluate
+from problems import DTYPES, Array, assert_close
+
+SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+
+MARGIN = 1e-9
+"""Nearer to a border or to a pixel than this, the rounding of a coordinate decides."""
+
+KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "thin")
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """One call of RoIAlignRotated."""
+
+    x: Array
+    rois: Array
+    batch_indices: Array
+    attributes: dict[str, Any]
+
+    @property
+    def gradient_attributes(self) -> dict[str, Any]:
+        return {name: value for name, value in self.attributes.items() if not name.startswith("output_")}
+
+    @property
+    def dy(self) -> Array:
+        a = self.attributes
+        shape = (len(self.rois), self.x.shape[1], a["output_height"], a["output_width"])
+        return np.random.default_rng(len(self.rois)).uniform(-1, 1, shape).astype(self.x.dtype)
+
+    def forward(self) -> Array:
+        return roi_align_rotated(self.x, self.rois, self.batch_indices, **self.attributes)
+
+    def gradient(self, dy: Array | None = None) -> tuple[Array, Array]:
+        dy = self.dy if dy is None else dy
+        dx, drois = roi_align_rotated_grad(
+            dy, self.rois, self.batch_indices, self.x.shape, self.x, **self.gradient_attributes
+        )
+        assert dx is not None
+        assert drois is not None
+        return dx, drois
+
+    def part(self, rois: slice) -> Rotated:
+        return replace(self, rois=self.rois[rois], batch_indices=self.batch_indices[rois])
+
+    def sizes(self) -> Array:
+        """Width and height of each RoI on the map."""
+        sizes = self.rois[:, 2:4].astype(np.float64) * float(np.float32(self.attributes.get("spatial_scale", 1.0)))
+        return sizes if self.attributes["aligned"] else np.maximum(sizes, 1.0)
+
+    def samples(self) -> Array:
+        """The places of all samples, x and y [2, n], from the definition's text."""
+        a, found = self.attributes, [np.zeros((2, 0))]
+        scale, shift = float(np.float32(a["spatial_scale"])), 0.5 if a["aligned"] else 0.0
+        for roi, size in zip(self.rois.astype(np.float64), self.sizes(), strict=True):
+            angle, steps = -roi[4] if a["clockwise"] else roi[4], []
+            for length, bins in zip(size, (a["output_width"], a["output_height"]), strict=True):
+                n = bins * (a["sampling_ratio"] or max(int(np.ceil(length / bins)), 0))
+                steps.append(length * ((np.arange(n) + 0.5) / max(n, 1) - 0.5))
+            u, v = (grid.ravel() for grid in np.meshgrid(*steps))
+            x = roi[0] * scale - shift + u * np.cos(angle) + v * np.sin(angle)
+            y = roi[1] * scale - shift + v * np.cos(angle) - u * np.sin(angle)
+            found.append(np.stack([x, y]))
+        return np.concatenate(found, axis=1)
+
+    def is_clear(self) -> bool:
+        """Whether no sample is so near to a pixel's row or column, the borders among them, that rounding decides."""
+        return not np.any(np.abs(self.samples() - np.round(self.samples())) < MARGIN)
+
+
+def make(
+    seed: int, dtype: Any, kinds: tuple[str, ...], size: tuple[int, int, int, int], attributes: dict[str, Any]
+) -> Rotated:
+    """RoIs of the given kinds at any angle on maps [N, C, H, W] of numbers that all types have."""
+    rng = np.random.default_rng(seed)
+    x = (rng.permutation(int(np.prod(size))).reshape(size) % 251 - 125) / 64
+    extent = np.array([size[3], size[2]]) / float(np.float32(attributes["spatial_scale"]))
+    rois = np.empty((len(kinds), 5))
+    for r, kind in enumerate(kinds):
+        centre, sides = rng.uniform(0.2, 0.8, 2), rng.uniform(0.05, 0.8, 2)
+        centre, sides = {
+            "inside": (centre, sides / 3),
+            "across": (centre * 2 - 0.5, sides * 2),
+            "mirrored": (centre, sides * [-1, 1]),
+            "flat": (centre, sides * [1, 0]),
+            "point": (centre, sides * 0),
+            "outside": (centre + 4, sides),
+            "thin": (centre, sides * [4, 0.02]),
+        }[kind]
+        rois[r] = *(centre * extent), *(sides * extent), rng.uniform(-7, 7)
+    return Rotated(x.astype(dtype), rois.astype(dtype), rng.integers(0, size[0], len(kinds)), attributes)
+
+
+@st.composite
+def rotated_problems(draw: st.DrawFn, /, **fixed: Any) -> Rotated:
+    """Any call on small maps; `fixed` sets attributes."""
+    attributes = {
+        "output_height": draw(st.integers(1, 4)),
+        "output_width": draw(st.integers(1, 4)),
+        "sampling_ratio": draw(st.sampled_from([0, 0, 1, 2, 3, 20])),
+        "spatial_scale": draw(st.sampled_from([1.0, 0.5, 0.3, 1.7])),
+        "aligned": draw(st.integers(0, 1)),
+        "clockwise": draw(st.integers(0, 1)),
+    }
+    images, channels = draw(st.integers(1, 3)), draw(st.sampled_from([1, 3, 8, 17, 66]))
+    size = (images, channels, draw(st.integers(1, 12)), draw(st.integers(1, 12)))
+    kinds = tuple(draw(st.lists(st.sampled_from(KINDS), max_size=6)))
+    return make(draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(DTYPES)), kinds, size, attributes | fixed)
+
+
+def lever(problem: Rotated) -> float:
+    """The farthest that a sample of a RoI on the map can be from its centre, and at least 1."""
+    return 1.0 + float(np.abs(problem.sizes()).max(initial=0.0))
+
+
+@given(rotated_problems())
+@SETTINGS
+def test_forward_is_the_reference_rounded(problem: Rotated) -> None:
+    assume(problem.is_clear())
+    inputs = (problem.x, problem.rois, problem.batch_indices)
+    (expected,) = evaluate(ROI_ALIGN_ROTATED, inputs, problem.attributes)
+    assert expected is not None
+    assert_close(problem.forward(), expected, problem.x[0, 0].size, 4.0, 100.0)
+
+
+@given(rotated_problems())
+@SETTINGS
+def test_gradients_are_the_reference_rounded(problem: Rotated) -> None:
+    assume(problem.is_clear())
+    inputs = (problem.dy, problem.rois, problem.batch_indices, np.array(problem.x.shape), problem.x)
+    dx, drois = evaluate(ROI_ALIGN_ROTATED_GRAD, inputs, problem.gradient_attributes)
+    assert dx is not None
+    assert drois is not None
+    actual_dx, actual_drois = problem.gradient()
+    terms = problem.dy[:, :1].size
+    assert_close(actual_dx, dx, terms, float(terms), 100.0)
+    each = problem.dy[0].size if len(problem.rois) else 1
+    assert_close(actual_drois, drois, 64, 4.0 * each * lever(problem), 100.0)
+
+
+ALIGNED = pytest.mark.parametrize("aligned", [0, 1])
+RATIOS = pytest.mark.parametrize("sampling_ratio", [0, 1, 3, 40])
+
+
+def upright(rng: np.random.Generator, count: int, extent: float) -> tuple[Array, Array]:
+    """RoIs at angle 0 that are at least 2 wide and high, and the same as x1, y1, x2, y2; both exact."""
+    centre = np.round(rng.uniform(-0.2, 1.2, (count, 2)) * extent * 64) / 64
+    size = np.round(rng.uniform(2, extent, (count, 2)) * 32) / 32
+    boxes = np.concatenate([centre - size / 2, centre + size / 2], axis=1)
+    return np.concatenate([centre, size, np.zeros((count, 1))], axis=1), boxes
+
+
+@ALIGNED
+@RATIOS
+@pytest.mark.parametrize("channels", [3, 20])
+def test_angle_0_is_roi_align(aligned: int, sampling_ratio: int, channels: int) -> None:
+    rng = np.random.default_rng(0)
+    rois, boxes = upright(rng, 40, 40.0)
+    x, of = rng.standard_normal((2, channels, 21, 33)), rng.integers(0, 2, 40)
+    shared: dict[str, Any] = {"sampling_ratio": sampling_ratio, "spatial_scale": 0.71}
+    mode: Any = "half_pixel" if aligned else "output_half_pixel"
+    y = roi_align_rotated(x, rois, of, output_height=3, output_width=5, aligned=bool(aligned), **shared)
+    theirs = shared | {"coordinate_transformation_mode": mode}
+    expected = ortops.roi_align(x, boxes, of, output_height=3, output_width=5, **theirs)
+    np.testing.assert_allclose(y, expected, atol=1e-12)
+    dy = rng.standard_normal(y.shape)
+    dx, drois = roi_align_rotated_grad(dy, rois, of, x.shape, x, aligned=bool(aligned), **shared)
+    expected_dx, by_corners = ortops.roi_align_grad(dy, boxes, of, x.shape, x=x, **theirs)
+    assert dx is not None
+    assert drois is not None
+    assert expected_dx is not None
+    assert by_corners is not None
+    np.testing.assert_allclose(dx, expected_dx, atol=1e-12)
+    near, far = by_corners[:, :2], by_corners[:, 2:]
+    # x1 = cx - w/2 and x2 = cx + w/2.
+    np.testing.assert_allclose(drois[:, :4], np.concatenate([near + far, (far - near) / 2], axis=1), atol=1e-11)
+
+
+@RATIOS
+@pytest.mark.parametrize("quarters", [1, 2, 3, -1])
+def test_a_quarter_turn_is_roi_align_of_the_turned_map(quarters: int, sampling_ratio: int) -> None:
+    rng = np.random.default_rng(1)
+    rois, _ = upright(rng, 30, 30.0)
+    x, of = rng.standard_normal((1, 9, 23, 31)), np.zeros(30, int)
+    sizes: dict[str, Any] = {"output_height": 3, "output_width": 4, "sampling_ratio": sampling_ratio}
+    turned = rois.copy()
+    turned[:, 4] = quarters * np.pi / 2
+    # The map turns back, clockwise, and every centre with it, about the centre of the map.
+    middle, middle_of_turned = np.array([31, 23]) / 2, np.array([31, 23] if quarters % 2 == 0 else [23, 31]) / 2
+    centre = rois[:, :2] - middle
+    for _ in range(quarters % 4):
+        centre = np.stack([-centre[:, 1], centre[:, 0]], axis=1)
+    centre += middle_of_turned
+    boxes = np.concatenate([centre - rois[:, 2:4] / 2, centre + rois[:, 2:4] / 2], axis=1)
+    # Off the exact border, where the cosine of a quarter turn, 6e-17, decides.
+    boxes, turned[:, :2] = boxes + 1e-3, turned[:, :2] + _turned_back(1e-3, quarters)
+    map_of_turned = np.rot90(x, -quarters, axes=(2, 3))
+    expected = ortops.roi_align(map_of_turned, boxes, of, **sizes)
+    np.testing.assert_allclose(roi_align_rotated(x, turned, of, **sizes), expected, atol=1e-12)
+
+
+def _turned_back(step: float, quarters: int) -> Array:
+    """A step along both axes of a map that is turned clockwise, on the map itself."""
+    at = np.array([step, step])
+    for _ in range(quarters % 4):
+        at = np.array([at[1], -at[0]])
+    return at
+
+
+def mixed(dtype: Any = np.float64, channels: int = 20, count: int = 28, **given: Any) -> Rotated:
+    """RoIs of every kind."""
+    attributes = {"output_height": 3, "output_width": 5, "sampling_ratio": 0, "spatial_scale": 0.3, "aligned": 1}
+    kinds = (KINDS * count)[:count]
+    return make(5, dtype, kinds, (2, channels, 30, 40), attributes | {"clockwise": 0} | given)
+
+
+@ALIGNED
+def test_clockwise_is_the_negative_angle(aligned: int) -> None:
+    problem = mixed(aligned=aligned)
+    rois = problem.rois * [1, 1, 1, 1, -1]
+    other = replace(problem, rois=rois, attributes=problem.attributes | {"clockwise": 1})
+    same_bits(problem.forward(), other.forward())
+    (dx, drois), (other_dx, other_drois) = problem.gradient(), other.gradient()
+    same_bits(dx, other_dx)
+    np.testing.assert_array_equal(drois, other_drois * [1, 1, 1, 1, -1])
+
+
+def same_bits(actual: Array, expected: Array) -> None:
+    assert actual.shape == expected.shape
+    assert np.ascontiguousarray(actual).tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+@ALIGNED
+@RATIOS
+@pytest.mark.parametrize("channels", [2, 20])
+def test_dx_is_the_transpose(aligned: int, sampling_ratio: int, channels: int) -> None:
+    problem = mixed(channels=channels, aligned=aligned, sampling_ratio=sampling_ratio)
+    y, dy = problem.forward(), problem.dy
+    dx, _ = problem.gradient()
+    assert np.abs(y).max() > 0.1
+    np.testing.assert_allclose(np.vdot(dy, y), np.vdot(dx, problem.x), rtol=1e-11)
+
+
+@ALIGNED
+@pytest.mark.parametrize("clockwise", [0, 1])
+@pytest.mark.parametrize("sampling_ratio", [0, 2, 20])
+@pytest.mark.parametrize("number", range(5), ids=["cx", "cy", "w", "h", "angle"])
+def test_drois_are_differences(aligned: int, clockwise: int, sampling_ratio: int, number: int) -> None:
+    problem = mixed(channels=9, aligned=aligned, clockwise=clockwise, sampling_ratio=sampling_ratio)
+    _, drois = problem.gradient()
+    step = np.zeros(5)
+    step[number] = 1e-7
+    there = [replace(problem, rois=problem.rois + sign * step).forward() for sign in (1, -1)]
+    differences = (problem.dy * (there[0] - there[1])).sum(axis=(1, 2, 3)) / 2e-7
+    kinds = np.array((KINDS * 28)[:28])
+    # The count of adaptive samples jumps where a size leaves 0.
+    known = np.ones(28, bool) if sampling_ratio or number not in (2, 3) else ~np.isin(kinds, ("flat", "point"))
+    assert np.abs(differences[known]).max() > 0.01
+    np.testing.assert_allclose(drois[known, number], differences[known], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("clockwise", [0, 1])
+def test_a_size_that_is_raised_to_1_has_no_derivative(clockwise: int) -> None:
+    x, dy = np.random.default_rng(0).standard_normal((1, 2, 8, 8)), np.ones((2, 2, 2, 2))
+    rois = np.array([[4.1, 4.2, 0.5, 3.0, 0.3], [4.1, 4.2, 3.0, -2.0, 0.3]])
+    flags = {"aligned": False, "clockwise": bool(clockwise)}
+    _, drois = roi_align_rotated_grad(dy, rois, [0, 0], x.shape, x, **flags)  # type: ignore[arg-type]
+    assert drois is not None
+    assert (drois == 0).tolist() == [[False, False, True, False, False], [False, False, False, True, False]]
+
+
+def of_threads(problem: Rotated, threads: int) -> list[Array]:
+    """y, dx and drois of a session with so many threads."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    kind = str(problem.x.dtype).replace("float32", "float").replace("float64", "double")
+    feeds = {"X": problem.x, "rois": problem.rois, "batch_indices": problem.batch_indices}
+    gradients = {**feeds, "dY": problem.dy, "x_shape": np.array(problem.x.shape)}
+    found: list[Array] = []
+    for operator, attributes, tensors in (
+        (ROI_ALIGN_ROTATED, problem.attributes, feeds),
+        (ROI_ALIGN_ROTATED_GRAD, problem.gradient_attributes, gradients),
+    ):
+        model = onnx_models.build.model(operator, element_type=kind, attributes=attributes)
+        session = ortops.InferenceSession(model.SerializeToString(), options)
+        values = {name: to_ort(array) for name, array in tensors.items()}
+        found += map(from_ort, session.run_with_ort_values(None, values))
+    return found
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("channels", [1, 17, 130])
+def test_sessions_of_any_number_of_threads_and_functions_give_the_same_bits(dtype: Any, channels: int) -> None:
+    problem = mixed(dtype, channels, 70)
+    results = [of_threads(problem, threads) for threads in (1, 2, 16)]
+    results.append([problem.forward(), *problem.gradient()])
+    for later in results[1:]:
+        for first, other in zip(results[0], later, strict=True):
+            same_bits(first, other)
+
+
+@pytest.mark.parametrize("channels", [1, 17, 130])
+def test_a_roi_has_the_same_bits_alone_and_among_others(channels: int) -> None:
+    problem = mixed(np.float32, channels, 70)
+    y, (_, drois) = problem.forward(), problem.gradient()
+    for r in range(0, 70, 9):
+        alone, dy = problem.part(slice(r, r + 1)), problem.dy[r : r + 1]
+        same_bits(alone.forward(), y[r : r + 1])
+        same_bits(alone.gradient(dy)[1], drois[r : r + 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("channels", [1, 9])
+def test_more_rois_than_tables_have_room_for_are_the_sum_of_their_parts(dtype: Any, channels: int) -> None:
+    # 49 bins of 12 to 16 pixels of 12 bytes or more each: 16 MiB are full after some 2000 of them.
+    kinds = ("inside", "across", "inside", "inside") * 1500
+    attributes = {"output_height": 7, "output_width": 7, "sampling_ratio": 2, "spatial_scale": 1.0}
+    problem = make(3, dtype, kinds, (2, channels, 20, 30), attributes | {"aligned": 1, "clockwise": 0})
+    y, dy = problem.forward(), problem.dy
+    dx, drois = problem.gradient()
+    parts = [slice(start, start + 500) for start in range(0, len(kinds), 500)]
+    total = np.zeros(problem.x.shape)
+    for rois in parts:
+        part = problem.part(rois)
+        same_bits(part.forward(), y[rois])
+        part_dx, part_drois = part.gradient(dy[rois])
+        same_bits(part_drois, drois[rois])
+        total += part_dx.astype(np.float64)
+    rounding = 2.0**-7 if dtype.itemsize == 2 else 1e-3 if dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(dx.astype(np.float64), total, rtol=rounding, atol=rounding * len(parts))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_bins_that_tables_have_no_room_for_are_made_in_turn(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 9, 50, 60)).astype(dtype)
+    rois, boxes = np.array([[30, 25, 56, 44, 0]], dtype), np.array([[2, 3, 58, 47]], dtype)
+    sizes: dict[str, Any] = {"output_height": 501, "output_width": 303, "sampling_ratio": 2}
+    y, expected = roi_align_rotated(x, rois, [0], **sizes), ortops.roi_align(x, boxes, [0], **sizes)
+    # Roundings of the type, and of coordinates up to 60 pixels in float64.
+    error = max(16 * float(np.finfo(dtype).eps), 1e-12)
+    np.testing.assert_allclose(y.astype(float), expected.astype(float), atol=error)
+    dy = rng.standard_normal((1, 9, 501, 303)).astype(dtype)
+    dx, drois = roi_align_rotated_grad(dy, rois, [0], x.shape, x, sampling_ratio=2)
+    expected_dx, by_corners = ortops.roi_align_grad(dy, boxes, [0], x.shape, x=x, sampling_ratio=2)
+    assert dx is not None
+    assert expected_dx is not None
+    assert drois is not None
+    assert by_corners is not None
+    np.testing.assert_allclose(dx.astype(float), expected_dx.astype(float), rtol=100 * error, atol=100 * error)
+    both = by_corners.astype(float)[0, :2] + by_corners.astype(float)[0, 2:]
+    np.testing.assert_allclose(drois.astype(float)[0, :2], both, rtol=100 * error, atol=2e4 * error)
+
+
+HUGE = (1e9, 1e17, 1e30, 1e300, 1.7e308)
+
+
+@ALIGNED
+@pytest.mark.parametrize("sampling_ratio", [0, 1, 5])
+@pytest.mark.parametrize("far", HUGE)
+def test_huge_rois_take_no_more_than_the_map(far: float, sampling_ratio: int, aligned: int) -> None:
+    x = np.ones((1, 2, 20, 30))
+    rois = np.array(
+        [
+            [5, 5, far, far, 0.3],
+            [5, 5, far, 8, 0.0],
+            [5, 5, 8, far, far],
+            [far, far, far, far, 0.7],
+            [far, -far, 2 * far if far < 1e308 else far, 1e10, np.pi / 4],
+            [-far, 5, 2 * far if far < 1e308 else far, 9, 1e-9],
+            [5, 5, -far, far, -far],
+        ]
+    )
+    of, attributes = np.zeros(len(rois), int), {"sampling_ratio": sampling_ratio, "aligned": bool(aligned)}
+    for height, width in ((1, 1), (7, 100)):
+        y = roi_align_rotated(x, rois, of, output_height=height, output_width=width, **attributes)  # type: ignore[arg-type]
+        assert np.all((y >= 0) & (y <= 1 + 1e-12))
+        dx, _ = roi_align_rotated_grad(np.ones_like(y), rois, of, x.shape, x, **attributes)  # type: ignore[arg-type]
+        assert dx is not None
+        assert np.all(np.isfinite(dx))
+        np.testing.assert_allclose(dx.sum(), y.sum(), rtol=1e-9)
+
+
+def test_a_huge_roi_has_the_mean_of_its_samples() -> None:
+    # Samples less than a pixel apart see the ones over 20 x 20 pixels, and half a pixel of the clamped border at each end.
+    for angle in (0.0, 0.4, 2.0):
+        y = roi_align_rotated(
+            np.ones((1, 1, 20, 20)), [[10.0, 10.0, 1e7, 1e7, angle]], [0], output_height=1, output_width=1
+        )
+        assert y.item() == pytest.approx((21 / 1e7) ** 2, rel=0.05)
+
+
+def test_a_sample_at_the_centre_of_any_roi_is_the_pixel_there() -> None:
+    x = np.arange(42.0).reshape(1, 1, 6, 7)
+    rois = [[3.5, 2.5, size, size, angle] for size in (0.0, 1.0, -3.0, 1e300, 1.7e308) for angle in (0.0, 0.7, 1e300)]
+    y = roi_align_rotated(x, rois, [0] * len(rois), output_height=1, output_width=1, sampling_ratio=1)
+    np.testing.assert_array_equal(y.ravel(), np.full(len(rois), x[0, 0, 2, 3]))
+
+
+def test_an_overflow_is_off_the_map() -> None:
+    x, rois = np.ones((1, 1, 5, 5)), [[2.0, 2.0, 1.7e308, 3.0, 0.0], [1.7e308, 2.0, 3.0, 3.0, 0.0]]
+    for ratio in (0, 1, 3):
+        y = roi_align_rotated(x, rois, [0, 0], output_height=3, output_width=3, spatial_scale=8.0, sampling_ratio=ratio)
+        np.testing.assert_array_equal(y, np.zeros((2, 1, 3, 3)))
+
+
+def test_the_most_samples_are_the_integral() -> None:
+    # Of a plane, a bin's mean is the value at its centre, however many samples it has.
+    rows, columns = np.mgrid[0:30.0, 0:40.0]
+    x, roi = (2 * rows - columns)[None, None], [[20.5, 15.5, 12.0, 8.0, 0.5]]
+    y = roi_align_rotated(x, roi, [0], output_height=1, output_width=1, sampling_ratio=1024)
+    assert y.item() == pytest.approx(2 * 15.0 - 20.0, abs=1e-9)
+
+
+def test_nan_in_the_map_reaches_the_bins_that_sample_it_and_no_other() -> None:
+    x = np.zeros((1, 20, 8, 8), np.float32)
+    x[0, :, 2, 2] = np.nan
+    for channels in (1, 20):
+        rois = [[4.0, 4.0, 6.0, 6.0, np.pi / 2]]
+        y = roi_align_rotated(x[:, :channels], rois, [0], output_height=2, output_width=2, sampling_ratio=2)
+        # A quarter turn counter-clockwise takes the top left bin to the bottom left.
+        assert np.isnan(y[0, 0]).tolist() == [[False, True], [False, False]]
+
+
+@pytest.mark.parametrize(
+    ("rois", "of", "size", "says"),
+    [
+        ([[0, 0, 1, 1, np.nan]], [0], 4, r"rois\[0\] = .*must be finite"),
+        ([[0, 0, 1, 1, 0], [0, 0, np.inf, 1, 0]], [0, 0], 4, r"rois\[1\] = .*must be finite"),
+        ([[0, 0, 1, 1, 0]], [2], 4, r"batch_indices\[0\] = 2: must be >= 0 and < 2"),
+        ([[0, 0, 1, 1, 0]], [-1], 4, r"batch_indices\[0\] = -1: must be >= 0 and < 2"),
+        ([[0, 0, 1, 1, 0]], [0], 0, "X is 0 x 4 pixels: must not be empty where there are RoIs"),
+        ([[0, 0, 1, 1]], [0], 4, "rois"),
+    ],
+)
+def test_bad_rois_are_refused(rois: Any, of: list[int], size: int, says: str) -> None:
+    x, rois = np.ones((2, 3, size, 4)), np.array(rois, float)
+    with pytest.raises(ValueError, match=says):
+        roi_align_rotated(x, rois, of, output_height=1, output_width=1)
+    with pytest.raises(ValueError, match=says):
+        roi_align_rotated_grad(np.ones((len(rois), 3, 1, 1)), rois, of, x.shape, x)
+
+
+def test_a_gradient_without_bins_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"dY has shape \[1, 1, 0, 2\]"):
+        roi_align_rotated_grad(np.ones((1, 1, 0, 2)), [[1, 1, 1, 1, 0]], [0], (1, 1, 4, 4), outputs=("dx",))
+
+
+def test_nothing_gives_nothing() -> None:
+    x, none = np.ones((2, 3, 4, 5), np.float32), np.zeros((0, 5), np.float32)
+    assert roi_align_rotated(x, none, [], output_height=2, output_width=3).shape == (0, 3, 2, 3)
+    dx, drois = roi_align_rotated_grad(np.ones((0, 3, 2, 3), np.float32), none, [], x.shape, x)
+    assert dx is not None
+    assert drois is not None
+    np.testing.assert_array_equal(dx, np.zeros(x.shape))
+    assert drois.shape == (0, 5)
+    rois = np.array([[1, 1, 2, 2, 0.5]], np.float32)
+    assert roi_align_rotated(x[:, :0], rois, [1], output_height=2, output_width=3).shape == (1, 0, 2, 3)
+    dx, drois = roi_align_rotated_grad(np.ones((1, 0, 2, 3), np.float32), rois, [1], (2, 0, 4, 5), x[:, :0])
+    assert drois is not None
+    np.testing.assert_array_equal(drois, np.zeros((1, 5)))
+
+
+class AlarmError(Exception):
+    """What the handler of the alarm raises."""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no alarms")
+@pytest.mark.parametrize("call", ["forward", "dx", "drois"])
+def test_a_signal_handler_ends_a_long_call(call: str) -> None:
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise AlarmError
+
+    # A million samples in each of 10,000 bins: minutes.
+    x, rois = np.ones((1, 1, 40, 40)), np.tile([[20.0, 20.0, 30.0, 30.0, 0.3]], (100, 1))
+    dy, of = np.ones((100, 1, 10, 10)), np.zeros(100, int)
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for ratio in (1, 1024):  # the first compiles
+            if ratio > 1:
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+            try:
+                if call == "forward":
+                    roi_align_rotated(x, rois, of, output_height=10, output_width=10, sampling_ratio=ratio)
+                else:
+                    outputs: Any = (call,)
+                    roi_align_rotated_grad(dy, rois, of, x.shape, x, sampling_ratio=ratio, outputs=outputs)
+                assert ratio == 1
+            except AlarmError:
+                assert ratio > 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

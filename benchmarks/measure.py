@@ -88,7 +88,7 @@ def _references(problem: Problem, threads: int) -> dict[str, Call]:
 
 
 def _read(operation: Operation) -> tuple[str, ...]:
-    """Which of X and dY the computation needs: dX of an average needs no X."""
+    """Which of X and dY the computation needs: dX of an average, or of Resize, needs no X."""
     if not operation.is_gradient:
         return ("X",)
-    return ("dY",) if operation.outputs == ("dX",) else ("X", "dY")
+    return ("dY",) if operation.outputs == ("dX",) and operation.family != "max_roi_pool" else ("X", "dY")

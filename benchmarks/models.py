@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import onnx
 
-import onnx_models
+import onnx_models.build
 from benchmarks.operations import Operation
 from benchmarks.problem import Problem
 from benchmarks.workloads import Resampling, Workload
 from ortops.operators import BY_NAME
+from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
+from ortops.spec import Operator
 
 OPSET = 19
-"""Of Resize."""
+"""Of Resize and MaxRoiPool."""
 
 
 def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
@@ -22,6 +24,9 @@ def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
     mode, kind = operation.mode, problem.element_type
     if operation.family == "rotated":
         return _rotated(operation, workload, kind, portable)
+    if operation.family == "max_roi_pool":
+        operator = MAX_ROI_POOL_GRAD if operation.is_gradient else MAX_ROI_POOL_22
+        return _max_roi_pool(operator, workload, kind, portable=portable)
     if not operation.is_gradient:
         return onnx_models.roi_align(
             _opset(kind), element_type=kind, portable=portable, mode=mode, **workload.attributes
@@ -39,6 +44,13 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
     if operation.is_gradient or operation.family == "rotated" or operation.mode == "max_interpolated":
         return None
     if not isinstance(workload, Resampling):
+        if operation.family == "max_roi_pool":
+            if kind == "bfloat16":
+                return _max_roi_pool(MAX_ROI_POOL_22, workload, kind, standard=True)
+            made = _max_roi_pool(MAX_ROI_POOL_1, workload, kind, standard=True)
+            # Its meaning up to opset 21. At opset 1 ONNX Runtime cannot cast the types for which it has no kernel.
+            made.opset_import[0].version = OPSET
+            return made
         return onnx_models.roi_align(
             _opset(kind), standard=True, element_type=kind, mode=operation.mode, **workload.attributes
         )
@@ -69,6 +81,16 @@ def _rotated(operation: Operation, workload: Workload, kind: str, portable: bool
         attributes=workload.gradient_attributes,
         outputs=operation.outputs,
         omit=("X",) if operation.outputs == ("dX",) else (),
+    )
+
+
+def _max_roi_pool(
+    operator: Operator, workload: Workload, kind: str, *, standard: bool = False, portable: bool = False
+) -> onnx.ModelProto:
+    known = {"pooled_shape": (workload.bins, workload.bins), "spatial_scale": workload.spatial_scale}
+    attributes = {attribute.name: known[attribute.name] for attribute in operator.attributes}
+    return onnx_models.build.model(
+        operator, element_type=kind, attributes=attributes, standard=standard, portable=portable
     )
 
 

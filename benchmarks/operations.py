@@ -8,11 +8,12 @@ from typing import Literal
 from benchmarks.workloads import RESAMPLINGS, ROTATED, WORKLOADS, Resampling, Workload
 from ortops.operators import BY_NAME
 
-Family = Literal["roi_align", "rotated", "resample"]
+Family = Literal["roi_align", "rotated", "max_roi_pool", "resample"]
 
 _OPERATORS = {
     "roi_align": BY_NAME["RoiAlign_22"],
     "rotated": BY_NAME["RoIAlignRotated"],
+    "max_roi_pool": BY_NAME["MaxRoiPool_22"],
     "resample": BY_NAME["DmlResample"],
 }
 """By family, an operator with all of its element types."""
@@ -22,7 +23,7 @@ _OPERATORS = {
 class Operation:
     """`outputs` of a forward operator and of its gradient: Y, dX and drois.
 
-    mode: of RoiAlign or, for the family resample, of Resize; "rotated" for that family.
+    mode: of RoiAlign or, for the family resample, of Resize; "rotated" and "max_pixel" for the families that have no modes.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Operation:
     def workloads(self) -> tuple[Workload | Resampling, ...]:
         """Those on which it is measured."""
         by_family: dict[Family, tuple[Workload | Resampling, ...]]
-        by_family = {"roi_align": WORKLOADS, "rotated": ROTATED, "resample": RESAMPLINGS}
+        by_family = {"roi_align": WORKLOADS, "rotated": ROTATED, "max_roi_pool": WORKLOADS, "resample": RESAMPLINGS}
         return by_family[self.family]
 
     @property
@@ -65,6 +66,8 @@ OPERATIONS = (
     Operation("rotated", "rotated", "rotated", ("Y",)),
     Operation("rotated dX", "rotated", "rotated", ("dX",)),
     Operation("rotated drois", "rotated", "rotated", ("drois",)),
+    Operation("pixels", "max_roi_pool", "max_pixel", ("Y",)),
+    Operation("pixels dX", "max_roi_pool", "max_pixel", ("dX",)),
     Operation("linear", "resample", "linear", ("Y",)),
     Operation("nearest", "resample", "nearest", ("Y",)),
     Operation("linear dX", "resample", "linear", ("dX",)),

@@ -24,9 +24,12 @@ class Problem:
     def arrays(self) -> dict[str, Array]:
         """X, and rois, batch_indices, dY and x_shape where the operation has them, by these names.
 
-        They are the same memory for problems that follow one another on one workload.
+        The maps are the same memory for problems that follow one another on one workload.
         """
         arrays = _inputs(self.workload, self.element_type)
+        if self.operation.family == "max_roi_pool":
+            rois = arrays["rois"]
+            arrays = {"X": arrays["X"], "rois": np.column_stack([arrays["batch_indices"].astype(rois.dtype), rois])}
         if not self.operation.is_gradient:
             return arrays
         return {**arrays, "dY": _gradient(self.workload, self.element_type), "x_shape": np.array(self.workload.shape)}

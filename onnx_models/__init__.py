@@ -9,6 +9,7 @@ from onnx_models.convert import convert
 from onnx_models.dml_resample import dml_resample, dml_resample_grad
 from onnx_models.dml_roi_align import dml_roi_align, dml_roi_align_grad
 from onnx_models.gradient import gradient, jvp, vjp
+from onnx_models.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from onnx_models.resize import resample_attributes
 from onnx_models.resize_grad import resize_grad
 from onnx_models.roi_align import joint, roi_align, roi_align_grad
@@ -28,6 +29,9 @@ __all__ = [  # noqa: RUF022
     # Models of RoIAlign over rotated regions.
     "roi_align_rotated",
     "roi_align_rotated_grad",
+    # Models of MaxRoiPool.
+    "max_roi_pool",
+    "max_roi_pool_grad",
     # Models of DirectML's, and the attributes of its older operators.
     "dml_roi_align",
     "dml_roi_align_grad",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.attributes import attribute_values, refuse_ours_alone
+from onnx_models.opset import OLDEST
 from ortops.spec import (
     DOMAIN,
     DOMAIN_VERSION,
@@ -56,7 +57,7 @@ def model(
         omit: names of optional inputs that the node goes without; None for those that the wanted outputs do not need.
         outputs: names of the wanted outputs, in any case (``dx`` is dX); all where it is None. The node names all
             outputs, the unwanted ones "", so that a function of the same name can stand in for the operator.
-        standard: True for the ONNX operator that `operator` computes, at its opset.
+        standard: True for the ONNX operator that `operator` computes, at its opset, or at 7 if it is as old as that.
         portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
 
     Raises:
@@ -141,7 +142,7 @@ def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
     if operator.standard is None:
         raise ValueError(f"standard = True: ONNX has no operator that computes {operator.name}")
     op_type, opset = operator.standard
-    return op_type, "", opset
+    return op_type, "", max(opset, OLDEST)
 
 
 def type_values(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
@@ -221,6 +222,8 @@ def axis_lengths(
     opened = next((ranks[tensor.name] for tensor in tensors if tensor.is_open), 0)
     given = attributes | {RANK: opened} if opened else attributes
     fixed: dict[str, int] = {name: value for name, value in given.items() if name in names and isinstance(value, int)}
+    for attribute in (attribute for operator in operators for attribute in operator.attributes if attribute.axes):
+        fixed |= zip(attribute.axes, attributes[attribute.name], strict=True)
     derived = [
         (f"{target.removesuffix(OPEN)}{i}", derive(axes.get(f"{source}{i}"), i, attributes))
         for operator in operators

@@ -17,26 +17,27 @@ _CONVERTIBLE = {name for name, _ in _OURS}
 
 
 def convert(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of `model` whose standard RoiAlign nodes are this project's, each with the meaning of its opset.
+    """A copy of `model` whose standard RoiAlign and MaxRoiPool nodes are this project's, each with its opset's meaning.
 
-    Opsets 10 to 15 give RoiAlign_10, 16 to 21 RoiAlign_16, 22 and later RoiAlign_22; a function of the model counts by
-    its own opset. Nodes inside If, Loop, Scan and functions are converted too. Attributes that a node does not have are
-    written out with their defaults, those that it has are kept as they are; a reference to an attribute of the enclosing
-    function stays one. Everything else of the model stays as it is, byte for byte; external data is not read. A node that
-    calls a function of the model named RoiAlign in ONNX's domain stays, too.
+    Opsets 10 to 15 give RoiAlign_10, 16 to 21 RoiAlign_16, 22 and later RoiAlign_22; opsets before 22 give MaxRoiPool_1,
+    22 and later MaxRoiPool_22; a function of the model counts by its own opset. Nodes inside If, Loop, Scan and functions
+    are converted too. Attributes that a node does not have are written out with their defaults, those that it has are kept
+    as they are; a reference to an attribute of the enclosing function stays one. Everything else of the model stays as it
+    is, byte for byte; external data is not read. A node that calls a function of the model of one of these names in ONNX's
+    domain stays, too.
 
-    A converted model converts to itself, and so does one without RoiAlign.
+    A converted model converts to itself, and so does one without such nodes.
 
     Args:
         model: of any opset; not modified.
 
     Raises:
-        ValueError: RoiAlign has no meaning at the model's opset: the opset is absent or below 10, or it defines a newer
-            RoiAlign than this project has; an attribute of RoiAlign or of this project's operators breaks its rule (such as
-            the mode "AVG", which onnxruntime takes for "avg"); a function of the model calls itself.
+        ValueError: a node has no meaning at the model's opset: the opset is absent or, for RoiAlign, below 10, or it defines
+            a newer operator than this project has; an attribute of such a node or of this project's operators breaks its
+            rule (such as the mode "AVG", which onnxruntime takes for "avg"); a function of the model calls itself.
         TypeError: such an attribute is unknown, which a session would not notice, or has a wrong type.
 
-    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22.
+    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22.
     """
     functions = {(normal_domain(function.domain), function.name) for function in model.functions}
 

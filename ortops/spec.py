@@ -55,6 +55,7 @@ class Attribute:
     positive: True where the number must be finite and above 0.
     finite: True where the number must be finite.
     axes: the names of the axes whose lengths are the values of a list.
+    required: True where ONNX's own node must have it, so that the default is this project's.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Attribute:
     positive: bool = False
     finite: bool = False
     axes: tuple[str, ...] = ()
+    required: bool = False
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AttributeType):

@@ -100,12 +100,15 @@ CALLS = [
     Call("y = GlobalLpPool(x)", {"x": (2, 3, 5, 4)}, kind="float"),
     Call("y = LpPool<kernel_shape = [2, 2], p = 3> (x)", {"x": (2, 3, 5, 4)}, kind="float"),
     Call("y = LRN<size = 3, alpha = 0.9, beta = 1.5> (x)", {"x": (2, 5, 3, 4)}, kind="float"),
-    Call(
-        "r = Constant<value = float[2, 5] {0, 0, 0, 3, 3, 0, 1, 1, 5, 4}> ()"
-        " y = MaxRoiPool<pooled_shape = [2, 2]> (x, r)",
-        {"x": (1, 2, 5, 6)},
-        kind="float",
-    ),
+    *[
+        Call(
+            "r = Constant<value = float[2, 5] {0, 0, 0, 3, 3, 0, 1, 1, 5, 4}> ()"
+            f" y = {name}<pooled_shape = [2, 2]> (x, r)",
+            {"x": (1, 2, 5, 6)},
+            kind="float",
+        )
+        for name in ("MaxRoiPool", "ai.onnx.contrib.MaxRoiPool_1", "ai.onnx.contrib.MaxRoiPool_22")
+    ],
     Call("y = LayerNormalization(x, s, b)", {"x": (3, 5), "s": (5,), "b": (5,)}),
     Call("y = InstanceNormalization(x, s, b)", {"x": (2, 3, 5), "s": (3,), "b": (3,)}, (-1.5, 1.5), kind="float"),
     Call(

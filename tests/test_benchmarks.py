@@ -57,7 +57,7 @@ def run(*arguments: str) -> Result:
 
 def tiny(operation: Operation, element_type: str = "float") -> Problem:
     by_family: dict[str, Workload | Resampling]
-    by_family = {"roi_align": TINY, "rotated": TINY_ROTATED, "resample": TINY_RESAMPLING}
+    by_family = {"roi_align": TINY, "rotated": TINY_ROTATED, "max_roi_pool": TINY, "resample": TINY_RESAMPLING}
     return Problem(operation, by_family[operation.family], element_type)
 
 

@@ -161,6 +161,28 @@ def test_a_model_of_rotated_regions_has_their_five_numbers() -> None:
     assert "X" not in shapes(onnx_models.roi_align_rotated_grad(outputs=("dx",)).graph.input)
 
 
+def test_the_values_of_pooled_shape_are_lengths_of_the_output() -> None:
+    model = onnx_models.max_roi_pool(22, pooled_shape=np.array([2, 3]))
+    (node,) = model.graph.node
+    assert attributes(node) == {"pooled_shape": [2, 3], "spatial_scale": 1.0}
+    assert shapes(model.graph.output) == {"Y": ["num_rois", "C", 2, 3]}
+    assert shapes(onnx_models.max_roi_pool(1).graph.output) == {"Y": ["num_rois", "C", 1, 1]}
+    model = onnx_models.max_roi_pool_grad(axes={"output_height": 2})
+    assert shapes([*model.graph.input, *model.graph.output]) == {
+        "dY": ["num_rois", "C", 2, "output_width"],
+        "X": ["N", "C", "H", "W"],
+        "rois": ["num_rois", 5],
+        "dX": ["N", "C", "H", "W"],
+    }
+
+
+@pytest.mark.parametrize(("opset", "imported"), [(1, 7), (22, 22)])
+def test_a_standard_max_roi_pool_has_an_opset_that_runtimes_read(opset: int, imported: int) -> None:
+    model = onnx_models.max_roi_pool(opset, standard=True)
+    assert [(i.domain, i.version) for i in model.opset_import] == [("", imported)]
+    assert onnx.defs.get_schema("MaxRoiPool", imported).since_version == opset
+
+
 def test_the_index_type_and_the_ranks_are_chosen() -> None:
     model = onnx_models.dml_roi_align(element_type="float16", index_type="uint32", roi_rank=4, batch_indices_rank=3)
     assert shapes([*model.graph.input, *model.graph.output]) == {
@@ -309,6 +331,18 @@ def test_importing_the_package_loads_no_runtime_and_no_command_line() -> None:
             lambda: onnx_models.roi_align_rotated(sampling_ratio=1025),
             ValueError,
             "sampling_ratio = 1025: must be >= 0 and <= 1024",
+        ),
+        (lambda: onnx_models.max_roi_pool(16), ValueError, "opset = 16: must be 1 or 22, which define MaxRoiPool"),
+        (
+            lambda: onnx_models.max_roi_pool(1, pooled_shape=[2]),
+            ValueError,
+            r"pooled_shape = \[2\]: must have 2 values, output_height, output_width",
+        ),
+        (lambda: onnx_models.max_roi_pool(22, pooled_shape=[2, 0]), ValueError, r"pooled_shape\[1\] = 0: must be >= 1"),
+        (
+            lambda: onnx_models.max_roi_pool(22, axes={"output_height": 2}),
+            ValueError,
+            "axes has 'output_height': must be one of N, C, H, W, num_rois",
         ),
         (
             lambda: onnx_models.dml_roi_align(index_type="int32"),

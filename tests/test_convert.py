@@ -57,6 +57,16 @@ def test_a_node_keeps_the_meaning_of_its_opset(opset: int, expected: int, domain
     assert imports_of(converted) == [(domain, opset), (DOMAIN, 1)]
 
 
+@pytest.mark.parametrize(("opset", "expected"), [(1, 1), (7, 1), (21, 1), (22, 22), (23, 22)])
+def test_a_max_roi_pool_keeps_the_meaning_of_its_opset(opset: int, expected: int) -> None:
+    (node,) = convert(parse("y = MaxRoiPool <pooled_shape = [2, 3]> (x, r)", opset=opset)).graph.node
+    assert (node.domain, node.op_type) == (DOMAIN, f"MaxRoiPool_{expected}")
+    assert {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} == {
+        "pooled_shape": [2, 3],
+        "spatial_scale": 1.0,
+    }
+
+
 @pytest.mark.parametrize("opset", [10, 16, 22])
 def test_missing_attributes_are_written_and_the_others_kept(opset: int) -> None:
     (before,) = parse("y = RoiAlign<spatial_scale = 0.1, output_height = 7>(x, r, b)", opset=opset).graph.node
@@ -287,6 +297,14 @@ def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> N
     text = f'y = RoiAlign <mode = "{mode}", output_height = 3, output_width = 2, sampling_ratio = 2> (x, r, b)'
     model = parse(text, opset=opset)
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_converted_max_roi_pool_computes_what_it_computed() -> None:
+    model = onnx_models.max_roi_pool(1, standard=True, pooled_shape=(2, 3), spatial_scale=0.5)
+    # Of lengths that the numbers of bins divide: where not, ONNX Runtime's bins may have a pixel more.
+    rois = np.array([[0, 2, 0, 12, 14], [1, -4, 2, 24, 16], [1, 0, 0, 10, 6]], np.float32)
+    inputs = {"X": feeds()["x"], "rois": rois}
+    np.testing.assert_array_equal(run(convert(model), inputs), run_as_it_is(model, inputs))
 
 
 @pytest.mark.parametrize("condition", [True, False])

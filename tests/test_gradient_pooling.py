@@ -17,6 +17,7 @@ import pytest
 from gradient_checks import Array, check, of_sum, run, with_loss
 from gradient_nodes import NEWEST_OPSET, node_model, not_of_old
 from onnx_models.gradient import ZeroGradientWarning, gradient
+from ortops.spec import DOMAIN
 from pairs import pairwise
 
 STEP, TOLERANCE = 1.0, 1e-5
@@ -169,18 +170,42 @@ ROIS = [
 
 @pytest.mark.parametrize("attributes", [{}, {"spatial_scale": 0.5}], ids=str)
 @pytest.mark.parametrize("opened", [False, True])
-def test_max_roi_pool(attributes: dict[str, Any], opened: bool) -> None:
+@pytest.mark.parametrize("operator", ["MaxRoiPool", "MaxRoiPool_1", "MaxRoiPool_22"])
+def test_max_roi_pool(operator: str, attributes: dict[str, Any], opened: bool) -> None:
     feeds = {"x": apart((2, 3, 6, 7), np.float32), "rois": np.array(ROIS, np.float32)}
-    made = node_model("MaxRoiPool", feeds, {"pooled_shape": [2, 3], **attributes}, opened=opened)
+    given = {"pooled_shape": [2, 3], **attributes}
+    made = node_model(operator, feeds, given, opened=opened, domain="" if operator == "MaxRoiPool" else DOMAIN)
     check(made, feeds, ["x"], step=0.04, tolerance=1e-4)
-    with pytest.warns(ZeroGradientWarning, match="it is constant between its steps"):
+    with pytest.warns(ZeroGradientWarning, match="a pixel is in a bin or is not"):
         assert not of_sum(made, feeds, ["rois"])["rois"].any()
 
 
-def test_of_equal_pixels_of_a_region_the_first_has_the_gradient() -> None:
+@pytest.mark.parametrize("operator", ["MaxRoiPool", "MaxRoiPool_22"])
+def test_of_equal_pixels_of_a_region_the_first_has_the_gradient(operator: str) -> None:
     feeds = {"x": np.ones((1, 2, 4, 4), np.float32), "rois": np.array([[0, 1, 1, 3, 3]], np.float32)}
-    by_x = of_sum(node_model("MaxRoiPool", feeds, {"pooled_shape": [1, 1]}, opened=True), feeds, ["x"])["x"]
-    np.testing.assert_array_equal(by_x.reshape(2, 16), np.eye(1, 16, 5).repeat(2, 0))
+    domain = "" if operator == "MaxRoiPool" else DOMAIN
+    made = node_model(operator, feeds, {"pooled_shape": [1, 1]}, opened=True, domain=domain)
+    np.testing.assert_array_equal(of_sum(made, feeds, ["x"])["x"].reshape(2, 16), np.eye(1, 16, 5).repeat(2, 0))
+
+
+def test_the_gradient_of_max_roi_pool_has_the_attributes_of_its_node() -> None:
+    feeds = {"x": apart((2, 3, 6, 7), np.float32), "rois": np.array(ROIS, np.float32)}
+    made = node_model("MaxRoiPool", feeds, {"pooled_shape": [2, 3], "spatial_scale": 0.25}, opened=True)
+    made = gradient(with_loss(made, {"y": np.ones(1, np.float32)}), "loss", ["x"])
+    (node,) = (node for node in made.graph.node if node.op_type == "MaxRoiPoolGrad")
+    assert list(node.input)[1:] == ["x", "rois"]
+    assert {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute} == {"spatial_scale": 0.25}
+
+
+@pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
+@pytest.mark.parametrize("wrt", [["dy"], ["x"], ["dy", "x"]])
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_gradient_of_max_roi_pool_has_gradients(wrt: list[str], opened: bool) -> None:
+    rng = np.random.default_rng(2)
+    feeds = {"dy": rng.uniform(-1, 1, (6, 3, 2, 3)), "x": apart((2, 3, 6, 7)), "rois": np.array(ROIS)}
+    made = node_model("MaxRoiPoolGrad", feeds, {"spatial_scale": 0.5}, opened=opened, domain=DOMAIN)
+    check(made, feeds, wrt)
+    assert not of_sum(made, feeds, ["rois"])["rois"].any()
 
 
 @pytest.mark.parametrize("operator", ["GlobalAveragePool", "GlobalMaxPool"])

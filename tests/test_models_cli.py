@@ -30,6 +30,9 @@ FILES = sorted(
     + [f"dml_{name}_{kind}.onnx" for name in ("roi_align", "resample") for kind in FLOATS]
     + [f"dml_{name}_grad_{kind}.onnx" for name in ("roi_align", "resample") for kind in FLOATS]
     + [f"roi_align_rotated{end}_{kind}.onnx" for end in ("", "_grad") for kind in ("bfloat16", *FLOATS)]
+    + [f"{prefix}max_roi_pool_v{v}_{kind}.onnx" for prefix in ("", "standard_") for v in (1, 22) for kind in FLOATS]
+    + [f"{prefix}max_roi_pool_v22_bfloat16.onnx" for prefix in ("", "standard_")]
+    + [f"max_roi_pool_grad_{kind}.onnx" for kind in ("bfloat16", *FLOATS)]
 )
 
 
@@ -42,7 +45,7 @@ def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "onnx_models", "write", str(out)], capture_output=True, text=True, check=True
     )
-    assert "48 models and manifest.json" in done.stdout
+    assert "66 models and manifest.json" in done.stdout
     assert sorted(path.name for path in out.glob("*.onnx")) == FILES
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     assert sorted(entry["file"] for entry in manifest["models"]) == FILES

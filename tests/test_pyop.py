@@ -13,7 +13,7 @@ from gradient_nodes import IS_OLD
 
 PRELUDE = """
 import logging, sys
-import numpy as np, onnxruntime, onnxruntime_extensions
+import numpy as np, onnx, onnxruntime, onnxruntime_extensions
 import onnx_models, ortops
 from refusals import FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT
 
@@ -218,6 +218,37 @@ def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> 
         except RuntimeError as error:
             print(error)
         """).startswith("onnxruntime-extensions does not export AddExternalCustomOp here")
+
+
+def test_lengths_in_a_list_arrive_and_have_their_default() -> None:
+    out = run("""
+        from ortops.functional.max_roi_pool import max_roi_pool
+        x, rois = FORWARD["X"], np.array([[0, 1, 1, 4, 3]], np.float32)
+        for attributes in ({"pooled_shape": (2, 3), "spatial_scale": 0.5}, {"pooled_shape": (1, 1)}):
+            model = onnx_models.build.model(ortops.operators.BY_NAME["MaxRoiPool_1"], attributes=attributes)
+            if attributes["pooled_shape"] == (1, 1):
+                del model.graph.node[0].attribute[:]
+            y = session(model).run(None, {"X": x, "rois": rois})[0]
+            np.testing.assert_array_equal(y, max_roi_pool(x, rois, **attributes))
+            print(y.shape)
+    """)
+    assert out.splitlines() == ["(1, 1, 2, 3)", "(1, 1, 1, 1)"]
+
+
+def test_what_is_no_list_of_the_right_type_is_refused_by_our_session() -> None:
+    out = run("""
+        for wrong in (2.0, [2, 2], "2.0,1.7"):
+            model = onnx_models.dml_resample(rank=2, scales=[2.0, 1.7])
+            written = next(a for a in model.graph.node[0].attribute if a.name == "scales")
+            written.CopyFrom(onnx.helper.make_attribute("scales", wrong))
+            try:
+                session(model)
+            except TypeError as error:
+                print(error)
+    """)
+    assert out.splitlines() == [
+        f"DmlResample: scales has type {kind}: must be FLOATS" for kind in ("FLOAT", "INTS", "STRING")
+    ]
 
 
 def test_lists_and_absent_attributes_are_mended_by_our_session() -> None:

@@ -34,6 +34,10 @@ NO_CONVERSION = "No conversion rule found"
 """How the frontend words that it does not know an operator, or an opset of it."""
 
 
+LAYERS = ("ROIAlign", "ROIPooling")
+"""What OpenVINO calls the operators."""
+
+
 class OpenVino:
     """Answers with the standard node in a model compiled for the CPU."""
 
@@ -100,9 +104,7 @@ class OpenVino:
 def _precision(compiled: Any) -> str:
     """OpenVINO's name of the type that the compiled operator computes in."""
     nodes = [node.get_rt_info() for node in compiled.get_runtime_model().get_ops()]
-    return next(
-        str(node["runtimePrecision"].astype(str)) for node in nodes if node["layerType"].astype(str) == "ROIAlign"
-    )
+    return next(str(node["runtimePrecision"].astype(str)) for node in nodes if node["layerType"].astype(str) in LAYERS)
 
 
 def _to_tensor(array: Array) -> Any:

@@ -19,8 +19,8 @@ MOST_SAMPLES = 10**6
 def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Any:
     """Run one node once. Any of the suite's operators may be asked for, in any element type.
 
-    op_type: RoiAlign, RoIAlignRotated, DmlRoiAlign, DmlResample, or one of these with Grad behind. RoiAlign is
-        ONNX's, of any opset: the attributes tell the opsets apart.
+    op_type: RoiAlign, RoIAlignRotated, MaxRoiPool, DmlRoiAlign, DmlResample, or one of these with Grad behind. RoiAlign and
+        MaxRoiPool are ONNX's, of any opset: the attributes tell those of RoiAlign apart.
     inputs: every input of the operator by name, in its order; None where the node does not have it. They are copies, but
         some cases fail a backend that writes to them.
     attributes: every attribute by name, with its default where the node does not have it. Wrong values are in them as they

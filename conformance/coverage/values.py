@@ -126,7 +126,7 @@ def _label_of_number(value: float) -> str:
 def _is_legal(attribute: Attribute, label: str) -> bool:
     """Whether the attribute takes the class, by one value of it."""
     if label in (ABSENT, NO_VALUES):
-        return True
+        return not attribute.required
     value = {"STRING": label, "INT": INTEGERS.get(label), "FLOAT": NUMBERS.get(label)}[_kind(attribute)]
     try:
         attribute.check((value,) if attribute.is_list else value)

@@ -47,6 +47,7 @@ def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool)
     is_exact = bool(rng.random() < EXACT)
     draw = Draw(rng, is_exact, tame or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))])
     attributes, inputs, outputs = family_of(operator).random_case(draw, operator)
+    required = {attribute.name for attribute in operator.attributes if attribute.required}
     dtypes = {t.name: ELEMENT_DTYPES[types.get(t.type, t.type)] for t in operator.inputs if t.name in inputs}
     with np.errstate(over="ignore", invalid="ignore"):
         typed = {name: inputs[name].astype(dtype) for name, dtype in dtypes.items()}
@@ -54,7 +55,7 @@ def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool)
         id=id_,
         source=BY_REFERENCE,
         operator=operator.name,
-        attributes={name: value for name, value in attributes.items() if not draw.chance(LEFT_OUT)},
+        attributes={n: v for n, v in attributes.items() if n in required or not draw.chance(LEFT_OUT)},
         inputs=typed,
         outputs=outputs,
         note="a random case",

@@ -14,7 +14,7 @@ from ortops.spec import Attribute, AttributeValue
 NUMBERS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0)
 WHOLES = (-1, 0, -(2**31), 2, 2**32)
 FAR_INDICES = (-1, 2**31, 2**32, -(2**63), 2**63 - 1)
-LARGE_LENGTHS = ("output_height", "output_width", "output_sizes", "sampling_ratio")
+LARGE_LENGTHS = ("output_height", "output_width", "output_sizes", "pooled_shape", "sampling_ratio")
 """Attributes of which a large value is allowed, and takes memory or time."""
 
 T = TypeVar("T")
@@ -54,6 +54,7 @@ def _wrong_value(attribute: Attribute, case: Case, rng: np.random.Generator) -> 
 def _data(case: Case, rng: np.random.Generator) -> Case:
     """One number of an index, of a RoI or of a shape is replaced by one that does not belong there."""
     known = [t for t in case.definition.inputs if t.name in case.inputs and case.inputs[t.name].size]
+    # The last length of RoIs is a number.
     known = [t for t in known if t.values or case.inputs[t.name].dtype.kind in "iu" or isinstance(t.shape[-1], int)]
     if not known:
         return _attribute(case, rng)
@@ -62,6 +63,8 @@ def _data(case: Case, rng: np.random.Generator) -> Case:
     numbers: Sequence[float] = NUMBERS[:3]
     if tensor.values:
         numbers = (-1, 0, 2, -(2**63))
+    elif not any(a.dtype.kind in "iu" for a in case.inputs.values()):
+        numbers = NUMBERS  # the RoIs begin with the numbers of their images
     elif array.dtype.kind in "iu":
         images = next((a.shape[0] for a in case.inputs.values() if a.ndim == 4), 1)
         allowed = np.iinfo(array.dtype)

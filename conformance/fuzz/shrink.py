@@ -53,8 +53,9 @@ def _fewer_leading_axes(case: Case) -> Iterator[Case]:
 
 
 def _default_attributes(case: Case) -> Iterator[Case]:
-    for name in case.attributes:
-        yield replace(case, attributes={n: v for n, v in case.attributes.items() if n != name})
+    for attribute in case.definition.attributes:
+        if attribute.name in case.attributes and not attribute.required:
+            yield replace(case, attributes={n: v for n, v in case.attributes.items() if n != attribute.name})
 
 
 def _simpler_attributes(case: Case) -> Iterator[Case]:
@@ -132,9 +133,19 @@ def _kept(case: Case, name: str, length: int, keep: Sequence[int]) -> Case:
             changed[tensor.name] = array.take(np.array(keep, np.int64), place)
     for tensor, array in _tensors(case):
         if name == "N" and array.dtype.kind in "iu" and not tensor.values:
-            numbers = np.where(np.isin(array, keep), np.searchsorted(keep, array), array)
-            changed[tensor.name] = numbers.astype(array.dtype)
+            changed[tensor.name] = _renumbered(array, keep)
+    if name == "N" and all(array.dtype.kind not in "iu" for array in case.inputs.values()):
+        # The RoIs begin with the numbers of their images.
+        for tensor, array in _tensors(case):
+            if isinstance(tensor.shape[-1], int) and array.ndim == 2:
+                changed[tensor.name] = np.concatenate([_renumbered(array[:, :1], keep), array[:, 1:]], axis=1)
     return _with_inputs(case, changed)
+
+
+def _renumbered(images: Array, keep: Sequence[int]) -> Array:
+    """The numbers of images of which these alone are left; others stay as they are."""
+    numbers = np.where(np.isin(images, keep), np.searchsorted(keep, images), images)
+    return numbers.astype(images.dtype)
 
 
 def _in_float(case: Case) -> Iterator[Case]:

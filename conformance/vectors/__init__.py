@@ -10,6 +10,8 @@ from conformance.vectors import (
     extremes,
     literal,
     matrix,
+    max_roi_pool_matrix,
+    max_roi_pool_sizes,
     refusals,
     resample_matrix,
     rotated_field,
@@ -31,6 +33,8 @@ SOURCES = (
     values.cases,
     rotated_matrix.cases,
     rotated_field.cases,
+    max_roi_pool_matrix.cases,
+    max_roi_pool_sizes.cases,
 )
 
 

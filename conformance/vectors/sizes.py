@@ -38,7 +38,7 @@ RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33)
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for turn, (fact, note, crop) in enumerate(_crops()):
+    for turn, (fact, note, crop) in enumerate(each_size()):
         types = ["float", ("double", "float16", "bfloat16")[turn % 3]]
         taking_turns = replace(
             crop,
@@ -56,7 +56,7 @@ def cases() -> Iterator[Case]:
     yield from _resamples()
 
 
-def _crops() -> Iterator[tuple[str, str, Crop]]:
+def each_size() -> Iterator[tuple[str, str, Crop]]:
     """Each size by itself, the others small."""
     for n in CHANNELS:
         yield f"channels_{n}", f"{n} channels", Crop((2, n, 4, 5), ((1, 0, 1), (0, 1, 2)))

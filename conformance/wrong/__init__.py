@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conformance.wrong import dml_resample, dml_roi_align, roi_align, roi_align_rotated
+from conformance.wrong import dml_resample, dml_roi_align, max_roi_pool, roi_align, roi_align_rotated
 from conformance.wrong.base import Family, Node
 
 __all__ = ["CONTROLS", "FAULTS", "Family", "Fault"]
@@ -21,6 +21,7 @@ CONTROLS: dict[str, type[Node]] = {
     "dml_roi_align": dml_roi_align.Control,
     "dml_resample": dml_resample.Control,
     "roi_align_rotated": roi_align_rotated.Control,
+    "max_roi_pool": max_roi_pool.Control,
 }
 """By the operators' family."""
 
@@ -64,6 +65,7 @@ FAULTS: tuple[Fault, ...] = tuple(
         ("dml_roi_align", dml_roi_align),
         ("dml_resample", dml_resample),
         ("roi_align_rotated", roi_align_rotated),
+        ("max_roi_pool", max_roi_pool),
     )
     for backend in module.WRONG
 )

@@ -137,9 +137,8 @@ def nan_if_first(s: Any, up: Any, v: Array) -> Any:
     return np.where(np.isnan(v[..., 0]), np.nan, np.fmax.reduce(v, axis=-1)) if v.shape[-1] else up(v)
 
 
-def add_sizes(fault: Faults, seed: int = 0, *, has_maxima: bool = True) -> Faults:
-    """Make the faults of an operator on RoIs, with the numbers of a seed; has_maxima: whether it has any."""
-    draw = Draws(seed)
+def add_lengths(fault: Faults, draw: Draws) -> Faults:
+    """Make the faults of any operator on RoIs beyond small lengths."""
     fault.about(Family.SIZES)
     n = draw("channels", 16, 256)
     fault("ChannelsDropped", f"Channels beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[:, n:]))
@@ -181,16 +180,6 @@ def add_sizes(fault: Faults, seed: int = 0, *, has_maxima: bool = True) -> Fault
     n = draw("images", 16, 256)
     fault("ImagesWrap", f"Batch indices are modulo {n}.")(image_of=lambda s, up, *a, n=n: up(*a) % n)
     fault("BoxesAnsweredOnce", "A box that stands several times has the answer of its first image.")(forward=by_box)
-    n = draw("ratio", 8, 32)
-    fault("SamplesCapped", f"A bin has at most {n} samples along an axis.")(count=lambda s, up, *a, n=n: min(up(*a), n))
-    n = draw("odd", 4, 16)
-    fault("OddCountsRounded", f"An odd number of samples above {n} is one less.")(
-        count=lambda s, up, *a, n=n: k - (k % 2) * (k > n) if (k := up(*a)) else k
-    )
-    fault("ScaleAtMost4", "spatial_scale is at most 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
-    fault("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is that.")(
-        adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.99))
-    )
     for place, is_meant in (
         ("before", lambda n, first, last: n < first),
         ("between", lambda n, first, last: first < n < last),
@@ -201,6 +190,23 @@ def add_sizes(fault: Faults, seed: int = 0, *, has_maxima: bool = True) -> Fault
             f"dX of images without RoIs {place} the others is not cleared.",
             gradients=True,
         )(**uncleared(is_meant))
+    return fault
+
+
+def add_sizes(fault: Faults, seed: int = 0, *, has_maxima: bool = True) -> Faults:
+    """Make the faults of an operator on sampled RoIs, with the numbers of a seed; has_maxima: whether it has any."""
+    draw = Draws(seed)
+    add_lengths(fault, draw)
+    n = draw("ratio", 8, 32)
+    fault("SamplesCapped", f"A bin has at most {n} samples along an axis.")(count=lambda s, up, *a, n=n: min(up(*a), n))
+    n = draw("odd", 4, 16)
+    fault("OddCountsRounded", f"An odd number of samples above {n} is one less.")(
+        count=lambda s, up, *a, n=n: k - (k % 2) * (k > n) if (k := up(*a)) else k
+    )
+    fault("ScaleAtMost4", "spatial_scale is at most 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
+    fault("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is that.")(
+        adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.99))
+    )
     fault(
         "SlopeOfTheCellBefore", "A sample on a pixel within the map has the slope of the cell before.", gradients=True
     )(**other_slope(lambda c, n: (c > 0) & (c < n - 1), True))

@@ -18,7 +18,7 @@ from ortops.spec import DOMAIN
 @MODEL
 @OUT
 def convert_command(model: Path, out: Path) -> None:
-    """Convert the standard RoiAlign nodes of the file MODEL to this project's."""
+    """Convert the standard RoiAlign and MaxRoiPool nodes of the file MODEL to this project's."""
     before, after = change_file(model, out, convert)
     say(f"{count(_ours(after) - _ours(before), 'node')} converted: {out}")
 

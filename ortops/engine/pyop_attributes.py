@@ -34,7 +34,11 @@ def from_text(attribute: Attribute, text: str) -> Sequence[float]:
 
 
 def with_plain_attributes(model: Model) -> Model:
-    """The model itself where nodes of our operators have every attribute and no list, else its bytes with both mended."""
+    """The model itself where nodes of our operators have every attribute and no list, else its bytes with both mended.
+
+    Raises:
+        TypeError: a node has something else in place of a list.
+    """
     try:
         is_bytes = isinstance(model, bytes)
         loaded = onnx.load_from_string(model) if is_bytes else onnx.load(model, load_external_data=False)  # type: ignore[arg-type]
@@ -58,8 +62,12 @@ def _mend(node: onnx.NodeProto) -> bool:
     operator = BY_NAME.get(node.op_type) if node.domain == DOMAIN else None
     written = {attribute.name: attribute for attribute in node.attribute}
     missing = [a for a in operator.attributes if a.name not in written] if operator else []
-    lists = [written[a.name] for a in operator.attributes if a.is_list and a.name in written] if operator else []
-    for proto in lists:
+    lists = [a for a in operator.attributes if a.is_list and a.name in written] if operator else []
+    for attribute in lists:
+        proto = written[attribute.name]
+        kind = onnx.AttributeProto.AttributeType.Name(proto.type)
+        if kind != attribute.type:
+            raise TypeError(f"{node.op_type}: {attribute.name} has type {kind}: must be {attribute.type}")
         values = onnx.helper.get_attribute_value(proto)
         proto.CopyFrom(onnx.helper.make_attribute(proto.name, to_text(values)))
     node.attribute.extend(onnx.helper.make_attribute(a.name, _plain(a.default)) for a in missing)

@@ -16,6 +16,7 @@ from ortops.kernels.jit.scalar import address_of, bytes_of, elements_at, minimum
 from ortops.kernels.layout import OUT_OF_MEMORY, Placed
 from ortops.kernels.maximum import largest_corner, largest_sample
 from ortops.kernels.pack import pack, prefetch_window, stream, unpack
+from ortops.kernels.pixels import fill_pixels, largest_pixel
 from ortops.kernels.roi_tables import Shared, share, tables_of, unit_of
 from ortops.kernels.schedule import (
     Plan,
@@ -60,6 +61,12 @@ def pool_samples(x: Any, y: Any, placed: Placed, runner: int, context: int, outs
     return _pool(
         x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, largest_sample, outside
     )
+
+
+@inner
+def pool_pixels(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
+    """As `pool_average`, but the largest pixels; outside is the value of bins without pixels."""
+    return _pool(x, y, placed, runner, context, x, 1, 0, fill_pixels, span_of, largest_pixel, outside)
 
 
 @inner

@@ -22,7 +22,7 @@ WHOLE_SAMPLE = 4
 
 
 @inner
-def _larger(first: float, second: float) -> float:
+def larger(first: float, second: float) -> float:
     """The larger, NaN above all."""
     # No branch: which is larger cannot be foreseen.
     return first if (first >= second) | (first != first) else second
@@ -32,7 +32,7 @@ def _larger(first: float, second: float) -> float:
 def _corner(source: Any, j: int, most: float, least: float) -> float:
     """The larger product of a pixel with its largest and with its smallest weight."""
     pixel = load(source, j)
-    return most * pixel if least == most else _larger(most * pixel, least * pixel)
+    return most * pixel if least == most else larger(most * pixel, least * pixel)
 
 
 @inner
@@ -66,7 +66,7 @@ def largest_corner(
                     store_lanes(line, j, products if i == start else larger_lanes(load_lanes(line, j), products))
                 for j in range(rest, high):
                     value = _corner(at, j, most, least)
-                    line[j] = value if i == start else _larger(line[j], value)
+                    line[j] = value if i == start else larger(line[j], value)
         for q in range(columns.bins):
             begin, stop = columns.start[q], columns.start[q + 1]
             # Samples off the map, and those that read fewer than four pixels, have products of 0.
@@ -78,8 +78,8 @@ def largest_corner(
                 value = number(line, 0.0)
                 for i in range(begin, stop):
                     other = _corner(line, columns.pixel[i], columns.weight[i], columns.near[i])
-                    value = other if i == begin else _larger(value, other)
-                best[at] = _larger(value, number(line, 0.0)) if has_zero else value
+                    value = other if i == begin else larger(value, other)
+                best[at] = larger(value, number(line, 0.0)) if has_zero else value
             else:
                 values = splat(line, 0.0)
                 for i in range(begin, stop):
@@ -119,7 +119,7 @@ def largest_sample(
                                 other = fma(c, load(source, at + stride), other)
                             if has_below and has_beside:
                                 other = fma(d, load(source, at + stride + 1), other)
-                        value = other if is_first else _larger(value, other)
+                        value = other if is_first else larger(value, other)
                     else:
                         others = splat(best, outside)
                         if is_on_map:
@@ -140,7 +140,7 @@ def largest_sample(
 
 
 @inner
-def _beats(value: float, best: float) -> bool:
+def beats(value: float, best: float) -> bool:
     """Whether value takes the lead: the first of equals keeps it, and NaN is above all, as in numpy.max."""
     return value > best or (value != value and best == best)
 
@@ -175,7 +175,7 @@ def _winner(
             fx = columns.weight[j]
             left, right = _pixels(columns.pixel[j])
             if top < 0 or left < 0:
-                if best_i < 0 or _beats(0.0, best):
+                if best_i < 0 or beats(0.0, best):
                     best, best_i, best_j, best_corner = 0.0, i, j, -1
                 continue
             a = (1.0 - fy) * (1.0 - fx) * _tap(x, width, top, left)
@@ -184,12 +184,12 @@ def _winner(
             d = fy * fx * _tap(x, width, bottom, right)
             if not takes_corners:
                 value = a + b + c + d
-                if best_i < 0 or _beats(value, best):
+                if best_i < 0 or beats(value, best):
                     best, best_i, best_j, best_corner = value, i, j, WHOLE_SAMPLE
                 continue
             for corner in range(4):
                 value = (a if corner == 0 else b) if corner < 2 else (c if corner == 2 else d)
-                if best_i < 0 or _beats(value, best):
+                if best_i < 0 or beats(value, best):
                     best, best_i, best_j, best_corner = value, i, j, corner
     return best_i, best_j, best_corner
 

@@ -15,9 +15,11 @@ _POOL = {
     "avg": Kernel("forward", "pool_average"),
     "max": Kernel("forward", "pool_corners"),
     "max_interpolated": Kernel("forward", "pool_samples"),
+    "max_pixel": Kernel("forward", "pool_pixels"),
 }
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
 _maximum_dx, _maximum_drois = Kernel("gradient", "maximum_dx"), Kernel("gradient", "maximum_drois")
+_pixels_dx = Kernel("pixels", "pixels_dx")
 
 
 def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
@@ -27,9 +29,9 @@ def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside:
         x: the feature maps.
         placed: the RoIs.
         y: what is filled.
-        mode: "avg", "max" (of weighted corners) or "max_interpolated".
+        mode: "avg", "max" (of weighted corners), "max_interpolated" or "max_pixel".
         runner: runs the tasks.
-        outside: the value of samples off the map.
+        outside: the value of samples off the map, and of bins without pixels.
 
     Raises:
         MemoryError: there is none left to work in.
@@ -43,12 +45,16 @@ def pool_gradient(
 ) -> None:
     """Fill dx [N, C, H, W] and drois [R, 4] where not None, from dy [R, C, PH, PW]; the dx of an average needs no x.
 
+    The mode "max_pixel" has no drois.
+
     Raises:
         MemoryError: there is none left to work in.
     """
     if dx is not None and dx.size:
         if mode == "avg":
             check_status(_average_dx(dy, dx, placed, *runner))
+        elif mode == "max_pixel":
+            check_status(_pixels_dx(x, dy, dx, placed, *runner))
         else:
             check_status(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
     if drois is not None and drois.size:

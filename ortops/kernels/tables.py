@@ -36,6 +36,8 @@ class Table(NamedTuple):
     Of extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 where
     every sample of the bin reads two pixels, else 0: one that reads fewer has a weight 0, too.
 
+    Of whole pixels: pixel alone.
+
     Of candidates, in the order of the samples: pixel is the sample's region (`axis.region`), or OFF_MAP; weight is that of
     the second of its two pixels. near and far are the derivatives of its coordinate.
 

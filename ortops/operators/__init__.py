@@ -2,6 +2,7 @@
 
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD
+from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_10, ROI_ALIGN_16, ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.spec import Operator
@@ -17,6 +18,9 @@ OPERATORS: tuple[Operator, ...] = (
     DML_RESAMPLE_GRAD,
     ROI_ALIGN_ROTATED,
     ROI_ALIGN_ROTATED_GRAD,
+    MAX_ROI_POOL_1,
+    MAX_ROI_POOL_22,
+    MAX_ROI_POOL_GRAD,
 )
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}

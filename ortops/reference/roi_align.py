@@ -140,7 +140,7 @@ def roi_align_grad(
 
 def check_data(
     rois: npt.NDArray[np.float64],
-    batch_indices: npt.NDArray[np.integer],
+    batch_indices: npt.NDArray[np.integer] | npt.NDArray[np.float64],
     x_shape: Sequence[int],
     *,
     names: tuple[str, str, str],

@@ -44,12 +44,13 @@ def _middling(operator: Operator, element_type: str, rng: np.random.Generator) -
     rois = np.concatenate([near, far], axis=1).astype(dtype)
     turned = np.concatenate([(near + far) / 2, far - near, rng.uniform(-3, 3, (count, 1))], axis=1).astype(dtype)
     indices, shape = rng.integers(0, images, count), np.array(x.shape)
+    of_images = np.column_stack([indices.astype(dtype), rois])
     dy = rng.standard_normal((count, channels, bins, bins)).astype(dtype)
     attributes: dict[str, AttributeValue] = {
         a.name: str(rng.choice(a.choices)) for a in operator.attributes if a.choices
     }
     # Few samples: the reference takes its time for each.
-    sizes: dict[str, AttributeValue] = {"output_height": bins, "output_width": bins}
+    sizes: dict[str, AttributeValue] = {"output_height": bins, "output_width": bins, "pooled_shape": (bins, bins)}
     sizes |= {"sampling_ratio": 2, "maximum_samples_per_output": 2}
     attributes |= {a.name: sizes[a.name] for a in operator.attributes if a.name in sizes}
     inputs = {
@@ -59,6 +60,8 @@ def _middling(operator: Operator, element_type: str, rng: np.random.Generator) -
         "dml_roi_align_grad": (dy, rois, indices, shape, x),
         "roi_align_rotated": (x, turned, indices),
         "roi_align_rotated_grad": (dy, turned, indices, shape, x),
+        "max_roi_pool": (x, of_images),
+        "max_roi_pool_grad": (dy, x, of_images),
         "dml_resample": (x,),
         "dml_resample_grad": (x, shape // np.array([1, 1, 2, 1])),
     }[operator.function]

@@ -10,7 +10,7 @@ import onnx
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.half import narrowed, widened
 from onnx_models.gradient.rules.indexing import added
-from onnx_models.gradient.rules.table import Gradients, Zero, form, rule
+from onnx_models.gradient.rules.table import Gradients, form, rule
 from onnx_models.gradient.rules.windows import Windows, by_image, cut, windows
 from onnx_models.gradient.terms import Term
 
@@ -174,35 +174,3 @@ def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
     found = graph.op("ScatterElements", nothing, places, graph.op("Reshape", dy, line))
     # What is no number of an element is 0.
     return [graph.reshaped(graph.op("Slice", found, graph.ints([1]), graph.op("Shape", found)), x)]
-
-
-@rule("MaxRoiPool")
-def max_roi_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The maxima of parts of regions: dy goes to the first pixel that is one.
-
-    The node tells which pixel it is, as it is run on the places of the pixels in the order of their sizes: a part has the
-    same maximum in both. They are exact as floats for channels of up to 2^24 pixels.
-    """
-    x, rois = node.inputs
-    rest = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
-    lines = graph.op("Reshape", x, graph.op("Concat", graph.shape(x, 0, 2), rest, axis=0), allowzero=1)
-    zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
-    descending = graph.ops("TopK", lines, rest, outputs=2, axis=-1)[1]
-    ranks = graph.op("Sub", rest, graph.op("Range", zero, graph.op("Squeeze", rest), one))
-    ranks = graph.op("Expand", graph.op("Cast", ranks, to=onnx.TensorProto.FLOAT), graph.op("Shape", lines))
-    ranked = graph.op("ScatterElements", ranks, descending, ranks, axis=-1)
-    regions = graph.op("Cast", rois, to=onnx.TensorProto.FLOAT)
-    best = graph.op("Cast", graph.again(node, graph.reshaped(ranked, x), regions), to=onnx.TensorProto.INT64)
-    # A part without pixels has the maximum 0, which is no rank.
-    is_empty = graph.op("Equal", best, zero)
-    place = graph.op("Sub", graph.op("Max", best, one), one)  # from the smallest on
-    channel = graph.op("Range", zero, graph.op("Squeeze", graph.shape(x, 1, 2)), one)
-    image = graph.op("Gather", rois, zero, axis=1)
-    image = graph.op("Reshape", graph.op("Cast", image, to=onnx.TensorProto.INT64), graph.ints([-1, 1]))
-    line = graph.op("Add", graph.op("Mul", image, graph.shape(x, 1, 2)), channel)
-    start = graph.op("Mul", graph.op("Unsqueeze", line, graph.ints([2, 3])), rest)
-    order = graph.op("Reshape", descending, graph.ints([-1]))
-    at = graph.op("Add", start, graph.op("Sub", graph.op("Sub", rest, one), place))
-    pixels = graph.op("Add", start, graph.op("Gather", order, at))
-    shares = graph.op("Where", is_empty, graph.number(0.0, dy), dy)
-    return [added(graph, x, pixels, shares), Zero("it is constant between its steps")]

@@ -88,6 +88,18 @@ def larger_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
+def led_by(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
+    """`new` in the lanes where `value` takes the lead from `best`, NaN above all, and `old` where it does not."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        value, best, *choices = args
+        leads = builder.and_(builder.fcmp_unordered(">", value, best), builder.fcmp_ordered("ord", best, best))
+        return builder.select(leads, *choices)
+
+    return new(value, best, new, old), codegen
+
+
+@intrinsic
 def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
     """Add LANES numbers, each made float64, to the float64s from element `at` on."""
 

@@ -1,0 +1,400 @@
+"""MaxRoiPool and its gradient over scenes by the reference, with attributes left out, with nothing to compute, and far off.
+
+The tests confirm the reference: by ONNX Runtime's kernel, and the gradient by finite differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conformance.case import Array, Basis, Case, Source
+from conformance.vectors.expand import FLOATS, expand
+from conformance.vectors.scenes import scatter
+from ortops.spec import ELEMENT_DTYPES
+
+TEXT = Source("ONNX operators MaxRoiPool-1 and -22", "onnx 1.23.2", "Inputs, Attributes, Outputs")
+BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
+
+MANY = 4096
+"""RoIs. A sum of as many ones in float16 stops at 2048, one in bfloat16 at 256."""
+
+INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
+    ((7, 57), FLOATS),
+    ((11, 29), FLOATS),
+    ((13, 14), FLOATS),
+    ((14, 62), FLOATS),
+    ((20, 84), FLOATS),
+    ((21, 93), FLOATS),
+    ((7, 29), ("double",)),
+    ((14, 58), ("double",)),
+    ((22, 30), ("double",)),
+    ((28, 29), ("double",)),
+)
+"""Bins and pixels of a RoI of which float32, or in double tensors float64, makes a pixel more in a bin; and the types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A map and RoIs on it, each of which is a batch_id and x1 y1 x2 y2, exact in every element type.
+
+    seed: of the numbers in the map; those of the gradient have 100 more.
+    x_shape: [N, C, H, W].
+    bins: pooled height and width.
+    basis: whose rule decides what pixels the bins have.
+    levels: how many different pixels there are; 0 where all are different.
+    """
+
+    name: str
+    seed: int
+    note: str
+    x_shape: tuple[int, int, int, int]
+    rois: tuple[tuple[float, float, float, float, float], ...]
+    bins: tuple[int, int]
+    spatial_scale: float = 1.0
+    basis: Basis = Basis.VECTORS
+    levels: int = 0
+
+
+SCENES = (
+    Scene(
+        "images_and_channels",
+        1,
+        "RoIs out of order on three images of two channels, the second image without any",
+        (3, 2, 6, 7),
+        ((2, 1.25, 0.75, 4.75, 5.25), (0, 0.25, 1.25, 6.25, 3.75), (2, 2, 2.25, 5.75, 4.25)),
+        (2, 3),
+    ),
+    Scene(
+        "scale_0_3",
+        2,
+        "a scale that is no power of two, and as float32 not even three tenths",
+        (1, 2, 7, 6),
+        ((0, 3.25, 2.5, 15.75, 20.25), (0, 6.5, 5.25, 12, 9.75), (0, 0.75, 13.5, 17.25, 19)),
+        (3, 2),
+        0.3,
+    ),
+    Scene(
+        "scale_1_16",
+        3,
+        "a scale of one sixteenth with RoIs in image coordinates",
+        (2, 1, 8, 9),
+        ((0, 13, 9, 110, 97), (1, 41, 22, 75, 118)),
+        (2, 2),
+        0.0625,
+    ),
+    Scene(
+        "scale_1_4",
+        4,
+        "a scale above 1 that is no power of two",
+        (1, 2, 7, 6),
+        ((0, 0.75, 0.5, 3, 4.25), (0, 1.25, 1, 4.75, 2.75)),
+        (2, 2),
+        1.4,
+    ),
+    Scene("scale_8", 5, "a scale of 8", (1, 2, 9, 17), ((0, 0.125, 0.25, 1.75, 0.875), (0, 1, 0.5, 2, 1)), (3, 4), 8.0),
+    Scene(
+        "whole_bins",
+        6,
+        "as many bins as pixels, half as many, a quarter as many",
+        (1, 2, 8, 8),
+        ((0, 0, 0, 3, 3), (0, 0, 0, 7, 7), (0, 4, 4, 7, 7)),
+        (4, 4),
+    ),
+    Scene(
+        "seven_bins",
+        7,
+        "7 x 7 bins, as the networks of Fast R-CNN have, of 14, 10 and 5 pixels",
+        (1, 2, 15, 16),
+        ((0, 1, 1, 14, 14), (0, 3, 2, 12, 11), (0, 6, 5, 10, 9)),
+        (7, 7),
+    ),
+    Scene(
+        "high_bins",
+        8,
+        "one row of five bins, on RoIs of any size",
+        (1, 2, 9, 10),
+        ((0, 1, 2, 8, 3), (0, 0, 0, 9, 8), (0, 4, 1, 6, 7)),
+        (1, 5),
+    ),
+    Scene(
+        "wide_bins",
+        9,
+        "one column of five bins, on RoIs of any size",
+        (1, 2, 9, 10),
+        ((0, 1, 2, 8, 3), (0, 0, 0, 9, 8), (0, 4, 1, 6, 7)),
+        (5, 1),
+    ),
+    Scene(
+        "half_outside",
+        10,
+        "RoIs over each side of the map and over a corner",
+        (1, 2, 5, 6),
+        ((0, -3, 1, 2, 4), (0, 1, -4, 4, 2), (0, 4, 1, 9, 4), (0, 1, 3, 5, 9), (0, 4, 3, 9, 9), (0, -2, -2, 1, 1)),
+        (2, 2),
+    ),
+    Scene(
+        "larger_than_the_map",
+        11,
+        "RoIs around the whole map, most of their bins outside",
+        (1, 2, 4, 3),
+        ((0, -6, -5, 8, 9), (0, -2, -9, 12, 3)),
+        (4, 4),
+    ),
+    Scene(
+        "beside_the_map",
+        12,
+        "RoIs beside the map on either axis or both, among some that are on it",
+        (2, 2, 5, 6),
+        ((0, 7, 1, 9, 3), (1, 1, 1, 3, 3), (0, 2, -7, 4, -3), (1, -9, -9, -3, -2), (0, 0, 0, 5, 4), (0, 6, 5, 8, 8)),
+        (2, 3),
+    ),
+    Scene(
+        "overlapping",
+        13,
+        "five RoIs over the same pixels of one image and one of another",
+        (2, 1, 5, 5),
+        (
+            (1, 1, 1, 4, 4),
+            (1, 0, 1, 3, 3),
+            (1, 1, 1, 4, 4),
+            (1, 1, 0, 3, 4),
+            (1, 0, 2, 4, 3),
+            (0, 1, 1, 4, 3),
+        ),
+        (2, 2),
+    ),
+    Scene(
+        "upsampled",
+        14,
+        "more bins than pixels in the RoI",
+        (1, 2, 4, 4),
+        ((0, 1, 1, 2, 2), (0, 0, 2, 2, 2)),
+        (4, 8),
+    ),
+    Scene("one_row", 15, "a map of one row", (1, 2, 1, 9), ((0, 1, 0, 7, 0), (0, 3, -1, 9, 2)), (1, 4)),
+    Scene("one_column", 16, "a map of one column", (1, 2, 9, 1), ((0, 0, 1, 0, 7), (0, -1, 3, 2, 9)), (4, 1)),
+    Scene(
+        "swapped_ends",
+        17,
+        "RoIs whose ends are swapped on either axis or both",
+        (1, 2, 6, 6),
+        ((0, 5, 4, 1, 1), (0, 5, 1, 1, 4), (0, 1, 4, 4, 1), (0, 3, 3, 2, 2)),
+        (2, 2),
+        basis=Basis.OURS,
+    ),
+    Scene(
+        "one_pixel_each",
+        18,
+        "RoIs of one pixel, on corners of the map and within it",
+        (1, 3, 4, 5),
+        ((0, 0, 0, 0, 0), (0, 4, 3, 4, 3), (0, 2, 1, 2, 1), (0, 4, 0, 4, 0)),
+        (1, 1),
+    ),
+    Scene(
+        "halves",
+        19,
+        "ends halfway between pixels, on either side of 0",
+        (1, 2, 7, 8),
+        ((0, 0.5, 1.5, 4.5, 5.5), (0, -0.5, -1.5, 2.5, 3.5), (0, -2.5, -3.5, -0.5, 6.5), (0, 3.5, 2.5, 6.5, 4.5)),
+        (2, 2),
+        basis=Basis.OURS,
+    ),
+    Scene(
+        "ties",
+        20,
+        "pixels of three different numbers: nearly every bin has several that are largest",
+        (2, 2, 6, 8),
+        ((0, 0, 0, 7, 5), (1, 1, 1, 6, 4), (0, 2, 0, 7, 3), (1, 0, 2, 4, 5)),
+        (2, 4),
+        basis=Basis.OURS,
+        levels=3,
+    ),
+    Scene(
+        "huge",
+        21,
+        "RoIs of up to 2^16 pixels, some of whose bins end on the map",
+        (1, 2, 5, 6),
+        ((0, -1024, -1024, 1040, 1040), (0, -32768, 2, 32768, 3), (0, 1, -4096, 4, 4096)),
+        (4, 2),
+        basis=Basis.OURS,
+    ),
+    Scene(
+        "many",
+        22,
+        "seven channels and nine RoIs on two images: counts that no block of a kernel divides",
+        (2, 7, 5, 7),
+        tuple((r % 2, r % 3, r % 2, 3 + r % 4, 2 + r % 3) for r in range(9)),
+        (3, 3),
+    ),
+)
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for scene in SCENES:
+        x, y_shape = scatter(scene.x_shape, seed=scene.seed), (len(scene.rois), scene.x_shape[1], *scene.bins)
+        if scene.levels:
+            x = np.floor((x + 2) * scene.levels / 5)
+        yield from ask(
+            f"matrix/{scene.name}",
+            x,
+            scene.rois,
+            scatter(y_shape, seed=100 + scene.seed),
+            spatial_scale=scene.spatial_scale,
+            note=scene.note,
+            basis=scene.basis,
+        )
+    yield from _defaults()
+    yield from _empty()
+    yield from _exact_bounds()
+    yield from _coordinates()
+    yield from _many_at_one_place()
+
+
+def ask(
+    fact: str,
+    x: Array,
+    rois: Array | Sequence[Sequence[float]],
+    dy: Array,
+    *,
+    spatial_scale: float = 1.0,
+    expected: Mapping[str, Array] | None = None,
+    types: Sequence[str] = FLOATS,
+    **rest: Any,
+) -> Iterator[Case]:
+    """The cases of the operators and of their gradient.
+
+    Args:
+        fact: `family/fact` of the id.
+        x: [N, C, H, W].
+        rois: [R, 5]; types that do not hold them do not take part.
+        dy: [R, C, PH, PW], the gradient, whose shape is the operator's, too.
+        spatial_scale: pixels to a unit of the RoIs.
+        expected: Y and dX, or either one alone, which asks one operator alone; None where the reference computes them.
+        types: element types.
+        rest: further arguments of `expand`.
+    """
+    boxes = np.array(rois, np.float64).reshape(-1, 5)
+    of_grid = {"pooled_shape": dy.shape[2:], "spatial_scale": spatial_scale}
+    for function, attributes, inputs, output in (
+        ("max_roi_pool", of_grid, {"X": x, "rois": boxes}, "Y"),
+        ("max_roi_pool_grad", {"spatial_scale": spatial_scale}, {"dY": dy, "X": x, "rois": boxes}, "dX"),
+    ):
+        if expected is None or output in expected:
+            yield from expand(
+                fact,
+                function=function,
+                attributes=attributes,
+                inputs=inputs,
+                outputs=[output],
+                expected=None if expected is None else {output: expected[output]},
+                types=[name for name in types if _is_held(boxes, name)],
+                **rest,
+            )
+
+
+def _is_held(values: Array, element_type: str) -> bool:
+    with np.errstate(over="ignore"):
+        return np.array_equal(values.astype(ELEMENT_DTYPES[element_type]), values)
+
+
+def _defaults() -> Iterator[Case]:
+    """The scale left out. ONNX has no default of pooled_shape."""
+    inputs = {"X": scatter((1, 2, 5, 6), seed=31), "rois": np.array([[0.0, 1, 1, 4, 3], [0, 0, 2, 5, 4]])}
+    dy = scatter((2, 2, 2, 3), seed=131)
+    for function, attributes, given, output in (
+        ("max_roi_pool", {"pooled_shape": (2, 3)}, inputs, "Y"),
+        ("max_roi_pool_grad", {}, {"dY": dy, **inputs}, "dX"),
+    ):
+        yield from expand(
+            "defaults/scale_left_out",
+            function=function,
+            note="spatial_scale is 1 where nothing is said",
+            attributes=attributes,
+            inputs=given,
+            outputs=[output],
+            write_defaults=False,
+        )
+
+
+def _empty() -> Iterator[Case]:
+    """Nothing to compute is no error."""
+    for fact, note, x_shape, count in (
+        ("no_rois", "without RoIs Y is empty and dX is 0", (2, 3, 4, 5), 0),
+        ("no_channels", "without channels Y and dX are empty", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
+        ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
+    ):
+        y = np.zeros((count, x_shape[1], 2, 3))
+        rois = np.tile([1.0, 0, 0, 3, 2], (count, 1))
+        expected = {"Y": y, "dX": np.zeros(x_shape)}
+        x = np.ones(x_shape)
+        yield from ask(
+            f"empty/{fact}", x, rois, y + 1, expected=expected, note=note, source=TEXT, basis=Basis.REFERENCE
+        )
+
+
+def _exact_bounds() -> Iterator[Case]:
+    """Bins of which floating point makes one a pixel wider, along either axis; there are pixels around the RoI."""
+    for ((bins, size), types), along_x in ((one, along) for one in INEXACT for along in (True, False)):
+        first = np.array([p * size // bins for p in range(bins)])
+        last = np.array([-(-(p + 1) * size // bins) - 1 for p in range(bins)])
+        line = np.arange(size + 2.0)
+        dx = np.zeros((2, size + 2))
+        np.add.at(dx[0], 1 + last, 1.0)
+        np.add.at(dx[1], 1 + first, 1.0)
+        # One channel rises, where the last pixel of a bin is the largest, and one falls, where it is the first.
+        lines = {"x": np.stack([line, -line]), "y": np.stack([1.0 + last, -1.0 - first]), "dx": dx}
+        x, y, dx = (one[None, :, None, :] if along_x else one[None, :, :, None] for one in lines.values())
+        ends = [1.0, 0.0, size, 0.0] if along_x else [0.0, 1.0, 0.0, size]
+        yield from ask(
+            f"matrix/{bins}_bins_of_{size}_pixels",
+            x,
+            [[0.0, *ends]],
+            np.ones_like(y),
+            expected={"Y": y, "dX": dx},
+            types=types,
+            variant="along_x" if along_x else "along_y",
+            note=f"the bounds of {bins} bins of a RoI of {size} pixels are exact: floating point takes a pixel more",
+            source=BY_HAND,
+            basis=Basis.OURS,
+        )
+
+
+def _coordinates() -> Iterator[Case]:
+    """Scaled ends that 16 bits cannot hold, from RoIs that they can; the pixels are their numbers, modulo 8."""
+    x = np.mod(np.arange(320.0), 8.0).reshape(1, 1, 1, 320)
+    yield from ask(
+        "matrix/coordinates_are_not_half",
+        x,
+        [[0, 1001.5, 0, 1001.5, 0], [0, 998.5, 0, 1001.5, 0]],
+        np.array([[[[1.0]]], [[[2.0]]]]),
+        spatial_scale=0.3,
+        expected={"Y": np.array([4.0, 4.0]).reshape(2, 1, 1, 1)},
+        note="1001.5 at scale 0.3 is below 300.5 and so pixel 300; float16 would make it 301",
+        source=BY_HAND,
+        basis=Basis.OURS,
+    )
+
+
+def _many_at_one_place() -> Iterator[Case]:
+    dx = np.zeros((1, 1, 3, 3))
+    dx[0, 0, 1, 1] = MANY
+    x = dx / MANY
+    for fact, rois, bins in (
+        ("dX_of_4096_rois", np.tile([0.0, 0, 0, 2, 2], (MANY, 1)), (1, 1)),
+        ("dX_of_4096_bins", np.array([[0.0, 1, 1, 1, 1]]), (64, 64)),
+    ):
+        yield from ask(
+            f"edge/{fact}",
+            x,
+            rois,
+            np.ones((len(rois), 1, *bins)),
+            expected={"dX": dx},
+            note=f"the gradients of {MANY} outputs at one pixel are not summed in 16 bits",
+            source=TEXT,
+        )

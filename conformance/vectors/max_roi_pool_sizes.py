@@ -1,0 +1,181 @@
+"""MaxRoiPool and its gradient on sizes and values of the field.
+
+A RoI of P + 1 pixels in P bins has two pixels in each bin, of which it shares one with the next. So a bin has the four
+pixels between which a `Crop` has its sample, and the sizes are those of `sizes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import ortops
+from conformance.case import Array, Basis, Case, Source
+from conformance.vectors.crops import CORNERS, Crop
+from conformance.vectors.expand import FLOATS
+from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, ask
+from conformance.vectors.sizes import LENGTHS, SCALES, each_size
+from ortops.spec import ELEMENT_DTYPES
+
+SOURCE = Source(
+    "conformance/vectors/max_roi_pool_sizes.py", f"ortops {ortops.__version__}", "the largest of four pixels"
+)
+OTHERS = ("double", "float16", "bfloat16")
+NAN, INFINITY = float("nan"), float("inf")
+
+WINDOWS = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
+"""With pixels before, between and behind them that no bin has."""
+
+
+def cases() -> Iterator[Case]:
+    """All of them."""
+    for turn, (fact, note, crop) in enumerate(each_size()):
+        if any((bins, bins + 1) in dict(INEXACT) for bins in crop.bins):
+            continue  # where floating point makes a bin wider: a fact of its own
+        scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
+        yield from _of_crop(f"sizes/{fact}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
+    for fact, note, images in (
+        ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
+        ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
+        ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
+        ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
+    ):
+        crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
+        yield from _of_crop(f"sizes/{fact}", note, crop, types=["float", "double"])
+    yield from _long_bins()
+    yield from _odd_pixels()
+    yield from _large_and_tiny()
+    yield from _beyond_float16()
+
+
+def _of_crop(
+    fact: str, note: str, crop: Crop, *, x: Array | None = None, dy: Array | None = None, **rest: Any
+) -> Iterator[Case]:
+    """The cases of a crop, with another map or another gradient than its own."""
+    (height, width), x, dy = crop.bins, crop.x if x is None else x, crop.dy if dy is None else dy
+    y, dx = np.zeros(dy.shape), np.zeros(x.shape)
+    for r, (n, row, column) in enumerate(crop.windows):
+        places = [np.s_[n, :, row + a : row + a + height, column + b : column + b + width] for a, b in CORNERS]
+        pixels = np.stack([x[place] for place in places])
+        y[r] = pixels.max(axis=0)
+        for i, place in enumerate(places):
+            dx[place] += np.where(pixels.argmax(axis=0) == i, dy[r], 0.0)
+    ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64)
+    rois = ends / np.array([1.0, *[crop.scale] * 4])
+    yield from ask(
+        fact,
+        x,
+        rois,
+        dy,
+        spatial_scale=crop.scale,
+        expected={"Y": y, "dX": dx},
+        **{"note": note, "source": SOURCE, "basis": Basis.VECTORS, **rest},
+    )
+
+
+def _long_bins() -> Iterator[Case]:
+    """One bin of all pixels of the map, of which another one is the largest in each channel."""
+    for turn, n in enumerate(LENGTHS):
+        for along_x in (True, False):
+            x = np.zeros((1, 4, 2, n) if along_x else (1, 4, n, 2))
+            lines = x if along_x else x.swapaxes(2, 3)
+            for c, place in enumerate((0, n // 2, n - 2, n - 1)):
+                lines[0, c, c % 2, place] = c + 1
+            corner = (n - 1, 1) if along_x else (1, n - 1)
+            yield from ask(
+                f"sizes/bin_of_{n}_pixels",
+                x,
+                [[0, 0, 0, *corner]],
+                np.ones((1, 4, 1, 1)),
+                expected={"Y": np.arange(1.0, 5.0).reshape(1, 4, 1, 1), "dX": np.sign(x)},
+                types=["float", OTHERS[turn % len(OTHERS)]],
+                variant="along_x" if along_x else "along_y",
+                note=f"a bin of {n} pixels along one axis, any of which may be the largest",
+                source=SOURCE,
+                basis=Basis.VECTORS,
+            )
+
+
+def _odd_pixels() -> Iterator[Case]:
+    """Pixels that are no numbers where no bin has them; and all of them infinite."""
+    for fact, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
+        x = np.full(WINDOWS.x_shape, value)
+        height, width = WINDOWS.bins
+        for n, row, column in WINDOWS.windows:
+            window = np.s_[n, :, row : row + height + 1, column : column + width + 1]
+            x[window] = WINDOWS.x[window]
+        note = f"pixels that no bin has are {fact.replace('_', ' ')}, and do nothing"
+        yield from _of_crop(f"values/{fact}_beside_the_bins", note, WINDOWS, x=x, basis=Basis.OURS)
+    for fact, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
+        note = (
+            f"all pixels are {fact.replace('_', ' ')}, and so are the outputs; the first of each bin has its gradient"
+        )
+        everywhere = np.full(WINDOWS.x_shape, value)
+        yield from _of_crop(f"values/{fact}_everywhere", note, WINDOWS, x=everywhere, basis=Basis.OURS)
+    for place in np.ndindex(2, 2):
+        x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
+        x[0, 0][place] = NAN
+        dx = np.where(np.isnan(x), 2.0, 0.0)
+        yield from ask(
+            f"values/nan_at_{place[0]}_{place[1]}",
+            x,
+            [[0, 0, 0, 1, 1]],
+            np.full((1, 1, 1, 1), 2.0),
+            expected={"Y": y, "dX": dx},
+            note="NaN is the largest of its bin, be it the first pixel of it, the last or another",
+            source=SOURCE,
+            basis=Basis.OURS,
+        )
+
+
+def _large_and_tiny() -> Iterator[Case]:
+    """Numbers at either end of a type's range come through as they are, and so do gradients."""
+    for element_type in FLOATS:
+        info = ml_dtypes.finfo(ELEMENT_DTYPES[element_type])  # type: ignore[no-untyped-call]
+        large, least = 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_subnormal)
+        for fact, value, note in (
+            ("large", large, "numbers near the largest one of the type are not infinite"),
+            ("large_negative", -large, "a maximum of numbers near the most negative one of the type: none begins at 0"),
+            ("tiny", float(info.smallest_normal), "the least normal numbers are not flushed to 0"),
+            ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
+            (
+                "negative_subnormal",
+                -8 * least,
+                "numbers between 0 and the least normal one below it are not flushed to 0",
+            ),
+        ):
+            y = np.full((1, 1, 1, 2), value)
+            dx = np.zeros((1, 1, 3, 4))
+            dx[0, 0, 0, [0, 2]] = value
+            yield from ask(
+                f"values/{fact}",
+                np.full(dx.shape, value),
+                [[0, 0, 0, 3, 2]],
+                y,
+                expected={"Y": y, "dX": dx},
+                types=[element_type],
+                note=note,
+                source=SOURCE,
+                basis=Basis.OURS,
+            )
+
+
+def _beyond_float16() -> Iterator[Case]:
+    """A sum that is rounded to float16 is infinite from 65520 on, and not the largest number."""
+    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
+    for fact, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
+        dy = np.full((MANY, 1, 1, 1), each)
+        for case in _of_crop(
+            f"values/dX_{fact}",
+            f"{MANY} RoIs pass {each} each to one pixel, {MANY * each:g} together",
+            crop,
+            dy=dy,
+            types=["float16", "float"],
+            basis=Basis.OURS,
+        ):
+            if case.definition.is_gradient:
+                yield case

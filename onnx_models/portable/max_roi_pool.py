@@ -1,0 +1,206 @@
+"""The body of MaxRoiPool, and of its gradient.
+
+`Loop` goes over the rows of bins of all regions. In memory at a time are the part of the map under one row, [C, h, w],
+and the columns of it for each bin, [C, PW, w].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from onnx_models.portable.bodies import Demand
+from onnx_models.portable.graph import Kind, Value, numbers, zeros
+from onnx_models.portable.regions import checked
+from ortops.operators.max_roi_pool import LARGEST
+
+
+def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
+    """The wanted outputs by name.
+
+    Raises:
+        ValueError: it is to do without loops.
+    """
+    if not demand.loops:
+        raise ValueError(f"loops = False: {demand.operator.name} has no body without loops")
+    if not demand.operator.is_gradient:
+        bins_y, bins_x = (demand.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
+        return {"Y": _forward(_regions(given, demand, (bins_y, bins_x), []))}
+    count, channels, bins_y, bins_x = given["dY"].lengths(4)
+    is_like_x = channels.equals(given["X"].lengths(4)[1])
+    conditions = [bins_y > 0, bins_x > 0, count.equals(given["rois"].length(0)), is_like_x]
+    return {"dX": _gradient(_regions(given, demand, (bins_y, bins_x), conditions), given["dY"])}
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Bins along an axis: the first pixel of each and the one after its last, int64. Where they are equal it has none."""
+
+    low: Value
+    high: Value
+
+    def gather(self, index: Value) -> _Ends:
+        """Those of one region, or one bin, int64[1]."""
+        return _Ends(self.low.gather(index), self.high.gather(index))
+
+    def has_pixels(self) -> Value:
+        """Whether a bin has pixels."""
+        return self.low < self.high
+
+    def span(self, length: Value) -> tuple[Value, Value]:
+        """The first pixel of all the bins and the one after the last, int64[1] each; any one if they have none."""
+        low, high = self.low.reshape(-1).min(0).reshape(1), self.high.reshape(-1).max(0).reshape(1)
+        low = low.at_most(length - 1)
+        return low, high.at_least(low + 1)
+
+
+@dataclass(frozen=True)
+class _Regions:
+    """Regions of a batch of images.
+
+    map: [N, C, H, W] in the type of sums or any other.
+    lengths: N, C, H, W, int64[1] each.
+    images: [R], int64: the image of each region.
+    bins: PH and PW, int64[1] each.
+    y, x: the ends of the bins, [R, PH] and [R, PW].
+    sums: the element type of what is computed.
+    """
+
+    map: Value
+    lengths: list[Value]
+    images: Value
+    bins: tuple[Value, Value]
+    y: _Ends
+    x: _Ends
+    sums: Kind
+
+    @property
+    def output_lengths(self) -> tuple[Value, Value, Value, Value]:
+        """R, C, PH, PW, int64[1] each."""
+        return self.images.length(0), self.lengths[1], *self.bins
+
+
+def _regions(
+    given: Mapping[str, Value], demand: Demand, bins: tuple[Value, Value], conditions: list[Value]
+) -> _Regions:
+    rois, scale = given["rois"], demand.attributes.number("spatial_scale", "double")
+    lengths = given["X"].lengths(4)
+    images, _, height, width = lengths
+    count, columns = rois.lengths(2)
+    stored = rois.cast("double").reshape(count, columns)
+    batch_id, *_ = stored.entries(5, axis=1)
+    batch_id = batch_id.reshape(count)
+    conditions = [height > 0, width > 0, batch_id.floor().equals(batch_id), *conditions]
+    (_, x1, y1, x2, y2), own = checked(stored, batch_id.cast("int64"), images, conditions, 5)
+    y = _ends(y1 * scale, y2 * scale, bins[0], height)
+    x = _ends(x1 * scale, x2 * scale, bins[1], width)
+    return _Regions(given["X"], lengths, own, bins, y, x, demand.sums)
+
+
+def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
+    """Of regions from one pixel to another, [R, 1, 1] each and not yet rounded, on a map of so many pixels."""
+    start, end = _rounded(first), _rounded(last)
+    zero = start.graph.constant(0, "int64")
+    # Not Max and Min: ONNX Runtime 1.31.1 has wrong ones of int64 beyond 32 bits.
+    size = (start < end).where(end - start, zero) + 1
+    p = numbers(bins)
+    low = start + p * size // bins
+    # The quotient rounded up.
+    high = start + ((p + 1) * size + bins - 1) // bins
+    low, high = ((end > 0).where((end < length).where(end, length), zero).squeeze(1) for end in (low, high))
+    return _Ends(low, high)
+
+
+def _rounded(end: Value) -> Value:
+    """Whole pixels, int64: the nearest, and of two the one further from 0."""
+    size = abs(end).at_most(float(LARGEST))
+    # Not floor(size + 0.5), for that sum may be rounded up to the next integer.
+    below = size.floor()
+    whole = (below + (size - below >= 0.5).cast("double")).cast("int64")
+    return (end < 0.0).where(whole * -1, whole)
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row of bins of a region.
+
+    number: its number among all rows, int64[1].
+    image: int64[1].
+    start: the pixel at which `pixels` start, y and x, int64[1] each.
+    pixels: [C, h, w].
+    is_own: [PW, w], whether a bin has pixels in a column.
+    has_pixels: [PW].
+    """
+
+    number: Value
+    image: Value
+    start: tuple[Value, Value]
+    pixels: Value
+    is_own: Value
+    has_pixels: Value
+
+    def columns(self) -> Value:
+        """The largest pixel of each column, [C, 1, w]."""
+        return self.pixels.max(1).unsqueeze(1)
+
+    def largest(self) -> Value:
+        """The largest pixel of each bin, [C, PW]; minus infinity where it has none."""
+        return self.is_own.where(self.columns(), -math.inf).max(2)
+
+    def winner(self) -> tuple[Value, Value]:
+        """On the map, y and x of the first of the largest pixels of each bin, row by row, [C, PW]; any where it has none."""
+        height, width = self.pixels.length(1), self.pixels.length(2)
+        first = self.pixels.graph.op("ArgMax", [self.pixels], "int64", axis=1, keepdims=1)
+        place = first * width + numbers(width)
+        wins = self.is_own & self.columns().equals(self.largest().unsqueeze(2))
+        found = wins.where(place, height * width - 1).min(2)
+        return self.start[0] + found // width, self.start[1] + found % width
+
+
+def _forward(regions: _Regions) -> Value:
+    """Y [R, C, PH, PW]."""
+    (y,) = _each(regions, lambda row: [row.has_pixels.where(row.largest(), 0.0)])
+    count, channels, bins_y, bins_x = regions.output_lengths
+    return y.reshape(count, bins_y, channels, bins_x).transpose(0, 2, 1, 3)
+
+
+def _gradient(regions: _Regions, dy: Value) -> Value:
+    """The gradient dX [N, C, H, W] of dY [R, C, PH, PW]."""
+    count, channels, bins_y, bins_x = regions.output_lengths
+    images, _, height, width = regions.lengths
+    rows = dy.cast(regions.sums).reshape(*regions.output_lengths).transpose(0, 2, 1, 3)
+    rows = rows.reshape(count * bins_y, channels, bins_x)
+
+    def of_row(row: _Row) -> list[Value]:
+        y, x = row.winner()
+        planes = (row.image * channels + numbers(channels)).unsqueeze(1)
+        own = row.has_pixels.where(rows.gather(row.number).squeeze(0), 0.0)
+        return [(planes * height + y) * width + x, own]
+
+    pixels, own = _each(regions, of_row)
+    empty = zeros(regions.sums, images * channels * height * width)
+    inputs = [empty, pixels.reshape(-1), own.reshape(-1)]
+    dx = empty.graph.op("ScatterElements", inputs, regions.sums, axis=0, reduction="add")
+    return dx.reshape(*regions.lengths)
+
+
+def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]:
+    """What `body` makes of each row of bins, stacked."""
+    bins_y = regions.bins[0]
+    _, _, height, width = regions.lengths
+
+    def of_row(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
+        r = number // bins_y
+        image = regions.images.gather(r)
+        y = _Ends(regions.y.low.reshape(-1), regions.y.high.reshape(-1)).gather(number)
+        x = regions.x.gather(r)
+        rows, columns = y.span(height), x.span(width)
+        column = columns[0] + numbers(columns[1] - columns[0])
+        low, high = (end.squeeze(0).unsqueeze(1) for end in (x.low, x.high))
+        pixels = regions.map.part({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
+        is_own = (column >= low) & (column < high) & y.has_pixels()
+        has_pixels = x.has_pixels().squeeze(0) & y.has_pixels()
+        return [], body(_Row(number, image, (rows[0], columns[0]), pixels, is_own, has_pixels))
+
+    return regions.images.graph.loop(regions.images.length(0) * bins_y, of_row)

@@ -1,0 +1,200 @@
+"""The cases of MaxRoiPool: away from where rounding decides but for those that are about it; and its random ones."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance.backends import load
+from conformance.backends.external import External
+from conformance.case import Case, Source, fact_of
+from conformance.compare import allowed_errors
+from conformance.expect import expected_outputs
+from conformance.explain import explain
+from conformance.families import max_roi_pool as family
+from conformance.fuzz.check import Failure, check
+from conformance.fuzz.generate import MOST_WORK, generate
+from conformance.fuzz.shrink import shrink
+from conformance.outcome import Outcome
+from conformance.run import Answer, Examiner, ask, judge
+from conformance.vectors import literal, max_roi_pool_matrix, max_roi_pool_sizes
+from conformance.vectors.max_roi_pool_matrix import INEXACT, SCENES
+from conformance.wrong.max_roi_pool import Control, fault
+
+NAMES = ("MaxRoiPool_1", "MaxRoiPool_22", "MaxRoiPoolGrad")
+OWN = [
+    case
+    for source in (literal.cases, max_roi_pool_matrix.cases, max_roi_pool_sizes.cases)
+    for case in source()
+    if case.operator in NAMES
+]
+
+OF_ROUNDING = {
+    "exact_end_of_the_last_bin",
+    "exact_start_of_a_bin",
+    "scaled_in_double",
+    "huge",
+    "ends_beyond_2_31",
+    *(f"{bins}_bins_of_{size}_pixels" for (bins, size), _ in INEXACT),
+}
+"""Facts that float32 or float64 on the way would change."""
+
+
+def oracle(case: Case) -> Answer:
+    return ask(load("reference"), case)
+
+
+def settled(case: Case) -> bool:
+    return family.is_settled(case, oracle)
+
+
+def test_cases_are_settled_unless_they_are_about_rounding_or_the_gradient_of_nan() -> None:
+    cases = [case for case in OWN if case.element_type in ("float", "double")]
+    open_facts = {case.id.split("/")[2] for case in cases if not settled(case)}
+    of_nan = {
+        case.id.split("/")[2] for case in cases if case.definition.is_gradient and np.isnan(case.inputs["X"]).any()
+    }
+    assert open_facts <= OF_ROUNDING | of_nan
+    assert open_facts >= OF_ROUNDING - {"scaled_in_double"} | {"nan_at_0_0"}
+
+
+def test_every_scene_is_asked_in_every_type_at_every_opset() -> None:
+    asked = Counter(fact_of(case.id) for case in OWN if case.family.endswith("/matrix"))
+    of_operator = [asked[f"max_roi_pool/matrix/{scene.name}"] for scene in SCENES]
+    of_gradient = [asked[f"max_roi_pool_grad/matrix/{scene.name}"] for scene in SCENES]
+    # float16, float and double at opset 1; these and bfloat16 at opset 22.
+    assert [scene.name for scene, count in zip(SCENES, of_operator, strict=True) if count != 7] == []
+    assert set(of_gradient) == {4}
+
+
+def test_an_output_of_the_operator_may_only_be_rounded_to_its_type() -> None:
+    case = next(case for case in OWN if case.id == "max_roi_pool/matrix/many/v22/float")
+    y = expected_outputs(case)["Y"]
+    ulp = np.spacing(np.abs(y).astype(np.float32)).astype(np.float64)
+    assert np.all(allowed_errors(case)["Y"] <= ulp)
+
+
+def test_the_error_of_a_gradient_grows_with_the_outputs_that_add_up() -> None:
+    case = next(case for case in OWN if case.id == "max_roi_pool_grad/matrix/overlapping/float")
+    growth = family.growth(case)["dX"]
+    dx = expected_outputs(case)["dX"]
+    assert np.all(growth.magnitude >= np.abs(dx))
+    assert np.sum(growth.terms) == case.inputs["dY"].size  # no bin is empty, and each passes once
+    np.testing.assert_array_equal(growth.terms == 0, growth.magnitude == 0)
+
+
+def one_roi(roi: list[float], x: list[float], bins: int, scale: float = 1.0, *, is_gradient: bool = False) -> Case:
+    inputs = {"X": np.array([[[x]]], np.float32), "rois": np.array([roi], np.float32)}
+    case = Case(
+        "max_roi_pool/test/case/float",
+        Source("", "", ""),
+        "MaxRoiPool_22",
+        {"pooled_shape": (1, bins), "spatial_scale": scale},
+        inputs,
+        ("Y",),
+        "",
+    )
+    if not is_gradient:
+        return case
+    dy = np.ones((1, 1, 1, bins), np.float32)
+    attributes = {"spatial_scale": scale}
+    return replace(case, operator="MaxRoiPoolGrad", attributes=attributes, inputs={"dY": dy, **inputs}, outputs=("dX",))
+
+
+@pytest.mark.parametrize("is_gradient", [False, True])
+def test_a_bound_that_float32_changes_is_not_settled_where_the_pixel_counts(is_gradient: bool) -> None:
+    of_roi = functools.partial(one_roi, [0, 0, 0, 6, 0], bins=13, is_gradient=is_gradient)
+    assert not settled(of_roi([1, 2, 3, 4, 5, 6, 7, 100, 9]))
+    assert settled(of_roi([1, 2, 3, 4, 5, 6, 7, 0.5, 9]))
+    assert settled(one_roi([0, 0, 0, 6, 0], [1, 2, 3, 4, 5, 6, 7, 100, 9], 7, is_gradient=is_gradient))
+
+
+@pytest.mark.parametrize("is_gradient", [False, True])
+def test_an_end_that_float32_makes_a_half_is_not_settled_and_a_half_is(is_gradient: bool) -> None:
+    ramp = [float(i) for i in range(8)]
+    assert not settled(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.7, is_gradient=is_gradient))
+    assert settled(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.5, is_gradient=is_gradient))
+    assert settled(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.75, is_gradient=is_gradient))
+
+
+def test_the_gradient_of_nan_is_not_settled_and_that_of_a_tie_is() -> None:
+    for x, is_one in (([1.0, np.nan], False), ([1.0, 1.0], True)):
+        assert settled(one_roi([0, 0, 0, 1, 0], x, 1))
+        assert settled(one_roi([0, 0, 0, 1, 0], x, 1, is_gradient=True)) == is_one
+
+
+def test_an_explanation_lists_the_pixels_of_the_bins() -> None:
+    case = next(case for case in OWN if case.id == "max_roi_pool/edge/cut_at_the_last_pixel/v22/float")
+    told = explain(case)
+    assert told.roi == "RoI 0 of 1: 0, 3, 3, 6, 6; channel 0"
+    assert [table.title for table in told.coordinates] == ["Pixels of the bins along y", "Pixels of the bins along x"]
+    for table in told.coordinates:
+        assert [row.cells for row in table.rows] == [("0", "3", "4"), ("1", "none", "none")]
+
+
+def test_an_explanation_is_about_the_roi_that_is_asked_for_or_that_of_the_worst_element() -> None:
+    for name, index in (("max_roi_pool", (4, 1, 0, 1)), ("max_roi_pool_grad", (1, 1, 2, 3))):
+        case = next(case for case in OWN if case.id.startswith(f"{name}/matrix/many/") and case.element_type == "float")
+        outputs = {output: y.astype(np.float32) for output, y in expected_outputs(case).items()}
+        outputs[case.outputs[0]][index] += 100
+        told = explain(case, answer=Answer("outputs", outputs))
+        # Of a gradient the first RoI of the pixel's image.
+        assert told.roi.startswith("RoI 4 of 9" if name == "max_roi_pool" else "RoI 1 of 9")
+        assert "channel 1" in told.roi
+        assert explain(case, roi=7).roi.startswith("RoI 7 of 9")
+        with pytest.raises(ValueError, match="RoI 9: the case has 9"):
+            explain(case, roi=9)
+
+
+@pytest.mark.parametrize(("fact", "what"), [("no_rois", "RoIs"), ("no_channels", "pixels")])
+def test_an_explanation_without_rois_or_pixels_says_so(fact: str, what: str) -> None:
+    case = next(case for case in OWN if case.id == f"max_roi_pool/empty/{fact}/v22/float")
+    assert explain(case).notes == (f"The case has no {what} to list.",)
+
+
+def test_a_random_wrong_case_may_have_a_wrong_batch_id_or_end() -> None:
+    spoiled = [case for number in range(600) if (case := generate(0, number, NAMES)).twin is not None]
+    changed = [
+        (case.inputs["rois"], case.twin.inputs["rois"])
+        for case in spoiled
+        if case.twin is not None and case.inputs["rois"].shape == case.twin.inputs["rois"].shape
+    ]
+    places = {int(k) for one, other in changed for k in np.flatnonzero(np.any(one != other, axis=0))}
+    assert places == set(range(5))
+    assert max(max(case.attributes.get("pooled_shape", (1,))) for case in spoiled) <= 70
+
+
+def test_random_cases_are_quick_and_of_any_kind_and_the_second_implementation_passes_them() -> None:
+    met: Counter[str] = Counter()
+    control = External(Control)
+    for number in range(300):
+        case = generate(5, number, NAMES)
+        case = case.twin or case
+        expected = expected_outputs(case)
+        assert family.work(case) <= MOST_WORK
+        assert judge(case, ask(control, case)).outcome is Outcome.PASSED, number
+        rois = case.inputs["rois"].astype(np.float64)
+        met.update([case.operator, case.element_type])
+        met["inverted"] += bool(np.any(rois[:, 3:] < rois[:, 1:3] - 2))
+        met["halves"] += bool(np.any(np.mod(rois[:, 1:], 1) == 0.5))
+        met["empty"] += bool(np.any(next(iter(expected.values())) == 0))
+        met["odd"] += not np.isfinite(case.inputs["X"]).all()
+        met["settled"] += settled(case)
+    assert all(met[name] >= 15 for name in (*NAMES, "bfloat16", "inverted", "halves", "empty", "odd")), met
+    assert met["settled"] >= 250
+
+
+def test_a_failure_is_made_small_down_to_the_images_that_it_needs() -> None:
+    examiner = Examiner(functools.partial(ask, External(fault.find("BatchIdIgnored"))))
+    case = next(case for case in OWN if case.id == "max_roi_pool/matrix/images_and_channels/v22/double")
+    failure = check(case, examiner)
+    assert isinstance(failure, Failure)
+    small = shrink(failure, lambda one: check(one, examiner)).case
+    # The image that is read and the first one; a RoI on the second of these.
+    assert small.inputs["X"].shape == (2, 1, 1, 1)
+    np.testing.assert_array_equal(small.inputs["rois"][:, 0], [1])
+    assert "pooled_shape" in small.attributes, "ONNX's node must have it"

@@ -1,84 +1,193 @@
-"""From ONNX's own operators to this project's of the same meaning, in models of any origin."""
+"""From RoI operators of ONNX, mmcv and caffe2 to this project's of the same meaning, in models of any origin."""
 
 from __future__ import annotations
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 
 import onnx
 
 from onnx_models.attributes import operator_of
 from onnx_models.build import attribute_proto
 from onnx_models.check import check_attributes
-from onnx_models.data import copied
-from onnx_models.walk import Scope, label, nodes_of, normal_domain, onnx_opset
+from onnx_models.data import copied, without_data
+from onnx_models.foreign import FOREIGN, LEAST_OPSET, Foreign, Tensors
+from onnx_models.tools import inferred
+from onnx_models.walk import Scope, label, names_in, nodes_of, normal_domain, onnx_opset, parts_of, subgraphs
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
 _OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
 _CONVERTIBLE = {name for name, _ in _OURS}
+_REQUIRED = {
+    ours.name: [name for name, one in onnx.defs.get_schema(*standard).attributes.items() if one.required]
+    for standard, ours in _OURS.items()
+}
+
+_Source = Callable[[onnx.NodeProto, Scope], Operator | Foreign | None]
+"""From a node among those of a model or a function to what is converted: a foreign operator, or this project's operator with
+the definition of ONNX's; None where it stays."""
 
 
 def convert(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of `model` whose standard RoiAlign and MaxRoiPool nodes are this project's, each with its opset's meaning.
+    """A copy of `model` whose RoI nodes are this project's, wherever they are: in If, Loop, Scan and functions too.
 
-    Opsets 10 to 15 give RoiAlign_10, 16 to 21 RoiAlign_16, 22 and later RoiAlign_22; opsets before 22 give MaxRoiPool_1,
-    22 and later MaxRoiPool_22; a function of the model counts by its own opset. Nodes inside If, Loop, Scan and functions
-    are converted too. Attributes that a node does not have are written out with their defaults, those that it has are kept
-    as they are; a reference to an attribute of the enclosing function stays one. Everything else of the model stays as it
-    is, byte for byte; external data is not read. A node that calls a function of the model of one of these names in ONNX's
-    domain stays, too.
+    - ONNX's RoiAlign becomes RoiAlign_10 at opsets 10 to 15, RoiAlign_16 at 16 to 21 and RoiAlign_22 from 22 on.
+    - ONNX's MaxRoiPool becomes MaxRoiPool_1 at opsets 1 to 21 and MaxRoiPool_22 from 22 on.
+    - MMCVRoiAlign of the domains mmcv and mmdeploy, and RoIAlign of caffe2, become RoiAlign_22.
+    - MMCVRoIAlignRotated and caffe2's RoIAlignRotated become RoIAlignRotated.
 
-    A converted model converts to itself, and so does one without such nodes.
+    The nodes of caffe2, in the domain org.pytorch._caffe2 or _caffe2, are those that detectron2's exporter writes. A
+    function of the model counts by its own opset. Attributes that a node does not have are written out with their
+    defaults; those that a node of ONNX's has are kept as they are. A reference to an attribute of the enclosing function
+    stays one.
+
+    mmcv and caffe2 have the index of a RoI's image as the first column of rois. Gather and Cast make an input of it, and
+    Mul makes radians of caffe2's degrees, in the RoIs' own element type. caffe2's RoIs may lack that column: all are then
+    of the first image. Where ONNX's inference does not tell the number of columns, as after caffe2's own operators and in
+    functions, the RoIs have it, as detectron2's exporter always writes it; if they do not, the converted model ends with
+    an error of Gather. `onnx_models.foreign` says where results differ at the edges.
+
+    All other nodes stay as they are, also those of mmcv and caffe2; the import of such a domain is removed where no node
+    needs it any more. Everything else of the model stays as it is, byte for byte; external data is not read. A node that
+    calls a function of the model named as one of these operators stays, too. A converted model converts to itself, and so
+    does one without these operators.
 
     Args:
-        model: of any opset; not modified.
+        model: of any opset, with nodes of mmcv or caffe2 of opset 9 or later; not modified.
 
     Raises:
-        ValueError: a node has no meaning at the model's opset: the opset is absent or, for RoiAlign, below 10, or it defines
-            a newer operator than this project has; an attribute of such a node or of this project's operators breaks its
-            rule (such as the mode "AVG", which onnxruntime takes for "avg"); a function of the model calls itself.
-        TypeError: such an attribute is unknown, which a session would not notice, or has a wrong type.
+        ValueError: an operator has no meaning at the model's opset: the opset is absent or too old, or it defines a newer
+            one than this project has; an attribute breaks its rule or is missing (such as the mode "AVG", which onnxruntime
+            takes for "avg", or caffe2's order "NHWC"); a node of mmcv or caffe2 does not have two inputs, rois of another
+            shape, or a reference in place of a value that changes; a function of the model calls itself.
+        TypeError: an attribute is unknown, which a session would not notice, or has a wrong type.
 
-    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22.
+    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; else as of
+    `onnx_models.foreign`.
     """
-    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
+    source = _source_in(model)
 
-    def operator(node: onnx.NodeProto, scope: Scope) -> Operator | None:
-        is_standard = normal_domain(node.domain) == "" and node.op_type in _CONVERTIBLE
-        return _ours(node, scope) if is_standard and ("", node.op_type) not in functions else None
+    def definition(node: onnx.NodeProto, scope: Scope) -> Operator | None:
+        found = operator_of(node) or source(node, scope)
+        return found.definition if isinstance(found, Foreign) else found
 
-    check_attributes(model, lambda node, scope: operator_of(node) or operator(node, scope))
+    check_attributes(model, definition)
+    replaced = {
+        normal_domain(node.domain)
+        for scope in (model, *model.functions)
+        for node in nodes_of(scope)
+        if source(node, scope)
+    }
     converted = copied(model)
-    found = False
-    for scope in (converted, *converted.functions):
-        standard = [(node, ours) for node in nodes_of(scope) if (ours := operator(node, scope))]
-        for node, ours in standard:
-            _convert_node(node, ours)
-        if standard:
-            found = True
-            _import_domain(scope)
-    if found:
-        # The checker wants the domains of a function's body among the model's own.
-        _import_domain(converted)
+    if not replaced:
+        return converted
+    foreign = replaced - {""}
+    for scope in (*converted.functions, converted):
+        tensors = _tensors(model) if foreign and scope is converted else ()
+        opset = _opset_of(scope, model)
+        # Without an opset nothing has been found.
+        if opset and _convert_scope(scope, source, tensors):
+            _import(scope, "", opset)
+            _import(scope, DOMAIN, DOMAIN_VERSION)
+        _drop_imports(scope, foreign)
+    # The checker wants the domains of a function's body among the model's own.
+    _import(converted, DOMAIN, DOMAIN_VERSION)
     return converted
 
 
-def _ours(node: onnx.NodeProto, scope: Scope) -> Operator:
-    """This project's operator with the meaning that `node` has among the opset imports of `scope`."""
-    version = onnx_opset(scope)
-    where = label(node)
-    if version is None:
-        raise ValueError(f"{where}: must have an opset import of ONNX's domain")
-    if not onnx.defs.has(node.op_type, version, ""):
-        raise ValueError(f"{where} at opset {version}: ONNX has no {node.op_type} there")
-    since = onnx.defs.get_schema(node.op_type, version, "").since_version
-    if (node.op_type, since) not in _OURS:
-        known = ", ".join(str(opset) for name, opset in _OURS if name == node.op_type)
-        raise ValueError(f"{where} at opset {version}: is version {since}, must be one of {known}")
-    return _OURS[node.op_type, since]
+def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
+    """How many nodes `convert` makes this project's, by what they are (``mmcv::MMCVRoiAlign``) and what they become.
+
+    Raises:
+        ValueError: an operator has no meaning at the model's opset.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    source = _source_in(model)
+    for scope in (model, *model.functions):
+        for node in nodes_of(scope):
+            if operator := source(node, scope):
+                ours = operator.ours if isinstance(operator, Foreign) else operator
+                domain = normal_domain(node.domain)
+                found[f"{domain}::{node.op_type}" if domain else node.op_type, ours.name] += 1
+    return found
+
+
+def _source_in(model: onnx.ModelProto) -> _Source:
+    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
+
+    def source(node: onnx.NodeProto, scope: Scope) -> Operator | Foreign | None:
+        identity = domain, name = normal_domain(node.domain), node.op_type
+        foreign = FOREIGN.get(identity)
+        is_standard = domain == "" and name in _CONVERTIBLE
+        if identity in functions or not (foreign or is_standard):
+            return None
+        where, opset = label(node), _opset_of(scope, model)
+        if opset is None:
+            raise ValueError(f"{where}: must have an opset import of ONNX's domain")
+        if foreign and opset < LEAST_OPSET:
+            raise ValueError(f"{where} at opset {opset}: must be at {LEAST_OPSET} or a later one")
+        return foreign or _ours(name, opset, where)
+
+    return source
+
+
+def _opset_of(scope: Scope, model: onnx.ModelProto) -> int | None:
+    """That of a model, or of one of its functions; a function of foreign nodes may go without ONNX's domain."""
+    return onnx_opset(scope) or onnx_opset(model)
+
+
+def _ours(name: str, opset: int, where: str) -> Operator:
+    """This project's operator with the meaning of ONNX's at an opset."""
+    if not onnx.defs.has(name, opset, ""):
+        raise ValueError(f"{where} at opset {opset}: ONNX has no {name} there")
+    since = onnx.defs.get_schema(name, opset, "").since_version
+    if (name, since) not in _OURS:
+        known = ", ".join(str(version) for one, version in _OURS if one == name)
+        raise ValueError(f"{where} at opset {opset}: is version {since}, must be one of {known}")
+    return _OURS[name, since]
+
+
+def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) -> bool:
+    """Convert the nodes of a model without its functions, or of a function; whether there were any.
+
+    tensors: what each graph of `parts_of` knows; of those at the end it may be missing.
+    """
+    parts = list(parts_of(scope))
+    taken = {name for part in parts for name in names_in(part)}
+
+    def new(wish: str) -> str:
+        name, number = wish, 0
+        while name in taken:
+            number += 1
+            name = f"{wish}_{number}"
+        taken.add(name)
+        return name
+
+    found = False
+    for part, known in zip(parts, chain(tensors, repeat({})), strict=False):
+        place = 0
+        for node in list(part.node):
+            operator = source(node, scope)
+            found = found or operator is not None
+            if isinstance(operator, Foreign):
+                for before in operator.make_ours(node, known, new):
+                    part.node.insert(place, before)
+                    place += 1
+            elif operator:
+                _convert_node(node, operator)
+            place += 1
+    return found
 
 
 def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
-    node.op_type, node.domain = operator.name, DOMAIN
+    """Make a node of ONNX's operator this project's."""
     present = {attribute.name for attribute in node.attribute}
+    for name in _REQUIRED[operator.name]:
+        if name not in present:
+            raise ValueError(f"{label(node)}: has no {name}: must have it")
+    node.op_type, node.domain = operator.name, DOMAIN
     node.attribute.extend(
         attribute_proto(attribute, attribute.default)
         for attribute in operator.attributes
@@ -86,6 +195,38 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
     )
 
 
-def _import_domain(scope: Scope) -> None:
-    if all(item.domain != DOMAIN for item in scope.opset_import):
-        scope.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
+def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:
+    """What ONNX's inference tells of the tensors that a model's graph knows, and those that each graph inside knows."""
+    bare = without_data(model)
+    # PyTorch's exporter has written nodes of domains that the model does not import, which inference refuses.
+    for domain in dict.fromkeys(normal_domain(node.domain) for node in nodes_of(bare)):
+        _import(bare, domain, 1)
+    return _typed(inferred(bare).graph, ChainMap())
+
+
+def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) -> Iterator[Tensors]:
+    known = outer.new_child()
+    for tensor in graph.initializer:
+        known[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        known[value.name] = value.type.tensor_type
+    yield known
+    for inner in subgraphs(graph.node):
+        yield from _typed(inner, known)
+
+
+def _import(scope: Scope, domain: str, version: int) -> None:
+    if all(normal_domain(item.domain) != domain for item in scope.opset_import):
+        scope.opset_import.append(onnx.helper.make_opsetid(domain, version))
+
+
+def _drop_imports(scope: Scope, domains: set[str]) -> None:
+    """Take those of some domains from the imports that nothing needs; of a model after those of its functions."""
+    needed = {node.domain for node in nodes_of(scope)}
+    if isinstance(scope, onnx.ModelProto):
+        for function in scope.functions:
+            needed |= {function.domain, *(item.domain for item in function.opset_import)}
+    kept = [item for item in scope.opset_import if item.domain not in domains or item.domain in needed]
+    if len(kept) < len(scope.opset_import):
+        del scope.opset_import[:]
+        scope.opset_import.extend(kept)

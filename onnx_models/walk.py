@@ -43,12 +43,28 @@ def with_inner(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx
 
 def nodes_of(scope: Scope) -> Iterator[onnx.NodeProto]:
     """All nodes of a model, those of its functions left out, or of a function; those in subgraphs too."""
+    return (node for part in _outermost(scope) for node in with_inner(part.node))
+
+
+def parts_of(scope: Scope) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """The graphs of a model, those of its functions left out, or a function; after each the subgraphs inside."""
+    for part in _outermost(scope):
+        yield from _with_subgraphs(part)
+
+
+def _with_subgraphs(
+    part: onnx.GraphProto | onnx.FunctionProto,
+) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    yield part
+    for graph in subgraphs(part.node):
+        yield from _with_subgraphs(graph)
+
+
+def _outermost(scope: Scope) -> list[onnx.GraphProto | onnx.FunctionProto]:
     if isinstance(scope, onnx.FunctionProto):
-        return with_inner(scope.node)
-    graphs = [scope.graph]
-    for training in scope.training_info:
-        graphs += [training.initialization, training.algorithm]
-    return (node for graph in graphs for node in with_inner(graph.node))
+        return [scope]
+    training = (graph for one in scope.training_info for graph in (one.initialization, one.algorithm))
+    return [scope.graph, *training]
 
 
 def names_in(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:

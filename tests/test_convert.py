@@ -1,4 +1,4 @@
-"""Any model's standard RoiAlign nodes become this project's; nothing else changes."""
+"""Any model's standard RoiAlign and MaxRoiPool nodes become this project's; nothing else changes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from ortops.spec import DOMAIN, ELEMENT_DTYPES
 Array = npt.NDArray[Any]
 
 INPUTS = "float[N, C, H, W] x, float[R, 4] r, int64[R] b"
+INPUTS_OF_POOL = "float[N, C, H, W] x, float[R, 5] r"
+MAX_ROI_POOL = "y = MaxRoiPool <pooled_shape = [4, 2], spatial_scale = 0.5> (x, r)"
 
 
 def parse(
@@ -57,14 +59,17 @@ def test_a_node_keeps_the_meaning_of_its_opset(opset: int, expected: int, domain
     assert imports_of(converted) == [(domain, opset), (DOMAIN, 1)]
 
 
-@pytest.mark.parametrize(("opset", "expected"), [(1, 1), (7, 1), (21, 1), (22, 22), (23, 22)])
-def test_a_max_roi_pool_keeps_the_meaning_of_its_opset(opset: int, expected: int) -> None:
-    (node,) = convert(parse("y = MaxRoiPool <pooled_shape = [2, 3]> (x, r)", opset=opset)).graph.node
+@pytest.mark.parametrize(("opset", "expected"), [(1, 1), (7, 1), (11, 1), (21, 1), (22, 22), (23, 22), (99, 22)])
+def test_max_roi_pool_keeps_the_meaning_of_its_opset(opset: int, expected: int) -> None:
+    (node,) = convert(parse(MAX_ROI_POOL, opset=opset, inputs=INPUTS_OF_POOL)).graph.node
     assert (node.domain, node.op_type) == (DOMAIN, f"MaxRoiPool_{expected}")
-    assert {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} == {
-        "pooled_shape": [2, 3],
-        "spatial_scale": 1.0,
-    }
+    assert attributes(node) == {"pooled_shape": [4, 2], "spatial_scale": 0.5}
+
+
+def test_an_attribute_that_onnx_requires_is_not_made_up() -> None:
+    model = parse("y = MaxRoiPool(x, r)", inputs=INPUTS_OF_POOL)
+    with pytest.raises(ValueError, match=r"node of 'y' \(MaxRoiPool\): has no pooled_shape: must have it"):
+        convert(model)
 
 
 @pytest.mark.parametrize("opset", [10, 16, 22])
@@ -299,12 +304,24 @@ def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> N
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
 
 
-def test_a_converted_max_roi_pool_computes_what_it_computed() -> None:
-    model = onnx_models.max_roi_pool(1, standard=True, pooled_shape=(2, 3), spatial_scale=0.5)
-    # Of lengths that the numbers of bins divide: where not, ONNX Runtime's bins may have a pixel more.
-    rois = np.array([[0, 2, 0, 12, 14], [1, -4, 2, 24, 16], [1, 0, 0, 10, 6]], np.float32)
-    inputs = {"X": feeds()["x"], "rois": rois}
+@pytest.mark.parametrize("opset", [7, 11, 16, 21])
+def test_a_converted_max_roi_pool_computes_what_it_computed(opset: int) -> None:
+    # Bins of a half and of a quarter are exact in float32 too.
+    rois = np.array([[1, 0, 0, 15, 17], [0, 3, 2, 8, 9], [1, 5, 5, 5, 5], [0, 4, 6, 30, 40], [0, 9, 9, 2, 3]])
+    inputs = {"x": feeds()["x"], "r": rois.astype(np.float32)}
+    model = parse(MAX_ROI_POOL, opset=opset, inputs=INPUTS_OF_POOL)
     np.testing.assert_array_equal(run(convert(model), inputs), run_as_it_is(model, inputs))
+    inside = parse(
+        f"""
+        c = Constant <value = bool {{1}}> ()
+        y = If (c) <
+            then_branch = t () => (u) {{ {MAX_ROI_POOL.replace("y =", "u =")} }},
+            else_branch = e () => (v) {{ v = Identity(x) }}
+        >""",
+        opset=opset,
+        inputs=INPUTS_OF_POOL,
+    )
+    np.testing.assert_array_equal(run(convert(inside), inputs), run_as_it_is(model, inputs))
 
 
 @pytest.mark.parametrize("condition", [True, False])

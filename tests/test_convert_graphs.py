@@ -1,0 +1,587 @@
+"""RoI operators of mmcv, mmdeploy and detectron2's caffe2 become this project's, in graphs as their exporters write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from click.testing import CliRunner
+
+import detector_graphs as detectors
+import onnx_models
+import ortops
+from detector_graphs import Array, Builder, Pooler
+from onnx_models import convert
+from onnx_models.__main__ import main
+from ortops.spec import DOMAIN
+
+OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
+CAFFE2 = "org.pytorch._caffe2"
+
+RAMP = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
+TWO_BY_TWO = np.array([[[[1, 2], [3, 4]]]], np.float32)
+ALIGNED_RAMP = np.array([[4.5, 5, 5.5, 6], [7, 7.5, 8, 8.5], [9.5, 10, 10.5, 11], [12, 12.5, 13, 13.5]])
+
+MMCV = "output_height = 2, output_width = 2, spatial_scale = 1.0, sampling_ratio = 2, aligned = 1"
+MMCV_ALIGN = f'mmcv.MMCVRoiAlign <{MMCV}, mode = "avg"> (x, rois)'
+MMCV_ROTATED = f"mmcv.MMCVRoIAlignRotated <{MMCV}, clockwise = 0> (x, rois)"
+CAFFE2_ATTRIBUTES = 'order = "NCHW", spatial_scale = 1.0, pooled_h = 4, pooled_w = 4, sampling_ratio = 0'
+CAFFE2_ALIGN = f"{CAFFE2}.RoIAlign <{CAFFE2_ATTRIBUTES}, aligned = 1> (x, rois)"
+CAFFE2_ROTATED = f"{CAFFE2}.RoIAlignRotated <{CAFFE2_ATTRIBUTES}, aligned = 1> (x, rois)"
+
+
+def parse(
+    body: str,
+    *,
+    opset: int = 16,
+    columns: int | str = 5,
+    element_type: str = "float",
+    more: str = "",
+    imports: str = f'"mmcv": 1, "mmdeploy": 1, "{CAFFE2}": 1, "_caffe2": 1',
+    functions: str = "",
+) -> onnx.ModelProto:
+    return onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}, {imports}]> '
+        f"g ({more} {element_type}[N, C, H, W] x, {element_type}[R, {columns}] rois) => ({element_type}[R, C, P, Q] y)"
+        f" {{ {body} }} {functions}"
+    )
+
+
+def run(model: onnx.ModelProto, *inputs: Any) -> Array:
+    names = [value.name for value in model.graph.input]
+    kinds = [onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type) for value in model.graph.input]
+    feeds = {name: np.asarray(one, kind) for name, one, kind in zip(names, inputs, kinds, strict=True)}
+    (y,) = ortops.InferenceSession(convert(model).SerializeToString()).run(None, feeds)
+    return np.asarray(y)
+
+
+def parts(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """All nodes, from the outside in."""
+    graphs: list[Any] = [model.graph, *model.functions]
+    for graph in graphs:
+        for node in graph.node:
+            yield node
+            graphs += [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+
+
+def ours(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for node in parts(convert(model)) if node.domain == DOMAIN]
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    values = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def imports_of(proto: onnx.ModelProto | onnx.FunctionProto) -> set[str]:
+    return {item.domain for item in proto.opset_import}
+
+
+@pytest.mark.parametrize("build", [detectors.scattered, detectors.selected, detectors.permuted])
+@pytest.mark.parametrize(
+    "pooler",
+    [
+        pytest.param(getattr(detectors, name), id=name.lower())
+        for name in ("MMDET", "MMDET_MAX", "MMROTATE", "DETECTRON2", "DETECTRON2_ROTATED", "ROI_POOL")
+    ],
+)
+@pytest.mark.parametrize(("opset", "count"), [(11, 12), (13, 12), (18, 12), (21, 12), (16, 1), (16, 0)])
+def test_a_detector_computes_the_features_of_each_roi_from_its_level(
+    build: Builder, pooler: Pooler, opset: int, count: int
+) -> None:
+    model = build(pooler, opset)
+    onnx.checker.check_model(model)
+    inputs = detectors.feeds(pooler, count)
+    if count > 1:
+        assert set(detectors.levels(pooler, inputs["rois"])) == set(range(len(detectors.STRIDES)))
+    found = ortops.InferenceSession(convert(model).SerializeToString()).run(None, inputs)
+    for one, other in zip(found, detectors.expected(pooler, inputs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+# Numbers of mmcv's tests/test_ops/test_roi_align.py and test_roi_align_rotated.py, and of detectron2's
+# tests/layers/test_roi_align.py and test_roi_align_rotated.py.
+@pytest.mark.parametrize(
+    ("node", "x", "roi", "expected"),
+    [
+        (MMCV_ALIGN, TWO_BY_TWO, [0, 0, 0, 1, 1], [[1, 1.25], [1.5, 1.75]]),
+        (MMCV_ROTATED, TWO_BY_TWO, [0, 0.5, 0.5, 1, 1, 0], [[1, 1.25], [1.5, 1.75]]),
+        (MMCV_ROTATED, TWO_BY_TWO, [0, 0.5, 0.5, 1, 1, math.pi / 2], [[1.5, 1], [1.75, 1.25]]),
+        (
+            MMCV_ROTATED.replace("clockwise = 0", "clockwise = 1"),
+            TWO_BY_TWO,
+            [0, 0.5, 0.5, 1, 1, -math.pi / 2],
+            [[1.5, 1], [1.75, 1.25]],
+        ),
+        (CAFFE2_ALIGN, RAMP, [0, 1, 1, 3, 3], ALIGNED_RAMP),
+        (CAFFE2_ALIGN.replace("aligned = 1", "aligned = 0"), RAMP, [0, 1, 1, 3, 3], ALIGNED_RAMP + 3),
+        (CAFFE2_ALIGN.replace(", aligned = 1", ""), RAMP, [0, 1, 1, 3, 3], ALIGNED_RAMP + 3),
+        (CAFFE2_ALIGN, RAMP, [1, 1, 3, 3], ALIGNED_RAMP),
+        (CAFFE2_ROTATED, RAMP, [0, 2, 2, 2, 2, 0], ALIGNED_RAMP),
+        (CAFFE2_ROTATED, RAMP, [0, 2, 2, 2, 2, 90], np.rot90(ALIGNED_RAMP, -1)),
+        (CAFFE2_ROTATED, RAMP, [0, 2, 2, 2, 2, 180], np.rot90(ALIGNED_RAMP, 2)),
+        (CAFFE2_ROTATED, RAMP, [2, 2, 2, 2, -90], np.rot90(ALIGNED_RAMP)),
+    ],
+)
+@pytest.mark.parametrize("element_type", ["float", "double"])
+def test_a_node_gives_the_numbers_of_the_tests_of_its_project(
+    node: str, x: Array, roi: list[float], expected: Any, element_type: str
+) -> None:
+    model = parse(f"y = {node}", columns=len(roi), element_type=element_type)
+    np.testing.assert_allclose(run(model, x, [roi])[0, 0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_half_precision_is_converted() -> None:
+    for node, roi in ((CAFFE2_ALIGN, [0, 1, 1, 3, 3]), (CAFFE2_ROTATED, [0, 2, 2, 2, 2, 0])):
+        model = parse(f"y = {node}", columns=len(roi), element_type="float16")
+        np.testing.assert_array_equal(run(model, RAMP, [roi])[0, 0], ALIGNED_RAMP)
+
+
+def test_the_first_column_is_the_image() -> None:
+    x = np.arange(3, dtype=np.float32)[:, None, None, None] * np.ones((3, 1, 4, 4), np.float32)
+    for node, box in ((MMCV_ALIGN, [0, 0, 2, 2]), (MMCV_ROTATED, [1, 1, 2, 2, 0.3])):
+        found = run(parse(f"y = {node}", columns=len(box) + 1), x, [[image, *box] for image in (2, 0, 1)])
+        np.testing.assert_allclose(found[:, 0, 0, 0], [2, 0, 1])
+
+
+def test_rois_of_caffe2_without_the_image_are_of_the_first() -> None:
+    x = np.stack([RAMP[0], RAMP[0] + 100])
+    for node, box in ((CAFFE2_ALIGN, [1, 1, 3, 3]), (CAFFE2_ROTATED, [2, 2, 2, 2, 0])):
+        found = run(parse(f"y = {node}", columns=len(box)), x, [box, box])
+        np.testing.assert_allclose(found[:, 0], [ALIGNED_RAMP, ALIGNED_RAMP], rtol=1e-5)
+        assert run(parse(f"y = {node}", columns=len(box)), x, np.zeros((0, len(box)))).shape == (0, 1, 4, 4)
+
+
+@pytest.mark.parametrize("domain", ["mmcv", "mmdeploy"])
+@pytest.mark.parametrize(("mode", "our_mode"), [("avg", "avg"), ("max", "max_interpolated")])
+@pytest.mark.parametrize(("aligned", "pixels"), [(0, "output_half_pixel"), (1, "half_pixel")])
+@pytest.mark.parametrize(("ratio", "our_ratio"), [(3, 3), (0, 0), (-1, 0)])
+def test_roi_align_of_mmcv_keeps_its_attributes_under_our_names(
+    domain: str, mode: str, our_mode: str, aligned: int, pixels: str, ratio: int, our_ratio: int
+) -> None:
+    text = (
+        f"y = {domain}.MMCVRoiAlign <output_height = 7, output_width = 5, spatial_scale = 0.25, "
+        f'sampling_ratio = {ratio}, mode = "{mode}", aligned = {aligned}> (x, rois)'
+    )
+    (node,) = ours(parse(text))
+    assert node.op_type == "RoiAlign_22"
+    assert attributes(node) == {
+        "coordinate_transformation_mode": pixels,
+        "mode": our_mode,
+        "output_height": 7,
+        "output_width": 5,
+        "sampling_ratio": our_ratio,
+        "spatial_scale": 0.25,
+    }
+
+
+@pytest.mark.parametrize("clockwise", [0, 1])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_rotated_roi_align_of_mmcv_keeps_its_attributes(clockwise: int, aligned: int) -> None:
+    text = (
+        "y = mmdeploy.MMCVRoIAlignRotated <output_height = 7, output_width = 5, spatial_scale = 0.25, "
+        f"sampling_ratio = -1, aligned = {aligned}, clockwise = {clockwise}> (x, rois)"
+    )
+    (node,) = ours(parse(text, columns=6))
+    assert node.op_type == "RoIAlignRotated"
+    assert attributes(node) == {
+        "aligned": aligned,
+        "clockwise": clockwise,
+        "output_height": 7,
+        "output_width": 5,
+        "sampling_ratio": 0,
+        "spatial_scale": 0.25,
+    }
+
+
+@pytest.mark.parametrize("domain", [CAFFE2, "_caffe2"])
+def test_attributes_that_a_node_of_caffe2_does_not_have_are_the_defaults_there(domain: str) -> None:
+    (node,) = ours(parse(f"y = {domain}.RoIAlign (x, rois)"))
+    assert attributes(node) == {
+        "coordinate_transformation_mode": "output_half_pixel",
+        "mode": "avg",
+        "output_height": 1,
+        "output_width": 1,
+        "sampling_ratio": 0,
+        "spatial_scale": 1.0,
+    }
+    (node,) = ours(parse(f"y = {domain}.RoIAlignRotated <pooled_w = 3> (x, rois)", columns=6))
+    assert attributes(node) == {
+        "aligned": 0,
+        "clockwise": 0,
+        "output_height": 1,
+        "output_width": 3,
+        "sampling_ratio": 0,
+        "spatial_scale": 1.0,
+    }
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize(
+    ("node", "columns"),
+    [
+        (MMCV_ALIGN, 5),
+        (MMCV_ROTATED, 6),
+        (CAFFE2_ALIGN, 5),
+        (CAFFE2_ALIGN, 4),
+        (CAFFE2_ROTATED, 6),
+        (CAFFE2_ROTATED, 5),
+    ],
+)
+def test_what_is_written_is_valid_at_every_opset(opset: int, node: str, columns: int) -> None:
+    domain, _, _ = node.rpartition(".RoI") if node.startswith(CAFFE2) else node.partition(".")
+    converted = convert(parse(f"y = {node}", opset=opset, columns=columns))
+    onnx_models.register_schemas()
+    onnx.checker.check_model(converted, full_check=True)
+    inferred = onnx.shape_inference.infer_shapes(converted, strict_mode=True, data_prop=True)
+    kinds = {value.name: value.type.tensor_type for value in inferred.graph.value_info}
+    (ours,) = (one for one in inferred.graph.node if one.domain == DOMAIN)
+    _, _, batch_indices = ours.input
+    assert kinds[batch_indices].elem_type == onnx.TensorProto.INT64
+    assert len(kinds[batch_indices].shape.dim) == 1
+    assert imports_of(convert(converted)) == {"", DOMAIN, "mmcv", "mmdeploy", CAFFE2, "_caffe2"} - {domain}
+
+
+SLICE = """
+    first{number} = Constant <value = int64[1] {{{first}}}> ()
+    last{number} = Constant <value = int64[1] {{9}}> ()
+    axis{number} = Constant <value = int64[1] {{1}}> ()
+    boxes = Slice(rois, first{number}, last{number}, axis{number})
+"""
+
+
+def test_columns_that_are_computed_are_found() -> None:
+    text = f"{SLICE.format(number=0, first=1)} y = {CAFFE2_ALIGN.replace('rois', 'boxes')}"
+    np.testing.assert_allclose(run(parse(text), RAMP, [[0, 1, 1, 3, 3]])[0, 0], ALIGNED_RAMP)
+
+
+def unknown(node: str) -> onnx.ModelProto:
+    """A model in which inference does not tell how many columns RoIs have."""
+    text = f"boxes = Reshape(rois, shape) y = {node.replace('rois', 'boxes')}"
+    return parse(text, columns="K", more="int64[2] shape,")
+
+
+def test_rois_of_unknown_columns_have_the_image() -> None:
+    found = run(unknown(CAFFE2_ALIGN), [-1, 5], RAMP, [[0, 1, 1, 3, 3]])
+    np.testing.assert_allclose(found[0, 0], ALIGNED_RAMP)
+
+
+@pytest.mark.parametrize(("node", "columns"), [(CAFFE2_ALIGN, 4), (CAFFE2_ROTATED, 5), (MMCV_ROTATED, 5)])
+def test_rois_that_turn_out_to_lack_the_image_end_with_an_error(node: str, columns: int) -> None:
+    with pytest.raises(Exception, match="running Gather node"):
+        run(unknown(node), [-1, columns], RAMP, [[0] * columns])
+
+
+@pytest.mark.parametrize(
+    ("node", "columns", "says"),
+    [
+        (MMCV_ALIGN, 4, "rois has 4 columns: must have 5"),
+        (MMCV_ROTATED, 5, "rois has 5 columns: must have 6"),
+        (CAFFE2_ALIGN, 6, "rois has 6 columns: must have 4 or 5"),
+        (CAFFE2_ROTATED, 4, "rois has 4 columns: must have 5 or 6"),
+        (MMCV_ALIGN, "5, 1", "rois has 3 axes: must have 2"),
+        (MMCV_ALIGN.replace("(x, rois)", "(x)"), 5, r"has the inputs \['x'\]: must have X and rois"),
+        (MMCV_ALIGN.replace("(x, rois)", "(x, rois, x)"), 5, r"has the inputs \['x', 'rois', 'x'\]"),
+        (
+            MMCV_ALIGN.replace(", aligned = 1", ""),
+            5,
+            "has no aligned: must have it, since MMCVRoiAlign knows no defaults",
+        ),
+        (MMCV_ROTATED.replace(", clockwise = 0", ""), 6, "has no clockwise: must have it"),
+        (MMCV_ALIGN.replace('"avg"', '"AVG"'), 5, "mode = 'AVG': must be one of 'avg', 'max'"),
+        (
+            MMCV_ALIGN.replace('"avg"', '"max_interpolated"'),
+            5,
+            "mode = 'max_interpolated': must be one of 'avg', 'max'",
+        ),
+        (MMCV_ALIGN.replace("aligned = 1", "aligned = 2"), 5, "aligned = 2: must be >= 0 and <= 1"),
+        (MMCV_ALIGN.replace("output_height = 2", "output_height = 0"), 5, "output_height = 0: must be >= 1"),
+        (MMCV_ALIGN.replace("scale = 1.0", "scale = 0.0"), 5, "spatial_scale = 0.0: must be finite and > 0"),
+        (
+            MMCV_ROTATED.replace("ratio = 2", "ratio = 1025"),
+            6,
+            "sampling_ratio = 1025: must be >= -2147483648 and <= 1024",
+        ),
+        (CAFFE2_ALIGN.replace('"NCHW"', '"NHWC"'), 5, "order = 'NHWC': must be one of 'NCHW'"),
+        (CAFFE2_ALIGN.replace("pooled_w = 4", "pooled_w = -4"), 5, "pooled_w = -4: must be >= 1"),
+    ],
+)
+def test_a_node_that_cannot_be_converted_is_refused_by_name(node: str, columns: int | str, says: str) -> None:
+    model = parse(f"y = {node}", columns=columns)
+    model.graph.node[0].name = "head"
+    with pytest.raises(ValueError, match=rf"^node 'head' \({model.graph.node[0].op_type}\): {says}"):
+        convert(model)
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        # mmcv 1.2.5 alone had other names.
+        (MMCV_ALIGN.replace("output_height", "aligned_height"), "MMCVRoiAlign has no attribute 'aligned_height'"),
+        (CAFFE2_ALIGN.replace("pooled_h", "output_height"), "RoIAlign has no attribute 'output_height'"),
+        (MMCV_ALIGN.replace("scale = 1.0", "scale = 1"), "spatial_scale is of type INT: FLOAT attribute"),
+        (MMCV_ALIGN.replace('"avg"', "1"), "mode is of type INT: STRING attribute"),
+    ],
+)
+def test_an_unknown_attribute_and_one_of_a_wrong_type_are_refused(node: str, says: str) -> None:
+    with pytest.raises(TypeError, match=rf"^node of 'y' .*{says}"):
+        convert(parse(f"y = {node}"))
+
+
+def test_an_opset_without_the_operators_that_take_rois_apart_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"node of 'y' \(MMCVRoiAlign\) at opset 8: must be at 9 or a later one"):
+        convert(parse(f"y = {MMCV_ALIGN}", opset=8))
+    model = parse(f"y = {MMCV_ALIGN}")
+    del model.opset_import[0]
+    with pytest.raises(ValueError, match=r"node of 'y' \(MMCVRoiAlign\): must have an opset import of ONNX's domain"):
+        convert(model)
+
+
+BRANCHES = f"""
+    y = If (c) <
+        then_branch = t () => (u) {{
+            n = Constant <value = int64 {{2}}> ()
+            yes = Constant <value = bool {{1}}> ()
+            start = Identity(x)
+            shift = Constant <value = float {{100}}> ()
+            z, all = Loop (n, yes, start) <body = l (int64 i, bool go, float[N, C, H, W] a)
+                => (bool on, float[N, C, H, W] b, float[R, C, P, Q] each) {{
+                on = Identity(go)
+                b = Add(a, shift)
+                each = {CAFFE2_ROTATED.replace("(x,", "(b,")}
+            }}>
+            one = Constant <value = int64 {{1}}> ()
+            u = Gather(all, one)
+        }},
+        else_branch = e () => (v) {{ v = {CAFFE2_ROTATED} }}
+    >
+"""
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_nodes_in_branches_and_loops_are_converted(condition: bool) -> None:
+    model = parse(BRANCHES, columns=6, more="bool c,")
+    found = run(model, condition, RAMP, [[0, 2, 2, 2, 2, 90]])
+    np.testing.assert_allclose(found[0, 0], np.rot90(ALIGNED_RAMP, -1) + 200 * condition, rtol=1e-5)
+    assert [node.op_type for node in ours(model)] == ["RoIAlignRotated"] * 2
+    assert imports_of(convert(model)) == {"", DOMAIN, "mmcv", "mmdeploy", "_caffe2"}
+
+
+def test_nodes_in_scans_are_converted() -> None:
+    text = f"""
+        z = Scan (many) <num_scan_inputs = 1, body = s (float[1, 1, 5, 5] one) => (float[R, 1, 4, 4] each) {{
+            each = {CAFFE2_ALIGN.replace("(x,", "(one,")}
+        }}>
+        last = Constant <value = int64 {{1}}> ()
+        y = Gather(z, last)
+    """
+    model = parse(text, more="float[T, 1, 1, 5, 5] many,")
+    found = run(model, np.stack([RAMP, RAMP + 10]), RAMP, [[0, 1, 1, 3, 3]])
+    np.testing.assert_allclose(found[0, 0], ALIGNED_RAMP + 10, rtol=1e-5)
+
+
+def test_branches_with_rois_of_one_name_are_converted_each() -> None:
+    turned, upright = CAFFE2_ROTATED.replace("rois", "boxes"), CAFFE2_ALIGN.replace("rois", "boxes")
+    text = f"""y = If (c) <
+        then_branch = t () => (u) {{ {SLICE.format(number=0, first=0)} u = {turned} }},
+        else_branch = e () => (v) {{ {SLICE.format(number=1, first=2)} v = {upright} }}
+    >"""
+    # What one branch calls boxes has six columns, and what the other does has four.
+    model = parse(text, columns=6, more="bool c,")
+    np.testing.assert_allclose(run(model, True, RAMP, [[0, 2, 2, 2, 2, 0]])[0, 0], ALIGNED_RAMP, rtol=1e-5)
+    np.testing.assert_allclose(run(model, False, RAMP, [[7, 7, 1, 1, 3, 3]])[0, 0], ALIGNED_RAMP, rtol=1e-5)
+
+
+def test_what_is_known_in_one_branch_is_not_known_in_another() -> None:
+    node = CAFFE2_ALIGN.replace("rois", "boxes")
+    text = f"""y = If (c) <
+        then_branch = t () => (u) {{ {SLICE.format(number=0, first=1)} u = {node} }},
+        else_branch = e () => (v) {{ boxes = {CAFFE2}.Copy(rois) v = {node} }}
+    >"""
+    known, unknown = (a.g for a in convert(parse(text, more="bool c,")).graph.node[0].attribute)
+    assert "ConstantOfShape" in {node.op_type for node in known.node}
+    assert {node.op_type for node in unknown.node} == {"Copy", "Constant", "Gather", "Cast", "RoiAlign_22"}
+
+
+FUNCTION = f"""
+    <domain: "f", opset_import: ["": 16, "mmcv": 1]>
+    Head <height, scale: float = 1.0> (x, rois) => (y) {{
+        y = mmcv.MMCVRoiAlign <output_height: int = @height, output_width = 2, spatial_scale: float = @scale,
+            sampling_ratio = 2, mode = "avg", aligned = 1> (x, rois)
+    }}
+    <domain: "f", opset_import: ["{CAFFE2}": 1]>
+    Alone (x, rois) => (y) {{ y = {CAFFE2_ALIGN} }}
+"""
+
+
+def with_function(call: str) -> onnx.ModelProto:
+    return parse(f"y = {call} (x, rois)", functions=FUNCTION, imports=f'"f": 1, "mmcv": 1, "{CAFFE2}": 1')
+
+
+def test_nodes_in_functions_are_converted_and_their_references_stay() -> None:
+    model = with_function("f.Head <height = 2>")
+    np.testing.assert_allclose(run(model, TWO_BY_TWO, [[0, 0, 0, 1, 1]])[0, 0], [[1, 1.25], [1.5, 1.75]])
+    head, alone = convert(model).functions
+    (node,) = (node for node in head.node if node.domain == DOMAIN)
+    references = {a.name: a.ref_attr_name for a in node.attribute if a.ref_attr_name}
+    assert references == {"output_height": "height", "spatial_scale": "scale"}
+    assert imports_of(head) == imports_of(alone) == {"", DOMAIN}
+    assert imports_of(convert(model)) == {"", "f", DOMAIN}
+
+
+def test_a_function_of_one_node_is_given_the_opset_of_its_model() -> None:
+    model = with_function("f.Alone")
+    np.testing.assert_allclose(run(model, RAMP, [[0, 1, 1, 3, 3]])[0, 0], ALIGNED_RAMP)
+    assert {item.domain: item.version for item in convert(model).functions[1].opset_import} == {"": 16, DOMAIN: 1}
+
+
+def test_a_value_that_a_call_gives_is_checked() -> None:
+    with pytest.raises(ValueError, match=r"gives 'height' to .*MMCVRoiAlign.*: output_height = 0: must be >= 1"):
+        convert(with_function("f.Head <height = 0>"))
+
+
+@pytest.mark.parametrize("name", ["aligned", "sampling_ratio", "mode"])
+def test_a_reference_to_a_value_that_changes_is_refused(name: str) -> None:
+    model = with_function("f.Head <height = 2>")
+    function = model.functions[0]
+    function.attribute.append("given")
+    (attribute,) = (a for a in function.node[0].attribute if a.name == name)
+    attribute.CopyFrom(onnx.AttributeProto(name=name, type=attribute.type, ref_attr_name="given"))
+    says = rf"{name} refers to 'given' of the function around it: must be a value, since RoiAlign_22 has it otherwise"
+    with pytest.raises(ValueError, match=says):
+        convert(model)
+
+
+def test_new_names_are_new_to_the_model() -> None:
+    branch = "y_index = Identity(x) y_batch_indices_1 = Identity(x) "
+    text = f"""
+        y_rois = Identity(x)
+        w = If (c) <
+            then_branch = t () => (u) {{ {branch} u = {MMCV_ALIGN} }},
+            else_branch = e () => (v) {{ v = {MMCV_ALIGN} }}
+        >
+        y_batch_indices = Identity(x)
+        y = {MMCV_ALIGN}
+    """
+    converted = convert(parse(text, more="bool c,"))
+    names = [output for node in parts(converted) for output in node.output]
+    assert len(names) == len(set(names))
+    onnx.checker.check_model(converted, full_check=True)
+    found = ortops.InferenceSession(converted.SerializeToString()).run(
+        None, {"c": np.array(True), "x": TWO_BY_TWO, "rois": np.array([[0, 0, 0, 1, 1]], np.float32)}
+    )
+    np.testing.assert_allclose(np.asarray(found[0])[0, 0], [[1, 1.25], [1.5, 1.75]])
+
+
+def test_everything_but_the_node_and_its_import_stays_byte_for_byte() -> None:
+    model = parse(
+        f"z = Relu(x) y = {MMCV_ALIGN.replace('(x,', '(z,')}",
+        functions='<domain: "f", opset_import: ["": 16]> F(a) => (c) {c = Abs(a)}',
+    )
+    node = model.graph.node[1]
+    node.name, node.doc_string, node.overload = "head", "the node", ""
+    node.metadata_props.add(key="node", value="2")
+    model.producer_name, model.doc_string = "someone", "about"
+    model.metadata_props.add(key="author", value="someone")
+    external = model.graph.initializer.add(name="w", data_type=onnx.TensorProto.FLOAT, dims=[3])
+    external.data_location = onnx.TensorProto.EXTERNAL
+    external.external_data.add(key="location", value="absent.bin")
+    # Field 1000 is none of ONNX's: a later version could have it.
+    model.MergeFromString(b"\xc2\x3e\x03new")
+    before = model.SerializeToString()
+    converted = convert(model)
+    assert model.SerializeToString() == before
+    assert converted.graph.node[-1].metadata_props == node.metadata_props
+    assert (converted.graph.node[-1].name, converted.graph.node[-1].doc_string) == ("head", "the node")
+    rest = converted.graph.node[1:]
+    for changed, kept in ((converted, model), (convert(converted), converted)):
+        again = onnx.ModelProto()
+        again.CopyFrom(changed)
+        if kept is model:
+            del again.graph.node[1:], again.opset_import[:]
+            again.graph.node.append(node)
+            again.opset_import.extend(model.opset_import)
+        assert again.SerializeToString() == kept.SerializeToString()
+    assert [one.op_type for one in rest] == ["Constant", "Gather", "Cast", "Constant", "Gather", "RoiAlign_22"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y = mmcv.MMCVDeformConv2d (x, rois)",
+        "y = mmdeploy.MMCVMultiLevelRoiAlign (rois, x)",
+        f"y = {CAFFE2}.AliasWithName (x)",
+        "y = mmcv.RoIAlign (x, rois)",
+        "y = _caffe2.MMCVRoiAlign (x, rois)",
+        "y = RoIAlignRotated (x, rois)",
+    ],
+)
+def test_other_nodes_stay_with_their_imports(text: str) -> None:
+    model = parse(text)
+    assert convert(model).SerializeToString() == model.SerializeToString()
+    both = parse(f"{text.replace('y =', 'z =')} y = {MMCV_ALIGN}")
+    converted = convert(both)
+    assert converted.graph.node[0] == both.graph.node[0]
+    gone = set() if text.startswith("y = mmcv.") else {"mmcv"}
+    assert imports_of(converted) == (imports_of(both) | {DOMAIN}) - gone
+
+
+def test_a_call_of_a_function_of_the_name_stays() -> None:
+    function = '<domain: "mmcv", opset_import: ["": 16]> MMCVRoiAlign <mode> (x, rois) => (y) { y = Identity(x) }'
+    model = parse('y = mmcv.MMCVRoiAlign <mode = "any"> (x, rois)', functions=function)
+    assert convert(model).SerializeToString() == model.SerializeToString()
+
+
+def test_the_import_of_a_function_stays_though_nothing_calls_it() -> None:
+    function = '<domain: "mmcv", opset_import: ["": 16]> Other (x) => (y) { y = Identity(x) }'
+    converted = convert(parse(f"y = {MMCV_ALIGN}", functions=function))
+    onnx.checker.check_model(converted)
+    assert "mmcv" in imports_of(converted)
+
+
+def test_a_domain_that_the_model_does_not_import_is_known_all_the_same() -> None:
+    model = parse(f"y = {MMCV_ALIGN}")
+    del model.opset_import[1:]
+    np.testing.assert_allclose(run(model, TWO_BY_TWO, [[0, 0, 0, 1, 1]])[0, 0], [[1, 1.25], [1.5, 1.75]])
+    assert imports_of(convert(model)) == {"", DOMAIN}
+
+
+def test_a_converted_detector_has_a_gradient() -> None:
+    inputs = detectors.feeds(detectors.MMDET, 5)
+    model = convert(detectors.scattered(detectors.MMDET, 18))
+    model.graph.node.append(onnx.helper.make_node("ReduceSum", ["scores"], ["total"], keepdims=0))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("total", onnx.TensorProto.FLOAT, []))
+    forward = ortops.InferenceSession(model.SerializeToString())
+    backward = onnx_models.gradient(model, wrt=["x0"], loss="total")
+    (slope,) = ortops.InferenceSession(backward.SerializeToString()).run(["x0_grad"], inputs)
+    # An average is linear in the pixels.
+    step = np.random.default_rng(3).normal(size=inputs["x0"].shape).astype(np.float32)
+    totals = [forward.run(["total"], inputs | {"x0": inputs["x0"] + shift})[0] for shift in (0, step)]
+    np.testing.assert_allclose((np.asarray(slope) * step).sum(), totals[1] - totals[0], rtol=1e-4)
+
+
+def test_the_command_says_how_many_of_which_it_converted(tmp_path: Path) -> None:
+    pools = "a = MaxRoiPool <pooled_shape = [2, 2]> (x, rois) b = MaxRoiPool <pooled_shape = [2, 2]> (x, rois)"
+    model = parse(f"{pools} c = {CAFFE2_ALIGN} d = {MMCV_ALIGN} y = {MMCV_ALIGN} e = Relu(x)")
+    onnx.save(model, tmp_path / "model.onnx")
+    out = tmp_path / "ours.onnx"
+    done = CliRunner().invoke(main, ["convert", str(tmp_path / "model.onnx"), "--out", str(out)])
+    assert (done.exit_code, done.output.splitlines()) == (
+        0,
+        [
+            f"5 nodes converted: {out}",
+            "2 MaxRoiPool to MaxRoiPool_1",
+            "2 mmcv::MMCVRoiAlign to RoiAlign_22",
+            f"1 {CAFFE2}::RoIAlign to RoiAlign_22",
+        ],
+    )
+    assert onnx.load(out) == convert(model)
+    shown = CliRunner().invoke(main, ["convert", "--help"]).output
+    for name in ("RoiAlign", "MaxRoiPool", "MMCVRoiAlign", "MMCVRoIAlignRotated", "RoIAlignRotated"):
+        assert name in shown

@@ -38,8 +38,8 @@ def gradient(
             stands for all floating-point initializers by which the loss has a derivative, but for the mean and the
             variance of BatchNormalization.
         stop_at: names of tensors that are taken for constants.
-        through_rois: False for RoIs that are taken for constants by RoiAlign, as torchvision takes them. Of a whole
-            detector, whose RoIs depend on the image, that is the gradient it is trained with.
+        through_rois: False for RoIs that are taken for constants by RoiAlign, as torchvision takes them. Where other
+            nodes of a detector read them as well, and PyTorch detaches them, name them in `stop_at`.
 
     Returns:
         The model. NAME_grad has type and shape of NAME. It is 0 where the loss does not depend on NAME, which a

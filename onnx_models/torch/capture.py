@@ -116,11 +116,12 @@ def _of_its_own(tensor: Any) -> Any:
 @contextlib.contextmanager
 def _no_own_gradients() -> Iterator[None]:
     """Refuse subclasses of torch.autograd.Function, and hooks: an exported program has the forward pass only."""
-    apply = torch.autograd.Function.apply.__func__
+    # A method of Python's or, from PyTorch 2.14 on, of C's.
+    apply = torch.autograd.Function.__dict__["apply"]
 
     def refuse(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if cls.__module__.partition(".")[0] == "torch":
-            return apply(cls, *args, **kwargs)
+            return apply.__get__(None, cls)(*args, **kwargs)
         raise ValueError(
             f"the module uses {cls.__qualname__}, a torch.autograd.Function: its gradient would be that of its forward pass"
         )

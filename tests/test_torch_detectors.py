@@ -1,0 +1,477 @@
+"""torchvision's detectors as PyTorch's two exporters write them: converted, and differentiated.
+
+What is converted is compared with stock ONNX Runtime on the model as it was exported, gradients with PyTorch's autograd. See
+`torchvision_operators` for what computes PyTorch's side where torchvision's compiled operators are missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from unittest import mock
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+pytest.importorskip("torchvision_operators", reason="needs torchvision")
+
+import torch
+import torchvision
+from torch.nn import functional
+from torch.utils import _pytree as pytree
+from torchvision.models.detection import roi_heads
+
+import ortops
+from onnx_models import convert, gradient
+from onnx_models.torch import export
+from onnx_models.walk import onnx_opset
+from torch_checks import QUIET
+from torch_detectors import CLASSES, HEIGHT, KEYPOINTS, LEVELS, RCNN, WIDTH, detector, image, parts, pooler
+from torchvision_operators import compiled_or_not
+
+pytestmark = QUIET
+
+Problem: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+"""Inputs and PyTorch's outputs."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _operators() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # several would wait for each other where tests run side by side
+    with compiled_or_not():
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(1)
+
+
+def smooth_l1(x: Any, y: Any, beta: float, reduction: str) -> Any:
+    assert reduction == "sum"
+    distance = (x - y).abs()
+    return torch.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta).sum()
+
+
+def cross_entropy(scores: Any, labels: Any) -> Any:
+    return -scores.log_softmax(1).gather(1, labels.unsqueeze(1)).mean()
+
+
+def binary_cross_entropy(x: Any, y: Any) -> Any:
+    return (x.relu() - x * y + (-x.abs()).exp().log1p()).mean()
+
+
+def written_out(opset: int) -> dict[str, Any]:
+    """PyTorch's losses that the older exporter does not know."""
+    of_opset_12 = {"cross_entropy": cross_entropy, "binary_cross_entropy_with_logits": binary_cross_entropy}
+    return {"smooth_l1_loss": smooth_l1, **(of_opset_12 if opset < 12 else {})}
+
+
+IN_TRAINING = {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False}
+"""With which parameters stay as they are, with their names."""
+
+
+def by_torchscript(
+    module: Any, args: Sequence[Any], opset: int, inputs: Sequence[str], outputs: Sequence[str], **options: Any
+) -> onnx.ModelProto:
+    """The model that the older exporter writes, which warns of all that it takes for constants."""
+    file = io.BytesIO()
+    with warnings.catch_warnings(), mock.patch.multiple(functional, **written_out(opset)):
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module,
+            tuple(args),
+            file,
+            dynamo=False,
+            opset_version=opset,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            **options,
+        )
+    return onnx.load_from_string(file.getvalue())
+
+
+def by_dynamo(module: Any, args: Sequence[Any], opset: int, *, strict: bool = False) -> onnx.ModelProto:
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(module, tuple(args), strict=strict)
+        made: onnx.ModelProto = torch.onnx.export(program, dynamo=True, opset_version=opset, verbose=False).model_proto
+        return made
+
+
+def with_pooled(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[str]]:
+    """A copy of the model with what each RoiAlign gives as further outputs, and their names."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    names = [node.output[0] for node in model.graph.node if node.op_type == "RoiAlign"]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None] * 4) for name in names
+    )
+    return model, names
+
+
+def session(runtime: Any, model: onnx.ModelProto) -> Any:
+    """Of ortops or of onnxruntime."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def assert_runs_as_stock(model: onnx.ModelProto, problems: Sequence[Problem]) -> Any:
+    """Converted, the model gives what stock ONNX Runtime gives of it as it is, and both what PyTorch gives.
+
+    Args:
+        model: as exported.
+        problems: each the inputs and PyTorch's outputs, in the model's order.
+
+    Returns:
+        How many RoIs each RoiAlign had, for each problem.
+    """
+    model, pooled = with_pooled(model)
+    ours, theirs = session(ortops, convert(model)), session(onnxruntime, model)
+    names = [value.name for value in model.graph.output]
+    counts = []
+    for inputs, expected in problems:
+        feeds = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
+        found, wanted = (dict(zip(names, one.run(names, feeds), strict=True)) for one in (ours, theirs))
+        for name in names:
+            assert_near(found[name], wanted[name], f"{name}, converted against stock")
+        for name, (key, tensor) in zip(names[: len(expected)], expected.items(), strict=True):
+            assert_near(found[name], tensor.numpy(), f"{key}, against PyTorch")
+        counts.append([len(wanted[name]) for name in pooled])
+    return counts
+
+
+def assert_near(found: Any, wanted: Any, name: str) -> None:
+    """Of coordinates up to 100 and values of at most about 1, in float32."""
+    assert found.shape == wanted.shape, name
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def by_name(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{key}_{i}": tensor for i, result in enumerate(results) for key, tensor in result.items()}
+
+
+SIZES = (((60, 80), (75, 64)), ((50, 75), (90, 70)))
+"""Heights and widths of two images for which a detector is exported, and of two others."""
+
+
+@functools.cache
+def solved(name: str, images: int) -> tuple[Any, Sequence[Problem]]:
+    """A detector, images and what it finds in them: something in each, and of several classes."""
+    module = detector(name)
+    torch.manual_seed(1)
+    problems = []
+    for sizes in SIZES:
+        args = [image(*size) for size in sizes[:images]]
+        with torch.no_grad():
+            results = module(args)
+        assert all(len(result["boxes"]) for result in results)
+        assert len(torch.cat([result["labels"] for result in results]).unique()) > 1
+        problems.append((args, by_name(results)))
+    return module, problems
+
+
+def torchscript_detector(module: Any, problem: Problem, opset: int) -> onnx.ModelProto:
+    """With open heights and widths."""
+    images, results = problem
+    names = [f"image_{i}" for i in range(len(images))]
+    axes = {name: {1: f"{name}_height", 2: f"{name}_width"} for name in names}
+    return by_torchscript(module, [list(images)], opset, names, list(results), dynamic_axes=axes)
+
+
+@pytest.mark.parametrize("opset", [11, 16, 18])
+@pytest.mark.parametrize("name", RCNN)
+def test_a_detector_of_the_torchscript_exporter_runs_converted(name: str, opset: int) -> None:
+    module, problems = solved(name, images=2 if name == "faster" else 1)
+    model = torchscript_detector(module, problems[0], opset)
+    found = [node.op_type for node in convert(model).graph.node if "RoiAlign" in node.op_type]
+    heads = 1 if name == "faster" else 2
+    assert found == ["RoiAlign_10" if opset < 16 else "RoiAlign_16"] * len(LEVELS) * heads
+    counts = np.sum(assert_runs_as_stock(model, problems), 0)
+    assert counts[: len(LEVELS)].all()
+    if name == "mask":
+        assert (counts[len(LEVELS) :] > 0).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("opset", [11, 16, 18])
+def test_a_detector_without_rois_converts_to_itself(opset: int) -> None:
+    module, problems = solved("fcos", images=1)
+    model = torchscript_detector(module, problems[0], opset)
+    assert convert(model) == model
+    assert assert_runs_as_stock(model, problems) == [[], []]
+
+
+def without_branch(boxes: Any, scores: Any, classes: Any, iou_threshold: float) -> Any:
+    """`torchvision.ops.boxes.batched_nms` but for what it does of no boxes, a branch that torch.export cannot take."""
+    return torch.ops.torchvision.nms(boxes + (classes * (boxes.max() + 1)).unsqueeze(1), scores, iou_threshold)
+
+
+def whole_maps(maps: Any, boxes: Any) -> Any:  # noqa: ARG001
+    """In place of `keypointrcnn_inference`, whose loop over the RoIs torch.export cannot take."""
+    return [maps], [maps.amax((2, 3))]
+
+
+class Unpasted(torch.nn.Module):  # type: ignore[misc]
+    """A detector of one image, all but its last step, which pastes masks into the image in a loop over them."""
+
+    def __init__(self, detector: Any) -> None:
+        super().__init__()
+        self.detector = detector
+
+    def forward(self, image: Any) -> Any:
+        images, _ = self.detector.transform([image])
+        features = self.detector.backbone(images.tensors)
+        proposals, _ = self.detector.rpn(images, features)
+        return self.detector.roi_heads(features, proposals, images.image_sizes)[0][0]
+
+
+def test_a_detector_of_the_newer_exporter_runs_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchvision.ops.boxes, "batched_nms", without_branch)
+    monkeypatch.setattr(roi_heads, "keypointrcnn_inference", whole_maps)
+    module = Unpasted(detector("heads"))
+    problems = []
+    for _ in range(2):
+        x = image(HEIGHT, WIDTH)
+        with torch.no_grad():
+            problems.append(([x], module(x)))
+    model = by_dynamo(module, problems[0][0], 18, strict=True)
+    boxes, masks, keypoints = np.split(np.sum(assert_runs_as_stock(model, problems), 0), 3)
+    assert boxes.all()
+    assert masks.tolist() == [12, 0, 0]
+    assert keypoints.sum() == 12
+
+
+class RoiHead(torch.nn.Module):  # type: ignore[misc]
+    """RoiAlign of several levels, head and predictor: of two images' feature maps and boxes, which are given, and moved.
+
+    PyTorch has no gradient by how they are moved, for torchvision takes RoIs for constants.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        made = parts(name, channels=6)
+        self.pooler = pooler(7 if name == "box" else 14)
+        self.head, self.predictor = made.values()
+        self.move = torch.nn.Parameter(torch.tensor([0.1, 0.2, 0.3, 0.4]))
+
+    def forward(self, features: Mapping[str, Any], boxes: Sequence[Any]) -> Any:
+        moved = [one + self.move for one in boxes]
+        return self.predictor(self.head(self.pooler(features, moved, [(HEIGHT, WIDTH)] * 2)))
+
+
+def boxes_in(count: int) -> Any:
+    """Boxes [count, 4] in an image, in turn of each level's size."""
+    sides = torch.tensor([5.0, 11.0, 22.0])[torch.arange(count) % 3, None] * (0.8 + 0.4 * torch.rand(count, 2))
+    low = torch.rand(count, 2) * (torch.tensor([WIDTH, HEIGHT]) - sides)
+    return torch.cat([low, low + sides], 1)
+
+
+def keypoints_in(boxes: Any) -> Any:
+    """Visible ones [count, KEYPOINTS, 3], most of them inside the boxes."""
+    low, high = boxes[:, None, :2], boxes[:, None, 2:]
+    places = low + 1.1 * torch.rand(len(boxes), KEYPOINTS, 2) * (high - low)
+    return torch.cat([places, torch.ones(len(boxes), KEYPOINTS, 1)], 2)
+
+
+def box_loss(output: Any, labels: Any, regression_targets: Any) -> Any:
+    return sum(roi_heads.fastrcnn_loss(*output, labels, regression_targets))
+
+
+def head_problem(name: str) -> tuple[Any, Any, Any]:
+    """Arguments of a RoiHead, its loss and the targets."""
+    features = {level: torch.randn(2, 6, HEIGHT // 4 // 2**i, WIDTH // 4 // 2**i) for i, level in enumerate(LEVELS)}
+    rois = [boxes_in(count) for count in (9, 7)]
+    objects = [rois[0][:3], rois[1][:2]]
+    matched = [torch.arange(9) % 3, torch.arange(7) % 2]
+    if name == "box":
+        labels = [torch.arange(9) % CLASSES, torch.arange(7) % CLASSES]
+        return (features, rois), box_loss, (labels, [torch.randn(9, 4), torch.randn(7, 4)])
+    if name == "mask":
+        masks = [(torch.rand(len(boxes), HEIGHT, WIDTH) > 0.5).float() for boxes in objects]
+        return (
+            (features, rois),
+            roi_heads.maskrcnn_loss,
+            (rois, masks, [torch.tensor([1, 2, 3]), torch.tensor([3, 1])], matched),
+        )
+    return (features, rois), roi_heads.keypointrcnn_loss, (rois, [keypoints_in(boxes) for boxes in objects], matched)
+
+
+def some(tensor: Any) -> int:
+    """`len` of what torch.export has to be told that it is not empty: it cannot take the branch for a loss of nothing."""
+    torch._check(tensor.shape[0] != 0)  # noqa: SLF001
+    return tensor.shape[0]  # type: ignore[no-any-return]
+
+
+def assert_gradients(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Those that PyTorch has are not 0, but that of a bias that moves the scores of all places: it is rounding."""
+    for name, tensor in expected.items():
+        if tensor.grad is None:
+            assert not found[f"{name}_grad"].any(), name
+            continue
+        wanted = tensor.grad.numpy()
+        scale = np.abs(wanted).max()
+        error = np.abs(found[f"{name}_grad"] - wanted).max()
+        if name.endswith("kps_score_lowres.bias"):
+            assert max(scale, error) < 1e-5
+        else:
+            assert scale > 0, name
+            assert error <= 1e-4 * scale, f"{name}: {error} of {scale}"
+
+
+@dataclass(frozen=True)
+class HeadProblem:
+    """A RoiHead, its loss and what it is computed of; `tensors` have PyTorch's gradients, by the models' names."""
+
+    module: Any
+    args: tuple[Any, ...]
+    loss: Callable[..., Any]
+    targets: tuple[Any, ...]
+    value: Any
+    tensors: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, name: str) -> HeadProblem:
+        module = RoiHead(name)
+        args, loss, targets = head_problem(name)
+        tensors = dict(module.named_parameters())
+        for level, tensor in args[0].items():
+            tensors[f"features_{level}"] = tensor.requires_grad_()
+        value = loss(module(*args), *targets)
+        value.backward()
+        return cls(module, args, loss, targets, value.detach(), tensors)
+
+    def assert_solved(self, model: onnx.ModelProto) -> None:
+        found = run(model, (self.args, self.targets))
+        assert_near(found["loss"], self.value.numpy(), "loss")
+        assert_gradients(found, self.tensors)
+
+
+def run(model: onnx.ModelProto, args: Any) -> dict[str, Any]:
+    """All outputs by name, of all tensors among the arguments."""
+    names = [value.name for value in model.graph.output]
+    return dict(zip(names, session(ortops, model).run(names, feeds_of(model, args)), strict=True))
+
+
+def feeds_of(model: onnx.ModelProto, args: Any) -> dict[str, Any]:
+    tensors = pytree.tree_leaves(args)
+    return {value.name: tensor.detach().numpy() for value, tensor in zip(model.graph.input, tensors, strict=True)}
+
+
+@pytest.mark.parametrize(("name", "opset"), [("box", 18), ("mask", 18), ("keypoint", 18), ("mask", 22)])
+def test_the_loss_of_a_roi_head_has_the_gradients_of_pytorch(
+    name: str, opset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = HeadProblem.of(name)
+    monkeypatch.setattr(roi_heads, "len", some, raising=False)
+    # From opset 22 on stock ONNX Runtime has no RoiAlign.
+    model = export(
+        problem.module,
+        problem.args,
+        loss=problem.loss,
+        targets=problem.targets,
+        wrt=list(problem.tensors),
+        opset_version=opset,
+        standard=opset < 22,
+    )
+    kinds = [node.op_type for node in model.graph.node if node.op_type.startswith("RoiAlign")]
+    assert kinds.count("RoiAlignGrad") == len(LEVELS)
+    assert kinds.count("RoiAlign" if opset < 22 else "RoiAlign_22") == len(LEVELS) + (2 if name == "mask" else 0)
+    problem.assert_solved(model)
+    problem.assert_solved(convert(model))
+
+
+class WithLoss(torch.nn.Module):  # type: ignore[misc]
+    """The loss of a RoiHead, whose parameters keep their names."""
+
+    def __init__(self, problem: HeadProblem) -> None:
+        super().__init__()
+        self.problem = problem
+        self.move = problem.module.move
+        for name, part in problem.module.named_children():
+            self.add_module(name, part)
+
+    def forward(self, args: Any, targets: Any) -> Any:
+        return self.problem.loss(self.problem.module(*args), *targets)
+
+
+@pytest.mark.parametrize("opset", [11, 16, 18])
+@pytest.mark.parametrize("name", ["box", "mask", "keypoint"])
+def test_a_roi_head_of_the_torchscript_exporter_has_the_gradients_of_pytorch(name: str, opset: int) -> None:
+    problem = HeadProblem.of(name)
+    args = (problem.args, problem.targets)
+    inputs = [f"features_{level}" for level in LEVELS]
+    inputs += [f"input_{i}" for i in range(len(pytree.tree_leaves(args)) - len(LEVELS))]
+    exported = by_torchscript(WithLoss(problem), args, opset, inputs, ["loss"], **IN_TRAINING)
+    for one in (exported, convert(exported)):
+        problem.assert_solved(gradient(one, "loss", list(problem.tensors), through_rois=False))
+    assert run(gradient(exported, "loss", ["move"]), args)["move_grad"].all()
+
+
+@pytest.mark.parametrize(("name", "opset"), [("box", 16), ("mask", 18), ("keypoint", 22)])
+def test_a_roi_head_of_the_newer_exporter_runs_converted(name: str, opset: int) -> None:
+    problem = HeadProblem.of(name)
+    model = by_dynamo(problem.module, problem.args, opset)
+    assert onnx_opset(model) == opset
+    expected = [tensor.detach().numpy() for tensor in pytree.tree_leaves(problem.module(*problem.args))]
+    # From opset 22 on stock ONNX Runtime has no RoiAlign.
+    for runtime, one in ((ortops, convert(model)), *([(onnxruntime, model)] if opset < 22 else [])):
+        found = session(runtime, one).run(None, feeds_of(one, problem.args))
+        for value, wanted in zip(found, expected, strict=True):
+            assert_near(value, wanted, name)
+
+
+class AllSampled:
+    """In place of `BalancedPositiveNegativeSampler`, whose draw cannot be exported: every positive and every negative."""
+
+    def __call__(self, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        return [one >= 1 for one in labels], [one == 0 for one in labels]
+
+
+class Training(torch.nn.Module):  # type: ignore[misc]
+    """A detector's losses of two images, and the proposals, which torchvision takes for constants."""
+
+    def __init__(self, detector: Any) -> None:
+        super().__init__()
+        self.detector = detector.train()
+        detector.rpn.fg_bg_sampler = detector.roi_heads.fg_bg_sampler = AllSampled()
+        self.proposals: list[Any] = []
+        detector.rpn.register_forward_hook(self.keep)
+
+    def keep(self, rpn: Any, args: Any, output: Any) -> None:  # noqa: ARG002
+        self.proposals = output[0]
+
+    def forward(self, images: Sequence[Any], targets: Sequence[Mapping[str, Any]]) -> Any:
+        losses = self.detector(list(images), [dict(target) for target in targets])
+        return *losses.values(), sum(losses.values()), *self.proposals
+
+
+def test_a_detector_in_training_has_the_gradients_of_pytorch() -> None:
+    module = Training(detector("heads"))
+    images, targets = [], []
+    for count in (3, 2):
+        boxes = boxes_in(count)
+        images.append(image(HEIGHT, WIDTH))
+        masks = (torch.rand(count, HEIGHT, WIDTH) > 0.5).to(torch.uint8)
+        labels = torch.randint(1, CLASSES, (count,))
+        targets.append({"boxes": boxes, "labels": labels, "masks": masks, "keypoints": keypoints_in(boxes)})
+    *losses, loss, first, second = module(images, targets)
+    loss.backward()
+    inputs = [f"input_{i}" for i in range(len(pytree.tree_leaves((images, targets))))]
+    outputs = [*(f"loss_{i}" for i in range(len(losses))), "loss", "proposals_0", "proposals_1"]
+    exported = by_torchscript(module, (images, targets), 18, inputs, outputs, **IN_TRAINING)
+    parameters = dict(module.named_parameters())
+    # torchvision detaches the proposals, of which the exporter leaves no trace.
+    model = gradient(exported, "loss", list(parameters), stop_at=["proposals_0", "proposals_1"])
+    found = run(model, (images, targets))
+    for name, wanted in zip(outputs, (*losses, loss, first, second), strict=True):
+        assert_near(found[name], wanted.detach().numpy(), name)
+    assert_gradients(found, parameters)

@@ -1,0 +1,95 @@
+"""Makes torchvision importable, and has what stands in for its operators where they are not compiled.
+
+A torchvision that was compiled for another PyTorch (the usual wheel is for CUDA, also beside a PyTorch for CPUs alone) has
+its modules, but not its operators. There
+
+- non-maximum suppression is the loop `_nms`;
+- RoiAlign is `_roi_align`, of PyTorch's operators: what tests compare with, gradients too, is then nothing of this
+  project's. torchvision has one in Python as well, but it takes the map's edge for samples off the map, where the compiled
+  one takes 0;
+- an exporter sees the operators by torchvision's names, as `onnx_models.torch` and the benchmarks' networks declare them.
+
+Where torchvision's operators are compiled, nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+
+from benchmarks.networks.zoo import models
+from onnx_models.torch.vision import declare_roi_align
+
+
+def _nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
+    """Places of the boxes that none of a higher score overlaps by more than the threshold, by falling score."""
+    order = scores.argsort(descending=True, stable=True)
+    box_iou = importlib.import_module("torchvision.ops").box_iou
+    overlapping = box_iou(boxes[order], boxes[order]) > iou_threshold
+    kept = torch.ones(len(order), dtype=torch.bool)
+    for i in range(len(order)):
+        if kept[i]:
+            kept[i + 1 :] &= ~overlapping[i, i + 1 :]
+    return order[kept]
+
+
+def _roi_align(
+    x: Any, rois: Any, scale: float, height: int, width: int, sampling_ratio: int = -1, aligned: bool = False
+) -> Any:
+    """RoiAlign as a product of each RoI's weights of rows, its map and its weights of columns; RoIs have no gradient."""
+    pooled = [x.new_zeros(0, x.shape[1], height, width)]
+    for image, *corners in rois.detach().tolist():
+        left, top, right, bottom = (scale * corner - 0.5 * aligned for corner in corners)
+        rows = _weights(top, bottom, height, x.shape[2], sampling_ratio, aligned).to(x.dtype)
+        columns = _weights(left, right, width, x.shape[3], sampling_ratio, aligned).to(x.dtype)
+        pooled.append(torch.einsum("py,cyx,qx->cpq", rows, x[int(image)], columns).unsqueeze(0))
+    return torch.cat(pooled)
+
+
+def _weights(start: float, end: float, bins: int, length: int, sampling_ratio: int, aligned: bool) -> Any:
+    """How much of each pixel [bins, length] is in a bin's mean: of samples between pixels, and of 0 far off the map."""
+    size = end - start if aligned else max(end - start, 1.0)
+    samples = sampling_ratio if sampling_ratio > 0 else max(math.ceil(size / bins), 1)
+    places = start + (torch.arange(bins * samples, dtype=torch.float64) + 0.5) * size / (bins * samples)
+    is_near = (places >= -1) & (places <= length)
+    distances = (places.clamp(0, length - 1).unsqueeze(1) - torch.arange(length)).abs()
+    return ((1 - distances).clamp(min=0) * is_near.unsqueeze(1)).reshape(bins, samples, length).mean(1)
+
+
+def _yes() -> bool:
+    return True
+
+
+def _is_exporting() -> bool:
+    return bool(torch.jit.is_tracing() or torch.compiler.is_compiling())
+
+
+declare_roi_align()
+models()
+_extension: Any = importlib.import_module("torchvision.extension")
+_module: Any = importlib.import_module("torchvision.ops.roi_align")
+
+if not _extension._has_ops():  # noqa: SLF001
+    _library = torch.library.Library("torchvision", "IMPL")
+    """PyTorch takes back what a library declared when the library is collected."""
+    _library.impl("nms", _nms, "CPU")
+
+
+@contextmanager
+def compiled_or_not() -> Iterator[None]:
+    """Let torchvision's functions run, with what stands in for its operators where they are not compiled."""
+    if _extension._has_ops():  # noqa: SLF001
+        yield
+        return
+    # nms asks the first. RoiAlign asks the second, and is the function of this name where there are no operators.
+    with (
+        mock.patch.object(_extension, "_has_ops", _yes),
+        mock.patch.multiple(_module, _has_ops=_is_exporting, _roi_align=_roi_align),
+    ):
+        yield

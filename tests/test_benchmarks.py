@@ -476,6 +476,7 @@ def test_a_peer_that_is_not_installed_is_a_wrong_call_and_else_left_out(monkeypa
     assert list(peers.present()) == ["onnxruntime", "loops"]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torchvision as it is imported
 @pytest.mark.parametrize("operation", ["avg", "dX", "linear", "linear dX", "nearest", "nearest dX"])
 def test_torch_and_torchvision_compute_the_same(operation: str) -> None:
     found: Mapping[str, Peer] = {name: _load_or_skip(name) for name in ("torch", "torchvision")}

@@ -17,6 +17,8 @@ from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 from conformance.wrong import FAULTS, Family
 
+pytestmark = pytest.mark.slow
+
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 

@@ -220,6 +220,7 @@ def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset:
     )
 
 
+@pytest.mark.slow
 def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
     backend = "conformance.wrong.roi_align:XAndYSwapped"
     counts, files = [], []
@@ -238,6 +239,7 @@ def test_a_campaign_counts_every_case_by_what_came_of_it() -> None:
     assert outcome(Plan("ending_backends:supports_nothing", 0), 4) == ({"unsupported": 4}, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("oracle", "message"),
     [("is_right_and_ends_itself", "ended with exit code -9"), ("is_right_and_hangs", "no answer within 3 s")],

@@ -26,6 +26,8 @@ from conformance.fuzz.check import Failure
 from conformance.fuzz.cluster import Cluster
 from conformance.fuzz.examine import Plan
 
+pytestmark = pytest.mark.slow
+
 SWAPPED = "conformance.wrong.roi_align:XAndYSwapped"
 
 

@@ -17,6 +17,8 @@ from click.testing import CliRunner, Result
 from conformance.__main__ import main
 from conformance.vectors import collect
 
+pytestmark = pytest.mark.slow
+
 GLOB = "roi_align/edge/*/v16/float"
 IDS = [case.id for case in collect() if case.id.startswith("roi_align/edge/") and case.id.endswith("/v16/float")]
 FIRST = 30

@@ -14,6 +14,8 @@ from ortops.engine.c_api import ort_api
 from ortops.engine.extensions import RELEASES
 from test_package import python
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -16,6 +16,8 @@ from interrupted.process import Job, judge, run
 from interrupted.storm import AlarmError, storm
 from interrupted.subject import Subject
 
+pytestmark = pytest.mark.slow
+
 if os.name == "nt":
     pytest.skip("Windows has no alarms", allow_module_level=True)
 

@@ -11,6 +11,8 @@ import pytest
 
 from gradient_nodes import IS_OLD
 
+pytestmark = pytest.mark.slow
+
 PRELUDE = """
 import logging, sys
 import numpy as np, onnx, onnxruntime, onnxruntime_extensions

@@ -341,6 +341,7 @@ def test_a_long_row_through_the_map_is_met_where_it_lies_on_it() -> None:
         np.testing.assert_allclose(lengths, np.arange(0.5, reach, 1.0), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_most_samples_of_a_bin_are_all_met() -> None:
     y = forward(one([1.0, 1.0, 1.0, 1.0, 0.5], np.ones((1, 0, 2, 2)), sampling_ratio=MOST_SAMPLES))
     assert y.shape == (1, 0, 1, 1)

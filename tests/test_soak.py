@@ -17,6 +17,8 @@ from soak.memory import LEAST_CALLS, MOST_HELD, Sample, growths, held_bytes
 from soak.pool import Problem, make_pool, with_wrong_answer
 from soak.soak import Plan, soak
 
+pytestmark = pytest.mark.slow
+
 CALLS = 400
 
 

@@ -63,6 +63,26 @@ def last_cell(c: Array, length: int) -> Array:
     return np.clip(np.floor(c), 0, max(length - 2, 0))
 
 
+def add_borders(fault: Faults) -> None:
+    """Make the faults of ONNX's border, which RoIs along the axes and rotated ones have in common."""
+    for name, words, low, high in (
+        ("OutsideFrom0", "Samples between -1 and 0 are outside.", 0, 0),
+        ("OutsideFromTheLast", "Samples between the last pixel and L are outside.", -1, -1),
+        ("BorderMovedByHalfAPixel", "The map reaches from -0.5 to L - 0.5.", -0.5, -0.5),
+        ("WholePixelPastTheEnd", "The map reaches to L + 1.", -1, 1),
+    ):
+        fault(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
+    fault("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
+    fault("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
+    fault("FadesToZero", "The map is padded by a row of zeros, as in coremltools: samples between -1 and 0 fade.")(
+        weights=lambda s, up, c, n: up(c, n) * np.clip(1 + np.minimum(c, n - 1 - c), 0, 1)[..., None]
+    )
+    fault("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
+        weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
+        taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
+    )
+
+
 def refused_if(refuses: Any) -> Any:
     """A step that fails where `refuses` says so of its arguments."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from conformance.wrong.base import Array, Family, Faults, by_default, renamed
-from conformance.wrong.of_both import add_faults, last_cell, refused_if, scale_unchecked, with_dx_always
+from conformance.wrong.of_both import add_borders, add_faults, refused_if, scale_unchecked, with_dx_always
 from conformance.wrong.roi import Axis, RoiControl
 from conformance.wrong.sizes import add_sizes
 
@@ -186,25 +186,9 @@ for number, side, other in ((1, "X", "y"), (0, "Y", "x")):
 for name, words, low, high in (
     ("SlackBelowMinus1", "Samples 7e-5 below -1 are inside, as in MindSpore.", -1 - 7e-5, 0),
     ("SlackPastL", "Samples 7e-5 beyond L are inside, as in MindSpore.", -1, 7e-5),
-    ("OutsideFrom0", "Samples between -1 and 0 are outside.", 0, 0),
-    ("OutsideFromTheLast", "Samples between the last pixel and L are outside.", -1, -1),
-    ("BorderMovedByHalfAPixel", "The map reaches from -0.5 to L - 0.5.", -0.5, -0.5),
-    ("WholePixelPastTheEnd", "The map reaches to L + 1.", -1, 1),
 ):
     fault(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
-fault("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
-fault("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
-fault("FadesToZero", "The map is padded by a row of zeros, as in coremltools: samples between -1 and 0 fade.")(
-    weights=lambda s, up, c, n: up(c, n) * np.clip(1 + np.minimum(c, n - 1 - c), 0, 1)[..., None]
-)
-
-
-fault("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
-    weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
-    taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
-)
-
-
+add_borders(fault)
 fault("LengthsExchanged", "The border of x is where the map's height ends, and the other way round.")(
     **by_axis("inside", lambda s, up, c, n: up(c, s.lengths[1 - s.number]))
 )

@@ -13,8 +13,8 @@ import numpy as np
 
 from conformance.wrong.base import Array, Family, Faults, by_default
 from conformance.wrong.of_both import (
+    add_borders,
     in_32_bits,
-    last_cell,
     refused_if,
     refused_without,
     scale_unchecked,
@@ -479,22 +479,7 @@ for number, side, other in ((1, "X", "y"), (0, "Y", "x")):
         inside_along=lambda s, up, axis, c, n, number=number: up(axis, c, n) | (axis == number)
     )
 fault("EdgesReplicated", "Samples off the map read its edge.")(inside=lambda s, up, c, n: np.ones_like(c, bool))
-for name, words, low, high in (
-    ("OutsideFrom0", "Samples between -1 and 0 are outside: no pixel is around the map.", 0, 0),
-    ("OutsideFromTheLast", "Samples between the last pixel and L are outside.", -1, -1),
-    ("BorderMovedByHalfAPixel", "The map reaches from -0.5 to L - 0.5.", -0.5, -0.5),
-    ("WholePixelPastTheEnd", "The map reaches to L + 1.", -1, 1),
-):
-    fault(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
-fault("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
-fault("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
-fault("FadesToZero", "The map is padded by zeros: samples around it fade.")(
-    weights=lambda s, up, c, n: up(c, n) * np.clip(1 + np.minimum(c, n - 1 - c), 0, 1)[..., None]
-)
-fault("NotClamped", "Samples beyond the last pixel go on along the slope of the last cell.")(
-    weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
-    taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
-)
+add_borders(fault)
 fault("LengthsExchanged", "The border of x is where the map's height ends, and the other way round.")(
     inside_along=lambda s, up, axis, c, n: up(axis, c, s.lengths[1 - axis])
 )

@@ -2,9 +2,9 @@
 
 A RoI is batch_id, x1, y1, x2, y2. batch_id is a whole number. The ends are scaled in float64 and rounded to whole pixels,
 halves away from 0; rounded ends beyond 2**31 pixels count as 2**31. Both ends are pixels of the RoI, so on an axis it has
-max(end - start + 1, 1) = L. Bin p of P has the pixels from start + floor(p*L/P) to start + ceil((p + 1)*L/P) - 1, as far as
-they lie on the map. The bounds are exact: where bins are computed in float32, as in Caffe and ONNX Runtime, one may take a
-pixel more. An output is the largest pixel of its bin, NaN if one is NaN, and 0 where the bin is empty.
+L = max(end - start + 1, 1) pixels. Bin p of P has those from start + floor(p*L/P) to start + ceil((p + 1)*L/P) - 1, as
+far as they lie on the map. The bounds are exact: where bins are computed in float32, as in Caffe and ONNX Runtime, one may
+take a pixel more. An output is the largest pixel of its bin, NaN if one is NaN, and 0 where the bin is empty.
 
 The gradient goes to the first of the largest pixels, row by row; RoIs have none, since a pixel is in a bin or is not.
 
@@ -14,20 +14,16 @@ versions 1 and 22; the ROIPooling layer of Fast R-CNN (Girshick, 2015, section 2
 
 from __future__ import annotations
 
-from typing import cast
-
 import onnx
 
-from ortops.spec import Attribute, ElementType, Operator, Tensor
+from ortops.operators.roi_align import AXES as ROI_ALIGN_AXES
+from ortops.operators.roi_align import types_of
+from ortops.spec import Attribute, Operator, Tensor
 
 LARGEST = 2**31
 """Pixels. Rounded ends of a RoI beyond it count as it."""
 
-AXES: dict[str, tuple[int | str, ...]] = {
-    "X": ("N", "C", "H", "W"),
-    "rois": ("num_rois", 5),
-    "Y": ("num_rois", "C", "output_height", "output_width"),
-}
+AXES = {**ROI_ALIGN_AXES, "rois": ("num_rois", 5)}
 
 
 def from_onnx(opset: int) -> Operator:
@@ -62,13 +58,7 @@ def from_onnx(opset: int) -> Operator:
             for t in schema.inputs
         ),
         outputs=tuple(Tensor(t.name, t.type_str, AXES[t.name], doc=t.description.strip()) for t in schema.outputs),
-        types={
-            constraint.type_param_str: tuple(
-                cast(ElementType, name.removeprefix("tensor(").removesuffix(")"))
-                for name in constraint.allowed_type_strs
-            )
-            for constraint in schema.type_constraints
-        },
+        types=types_of(schema),
         standard=("MaxRoiPool", opset),
         gradient="MaxRoiPoolGrad",
     )

@@ -41,6 +41,16 @@ def _tensor(schema: onnx.defs.OpSchema.FormalParameter) -> Tensor:
     return Tensor(schema.name, schema.type_str, AXES[schema.name], doc=schema.description.strip())
 
 
+def types_of(schema: onnx.defs.OpSchema) -> dict[str, tuple[ElementType, ...]]:
+    """The element types of each type variable of a schema."""
+    return {
+        constraint.type_param_str: tuple(
+            cast(ElementType, name.removeprefix("tensor(").removesuffix(")")) for name in constraint.allowed_type_strs
+        )
+        for constraint in schema.type_constraints
+    }
+
+
 def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
     """The definition of RoiAlign at `opset`; `constants` are the arguments that this opset has no attribute for."""
     schema = onnx.defs.get_schema("RoiAlign", opset)
@@ -52,13 +62,7 @@ def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
         attributes=tuple(_attribute(a) for _, a in sorted(schema.attributes.items())),
         inputs=tuple(map(_tensor, schema.inputs)),
         outputs=tuple(map(_tensor, schema.outputs)),
-        types={
-            constraint.type_param_str: tuple(
-                cast(ElementType, name.removeprefix("tensor(").removesuffix(")"))
-                for name in constraint.allowed_type_strs
-            )
-            for constraint in schema.type_constraints
-        },
+        types=types_of(schema),
         constants=constants,
         standard=("RoiAlign", opset),
         gradient="RoiAlignGrad",

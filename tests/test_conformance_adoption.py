@@ -28,6 +28,8 @@ from conformance.vectors import collect
 from ortops.child import can_limit_memory
 from ortops.spec import AttributeValue
 
+pytestmark = pytest.mark.slow
+
 BY_ID = {case.id: case for case in collect()}
 IDS = list(BY_ID)
 INSIDE = "roi_align/edge/half_pixel_inside/v16/float"

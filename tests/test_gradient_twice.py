@@ -21,7 +21,10 @@ from onnx_models.gradient.rules import FORMS, RULES, ZEROS
 from onnx_models.gradient.rules.table import REAL
 from onnx_models.walk import normal_domain
 
-pytestmark = pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning"),
+]
 
 _ROUNDED = Call(
     "s = Constant<value = float {0.1}> () q = QuantizeLinear(x, s) y = DequantizeLinear(q, s)", kind="float"
@@ -83,7 +86,6 @@ def _differentiated_twice(model: onnx.ModelProto, found: set[tuple[str, str]]) -
         yield f"the gradient of {operators} has no gradient: {error}"
 
 
-@pytest.mark.slow
 def test_every_operator_of_a_gradient_has_a_gradient() -> None:
     found: set[tuple[str, str]] = set()
     broken = [message for model in _models() for message in _differentiated_twice(model, found)]

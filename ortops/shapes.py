@@ -30,8 +30,8 @@ class Axes:
             value = attributes.get(attribute.name)
             if attribute.gives_rank and value:
                 self._known[RANK], self._source[RANK] = len(value), attribute.name
-            elif value is not None:
-                self._known |= dict(zip(attribute.axes, value, strict=True)) if attribute.axes else {}
+            elif attribute.axes and value:
+                self._known |= dict(zip(attribute.axes, value, strict=True))
                 self._source |= dict.fromkeys(attribute.axes, attribute.name)
 
     def bind_shape(self, tensor: Tensor, shape: Sequence[Length]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from conformance.expect import Floats
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import SampledAxis, axes_of_roi
+from ortops.spec import AttributeValue
 
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
@@ -173,17 +174,45 @@ class Question:
         return [self.sampling.place(roi) for roi in self.rois.tolist()]
 
 
+class Tensors(NamedTuple):
+    """The tensors of a case with RoIs, widened to float64 and int64.
+
+    rois, indices: [R, 4], or [R, 5] of rotated ones, and [R].
+    x_shape: N, C, H and W.
+    x, dy: [N, C, H, W] and [R, C, PH, PW]; None where the case has none.
+    """
+
+    rois: Floats
+    indices: Array
+    x_shape: tuple[int, int, int, int]
+    x: Floats | None
+    dy: Floats | None
+
+
+def tensors_of(case: Case, names: Mapping[str, str]) -> Tensors:
+    """The tensors of a case, whose names are given by their roles."""
+    wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
+    x, rois = wide.get(names["x"]), wide[names["rois"]]
+    images, channels, height, width = map(int, case.inputs["x_shape"] if x is None else x.shape)
+    indices = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
+    shape = images, channels, height, width
+    return Tensors(rois.reshape(-1, rois.shape[-1]), indices, shape, x, wide.get(names["dy"]))
+
+
+def bins_of(attributes: Mapping[str, AttributeValue], tensors: Tensors) -> tuple[int, int]:
+    """PH and PW: those of dY, or of an operator that has no dY its attributes."""
+    if tensors.dy is None:
+        return attributes["output_height"], attributes["output_width"]
+    return tensors.dy.shape[2], tensors.dy.shape[3]
+
+
 def question_of(case: Case) -> Question:
     """The question that a right case with RoIs asks."""
     given = case.definition.check_attributes(case.attributes)
     is_onnx = case.definition.family == "roi_align"
     names = ONNX_NAMES if is_onnx else DIRECTML_NAMES
-    wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
-    x, dy, rois = wide.get(names["x"]), wide.get(names["dy"]), wide[names["rois"]].reshape(-1, 4)
-    indices = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
-    shape = tuple(map(int, case.inputs["x_shape"])) if x is None else x.shape
-    bins = (given["output_height"], given["output_width"]) if dy is None else (dy.shape[2], dy.shape[3])
-    lengths = shape[2], shape[3]
+    tensors = tensors_of(case, names)
+    bins, lengths = bins_of(given, tensors), tensors.x_shape[2:]
     if is_onnx:
         scale, ratio = given["spatial_scale"], given["sampling_ratio"]
         coordinates = given["coordinate_transformation_mode"]
@@ -202,7 +231,7 @@ def question_of(case: Case) -> Question:
             to_corners=bool(given["align_regions_to_corners"]),
             outside=given.get("out_of_bounds_input_value", 0.0),
         )
-    return Question(case, sampling, rois, indices, shape, x, dy)
+    return Question(case, sampling, *tensors)
 
 
 def samples(case: Case) -> float:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from conformance.case import Array, Case
 from conformance.expect import Floats
+from conformance.rois.question import ONNX_NAMES, bins_of, tensors_of
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")
@@ -61,19 +62,16 @@ class Question:
 def question_of(case: Case) -> Question:
     """The question that a right case asks."""
     given = case.definition.check_attributes(case.attributes)
-    wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
-    x, dy = wide.get("X"), wide.get("dY")
-    shape = tuple(map(int, case.inputs["x_shape"])) if x is None else x.shape
-    bins = (given["output_height"], given["output_width"]) if dy is None else (dy.shape[2], dy.shape[3])
+    tensors = tensors_of(case, ONNX_NAMES)
     sampling = Sampling(
-        bins,
-        (shape[2], shape[3]),
+        bins_of(given, tensors),
+        tensors.x_shape[2:],
         given["aligned"],
         given["clockwise"],
         given["sampling_ratio"],
         given["spatial_scale"],
     )
-    return Question(case, sampling, wide["rois"], case.inputs["batch_indices"].astype(np.int64), shape, x, dy)
+    return Question(case, sampling, *tensors)
 
 
 class Samples(NamedTuple):

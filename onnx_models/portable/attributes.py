@@ -41,9 +41,9 @@ class Attributes:
             raise ValueError(f"{what} = {every}: must be the same for all nodes of an operator, which share a body")
 
     @property
-    def words(self) -> list[str]:
-        """The names of the strings."""
-        return [name for name, kind in self._types.items() if kind == "STRING"]
+    def words(self) -> dict[str, AttributeValue]:
+        """The strings, which all nodes have in common."""
+        return {name: self._first[name] for name, kind in self._types.items() if kind == "STRING"}
 
     def word(self, name: str) -> Any:
         """The value of a string."""

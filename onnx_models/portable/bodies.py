@@ -49,8 +49,7 @@ def outputs(graph: Graph, demand: Demand) -> dict[str, Value]:
 
 
 def _check_inputs(demand: Demand) -> None:
-    words = {name: demand.attributes.word(name) for name in demand.attributes.words}
     for tensor in demand.operator.inputs:
-        reason = demand.operator.why_needed(tensor, words, demand.wanted)
+        reason = demand.operator.why_needed(tensor, demand.attributes.words, demand.wanted)
         if reason is not None and tensor.name not in demand.inputs:
             raise ValueError(f"{tensor.name} is missing: {demand.operator.name} needs it for {reason}")

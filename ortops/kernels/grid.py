@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
 from ortops.kernels.axis import Axis, axis_of, is_lawful, onnx_axis, pixels_of_regions, region, write_axis
 from ortops.kernels.jit.compile import inner
-from ortops.kernels.jit.scalar import load, maximum, minimum, offset
+from ortops.kernels.jit.scalar import cos, load, maximum, minimum, offset, sin
 from ortops.kernels.layout import Rotated
-
-_cos = types.ExternalFunction("cos", types.float64(types.float64))
-_sin = types.ExternalFunction("sin", types.float64(types.float64))
 
 
 class Grid(NamedTuple):
@@ -146,6 +142,6 @@ def place_rotated_rois(rois: Any, rotated: Rotated, scale: float, aligned: int, 
             bins = shape.bins_x if k else shape.bins_y
             write_axis(placed, r, k, onnx_axis(centre, size, scale, aligned != 0, bins, sampling_ratio))
         angle = float(load(rois, 5 * r + 4)) * rotated.direction
-        rotated.turns[2 * r], rotated.turns[2 * r + 1] = _cos(angle), _sin(angle)
+        rotated.turns[2 * r], rotated.turns[2 * r + 1] = cos(angle), sin(angle)
         _place_grid(rotated, r)
     return -1

@@ -194,6 +194,11 @@ def ceil(_typing: Any, value: Any) -> Any:
     return types.float64(types.float64), codegen
 
 
+cos = types.ExternalFunction("cos", types.float64(types.float64))
+sin = types.ExternalFunction("sin", types.float64(types.float64))
+"""Those of the C library."""
+
+
 def _chooser(integer: str, float_: str) -> Any:
     @intrinsic
     def choose(_typing: Any, a: Any, b: Any) -> Any:

@@ -1,0 +1,62 @@
+"""docs/design.md is what is so: its folders exist, and its checklists hold for everything that is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance.backends import NAMES
+from onnx_models.gradient.rules import FORMS, RULES
+from ortops.operators import OPERATORS
+from test_operators import ROOMS
+
+ROOT = Path(__file__).parents[1]
+DESIGN = (ROOT / "docs" / "design.md").read_text("utf-8")
+FAMILIES = sorted({operator.family for operator in OPERATORS})
+OURS = ("ortops", "ortops-pyop", "reference")
+"""The backends that have to pass everything."""
+
+
+def checklist(title: str) -> list[str]:
+    """The paths of the checklist below a heading."""
+    section = DESIGN.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    paths = re.findall(r"^- \[ \] `([^`]+)`: \S", section, re.MULTILINE)
+    assert paths, f"{title} has no checklist"
+    return paths
+
+
+def absent(paths: list[str], **names: str) -> list[str]:
+    return [path for path in (path.format(**names) for path in paths) if not (ROOT / path).exists()]
+
+
+def test_the_folders_of_its_table_exist() -> None:
+    rows = re.findall(r"^\| (`.*?) \|", DESIGN, re.MULTILINE)
+    folders = [folder for row in rows for folder in re.findall(r"`([\w/]+)`", row)]
+    assert len(folders) > 10
+    missing = [one for one in folders if not (ROOT / one).is_dir() and not (ROOT / "conformance" / one).is_dir()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_of_operators_has_what_the_checklist_says(family: str) -> None:
+    assert absent(checklist("Add an operator"), family=family) == []
+
+
+def test_the_checklist_of_an_operator_has_every_package_with_a_module_for_each_family() -> None:
+    assert {f"{room.replace('.', '/')}/{{family}}.py" for room in ROOMS} <= set(checklist("Add an operator"))
+
+
+@pytest.mark.parametrize("backend", [name for name in NAMES if name not in OURS])
+def test_each_backend_has_what_the_checklist_says(backend: str) -> None:
+    paths = [path for path in checklist("Add a backend") if not path.startswith("conformance/backends/{")]
+    assert absent(paths, backend=backend) == []
+    assert absent(["conformance/backends/{backend}.py"], backend=backend.replace("-", "_")) == []
+
+
+def test_every_gradient_rule_has_what_the_checklist_says() -> None:
+    assert absent(checklist("Add a gradient rule")) == []
+    tests = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("*gradient*.py"))
+    operators = {name for _, name in (*RULES, *FORMS)}
+    assert [name for name in sorted(operators) if not re.search(rf"\b{name}\b", tests)] == []

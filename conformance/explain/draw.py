@@ -1,7 +1,8 @@
 """Drawings in SVG: heat maps of two axes of an output, and the pixel grid around a RoI with its bins and its samples.
 
-A pixel's centre has its index for a coordinate, so pixel 0 goes from -0.5 to 0.5. Heat colours are all light enough for
-black text, and no number stands under a sample.
+The coordinate of a pixel's centre is its index, so pixel 0 goes from -0.5 to 0.5. Colours are classes of
+`shapes.css.jinja`, which has a light and a dark theme. Every heat colour leaves its number readable, and no number is
+drawn under a sample.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,42 +28,71 @@ MOST_CELLS = 40
 MOST_SAMPLES = 400
 """The most samples that a drawing has."""
 
+MOST_IN_WORDS = 4
+"""The most samples or bins whose values are a line of text below a picture."""
+
 MARGIN = 22
 _ON_AN_AXIS = 2000
-_SMALL = 14
-_WHITE, _BLUE, _RED, _NONE = (255, 255, 255), (112, 168, 224), (232, 128, 112), "#d4d4d4"
+_SMALL = 12  # a map that is no longer is shown as a whole
+_LARGE = 40  # pixels of a cell in which a short number has larger letters
+_SHORT = 6
+_DOWN = 0.5, 0.22, 0.78  # where a number may be in its cell, as fractions of the height
+_TALL, _WIDE = 0.24, 0.45  # a sample covers a number whose middle is nearer than this, in cells
 
-Colour = Callable[[float], str]
+Heat = Callable[[float], tuple[str, float]]
+"""From a value to a CSS class, which is a hue, and its opacity."""
 
 Corner = tuple[int, int, float]
 """A pixel that a sample reads, by row and column, and its weight."""
 
 
+class Image(NamedTuple):
+    """An SVG picture: its size in pixels, and its elements."""
+
+    width: float
+    height: float
+    elements: Markup
+
+    def svg(self, **attributes: object) -> Markup:
+        """The picture as an `svg` element with these attributes beside its size."""
+        box = {"viewBox": f"0 0 {self.width} {self.height}", "role": "img", **attributes}
+        given = _attributes({"width": self.width, "height": self.height, **box})
+        return Markup(f"<svg{given}>{self.elements}</svg>")  # noqa: S704  # made of `element` alone
+
+
 class Drawing(NamedTuple):
-    """A titled SVG element, and in words what it leaves out, if anything."""
+    """A titled picture, and a sentence about what it leaves out, which may be empty."""
 
     title: str
-    svg: Markup
+    image: Image
     left_out: str = ""
+
+    @property
+    def svg(self) -> Markup:
+        """The picture as an `svg` element."""
+        return self.image.svg()
 
 
 def element(name: str, text: str = "", title: str = "", /, **attributes: object) -> str:
-    """An SVG element that holds a text, shows a title where it is pointed at, and has attributes (`class_` for class)."""
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{value}"' for key, value in attributes.items())
+    """An SVG element with a text, a tooltip (`title`) and attributes; `class_` stands for class, `_` for `-`."""
+    given = _attributes({key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()})
     shown = f"<title>{html.escape(title)}</title>" if title else ""
     return f"<{name}{given}>{shown}{html.escape(text)}</{name}>"
 
 
-def drawn(width: float, height: float, parts: Iterable[str]) -> Markup:
-    """An SVG picture."""
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return Markup(f'<svg {size} role="img">{"".join(parts)}</svg>')  # noqa: S704  # made of `element` alone
+def _attributes(given: Mapping[str, object]) -> str:
+    return "".join(f' {key}="{html.escape(str(value))}"' for key, value in given.items())
 
 
-def scale(values: Iterable[float], *, signed: bool) -> Colour:
-    """Heat colours: from white at the least value to blue at the largest; of signed ones blue, white at 0, and red.
+def image(width: float, height: float, parts: Iterable[str]) -> Image:
+    """A picture of SVG elements."""
+    return Image(width, height, Markup("".join(parts)))  # noqa: S704  # made of `element` alone
 
-    What is not finite is grey.
+
+def heat_scale(values: Iterable[float], *, signed: bool) -> Heat:
+    """A colour scale: blue, more opaque for larger values; signed values are blue below 0 and red above it.
+
+    NaN and infinities are grey.
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0 if signed else 1.0)
@@ -70,14 +100,13 @@ def scale(values: Iterable[float], *, signed: bool) -> Colour:
         low, high = 0.0, max(abs(low), abs(high))
     half = high / 2 - low / 2
 
-    def colour(value: float) -> str:
+    def heat(value: float) -> tuple[str, float]:
         if not math.isfinite(value):
-            return _NONE
+            return "unknown", 1.0
         share = (abs(value) / 2 - low / 2 if signed else value / 2 - low / 2) / half if half > 0 else 0.0
-        end = _RED if signed and value > 0 else _BLUE
-        return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(_WHITE, end, strict=True))
+        return "positive" if signed and value > 0 else "heat", round(share, 2)
 
-    return colour
+    return heat
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +119,7 @@ class Frame:
     @property
     def size(self) -> int:
         """The edge of a cell, small enough that a row of cells fits on a page."""
-        return max(12, min(44, 480 // max(len(self.columns), 1)))
+        return max(12, min(52, 480 // max(len(self.columns), 1)))
 
     def y(self, c: float) -> float:
         """The position in the drawing of a coordinate along y."""
@@ -104,16 +133,22 @@ class Frame:
         """A number in its cell, at the fraction `down` of the height; nothing where cells are too small for numbers."""
         text = f"{value + 0.0:.3g}"
         y = round(self.y(i - 0.5) + self.size * down, 1)
-        return element("text", text, x=self.x(j), y=y, class_="value") if self.size >= 30 else ""
+        kind = "value large" if self.size >= _LARGE and len(text) <= _SHORT else "value"
+        return element("text", text, x=self.x(j), y=y, class_=kind) if self.has_numbers else ""
 
-    def drawing(self, parts: Iterable[str]) -> Markup:
+    @property
+    def has_numbers(self) -> bool:
+        """Whether cells are large enough for numbers."""
+        return self.size >= 30
+
+    def image(self, parts: Iterable[str]) -> Image:
         """A picture of the parts with the numbers of rows and columns; of small cells every fifth has its number."""
         every = 1 if self.size >= 20 else 5
         beside = [(MARGIN / 2, self.y(i), i) for i in self.rows[::every]]
         above = [(self.x(j), MARGIN / 2, j) for j in self.columns[::every]]
         labels = [element("text", str(n), x=x, y=y, class_="label") for x, y, n in (*beside, *above)]
         width, height = (2 * MARGIN + self.size * len(shown) for shown in (self.columns, self.rows))
-        return drawn(width, height, [*parts, *labels])
+        return image(width, height, [*parts, *labels])
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,24 +196,25 @@ class Part:
         }
         both = [value for name, crop in crops.items() if name != "difference" for value in crop.ravel().tolist()]
 
-        def heat_map(name: str, crop: Floats) -> Markup:
+        def heat_map(name: str, crop: Floats) -> Image:
             scaled = crop.ravel().tolist() if name == "difference" else both
-            colour = scale(scaled, signed=name == "difference" or min(scaled, default=0.0) < 0)
+            heat = heat_scale(scaled, signed=name == "difference" or min(scaled, default=0.0) < 0)
             values = {(i, j): float(crop[i - rows.start, j - columns.start]) for i in rows for j in columns}
-            squares = cells(frame, values, colour)
+            squares = cells(frame, values, heat)
             mark = [_rectangle(frame, "worst", *((at - 0.5, at + 0.5) for at in self.mark))] if self.mark else []
-            return frame.drawing([*squares, *mark, *(frame.value(*at, value) for at, value in values.items())])
+            return frame.image([*squares, *mark, *(frame.value(*at, value) for at, value in values.items())])
 
         return tuple(Drawing(name, heat_map(name, crop), left_out) for name, crop in crops.items())
 
 
-def cells(frame: Frame, values: Mapping[tuple[int, int], float], colour: Colour, what: str | None = "") -> list[str]:
-    """The squares of elements; no colours and no values where nothing is known of them (`what` is None)."""
+def cells(frame: Frame, values: Mapping[tuple[int, int], float], heat: Heat, what: str | None = "") -> list[str]:
+    """The squares of elements of the tensor `what`; if it is None, their values are unknown, and they have no colour."""
     squares = []
     for (i, j), value in values.items():
-        fill, title = ("#ffffff", "") if what is None else (colour(value), f" {number(value)}")
+        (hue, opacity), title = (("heat", 0.0), "") if what is None else (heat(value), f" {number(value)}")
+        colour = {"class_": f"cell {hue}", "fill_opacity": opacity}
         place = {"x": frame.x(j - 0.5), "y": frame.y(i - 0.5), "width": frame.size, "height": frame.size}
-        squares.append(element("rect", "", f"{what or ''}[{i}, {j}]{title}", fill=fill, class_="cell", **place))
+        squares.append(element("rect", "", f"{what or ''}[{i}, {j}]{title}", **colour, **place))
     return squares
 
 
@@ -214,10 +250,10 @@ def window(all_placed: Sequence[Placed], own: Placed, focus: int | None) -> rang
 def window_of(ends: Iterable[float], length: int, centre: float) -> range:
     """The pixels from the least to the largest of the ends, as far as there is a map, or as many as fit about a centre."""
     finite = [end for end in ends if math.isfinite(end)] or [0.0]
-    first = min(max(math.floor(min(finite)) - 1, -2), length - 2)
-    stop = max(min(math.ceil(max(finite)) + 2, length + 2), 2)
-    if length + 2 <= _SMALL:
-        first, stop = min(first, -1), max(stop, length + 1)
+    first = min(max(math.floor(min(finite) + 0.5) - 1, -2), length - 2)
+    stop = max(min(math.ceil(max(finite) - 0.5) + 2, length + 2), 2)
+    if length <= _SMALL:
+        first, stop = min(first, 0), max(stop, length)
     if stop - first > MOST_CELLS:
         middle = round(min(max(centre, float(first)), float(stop))) if math.isfinite(centre) else first
         first = min(max(middle - MOST_CELLS // 2, first), stop - MOST_CELLS)
@@ -232,8 +268,8 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
     windows = frame.rows, frame.columns
     rows, columns = (range(max(w.start, 0), min(w.stop, a.axis.length)) for w, a in zip(windows, axes, strict=True))
     values = {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
-    colour = scale(values.values(), signed=what.startswith("d"))
-    parts = cells(frame, values, colour, None if pixels is None else f"{what} ")
+    heat = heat_scale(values.values(), signed=what.startswith("d"))
+    parts = cells(frame, values, heat, None if pixels is None else f"{what} ")
     box = [_interval(w, a.start, a.end) for w, a in zip(windows, axes, strict=True)]
     parts += [_line(frame, c, c, *box[1]) for c in _edges(axes[0], frame.rows)]
     parts += [_line(frame, *box[0], c, c) for c in _edges(axes[1], frame.columns)]
@@ -243,25 +279,33 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
         parts.append(_rectangle(frame, "worst", *(_interval(w, a.edge(p), a.edge(p + 1)) for w, a, p in bins)))
     parts += [_dot(convention, axes, one, other, scene) for one in y for other in x]
     if pixels is not None:
-        parts += [frame.value(*at, values[at], down) for at, down in _places(located, values).items()]
-    return Drawing(convention.name, frame.drawing(parts), _left_out(frame, axes, len(y) * len(x)))
+        ys, xs = ([one.c for one in found] for found in located)
+        # Samples are a grid: one covers a number if a row of samples is near it, and a column.
+        parts += numbers(
+            frame, values, lambda i, j: any(covers(y, j, i, j) for y in ys) and any(covers(i, x, i, j) for x in xs)
+        )
+    return Drawing(convention.name, frame.image(parts), _left_out(frame, axes, len(y) * len(x)))
 
 
-def _places(
-    located: tuple[list[Located], list[Located]], values: Iterable[tuple[int, int]]
-) -> dict[tuple[int, int], float]:
-    """How far down each pixel's number stands: away from a lone sample on the pixel. With several there is no number."""
-    along: list[dict[int, list[float]]] = [{}, {}]
-    for found, axis in zip(along, located, strict=True):
-        for one in axis:
-            found.setdefault(math.floor(one.c + 0.5), []).append(one.c)
-    rows, columns = along
-    places = {}
-    for h, w in values:
-        samples = len(rows.get(h, ())) * len(columns.get(w, ()))
-        if samples <= 1:
-            places[h, w] = 0.8 if samples and rows[h][0] < h else 0.22
-    return places
+def numbers(
+    frame: Frame, values: Mapping[tuple[int, int], float], is_covered: Callable[[float, float], bool]
+) -> Iterator[str]:
+    """The values of pixels: each in the middle of its pixel, or else above or below, or left out, as no sample covers it.
+
+    Args:
+        frame: the part of the grid that is shown.
+        values: the values by row and column.
+        is_covered: whether a sample covers a number whose middle is at these coordinates along y and along x.
+    """
+    for (i, j), value in values.items():
+        free = (down for down in _DOWN if not is_covered(i - 0.5 + down, j)) if frame.has_numbers else iter(())
+        if (down := next(free, None)) is not None:
+            yield frame.value(i, j, value, down)
+
+
+def covers(y: float, x: float, i: float, j: float) -> bool:
+    """Whether a sample at y and x covers a number whose middle is at the coordinates i and j."""
+    return abs(y - i) < _TALL and abs(x - j) < _WIDE
 
 
 def samples_between(placed: Placed, low: float, high: float, most: int = _ON_AN_AXIS) -> list[Located]:
@@ -317,9 +361,41 @@ def _corners(axes: tuple[Placed, Placed], y: float, x: float) -> list[Corner]:
 def reads(corners: Sequence[Corner], data: Floats | None) -> str:
     """The pixels that a sample reads, their weights, and the value of the sample."""
     text = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)
-    if data is None:
-        return text
-    return f"{text}; value {number(sum(weight * float(data[h, w]) for h, w, weight in corners))}"
+    return text if data is None else f"{text}; value {number(_interpolated(corners, data))}"
+
+
+def _interpolated(corners: Sequence[Corner], data: Floats) -> float:
+    return sum(weight * float(data[h, w]) for h, w, weight in corners)
+
+
+def result_of(name: str, output: Floats | None, samples: Sequence[float] = ()) -> str:
+    """The values of the samples and of the bins of one RoI and channel, as a line below a picture; empty if they are many.
+
+    Args:
+        name: of the output.
+        output: [rows, columns], the bins; None if they are not computed.
+        samples: the samples of the one bin, if there are few.
+    """
+    if output is None or output.size > MOST_IN_WORDS:
+        return ""
+    rows = [", ".join(map(number, row)) for row in output.tolist()]
+    values = rows[0] if output.size == 1 else f"[{', '.join(f'[{row}]' for row in rows)}]"
+    given = f"samples {', '.join(map(number, samples))}: " if samples and output.size == 1 else ""
+    return f"{given}{name} = {values}"
+
+
+def sample_values(convention: Convention, r: int, data: Floats | None) -> list[float]:
+    """The values of all samples of RoI `r` on the map `data` [H, W]; empty if they are more than `MOST_IN_WORDS`."""
+    axes = convention.axes(r)
+    if data is None or math.prod(placed.samples for placed in axes) > MOST_IN_WORDS:
+        return []
+    along = [[a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)] for a in axes]
+    return [
+        _interpolated(_corners(axes, y, x), data)
+        if is_inside(y, axes[0].axis.length) and is_inside(x, axes[1].axis.length)
+        else convention.sampling.outside
+        for y, x in itertools.product(*along)
+    ]
 
 
 def _interval(view: range, *ends: float) -> tuple[float, float]:

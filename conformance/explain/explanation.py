@@ -49,10 +49,11 @@ class Way(Protocol):
 
 
 class Shown(NamedTuple):
-    """A convention with its picture."""
+    """A convention with its picture, and in a few words what it gives, if that is short."""
 
     convention: Way
     picture: Drawing
+    result: str = ""
 
 
 class Worst(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from conformance.case import Case
-from conformance.explain.draw import MOST_CELLS, Drawing, drawn, element
+from conformance.explain.draw import MOST_CELLS, Drawing, element, image
 from conformance.explain.tables import Row, Table, around, number, table
 from ortops.reference.dml_resample import ResampledAxis, resampled_axes
 from ortops.shapes import output_shapes
@@ -61,8 +61,8 @@ def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
 
     parts = []
     for i in pixels:
-        square = {"x": at(i - 0.5), "y": 30, "width": _CELL, "height": _CELL, "fill": "#e8f0f8"}
-        parts.append(element("rect", "", f"pixel {i}", class_="cell", **square))
+        square = {"x": at(i - 0.5), "y": 30, "width": _CELL, "height": _CELL, "fill_opacity": 0.16}
+        parts.append(element("rect", "", f"pixel {i}", class_="cell heat", **square))
         parts.append(element("text", str(i), x=at(i), y=18, class_="label"))
     for j, o in enumerate(shown):
         mark, kind = round(_MARGIN + (j + 0.5) * pitch, 2), "dot marked" if o in marked else "dot"
@@ -79,7 +79,7 @@ def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
     some += [f"{len(shown)} of {axis.size} outputs"] * (len(shown) < axis.size)
     return Drawing(
         f"Axis {k}: {axis.length} pixels, {axis.size} outputs, scale {scale}, {offsets}",
-        drawn(round(2 * _MARGIN + max(len(pixels) * _CELL, len(shown) * pitch)), _HEIGHT, parts),
+        image(round(2 * _MARGIN + max(len(pixels) * _CELL, len(shown) * pitch)), _HEIGHT, parts),
         f"Drawn are {' and '.join(some)}; the others are left out." if some else "",
     )
 

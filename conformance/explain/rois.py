@@ -11,7 +11,7 @@ import numpy as np
 from conformance.case import Case
 from conformance.expect import Floats
 from conformance.explain.conventions import TORCHVISION, Convention, conventions_of
-from conformance.explain.draw import Frame, Scene, picture, samples_between, window
+from conformance.explain.draw import Frame, Scene, picture, result_of, sample_values, samples_between, window
 from conformance.explain.explanation import Compared, Explanation, Shown, Way
 from conformance.explain.tables import MOST_ROWS, Row, Table, differences, number, table
 from conformance.rois.question import Placed, Question, question_of
@@ -87,12 +87,17 @@ def _about_roi(
     data = None if question.x is None else question.x[n, c]
     scene = Scene(Frame(*windows), focus, data)
     seen, what, values = [data] * len(conventions), question.names["x"], None
+    results = [""] * len(conventions)
     if "y" in roles:
         answers = [convention.output(r, c) for convention in conventions]
         bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*compared.expected[roles["y"]].shape[2:])]
         values = values_of(
             "Values of the bins", "bin", conventions, answers, bins, compared.of(roles["y"], lambda y: y[r, c]), focus
         )
+        results = [
+            result_of(roles["y"], output, sample_values(convention, r, data))
+            for convention, output in zip(conventions, answers, strict=True)
+        ]
     else:
         gradients = [convention.gradients(tuple(roles)) for convention in conventions]
         if "dx" in roles:
@@ -110,7 +115,7 @@ def _about_roi(
         question.case,
         facts,
         f"RoI {r} of {len(question.rois)}: {ends}; image {n}, channel {c}",
-        tuple(map(Shown, conventions, pictures)),
+        tuple(map(Shown, conventions, pictures, results)),
         tuple(
             _coordinates(name, conventions, [axes[k] for axes in placed], focus[k] if focus else None)
             for k, name in enumerate("yx")

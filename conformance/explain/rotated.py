@@ -19,11 +19,14 @@ from conformance.explain.draw import (
     Drawing,
     Frame,
     cells,
+    covers,
     dot,
+    heat_scale,
     left_out,
     line,
+    numbers,
     reads,
-    scale,
+    result_of,
     window_of,
 )
 from conformance.explain.explanation import Compared, Explanation, Shown
@@ -192,11 +195,13 @@ def _about_roi(
     frame = _frame(regions, focus)
     data = None if question.x is None else question.x[n, c]
     seen, what, values = [data] * len(readings), "X", None
+    results = [""] * len(readings)
     if "Y" in wanted:
         answers = [reading.output(r, c) for reading in readings]
         bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*question.sampling.bins)]
         pair = compared.of("Y", lambda y: y[r, c])
         values = values_of("Values of the bins", "bin", readings, answers, bins, pair, focus)
+        results = [result_of("Y", output) for output in answers]
     else:
         gradients = [reading.gradients(wanted) for reading in readings]
         if "dX" in wanted:
@@ -218,7 +223,7 @@ def _about_roi(
         question.case,
         facts,
         f"RoI {r} of {len(question.rois)}: {numbers} ({degrees} degrees); image {n}, channel {c}",
-        tuple(map(Shown, readings, pictures)),
+        tuple(map(Shown, readings, pictures, results)),
         (_coordinates(readings, regions, focus),),
         values,
         tuple(replace(part, tabled=part.title.split("[")[0] != "dX") for part in compared.parts(leads)),
@@ -287,8 +292,8 @@ def _picture(
         for view, length in zip((frame.rows, frame.columns), region.map_size, strict=True)
     )
     values = {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
-    colour = scale(values.values(), signed=what.startswith("d"))
-    parts = cells(frame, values, colour, None if pixels is None else f"{what} ")
+    heat = heat_scale(values.values(), signed=what.startswith("d"))
+    parts = cells(frame, values, heat, None if pixels is None else f"{what} ")
     parts += _lines(region, frame, "bin", _inner(region))
     parts += _lines(region, frame, "roi", _box(region, (0, region.height.bins), (0, region.width.bins)))
     if focus:
@@ -296,15 +301,10 @@ def _picture(
     samples = list(itertools.islice(_within(region, frame, focus), MOST_SAMPLES))
     parts += [_dot(region, frame, sample, focus, data) for sample in samples]
     if pixels is not None:
-        parts += [frame.value(*at, value) for at, value in values.items() if not _is_covered(at, samples)]
+        parts += numbers(frame, values, lambda i, j: any(covers(s.y, s.x, i, j) for s in samples))
     total = region.total * region.height.bins * region.width.bins
     words = left_out(frame, _spans(region), region.map_size, len(samples), total)
-    return Drawing(reading.name, frame.drawing(parts), words)
-
-
-def _is_covered(at: tuple[int, int], samples: Sequence[Located]) -> bool:
-    """Whether a sample lies on the number in the middle of a pixel."""
-    return any(abs(s.y - at[0]) < 0.3 and abs(s.x - at[1]) < 0.55 for s in samples)
+    return Drawing(reading.name, frame.image(parts), words)
 
 
 def _box(region: Region, rows: tuple[int, int], columns: tuple[int, int]) -> Iterator[tuple[Point, Point]]:

@@ -87,7 +87,7 @@ def write(explanation: Explanation, out: Console) -> None:
         line(out, f"{heading}: {fact}")
     if explanation.roi:
         line(out, f"\n{explanation.roi}", "bold")
-    for convention, _ in explanation.shown:
+    for convention in (shown.convention for shown in explanation.shown):
         line(out, f"  {convention.name}: {convention.detail}{' (this case)' if convention.is_own else ''}")
     tables = [*explanation.coordinates, *(axis.table for axis in explanation.axes)]
     tables += [explanation.values] if explanation.values else []

@@ -224,6 +224,8 @@ class Operator:
     derived: for open axes that no input has: those that they are made from, and how.
     standard: name and opset of the ONNX operator it computes, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
+    formula: what it computes, as plain text of several lines for a code block.
+    source: the document that defines it, with its version and its URL where there is one.
     """
 
     name: str
@@ -240,6 +242,8 @@ class Operator:
     derived: Mapping[str, tuple[str, Derivation]] = field(default_factory=dict)
     standard: tuple[str, int] | None = None
     gradient: str | None = None
+    formula: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
         for kind in ("attributes", "inputs", "outputs"):

@@ -78,7 +78,7 @@ def explain_command(
     if svg_file is not None:
         with wrong_call("--drawing", ValueError):
             panels = picture.chosen(explanation, drawings)
-        text = picture.render(case.id, explanation.roi, panels, picture.HINT * bool(explanation.shown), theme)
+        text = picture.render(case.id, explanation.roi, panels, explanation.hint * bool(explanation.shown), theme)
         svg_file.write_text(text, "utf-8")
         click.echo(f"wrote {svg_file}")
 

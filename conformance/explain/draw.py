@@ -201,7 +201,7 @@ class Part:
             heat = heat_scale(scaled, signed=name == "difference" or min(scaled, default=0.0) < 0)
             values = {(i, j): float(crop[i - rows.start, j - columns.start]) for i in rows for j in columns}
             squares = cells(frame, values, heat)
-            mark = [_rectangle(frame, "worst", *((at - 0.5, at + 0.5) for at in self.mark))] if self.mark else []
+            mark = [rectangle(frame, "worst", *((at - 0.5, at + 0.5) for at in self.mark))] if self.mark else []
             return frame.image([*squares, *mark, *(frame.value(*at, value) for at, value in values.items())])
 
         return tuple(Drawing(name, heat_map(name, crop), left_out) for name, crop in crops.items())
@@ -273,10 +273,10 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
     box = [_interval(w, a.start, a.end) for w, a in zip(windows, axes, strict=True)]
     parts += [_line(frame, c, c, *box[1]) for c in _edges(axes[0], frame.rows)]
     parts += [_line(frame, *box[0], c, c) for c in _edges(axes[1], frame.columns)]
-    parts.append(_rectangle(frame, "roi", *box))
+    parts.append(rectangle(frame, "roi", *box))
     if scene.focus:
         bins = zip(windows, axes, scene.focus, strict=True)
-        parts.append(_rectangle(frame, "worst", *(_interval(w, a.edge(p), a.edge(p + 1)) for w, a, p in bins)))
+        parts.append(rectangle(frame, "worst", *(_interval(w, a.edge(p), a.edge(p + 1)) for w, a, p in bins)))
     parts += [_dot(convention, axes, one, other, scene) for one in y for other in x]
     if pixels is not None:
         ys, xs = ([one.c for one in found] for found in located)
@@ -404,7 +404,8 @@ def _interval(view: range, *ends: float) -> tuple[float, float]:
     return min(clipped), max(clipped)
 
 
-def _rectangle(frame: Frame, kind: str, ys: tuple[float, float], xs: tuple[float, float]) -> str:
+def rectangle(frame: Frame, kind: str, ys: tuple[float, float], xs: tuple[float, float]) -> str:
+    """A rectangle of a CSS class, between two coordinates of the map along y and two along x."""
     (y1, y2), (x1, x2) = map(frame.y, ys), map(frame.x, xs)
     return element("rect", x=x1, y=y1, width=round(x2 - x1, 2), height=round(y2 - y1, 2), class_=kind)
 
@@ -437,15 +438,23 @@ def _left_out(frame: Frame, axes: tuple[Placed, Placed], count: int) -> str:
     return left_out(frame, spans, lengths, count, math.prod(a.axis.bins * a.axis.per_bin for a in axes))
 
 
-def left_out(frame: Frame, spans: Sequence[tuple[float, float]], lengths: Sequence[int], count: int, total: int) -> str:
-    """What a picture of a RoI leaves out, in words, if anything.
+def left_out(
+    frame: Frame,
+    spans: Sequence[tuple[float, float]],
+    lengths: Sequence[int],
+    count: int,
+    total: int,
+    what: str = "samples",
+) -> str:
+    """What a picture of a RoI leaves out, as a sentence; empty if it shows all.
 
     Args:
         frame: the part of the grid that it shows.
         spans: from where to where the RoI goes along y and along x.
         lengths: of the map along y and along x.
-        count: samples that it shows.
-        total: samples that there are.
+        count: how many samples it shows.
+        total: how many samples there are.
+        what: the noun for what is counted.
     """
     parts = []
     for name, view, span, length in zip("yx", (frame.rows, frame.columns), spans, lengths, strict=True):
@@ -453,5 +462,5 @@ def left_out(frame: Frame, spans: Sequence[tuple[float, float]], lengths: Sequen
         if beyond or view.start > 0 or view.stop < length:
             parts.append(f"pixels {view.start} to {view.stop - 1} of the map's {length} along {name}")
     if count < total:
-        parts.append(f"{count} of {total} samples")
+        parts.append(f"{count} of {total} {what}")
     return f"Drawn are {', '.join(parts)}; the others are left out." if parts else ""

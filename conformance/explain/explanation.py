@@ -19,6 +19,13 @@ from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 
 
+HINT = (
+    "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
+    "Filled dots are samples on the map, and hollow dots are samples off the map."
+)
+"""How to read a picture of sampled RoIs."""
+
+
 class Way(Protocol):
     """One way to read a case, as it is named."""
 
@@ -72,6 +79,7 @@ class Explanation:
     shown: the conventions, none where there are no RoIs.
     coordinates: tables of sample coordinates.
     values: the table of what each convention gives, or None.
+    hint: how to read the pictures of the conventions.
     parts: the outputs as heat maps.
     axes: pictures of resampled axes.
     notes: what else is to be known.
@@ -81,6 +89,7 @@ class Explanation:
     facts: Mapping[str, str]
     roi: str = ""
     shown: tuple[Shown, ...] = ()
+    hint: str = HINT
     coordinates: tuple[Table, ...] = ()
     values: Table | None = None
     parts: tuple[Part, ...] = ()

@@ -17,12 +17,6 @@ Theme = Literal["light", "dark"]
 WIDTH = 800
 """The width of every file, in pixels: drawings are side by side as far as it allows."""
 
-HINT = (
-    "The coordinate of a pixel's centre is its index. The box is the RoI, dashed lines are the edges of its bins. "
-    "Filled dots are samples on the map; hollow dots are samples off the map."
-)
-"""How to read drawings of sampled RoIs."""
-
 _PADDING = 14
 _INNER = WIDTH - 2 * _PADDING
 _GAP = 18

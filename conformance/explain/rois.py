@@ -116,12 +116,14 @@ def _about_roi(
         facts,
         f"RoI {r} of {len(question.rois)}: {ends}; image {n}, channel {c}",
         tuple(map(Shown, conventions, pictures, results)),
-        tuple(
+        coordinates=tuple(
             _coordinates(name, conventions, [axes[k] for axes in placed], focus[k] if focus else None)
             for k, name in enumerate("yx")
         ),
-        values,
-        tuple(replace(part, tabled=part.title.split("[")[0] != question.names["dx"]) for part in compared.parts(leads)),
+        values=values,
+        parts=tuple(
+            replace(part, tabled=part.title.split("[")[0] != question.names["dx"]) for part in compared.parts(leads)
+        ),
         notes=(TORCHVISION, *(f"{o.name}: {note}" for o in conventions for note in o.notes)),
     )
 

@@ -224,9 +224,9 @@ def _about_roi(
         facts,
         f"RoI {r} of {len(question.rois)}: {numbers} ({degrees} degrees); image {n}, channel {c}",
         tuple(map(Shown, readings, pictures, results)),
-        (_coordinates(readings, regions, focus),),
-        values,
-        tuple(replace(part, tabled=part.title.split("[")[0] != "dX") for part in compared.parts(leads)),
+        coordinates=(_coordinates(readings, regions, focus),),
+        values=values,
+        parts=tuple(replace(part, tabled=part.title.split("[")[0] != "dX") for part in compared.parts(leads)),
         notes=(ELSEWHERE,),
     )
 

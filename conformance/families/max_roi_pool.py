@@ -19,7 +19,8 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.expect import Floats, reference
-from conformance.explain.explanation import Compared, Explanation
+from conformance.explain import max_roi_pool as drawing
+from conformance.explain.explanation import Compared, Explanation, Shown
 from conformance.explain.tables import Row, Table, number, table
 from conformance.families import Drawn
 from conformance.fuzz.draw import Draw, chosen
@@ -122,7 +123,7 @@ def is_settled(case: Case, oracle: Asker) -> bool:
 
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
-    """As `conformance.families.Family` has it; in place of pictures the pixels of the RoI's bins."""
+    """As `conformance.families.Family` has it, with the pixels of the RoI's bins."""
     rois = list(_rois(case))
     if roi is not None and not 0 <= roi < len(rois):
         raise ValueError(f"RoI {roi}: the case has {len(rois)}")
@@ -142,12 +143,25 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: i
         case,
         facts,
         f"RoI {r} of {len(rois)}: {ends}; channel {channel}",
+        shown=(_picture(case, *rois[r], channel, (marked[0], marked[1]) if marked else None),),
+        hint=drawing.HINT,
         coordinates=tuple(
             _listed(name, side, marked[k] if marked else None)
             for k, (name, side) in enumerate(zip("yx", rois[r][1], strict=True))
         ),
         parts=compared.parts({case.outputs[0]: lead}),
     )
+
+
+def _picture(case: Case, n: int, sides: tuple[Side, Side], c: int, marked: tuple[int, int] | None) -> Shown:
+    """The bins of a RoI on channel `c` of image `n`, with one of them marked."""
+    y, x = (
+        drawing.Side(
+            (side.ends[0] * side.scale, side.ends[1] * side.scale), [b.widest for b in _bounds(side)], side.length
+        )
+        for side in sides
+    )
+    return drawing.bins_shown(case.inputs["X"][n, c].astype(np.float64), (y, x), marked)
 
 
 def _listed(name: str, side: Side, marked: int | None) -> Table:

@@ -18,7 +18,6 @@ from conformance.outcome import Result
 from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 
-
 HINT = (
     "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
     "Filled dots are samples on the map, and hollow dots are samples off the map."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -26,8 +25,8 @@ from conformance.explain.draw import element as svg_element
 from conformance.explain.explanation import Shown
 
 HINT = (
-    "The coordinate of a pixel's centre is its index. The dashed box is the scaled RoI. Each outline is the block of pixels of "
-    "one bin, and a ring marks its largest pixel. Neighbouring bins may share pixels."
+    "The coordinate of a pixel's centre is its index. The dashed box is the scaled RoI. Each outline is the block of "
+    "pixels of one bin, and a ring marks its largest pixel. Neighbouring bins may share pixels."
 )
 
 _INSETS = 3, 7

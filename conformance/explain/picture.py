@@ -20,7 +20,7 @@ WIDTH = 800
 _PADDING = 14
 _INNER = WIDTH - 2 * _PADDING
 _GAP = 18
-_SMALLEST, _LARGEST = 0.75, 1.2  # factors of a drawing beside another one
+_SMALLEST, _LARGEST = 0.7, 1.2  # factors of a drawing beside another one
 _NARROWEST = 250  # of a panel: its heading needs some width, too
 _LETTER = 0.56  # the width of an average letter, in units of the font size
 _SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 14, "hint": 12}
@@ -36,7 +36,7 @@ class Panel(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The factor by which the drawing is enlarged or made smaller, so that two are side by side where that is legible."""
+        """The factor by which the drawing is resized, so that two are side by side where that stays legible."""
         half = (_INNER - _GAP) / 2 / self.image.width
         return min(half, _LARGEST) if half >= _SMALLEST else min(_INNER / self.image.width, 1.0)
 

@@ -1,21 +1,8 @@
-"""``python -m docs``: writes the generated documents and pictures again."""
+"""``python -m docs``: writes the generated documents and pictures again, those that have changed."""
 
 from __future__ import annotations
 
-from docs.generate import FOLDER, generated, stale
+from docs.generate import generated, write
 
-
-def main() -> None:
-    """Write the files that are not as they should be, and remove pictures that nothing generates any more."""
-    files = generated()
-    for path in stale(files):
-        if path in files:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(files[path], "utf-8")
-            print(f"wrote {path.relative_to(FOLDER.parent)}")
-        else:
-            path.unlink()
-            print(f"removed {path.relative_to(FOLDER.parent)}")
-
-
-main()
+for line in write(generated()):
+    print(line)

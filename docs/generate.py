@@ -11,16 +11,34 @@ from docs.pictures import PICTURES, drawn
 FOLDER = Path(__file__).parent
 
 
-def generated() -> dict[Path, str]:
-    """The text of each generated file."""
-    files = {FOLDER / "operators.md": operators_document()}
+def generated() -> dict[str, str]:
+    """The text of each generated file by its path in this folder."""
+    files = {"operators.md": operators_document()}
     for name, picture in PICTURES.items():
         for theme, text in drawn(picture).items():
-            files[FOLDER / "images" / f"{name}-{theme}.svg"] = text
+            files[f"images/{name}-{theme}.svg"] = text
     return files
 
 
-def stale(files: Mapping[Path, str]) -> list[Path]:
-    """The generated files whose text on disk is not `files`'s, and pictures on disk that `files` does not have."""
-    changed = [path for path, text in files.items() if not path.is_file() or path.read_text("utf-8") != text]
-    return changed + sorted(set((FOLDER / "images").glob("*.svg")) - set(files))
+def stale(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
+    """The files whose text in the folder is another one, and the pictures in the folder that are not generated."""
+
+    def is_changed(path: Path, text: str) -> bool:
+        return not path.is_file() or path.read_text("utf-8") != text
+
+    changed = [name for name, text in files.items() if is_changed(folder / name, text)]
+    return changed + sorted({f"images/{path.name}" for path in (folder / "images").glob("*.svg")} - set(files))
+
+
+def write(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
+    """Write the stale files, remove the pictures that are not generated, and say so: one line for each file."""
+    done = []
+    for name in stale(files, folder):
+        path = folder / name
+        if name in files:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(files[name], "utf-8")
+        else:
+            path.unlink()
+        done.append(f"{'wrote' if name in files else 'removed'} docs/{name}")
+    return done

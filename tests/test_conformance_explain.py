@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -18,7 +19,7 @@ from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Array, Case, Source
 from conformance.expect import expected_outputs
-from conformance.explain import explain, page
+from conformance.explain import explain, page, picture
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import number, write
 from conformance.run import Answer, ask, judge
@@ -231,6 +232,66 @@ def test_terminal_and_page(tmp_path: Path) -> None:
     assert parser.counts["circle"] == 300
 
 
+def drawn(file: Path) -> tuple[list[str], int]:
+    """The headings of a picture file, and its number of drawings."""
+    root = ET.fromstring(file.read_text("utf-8"))  # noqa: S314  # our own
+    texts = [text.text or "" for text in root.iter() if text.get("class") == "words heading"]
+    return texts, sum(child.tag.endswith("svg") for child in root)
+
+
+def test_a_picture_file_has_the_drawings_that_are_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "case.svg"
+    result = run(OFFICIAL, "--svg", str(file))
+    assert result.exit_code == 0
+    assert f"wrote {file}" in result.output.replace("\n", "")
+    assert drawn(file) == (["ONNX RoiAlign-10", "ONNX RoiAlign-16/22", "DirectML"], 3)
+    light = file.read_text("utf-8")
+    run(OFFICIAL, "--svg", str(file), "--drawing", "2", "--drawing", "1", "--theme", "dark")
+    assert drawn(file) == (["ONNX RoiAlign-16/22", "ONNX RoiAlign-10"], 2)
+    assert "#0d1117" in file.read_text("utf-8")
+    assert "#0d1117" not in light
+
+
+@pytest.mark.parametrize("family", sorted(FIRST))
+def test_the_first_case_of_every_family_has_a_picture_unless_it_is_a_refusal(family: str) -> None:
+    explanation = explain(FIRST[family])
+    if picture.panels(explanation):
+        root = ET.fromstring(picture.render("a title", "", picture.chosen(explanation, ()), "a hint"))  # noqa: S314
+        assert sum(child.tag.endswith("svg") for child in root) > 0
+    else:
+        with pytest.raises(ValueError, match="the case has no drawings"):
+            picture.chosen(explanation, ())
+
+
+def test_a_picture_has_the_values_of_few_samples_and_bins() -> None:
+    x = np.arange(1.0, 26.0).reshape(1, 1, 5, 5)
+    one = explain(forward(x, [1.0, 1.0, 3.0, 3.0], sampling_ratio=2)).shown
+    assert [shown.result for shown in one[:2]] == ["samples 10, 11, 15, 16: Y = 13", "samples 7, 8, 12, 13: Y = 10"]
+    four = explain(forward(x, [0.0, 0.0, 4.0, 4.0], sampling_ratio=2, output_height=2, output_width=2)).shown
+    assert four[1].result == "Y = [[4, 6], [14, 16]]"
+    many = explain(forward(x, [0.0, 0.0, 4.0, 4.0], sampling_ratio=2, output_height=3, output_width=2)).shown
+    assert many[1].result == ""
+
+
+def test_the_bins_of_a_max_roi_pool_are_drawn_with_their_largest_pixels() -> None:
+    x = np.arange(49.0).reshape(1, 1, 7, 7)
+    x[0, 0, 2, 1] = 90
+    inputs: Mapping[str, Array] = {"X": x, "rois": np.array([[0, 1.0, 1.0, 5.0, 9.0]])}
+    case = Case("test/explain/x", SOURCE, "MaxRoiPool_22", {"pooled_shape": (3, 2)}, inputs, ("Y",), "a test")
+    (shown,) = explain(case).shown
+    blocks, rings = shapes(shown.picture, "block"), shapes(shown.picture, "largest")
+    # Of the three rows of bins, which have the pixels 1 to 3, 4 to 6 and 7 to 9, the last one is off the map.
+    assert len(blocks) == len(rings) == 4
+    cell = {(c.at["x"], c.at["y"]): c.title for c in shapes(shown.picture, "cell")}
+    size = float(shapes(shown.picture, "cell")[0].at["width"])
+    found = [
+        cell[f"{float(ring.at['cx']) - size / 2}", f"{float(ring.at['cy']) - size / 2}"].rsplit(" ", 1)[1]
+        for ring in rings
+    ]
+    assert found == ["90", "26", "45", "47"]
+    assert explain(replace(case, attributes={"pooled_shape": (1, 2)})).shown[0].result == "Y = [[90, 47]]"
+
+
 def test_no_page_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("roi_align/official/aligned_false/v10/floa?").exit_code == 0
@@ -255,6 +316,11 @@ def test_a_pattern_must_have_one_match() -> None:
         (OFFICIAL, "--roi", "3"),
         (OFFICIAL, "--backend", "no_such_module"),
         (OFFICIAL, "--out", "no/such/folder/x.html"),
+        (OFFICIAL, "--svg", "no/such/folder/x.svg"),
+        (OFFICIAL, "--drawing", "1"),
+        (OFFICIAL, "--theme", "dark"),
+        (OFFICIAL, "--svg", "x.svg", "--drawing", "0"),
+        (OFFICIAL, "--svg", "x.svg", "--drawing", "9"),
         ("dml_resample/published/page_example/float", "--roi", "0"),
     ],
 )

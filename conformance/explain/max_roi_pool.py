@@ -106,11 +106,11 @@ def _clipped(view: range, *ends: float) -> tuple[float, float]:
 
 def _seen(sides: tuple[Side, Side], frame: Frame) -> Iterator[tuple[int, int]]:
     """The bins that have pixels in the frame."""
-    within = [
+    rows, columns = (
         [p for p, pixels in enumerate(side.bins) if max(pixels.start, view.start) < min(pixels.stop, view.stop)]
         for side, view in zip(sides, (frame.rows, frame.columns), strict=True)
-    ]
-    return itertools.product(*within)
+    )
+    return itertools.product(rows, columns)
 
 
 def _outline(frame: Frame, block: tuple[slice, slice], turn: int, *, is_marked: bool) -> str:

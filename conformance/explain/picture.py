@@ -22,7 +22,7 @@ _INNER = WIDTH - 2 * _PADDING
 _GAP = 18
 _SMALLEST, _LARGEST = 0.7, 1.2  # factors of a drawing beside another one
 _NARROWEST = 250  # of a panel: its heading needs some width, too
-_LETTER = 0.56  # the width of an average letter, in units of the font size
+_LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
 _SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 14, "hint": 12}
 
 

@@ -73,8 +73,8 @@ PICTURES = {
         _case("RoiAlign_16", {"sampling_ratio": 2}, _ramp(5, 5), [[1, 1, 3, 3]], [0]),
         (1, 2),
         (
-            ("Opset 10", "output_half_pixel: the RoI spans 1 to 3"),
-            ("Opset 16 and 22", "half_pixel, the default: the RoI spans 0.5 to 2.5"),
+            ("Opset 10", "output_half_pixel: the RoI is at 1 to 3"),
+            ("Opset 16 and 22", "half_pixel: the RoI is at 0.5 to 2.5"),
         ),
     ),
     "roi-align": Picture(

@@ -74,7 +74,7 @@ def test_a_picture_stands_alone_and_fits(name: str) -> None:
     for text in root.iter(f"{space}text"):
         if text.attrib["class"].startswith("words"):
             # A letter is at most 0.6 of its size wide, on average and in wide fonts.
-            size = {"title": 17, "heading": 15, "result": 14}.get(text.attrib["class"].split()[1], 12)
+            size = {"title": 17, "heading": 15, "result": 13}.get(text.attrib["class"].split()[1], 12)
             assert float(text.attrib["x"]) + 0.6 * size * len(text.text or "") < width
             assert 0 < float(text.attrib["y"]) < height
 

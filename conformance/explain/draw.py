@@ -35,7 +35,7 @@ MARGIN = 22
 _ON_AN_AXIS = 2000
 _SMALL = 12  # a map that is no longer is shown as a whole
 _LARGE = 40  # pixels of a cell in which a short number has larger letters
-_SHORT = 6
+_SHORT = 5
 _DOWN = 0.5, 0.22, 0.78  # where a number may be in its cell, as fractions of the height
 _TALL, _WIDE = 0.24, 0.45  # a sample covers a number whose middle is nearer than this, in cells
 

@@ -22,8 +22,8 @@ _INNER = WIDTH - 2 * _PADDING
 _GAP = 18
 _SMALLEST, _LARGEST = 0.7, 1.2  # factors of a drawing beside another one
 _NARROWEST = 250  # of a panel: its heading needs some width, too
-_LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
-_SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 14, "hint": 12}
+_LETTER = 0.58  # the width of an average letter of a wide font, in units of the font size
+_SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 13, "hint": 12}
 
 
 class Panel(NamedTuple):
@@ -121,7 +121,7 @@ def _heights(row: Sequence[Panel]) -> tuple[float, float, float]:
     """The heights of the texts above the drawings of a row, of the drawings, and of the texts below."""
     above = max(sum(_text(k, t, 0, 0, one.width)[1] for k, t in _above(one)) for one in row)
     below = max(_text("result", one.result, 0, 0, one.width)[1] for one in row)
-    return above + _GAP / 3, max(one.image.height * one.scale for one in row), below
+    return above + _GAP / 2, max(one.image.height * one.scale for one in row), below
 
 
 def _height(row: Sequence[Panel]) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults
+from conformance.mutants.base import Array, Category, MutantFactory
 
 Steps = dict[str, Any]
 
@@ -63,7 +63,7 @@ def last_cell(c: Array, length: int) -> Array:
     return np.clip(np.floor(c), 0, max(length - 2, 0))
 
 
-def add_borders(fault: Faults) -> None:
+def add_borders(mutant: MutantFactory) -> None:
     """Make the faults of ONNX's border, which RoIs along the axes and rotated ones have in common."""
     for name, words, low, high in (
         ("OutsideFrom0", "Samples between -1 and 0 are outside.", 0, 0),
@@ -71,13 +71,13 @@ def add_borders(fault: Faults) -> None:
         ("BorderMovedByHalfAPixel", "The map reaches from -0.5 to L - 0.5.", -0.5, -0.5),
         ("WholePixelPastTheEnd", "The map reaches to L + 1.", -1, 1),
     ):
-        fault(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
-    fault("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
-    fault("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
-    fault("FadesToZero", "The map is padded by a row of zeros, as in coremltools: samples between -1 and 0 fade.")(
+        mutant(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
+    mutant("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
+    mutant("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
+    mutant("FadesToZero", "The map is padded by a row of zeros, as in coremltools: samples between -1 and 0 fade.")(
         weights=lambda s, up, c, n: up(c, n) * np.clip(1 + np.minimum(c, n - 1 - c), 0, 1)[..., None]
     )
-    fault("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
+    mutant("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
         weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
         taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
     )
@@ -111,152 +111,152 @@ def scale_unchecked(s: Any, up: Any) -> None:
     s.attributes = given
 
 
-def add_faults(fault: Faults, which: int) -> None:
+def add_mutants(mutant: MutantFactory, which: int) -> None:
     """Make them all of the control of one dialect: by their first names, or the second."""
 
     def name(*names: str) -> str:
         return names[which]
 
-    fault.about(Family.COORDINATES)
-    fault(name("XAndYSwapped", "RegionsAreY1X1Y2X2"), "Reads RoIs as y1 x1 y2 x2.")(
+    mutant.begin_category(Category.COORDINATES)
+    mutant(name("XAndYSwapped", "RegionsAreY1X1Y2X2"), "Reads RoIs as y1 x1 y2 x2.")(
         corners=lambda s, up, roi: up(roi)[[1, 0, 3, 2]]
     )
-    fault(
+    mutant(
         name("EndsOrdered", "RegionEndsOrdered"),
         "Exchanges the ends of a RoI where they are swapped, so that nothing is mirrored.",
     )(corners=lambda s, up, roi: np.sort(up(roi).reshape(2, 2), axis=0).ravel())
-    fault.about(Family.BORDERS)
-    fault(
+    mutant.begin_category(Category.BORDERS)
+    mutant(
         name("EdgesReplicated", "RegionEdgesReplicated"),
         "Samples off the map read its edge, as in torchvision's deterministic path.",
     )(inside=lambda s, up, c, n: np.ones_like(c, bool))
-    fault.about(Family.COUNTS)
-    fault(
+    mutant.begin_category(Category.COUNTS)
+    mutant(
         name("Ratio0RoundedDown", "SamplesRoundedDown"),
         "The adaptive number of samples is rounded down, as in MindSpore.",
     )(adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins)))
-    fault(
+    mutant(
         name("Ratio0RoundedToTheNearest", "SamplesRoundedToTheNearest"),
         "The adaptive number of samples is rounded to the nearest.",
     )(adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.5)))
-    fault(
+    mutant(
         name("Ratio0OfTheAbsoluteSize", "SamplesOfTheAbsoluteSize"), "Samples a mirrored RoI as often as it is long."
     )(adaptive_count=lambda s, up, size, bins: up(abs(size), bins))
-    fault(
+    mutant(
         name("Ratio0OfTheRoi", "SamplesOfTheRegion"),
         "The adaptive number of samples of a bin is that of the whole RoI.",
     )(adaptive_count=lambda s, up, size, bins: up(size, 1))
-    fault(name("ManySamplesRefused", "ManySamplesRefused"), "Makes a list of all samples and has no memory for it.")(
+    mutant(name("ManySamplesRefused", "ManySamplesRefused"), "Makes a list of all samples and has no memory for it.")(
         adaptive_count=too_many
     )
-    fault.about(Family.REDUCTIONS)
-    fault(name("MaxFromZero", "MaxOfRegionFrom0"), "A maximum begins at 0, as OpenVINO's does.")(
+    mutant.begin_category(Category.REDUCTIONS)
+    mutant(name("MaxFromZero", "MaxOfRegionFrom0"), "A maximum begins at 0, as OpenVINO's does.")(
         maximum=lambda s, up, v: np.maximum(up(v), 0.0)
     )
-    fault(
+    mutant(
         name("MaxFromMinus10000", "MaxOfRegionFromMinus10000"), "A maximum begins at -10000, as mmcv's does on the CPU."
     )(maximum=lambda s, up, v: np.maximum(up(v), -10000.0))
-    fault(name("MaxFirstSampleAlone", "MaxOfTheFirstSample"), "A maximum is over the first sample.")(
+    mutant(name("MaxFirstSampleAlone", "MaxOfTheFirstSample"), "A maximum is over the first sample.")(
         candidates=lambda s, up, *a: up(*a)[..., : 4 if s.mode == "max" else 1]
     )
-    fault.about(Family.TYPES)
-    fault(
+    mutant.begin_category(Category.TYPES)
+    mutant(
         name("CoordinatesInTheTensorsType", "RegionCoordinatesInHalf"),
         "Coordinates have the type of the tensors, as in TensorRT's plugin.",
     )(**widened("place"))
-    fault(name("CoordinatesInFloat", "RegionCoordinatesInFloat"), "Coordinates are float32 for double tensors, too.")(
+    mutant(name("CoordinatesInFloat", "RegionCoordinatesInFloat"), "Coordinates are float32 for double tensors, too.")(
         place=lambda s, up, *a: up(*a).astype(np.float32).astype(np.float64)
     )
-    fault(
+    mutant(
         name("ScaleInTheTensorsType", "RegionScalesInTheTensorsType"),
         "spatial_scale is rounded to the type of the tensors.",
     )(scales=lambda s, up: tuple(map(float, np.array(up()).astype(s.dtype))))
-    fault(
+    mutant(
         name("PartialSumsInTheTensorsType", "RegionSumsInTheTensorsType"),
         "Partial sums are rounded to the type of the tensors.",
     )(**widened("partial"))
-    fault(name("DoubleInFloat", "RegionsOfDoubleInFloat"), "double tensors are computed in float32.")(
+    mutant(name("DoubleInFloat", "RegionsOfDoubleInFloat"), "double tensors are computed in float32.")(
         rounded=lambda s, up, v: v.astype(np.float32).astype(s.dtype)
     )
-    fault(
+    mutant(
         name("DxSumsInTheTensorsType", "MapGradientSumsInTheTensorsType"),
         "dX is summed in the type of the tensors, as torchvision does: float16 sums stall.",
-        gradients=True,
+        gradient_only=True,
     )(sum_type=lambda s, up: s.dtype)
-    fault.about(Family.INDEXING)
-    fault(name("BatchIndexIgnored", "RegionIndexIgnored"), "Every RoI is of image 0.")(
+    mutant.begin_category(Category.INDEXING)
+    mutant(name("BatchIndexIgnored", "RegionIndexIgnored"), "Every RoI is of image 0.")(
         image_of=lambda s, up, r, images: 0
     )
-    fault(
+    mutant(
         name("NegativeIndexWraps", "NegativeRegionIndexWraps"), "A batch index of -1 is the last image, as in NumPy."
     )(are_images=lambda s, up, images, n: up(np.where((images < 0) & (images >= -n), 0, images), n))
-    fault(name("IndexNTaken", "RegionIndexNTaken"), "A batch index of N is read as the last image.")(
+    mutant(name("IndexNTaken", "RegionIndexNTaken"), "A batch index of N is read as the last image.")(
         are_images=lambda s, up, images, count: up(images, count + 1 if count else 0),
         image=lambda s, up, x, n: up(x, min(n, len(x) - 1)),
         add=lambda s, up, dx, n, part: up(dx, min(n, len(dx) - 1), part),
     )
-    fault(name("IndexIn32Bits", "RegionIndexIn32Bits"), "Batch indices are cut to 32 bits.")(regions=in_32_bits)
-    fault(
+    mutant(name("IndexIn32Bits", "RegionIndexIn32Bits"), "Batch indices are cut to 32 bits.")(regions=in_32_bits)
+    mutant(
         name("WholeBlocksOfChannels", "WholeBlocksOfRegionChannels"),
         "Channels beyond the last whole block of sixteen stay 0.",
     )(image=whole_blocks)
-    fault(name("ChannelsReversed", "RegionChannelsReversed"), "Channels are read from the last to the first.")(
+    mutant(name("ChannelsReversed", "RegionChannelsReversed"), "Channels are read from the last to the first.")(
         image=lambda s, up, x, n: up(x, n)[::-1]
     )
-    fault(name("NAndCExchanged", "RegionNAndCExchanged"), "The map is read as [C, N, H, W].")(
+    mutant(name("NAndCExchanged", "RegionNAndCExchanged"), "The map is read as [C, N, H, W].")(
         image=lambda s, up, x, n: x.reshape(x.shape[1], x.shape[0], *x.shape[2:])[:, n]
     )
-    fault(name("ResultTransposed", "RegionResultTransposed"), "The result is written as [R, C, PW, PH].")(
+    mutant(name("ResultTransposed", "RegionResultTransposed"), "The result is written as [R, C, PW, PH].")(
         forward=lambda s, up, *a: (y := up(*a)).swapaxes(2, 3).reshape(y.shape)
     )
-    fault(name("DxOfImage0", "MapGradientOfImage0"), "Every RoI passes its gradient to image 0.", gradients=True)(
+    mutant(name("DxOfImage0", "MapGradientOfImage0"), "Every RoI passes its gradient to image 0.", gradient_only=True)(
         add=lambda s, up, dx, n, part: up(dx, 0, part)
     )
-    fault.about(Family.GRADIENTS)
-    fault(name("DxOverwritten", "DmlDxOverwritten"), "The last RoI of an image alone passes its gradient.")(
+    mutant.begin_category(Category.GRADIENTS)
+    mutant(name("DxOverwritten", "DmlDxOverwritten"), "The last RoI of an image alone passes its gradient.")(
         add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe")
     )
-    fault(
+    mutant(
         name("DxOfReplicatedEdges", "MapGradientOfReplicatedEdges"),
         "Samples off the map pass their gradient to its edge.",
     )(inside=lambda s, up, c, n: up(c, n) | s.is_gradient)
-    fault(name("TieToTheLast", "DmlTieToTheLast"), "Of equal candidates the last wins.")(
+    mutant(name("TieToTheLast", "DmlTieToTheLast"), "Of equal candidates the last wins.")(
         winner=lambda s, up, v: v.shape[-1] - 1 - up(v[..., ::-1])
     )
-    fault(
+    mutant(
         name("TieDownTheColumns", "DmlTieDownTheColumns"),
         "Of equal samples the first down a column wins, not the first along a row.",
     )(effect=down_the_columns)
-    fault(name("OutsideLoses", "DmlOutsideLoses"), "A sample outside the map never wins a maximum's gradient.")(
+    mutant(name("OutsideLoses", "DmlOutsideLoses"), "A sample outside the map never wins a maximum's gradient.")(
         outside_value=lambda s, up: -np.inf if s.is_gradient else up()
     )
-    fault(
+    mutant(
         name("MaximumPassedAsAverage", "MaximumGradientAsAverage"), "The gradient of a maximum is that of an average."
     )(maximum_part=as_average)
-    fault(name("DxNeedsX", "MapNeededByAverages"), "dX of an average is refused without the map.")(
+    mutant(name("DxNeedsX", "MapNeededByAverages"), "dX of an average is refused without the map.")(
         needs_x=lambda s, up: True
     )
-    fault(name("DroisWithoutScale", "DmlDroisWithoutScale"), "The gradient by a RoI is by scaled coordinates.")(
+    mutant(name("DroisWithoutScale", "DmlDroisWithoutScale"), "The gradient by a RoI is by scaled coordinates.")(
         by_ends=lambda s, up, t, scale, is_fixed: up(t, 1.0, is_fixed)
     )
-    fault(name("DroisEndsExchanged", "DmlDroisEndsExchanged"), "The gradients by a RoI's ends are exchanged.")(
+    mutant(name("DroisEndsExchanged", "DmlDroisEndsExchanged"), "The gradients by a RoI's ends are exchanged.")(
         by_ends=lambda s, up, *a: up(*a)[::-1]
     )
-    fault(
+    mutant(
         name("DroisHalfAndHalf", "DmlDroisHalfAndHalf"), "Both ends have half of the gradient, wherever a sample lies."
     )(by_ends=lambda s, up, t, *a: up(0 * t + 0.5, *a))
-    fault(name("DroisAre0", "DmlDroisAre0"), "The gradient by a RoI is 0, as in MXNet.")(
+    mutant(name("DroisAre0", "DmlDroisAre0"), "The gradient by a RoI is 0, as in MXNet.")(
         has_slope=lambda s, up, c, inside, n: np.zeros_like(inside)
     )
-    fault.about(Family.DEFAULTS)
-    fault(name("AttributesUnchecked", "RegionAttributesUnchecked"), "No attribute is refused, as in ncnn.")(
+    mutant.begin_category(Category.DEFAULTS)
+    mutant(name("AttributesUnchecked", "RegionAttributesUnchecked"), "No attribute is refused, as in ncnn.")(
         check_attributes=lambda s, up: None, count=lambda s, up, *a: max(up(*a), 1)
     )
-    fault(name("NoRoisRefused", "NoRegionsRefused"), "No RoIs are an error.")(**refused_without(0))
-    fault(name("NoChannelsRefused", "NoChannelsOfAMapRefused"), "No channels are an error.")(**refused_without(1))
-    fault(name("NoPixelsRefused", "NoPixelsOfAMapRefused"), "No pixels are an error without RoIs, too.")(
+    mutant(name("NoRoisRefused", "NoRegionsRefused"), "No RoIs are an error.")(**refused_without(0))
+    mutant(name("NoChannelsRefused", "NoChannelsOfAMapRefused"), "No channels are an error.")(**refused_without(1))
+    mutant(name("NoPixelsRefused", "NoPixelsOfAMapRefused"), "No pixels are an error without RoIs, too.")(
         **refused_without(2)
     )
-    fault(name("NoImagesRefused", "NoImagesOfAMapRefused"), "No images are an error without RoIs, too.")(
+    mutant(name("NoImagesRefused", "NoImagesOfAMapRefused"), "No images are an error without RoIs, too.")(
         **refused_without(3)
     )

@@ -58,7 +58,7 @@ def test_a_backend_with_a_fault_answers_like_it_in_every_family_that_fails(name:
 def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
     found = [one for one in diagnose(results_of("roi_align:ScaleIgnored")) if one.family == "roi_align/matrix"]
     told = str(found[0])
-    assert told.startswith("answers like ScaleIgnored: takes RoIs in pixels of the map (")
+    assert told.startswith("answers like ScaleIgnored: spatial_scale is ignored, so RoIs are in pixels of the map (")
     assert told.endswith(f"({MOST_COMPARED} of {MOST_COMPARED} failing cases compared)")
 
 

@@ -66,18 +66,27 @@ def last_cell(c: Array, length: int) -> Array:
 def add_borders(mutant: MutantFactory) -> None:
     """Make the faults of ONNX's border, which RoIs along the axes and rotated ones have in common."""
     for name, words, low, high in (
-        ("OutsideFrom0", "Samples between -1 and 0 are outside.", 0, 0),
-        ("OutsideFromTheLast", "Samples between the last pixel and L are outside.", -1, -1),
-        ("BorderMovedByHalfAPixel", "The map reaches from -0.5 to L - 0.5.", -0.5, -0.5),
-        ("WholePixelPastTheEnd", "The map reaches to L + 1.", -1, 1),
+        ("OutsideFrom0", "Samples between -1 and 0 count as outside the map.", 0, 0),
+        ("OutsideFromTheLast", "Samples between the last pixel and the map's length count as outside.", -1, -1),
+        (
+            "BorderMovedByHalfAPixel",
+            "The map reaches from -0.5 to its length - 0.5, instead of from -1 to its length.",
+            -0.5,
+            -0.5,
+        ),
+        ("WholePixelPastTheEnd", "The map reaches a whole pixel too far, to its length + 1.", -1, 1),
     ):
         mutant(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
-    mutant("Minus1Outside", "A sample at -1 is outside.")(inside=lambda s, up, c, n: (c > -1) & (c <= n))
-    mutant("LengthOutside", "A sample at L is outside.")(inside=lambda s, up, c, n: (c >= -1) & (c < n))
-    mutant("FadesToZero", "The map is padded by a row of zeros, as in coremltools: samples between -1 and 0 fade.")(
+    mutant("Minus1Outside", "A sample at exactly -1 counts as outside the map.")(
+        inside=lambda s, up, c, n: (c > -1) & (c <= n)
+    )
+    mutant("LengthOutside", "A sample at exactly the map's length counts as outside.")(
+        inside=lambda s, up, c, n: (c >= -1) & (c < n)
+    )
+    mutant("FadesToZero", "The map is padded with zeros, as in coremltools, so samples between -1 and 0 fade to 0.")(
         weights=lambda s, up, c, n: up(c, n) * np.clip(1 + np.minimum(c, n - 1 - c), 0, 1)[..., None]
     )
-    mutant("LastCellContinued", "Samples beyond the last pixel go on along the slope of the last cell.")(
+    mutant("LastCellContinued", "Samples beyond the last pixel are extrapolated from the last two pixels.")(
         weights=lambda s, up, c, n: np.stack([1 - (f := (np.maximum(c, 0) - last_cell(c, n)) * (n > 1)), f], -1),
         taps=lambda s, up, c, n: last_cell(c, n)[..., None] + [0, 1],
     )
@@ -118,53 +127,55 @@ def add_mutants(mutant: MutantFactory, which: int) -> None:
         return names[which]
 
     mutant.begin_category(Category.COORDINATES)
-    mutant(name("XAndYSwapped", "RegionsAreY1X1Y2X2"), "Reads RoIs as y1 x1 y2 x2.")(
+    mutant(name("XAndYSwapped", "RegionsAreY1X1Y2X2"), "RoIs are read as y1, x1, y2 and x2.")(
         corners=lambda s, up, roi: up(roi)[[1, 0, 3, 2]]
     )
     mutant(
         name("EndsOrdered", "RegionEndsOrdered"),
-        "Exchanges the ends of a RoI where they are swapped, so that nothing is mirrored.",
+        "Swapped ends of a RoI are put in order, so nothing is mirrored.",
     )(corners=lambda s, up, roi: np.sort(up(roi).reshape(2, 2), axis=0).ravel())
     mutant.begin_category(Category.BORDERS)
     mutant(
         name("EdgesReplicated", "RegionEdgesReplicated"),
-        "Samples off the map read its edge, as in torchvision's deterministic path.",
+        "Samples outside the map read the nearest edge pixel, as in torchvision's deterministic path.",
     )(inside=lambda s, up, c, n: np.ones_like(c, bool))
     mutant.begin_category(Category.COUNTS)
     mutant(
         name("Ratio0RoundedDown", "SamplesRoundedDown"),
-        "The adaptive number of samples is rounded down, as in MindSpore.",
+        "The adaptive number of samples is rounded down instead of up, as in MindSpore.",
     )(adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins)))
     mutant(
         name("Ratio0RoundedToTheNearest", "SamplesRoundedToTheNearest"),
-        "The adaptive number of samples is rounded to the nearest.",
+        "The adaptive number of samples is rounded to nearest instead of up.",
     )(adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.5)))
     mutant(
-        name("Ratio0OfTheAbsoluteSize", "SamplesOfTheAbsoluteSize"), "Samples a mirrored RoI as often as it is long."
+        name("Ratio0OfTheAbsoluteSize", "SamplesOfTheAbsoluteSize"),
+        "The adaptive number of samples of a RoI with swapped ends follows from its absolute size.",
     )(adaptive_count=lambda s, up, size, bins: up(abs(size), bins))
     mutant(
         name("Ratio0OfTheRoi", "SamplesOfTheRegion"),
-        "The adaptive number of samples of a bin is that of the whole RoI.",
+        "The adaptive number of samples follows from the size of the RoI instead of the bin.",
     )(adaptive_count=lambda s, up, size, bins: up(size, 1))
-    mutant(name("ManySamplesRefused", "ManySamplesRefused"), "Makes a list of all samples and has no memory for it.")(
+    mutant(name("ManySamplesRefused", "ManySamplesRefused"), "RoIs with very many samples are refused.")(
         adaptive_count=too_many
     )
     mutant.begin_category(Category.REDUCTIONS)
-    mutant(name("MaxFromZero", "MaxOfRegionFrom0"), "A maximum begins at 0, as OpenVINO's does.")(
-        maximum=lambda s, up, v: np.maximum(up(v), 0.0)
-    )
     mutant(
-        name("MaxFromMinus10000", "MaxOfRegionFromMinus10000"), "A maximum begins at -10000, as mmcv's does on the CPU."
+        name("MaxFromZero", "MaxOfRegionFrom0"), "A maximum starts at 0, so negative values are lost, as in OpenVINO."
+    )(maximum=lambda s, up, v: np.maximum(up(v), 0.0))
+    mutant(
+        name("MaxFromMinus10000", "MaxOfRegionFromMinus10000"),
+        "A maximum starts at -10000, so lower values are lost, as with mmcv on the CPU.",
     )(maximum=lambda s, up, v: np.maximum(up(v), -10000.0))
-    mutant(name("MaxFirstSampleAlone", "MaxOfTheFirstSample"), "A maximum is over the first sample.")(
-        candidates=lambda s, up, *a: up(*a)[..., : 4 if s.mode == "max" else 1]
-    )
+    mutant(
+        name("MaxFirstSampleAlone", "MaxOfTheFirstSample"), "A maximum is taken over the first sample of a bin only."
+    )(candidates=lambda s, up, *a: up(*a)[..., : 4 if s.mode == "max" else 1])
     mutant.begin_category(Category.TYPES)
     mutant(
         name("CoordinatesInTheTensorsType", "RegionCoordinatesInHalf"),
-        "Coordinates have the type of the tensors, as in TensorRT's plugin.",
+        "Coordinates are computed in the type of the tensors, as in TensorRT's plugin.",
     )(**widened("place"))
-    mutant(name("CoordinatesInFloat", "RegionCoordinatesInFloat"), "Coordinates are float32 for double tensors, too.")(
+    mutant(name("CoordinatesInFloat", "RegionCoordinatesInFloat"), "Coordinates are float32 even for double tensors.")(
         place=lambda s, up, *a: up(*a).astype(np.float32).astype(np.float64)
     )
     mutant(
@@ -175,32 +186,36 @@ def add_mutants(mutant: MutantFactory, which: int) -> None:
         name("PartialSumsInTheTensorsType", "RegionSumsInTheTensorsType"),
         "Partial sums are rounded to the type of the tensors.",
     )(**widened("partial"))
-    mutant(name("DoubleInFloat", "RegionsOfDoubleInFloat"), "double tensors are computed in float32.")(
+    mutant(name("DoubleInFloat", "RegionsOfDoubleInFloat"), "Results of double tensors have the precision of float32.")(
         rounded=lambda s, up, v: v.astype(np.float32).astype(s.dtype)
     )
     mutant(
         name("DxSumsInTheTensorsType", "MapGradientSumsInTheTensorsType"),
-        "dX is summed in the type of the tensors, as torchvision does: float16 sums stall.",
+        "dX is summed in the type of the tensors, as in torchvision, so float16 sums stop growing.",
         gradient_only=True,
     )(sum_type=lambda s, up: s.dtype)
     mutant.begin_category(Category.INDEXING)
-    mutant(name("BatchIndexIgnored", "RegionIndexIgnored"), "Every RoI is of image 0.")(
+    mutant(name("BatchIndexIgnored", "RegionIndexIgnored"), "Every RoI reads image 0.")(
         image_of=lambda s, up, r, images: 0
     )
     mutant(
-        name("NegativeIndexWraps", "NegativeRegionIndexWraps"), "A batch index of -1 is the last image, as in NumPy."
+        name("NegativeIndexWraps", "NegativeRegionIndexWraps"),
+        "Negative batch indices count from the last image, as in NumPy, instead of being refused.",
     )(are_images=lambda s, up, images, n: up(np.where((images < 0) & (images >= -n), 0, images), n))
-    mutant(name("IndexNTaken", "RegionIndexNTaken"), "A batch index of N is read as the last image.")(
+    mutant(
+        name("IndexNTaken", "RegionIndexNTaken"),
+        "A batch index of N, one too large, reads the last image instead of being refused.",
+    )(
         are_images=lambda s, up, images, count: up(images, count + 1 if count else 0),
         image=lambda s, up, x, n: up(x, min(n, len(x) - 1)),
         add=lambda s, up, dx, n, part: up(dx, min(n, len(dx) - 1), part),
     )
-    mutant(name("IndexIn32Bits", "RegionIndexIn32Bits"), "Batch indices are cut to 32 bits.")(regions=in_32_bits)
+    mutant(name("IndexIn32Bits", "RegionIndexIn32Bits"), "Batch indices are truncated to 32 bits.")(regions=in_32_bits)
     mutant(
         name("WholeBlocksOfChannels", "WholeBlocksOfRegionChannels"),
-        "Channels beyond the last whole block of sixteen stay 0.",
+        "Channels after the last whole block of 16 stay 0.",
     )(image=whole_blocks)
-    mutant(name("ChannelsReversed", "RegionChannelsReversed"), "Channels are read from the last to the first.")(
+    mutant(name("ChannelsReversed", "RegionChannelsReversed"), "Channels are read in reverse order.")(
         image=lambda s, up, x, n: up(x, n)[::-1]
     )
     mutant(name("NAndCExchanged", "RegionNAndCExchanged"), "The map is read as [C, N, H, W].")(
@@ -209,54 +224,61 @@ def add_mutants(mutant: MutantFactory, which: int) -> None:
     mutant(name("ResultTransposed", "RegionResultTransposed"), "The result is written as [R, C, PW, PH].")(
         forward=lambda s, up, *a: (y := up(*a)).swapaxes(2, 3).reshape(y.shape)
     )
-    mutant(name("DxOfImage0", "MapGradientOfImage0"), "Every RoI passes its gradient to image 0.", gradient_only=True)(
+    mutant(name("DxOfImage0", "MapGradientOfImage0"), "dX of every RoI goes to image 0.", gradient_only=True)(
         add=lambda s, up, dx, n, part: up(dx, 0, part)
     )
     mutant.begin_category(Category.GRADIENTS)
-    mutant(name("DxOverwritten", "DmlDxOverwritten"), "The last RoI of an image alone passes its gradient.")(
-        add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe")
-    )
+    mutant(
+        name("DxOverwritten", "DmlDxOverwritten"),
+        "dX of an image is overwritten by each RoI instead of summed: only the last RoI counts.",
+    )(add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe"))
     mutant(
         name("DxOfReplicatedEdges", "MapGradientOfReplicatedEdges"),
-        "Samples off the map pass their gradient to its edge.",
+        "Samples outside the map pass their gradient to the nearest edge pixel.",
     )(inside=lambda s, up, c, n: up(c, n) | s.is_gradient)
-    mutant(name("TieToTheLast", "DmlTieToTheLast"), "Of equal candidates the last wins.")(
-        winner=lambda s, up, v: v.shape[-1] - 1 - up(v[..., ::-1])
-    )
+    mutant(
+        name("TieToTheLast", "DmlTieToTheLast"),
+        "The last of several equal candidates gets the gradient of a maximum instead of the first.",
+    )(winner=lambda s, up, v: v.shape[-1] - 1 - up(v[..., ::-1]))
     mutant(
         name("TieDownTheColumns", "DmlTieDownTheColumns"),
-        "Of equal samples the first down a column wins, not the first along a row.",
+        "Ties of a maximum go to the first sample in column order instead of row order.",
     )(effect=down_the_columns)
-    mutant(name("OutsideLoses", "DmlOutsideLoses"), "A sample outside the map never wins a maximum's gradient.")(
-        outside_value=lambda s, up: -np.inf if s.is_gradient else up()
-    )
+    mutant(
+        name("OutsideLoses", "DmlOutsideLoses"),
+        "A sample outside the map is never the maximum in the gradient, though it may be in the forward operator.",
+    )(outside_value=lambda s, up: -np.inf if s.is_gradient else up())
     mutant(
         name("MaximumPassedAsAverage", "MaximumGradientAsAverage"), "The gradient of a maximum is that of an average."
     )(maximum_part=as_average)
-    mutant(name("DxNeedsX", "MapNeededByAverages"), "dX of an average is refused without the map.")(
-        needs_x=lambda s, up: True
-    )
-    mutant(name("DroisWithoutScale", "DmlDroisWithoutScale"), "The gradient by a RoI is by scaled coordinates.")(
+    mutant(
+        name("DxNeedsX", "MapNeededByAverages"),
+        "dX of an average is refused unless X is given, though it does not need X.",
+    )(needs_x=lambda s, up: True)
+    mutant(name("DroisWithoutScale", "DmlDroisWithoutScale"), "drois lacks the factor spatial_scale.")(
         by_ends=lambda s, up, t, scale, is_fixed: up(t, 1.0, is_fixed)
     )
-    mutant(name("DroisEndsExchanged", "DmlDroisEndsExchanged"), "The gradients by a RoI's ends are exchanged.")(
-        by_ends=lambda s, up, *a: up(*a)[::-1]
-    )
     mutant(
-        name("DroisHalfAndHalf", "DmlDroisHalfAndHalf"), "Both ends have half of the gradient, wherever a sample lies."
+        name("DroisEndsExchanged", "DmlDroisEndsExchanged"), "drois of the start and of the end of a RoI are exchanged."
+    )(by_ends=lambda s, up, *a: up(*a)[::-1])
+    mutant(
+        name("DroisHalfAndHalf", "DmlDroisHalfAndHalf"),
+        "drois gives half of each sample's gradient to either end, wherever the sample lies.",
     )(by_ends=lambda s, up, t, *a: up(0 * t + 0.5, *a))
-    mutant(name("DroisAre0", "DmlDroisAre0"), "The gradient by a RoI is 0, as in MXNet.")(
+    mutant(name("DroisAre0", "DmlDroisAre0"), "drois is 0, as in MXNet.")(
         has_slope=lambda s, up, c, inside, n: np.zeros_like(inside)
     )
     mutant.begin_category(Category.DEFAULTS)
-    mutant(name("AttributesUnchecked", "RegionAttributesUnchecked"), "No attribute is refused, as in ncnn.")(
+    mutant(name("AttributesUnchecked", "RegionAttributesUnchecked"), "Attribute values are not checked, as in ncnn.")(
         check_attributes=lambda s, up: None, count=lambda s, up, *a: max(up(*a), 1)
     )
-    mutant(name("NoRoisRefused", "NoRegionsRefused"), "No RoIs are an error.")(**refused_without(0))
-    mutant(name("NoChannelsRefused", "NoChannelsOfAMapRefused"), "No channels are an error.")(**refused_without(1))
-    mutant(name("NoPixelsRefused", "NoPixelsOfAMapRefused"), "No pixels are an error without RoIs, too.")(
-        **refused_without(2)
+    mutant(name("NoRoisRefused", "NoRegionsRefused"), "An input without RoIs is refused.")(**refused_without(0))
+    mutant(name("NoChannelsRefused", "NoChannelsOfAMapRefused"), "A map without channels is refused.")(
+        **refused_without(1)
     )
-    mutant(name("NoImagesRefused", "NoImagesOfAMapRefused"), "No images are an error without RoIs, too.")(
-        **refused_without(3)
-    )
+    mutant(
+        name("NoPixelsRefused", "NoPixelsOfAMapRefused"), "A map without pixels is refused even if there are no RoIs."
+    )(**refused_without(2))
+    mutant(
+        name("NoImagesRefused", "NoImagesOfAMapRefused"), "A map without images is refused even if there are no RoIs."
+    )(**refused_without(3))

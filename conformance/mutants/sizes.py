@@ -14,7 +14,7 @@ import numpy as np
 from conformance.mutants.base import Array, Category, MutantFactory
 
 HALF_MAX, FLT_MAX = float(np.finfo(np.float16).max), float(np.finfo(np.float32).max)
-TINY = "Results below the least normal number are 0."
+TINY = "Subnormal results are flushed to 0."
 GARBAGE = 7.5
 """What is in memory that nobody has cleared."""
 
@@ -143,7 +143,7 @@ def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
     n = threshold("channels", 16, 256)
     mutant("ChannelsDropped", f"Channels beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[:, n:]))
     n = threshold("block", 16, 256)
-    mutant("ChannelsOfAnotherBlock", f"Channels beyond {n} are those {n} earlier.")(
+    mutant("ChannelsOfAnotherBlock", f"Channels beyond {n} repeat those {n} earlier.")(
         image=lambda s, up, *a, n=n: (x := up(*a))[(c := np.arange(len(x))) - n * (c >= n)]
     )
     n = threshold("tail", 4, 64)
@@ -153,7 +153,7 @@ def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
     n = threshold("rois", 16, 256)
     mutant("RoisDropped", f"Results of RoIs beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[n:]))
     n = threshold("boxes", 16, 256)
-    mutant("RoisOfAnotherBlock", f"RoIs beyond {n} have the box of the RoI {n} earlier.")(
+    mutant("RoisOfAnotherBlock", f"RoIs beyond {n} use the coordinates of the RoI {n} earlier.")(
         regions=lambda s, up, *a, n=n: ((b := up(*a))[0][(r := np.arange(len(b[0]))) - n * (r >= n)], b[1])
     )
     n = threshold("height", 16, 256)
@@ -167,7 +167,9 @@ def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
         **unread(lambda h, w, _, width, n=n: w + 0 * h >= max(width // n * n, min(width, n)))
     )
     for bits in (12, 16):
-        mutant(f"PixelsIn{bits}Bits", f"The index of a pixel in its channel has {bits} bits.")(**wrapped(bits))
+        mutant(f"PixelsIn{bits}Bits", f"The index of a pixel in its channel wraps around at {bits} bits.")(
+            **wrapped(bits)
+        )
     for name, words, axis in (("Rows", "along y", 2), ("Columns", "along x", 3)):
         n = threshold(name, 8, 24)
         mutant(f"{name}OfBinsDropped", f"Bins {words} beyond {n} stay 0.")(
@@ -178,8 +180,10 @@ def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
         **cleared(lambda y, n=n: (..., np.arange(y[0, 0].size).reshape(y.shape[2:]) >= n) if y.size else ...)
     )
     n = threshold("images", 16, 256)
-    mutant("ImagesWrap", f"Batch indices are modulo {n}.")(image_of=lambda s, up, *a, n=n: up(*a) % n)
-    mutant("BoxesAnsweredOnce", "A box that stands several times has the answer of its first image.")(forward=by_box)
+    mutant("ImagesWrap", f"Batch indices are taken modulo {n}.")(image_of=lambda s, up, *a, n=n: up(*a) % n)
+    mutant("BoxesAnsweredOnce", "RoIs with equal coordinates all get the result of the first, whatever their image.")(
+        forward=by_box
+    )
     for place, is_meant in (
         ("before", lambda n, first, last: n < first),
         ("between", lambda n, first, last: first < n < last),
@@ -187,7 +191,7 @@ def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
     ):
         mutant(
             f"ImagesLeft{place.capitalize()}",
-            f"dX of images without RoIs {place} the others is not cleared.",
+            f"dX of images without RoIs {place} those with RoIs is not set to 0.",
             gradient_only=True,
         )(**uncleared(is_meant))
     return mutant
@@ -202,48 +206,55 @@ def add_sizes(mutant: MutantFactory, seed: int = 0, *, has_maxima: bool = True) 
         count=lambda s, up, *a, n=n: min(up(*a), n)
     )
     n = threshold("odd", 4, 16)
-    mutant("OddCountsRounded", f"An odd number of samples above {n} is one less.")(
+    mutant("OddCountsRounded", f"An odd number of samples above {n} is reduced by one.")(
         count=lambda s, up, *a, n=n: k - (k % 2) * (k > n) if (k := up(*a)) else k
     )
-    mutant("ScaleAtMost4", "spatial_scale is at most 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
-    mutant("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is that.")(
+    mutant("ScaleAtMost4", "spatial_scale is limited to 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
+    mutant("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is rounded down.")(
         adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.99))
     )
     mutant(
         "SlopeOfTheCellBefore",
-        "A sample on a pixel within the map has the slope of the cell before.",
+        "In drois, a sample on a pixel uses the slope of the cell before it instead of after it.",
         gradient_only=True,
     )(**other_slope(lambda c, n: (c > 0) & (c < n - 1), True))
-    mutant("SlopeAt0Wrong", "A sample on the first pixel has a slope where it has none, or none.", gradient_only=True)(
-        **other_slope(lambda c, n: (c == 0) & (n > 1), False)
-    )
-    mutant("SlopeOnTheLastPixel", "A sample on the last pixel has the slope of the last cell.", gradient_only=True)(
-        **other_slope(lambda c, n: (c == n - 1) & (n > 1), True)
-    )
-    mutant("UnreadPixelsMultiplied", "All pixels are multiplied, unread ones by 0: NaN and infinity spread.")(
-        is_dense=lambda s, up, *a: True
-    )
-    mutant("NaNReadAs0", "NaN is 0 in an average.")(
+    mutant(
+        "SlopeAt0Wrong",
+        "In drois, a sample on the first pixel has a slope where it should have none, or the other way round.",
+        gradient_only=True,
+    )(**other_slope(lambda c, n: (c == 0) & (n > 1), False))
+    mutant(
+        "SlopeOnTheLastPixel",
+        "In drois, a sample on the last pixel has the slope of the last cell instead of none.",
+        gradient_only=True,
+    )(**other_slope(lambda c, n: (c == n - 1) & (n > 1), True))
+    mutant(
+        "UnreadPixelsMultiplied",
+        "Pixels that no sample reads are multiplied by 0 and added, so NaN and infinity spread.",
+    )(is_dense=lambda s, up, *a: True)
+    mutant("NaNReadAs0", "NaN counts as 0 in an average.")(
         image=lambda s, up, *a: np.where(np.isnan(x := up(*a)), 0, x) if s.mode == "avg" else up(*a)
     )
     if has_maxima:
         _add_maxima(mutant)
-    mutant("SumsOverflowFloat", "Sums beyond FLT_MAX are infinite, whatever the average.")(**overflowing(FLT_MAX, 4))
-    mutant("SumsOverflowHalf", "Sums of 16-bit tensors beyond 65504 are infinite, whatever the average.")(
-        **overflowing(HALF_MAX, 2)
+    mutant("SumsOverflowFloat", "Sums beyond FLT_MAX overflow to infinity even if the average is in range.")(
+        **overflowing(FLT_MAX, 4)
     )
+    mutant(
+        "SumsOverflowHalf", "Sums of 16-bit tensors beyond 65504 overflow to infinity even if the average is in range."
+    )(**overflowing(HALF_MAX, 2))
     mutant("TinyResultsFlushed", TINY)(rounded=flushed)
-    mutant("HalfClipped", "float16 results beyond 65504 are 65504, not infinite.")(rounded=clipped)
+    mutant("HalfClipped", "float16 results beyond 65504 are clipped to 65504 instead of infinite.")(rounded=clipped)
     return mutant
 
 
 def _add_maxima(mutant: MutantFactory) -> None:
     """Make the faults of a maximum of unusual values."""
-    mutant("NaNLoses", "NaN is no candidate of a maximum.")(
+    mutant("NaNLoses", "NaN is left out of a maximum.")(
         maximum=lambda s, up, v: np.fmax.reduce(v, axis=-1) if v.shape[-1] else up(v)
     )
-    mutant("NaNWinsIfFirst", "NaN wins a maximum only as the first candidate.")(maximum=nan_if_first)
-    mutant("MaxFromMinusFltMax", "A maximum begins at -FLT_MAX, so that -inf never wins.")(
+    mutant("NaNWinsIfFirst", "A maximum is NaN only if the first candidate is.")(maximum=nan_if_first)
+    mutant("MaxFromMinusFltMax", "A maximum starts at -FLT_MAX, so -inf is lost.")(
         maximum=lambda s, up, v: np.maximum(up(v), -FLT_MAX)
     )
 

@@ -23,21 +23,21 @@ from conformance.backends.external import External
 from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
 from conformance.coverage.values import lines
+from conformance.error_bounds import unit_roundoff
 from conformance.expect import expected_outputs, reference
 from conformance.explain import explain, page
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import write
 from conformance.families import roi_align_rotated as family
+from conformance.fuzz.corrupt import corrupt
 from conformance.fuzz.generate import generate
-from conformance.fuzz.hostile import spoil
-from conformance.fuzz.settled import is_settled
-from conformance.growth import unit
-from conformance.rotated.growth import Roundings
-from conformance.rotated.question import coordinates, question_of
+from conformance.fuzz.well_posed import is_well_posed
+from conformance.mutants.roi_align_rotated import Control
+from conformance.rotated.error_bounds import Roundings
+from conformance.rotated.geometry import coordinates, geometry_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
-from conformance.wrong.roi_align_rotated import Control
 from ortops.operators import BY_NAME
 from ortops.operators.roi_align_rotated import MOST_SAMPLES as MOST_RATIO
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED
@@ -115,10 +115,10 @@ def test_rois_are_exact_in_every_type_that_they_are_asked_in(scene: rotated_matr
 
 def test_rounding_moves_no_sample_of_a_case_over_a_border_or_a_pixel() -> None:
     for case in (case for case in MATRIX if case.element_type == "float"):
-        question = question_of(case)
-        for roi, region in zip(question.rois, question.regions(), strict=True):
-            delta = 8 * max(Roundings(region, float(roi[4]), unit(np.dtype(np.float32))).delta)
-            for c, length in zip(coordinates(region), question.sampling.lengths, strict=True):
+        geometry = geometry_of(case)
+        for roi, region in zip(geometry.rois, geometry.regions(), strict=True):
+            delta = 8 * max(Roundings(region, float(roi[4]), unit_roundoff(np.dtype(np.float32))).delta)
+            for c, length in zip(coordinates(region), geometry.sampling.lengths, strict=True):
                 inside = c[(c > -delta) & (c < length - 1 + delta)]
                 far = [np.abs(c + 1), np.abs(c - length), np.abs(inside - np.round(inside))]
                 assert min(float(np.min(one, initial=1.0)) for one in far) > delta, case.id
@@ -325,8 +325,8 @@ EXACT = {"sampling_ratio": 1, "aligned": 0, "output_height": 2, "output_width": 
         (forward(map_of(7, 7), [3.25, 3.0, 4.0, 4.0, 0.5], **{**EXACT, "sampling_ratio": 0}), True),
     ],
 )
-def test_a_case_is_settled_unless_rounding_decides(case: Case, expected: bool) -> None:
-    assert is_settled(case, oracle) is expected
+def test_a_case_is_well_posed_unless_rounding_decides(case: Case, expected: bool) -> None:
+    assert is_well_posed(case, oracle) is expected
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -334,8 +334,8 @@ def test_a_weight_of_0_times_no_number_settles_nothing(value: float) -> None:
     x = map_of(5, 5)
     x[0, 0, 2, 3] = value
     on_a_pixel = [2.0, 2.0, 1.0, 1.0, 0.0]
-    assert not is_settled(forward(x, on_a_pixel, sampling_ratio=1, aligned=0), oracle)
-    assert is_settled(forward(x, [1.25, 1.25, 1.0, 1.0, 0.5], sampling_ratio=1, aligned=0), oracle)
+    assert not is_well_posed(forward(x, on_a_pixel, sampling_ratio=1, aligned=0), oracle)
+    assert is_well_posed(forward(x, [1.25, 1.25, 1.0, 1.0, 0.5], sampling_ratio=1, aligned=0), oracle)
 
 
 # Random cases.
@@ -365,10 +365,10 @@ def test_random_cases_that_are_right_are_answered() -> None:
             assert oracle(case).outputs is not None, case.id
 
 
-def test_random_cases_that_are_settled_are_answered_alike_by_a_second_implementation() -> None:
+def test_random_cases_that_are_well_posed_are_answered_alike_by_a_second_implementation() -> None:
     right = [case for case in random_cases()[:24] if case.twin is None]
     failed = [case for case in right if judge(case, ask(External(Control), case)).outcome.is_bad]
-    assert [case.id for case in failed if is_settled(case, oracle)] == []
+    assert [case.id for case in failed if is_well_posed(case, oracle)] == []
     assert len(failed) < len(right) / 10
 
 
@@ -383,7 +383,7 @@ def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
 
 def test_a_random_change_may_be_to_the_numbers_of_a_roi() -> None:
     case, rng = named("/angles/"), np.random.default_rng(0)
-    changed = [spoil(case, rng).inputs.get("rois") for _ in range(300)]
+    changed = [corrupt(case, rng).inputs.get("rois") for _ in range(300)]
     odd = [rois for rois in changed if rois is not None and rois.shape == (9, 5) and not np.isfinite(rois).all()]
     assert odd
     assert any(not np.isfinite(rois[:, 4]).all() for rois in odd)
@@ -560,7 +560,7 @@ def test_the_command_explains_runs_and_exports(tmp_path: Path) -> None:
     assert explained.exit_code == 0
     assert "aligned 1, clockwise 0: half a pixel is subtracted from the centre" in explained.output
     assert parsed(file.read_text("utf-8")).counts["svg"] == 5
-    wrong = "conformance.wrong.roi_align_rotated:ClockwiseIgnored"
+    wrong = "conformance.mutants.roi_align_rotated:ClockwiseIgnored"
     some = ["--select", "roi_align_rotated/matrix/angles/*/float"]
     run = CliRunner().invoke(main, ["--backend", wrong, *some])
     assert run.exit_code == 1

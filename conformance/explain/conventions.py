@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.expect import Floats, reference
-from conformance.rois.question import Coordinates, Placed, Question, Sampling
+from conformance.rois.geometry import AxisGeometry, Coordinates, Geometry, Sampling
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue, Operator
@@ -44,7 +44,7 @@ class Convention:
     """
 
     key: Key
-    question: Question
+    question: Geometry
     sampling: Sampling
     is_own: bool
     notes: tuple[str, ...]
@@ -65,7 +65,7 @@ class Convention:
         offsets = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*self.sampling.offsets)
         return _NAMES[self.key][1] or offsets
 
-    def axes(self, r: int) -> tuple[Placed, Placed]:
+    def axes(self, r: int) -> tuple[AxisGeometry, AxisGeometry]:
         """RoI `r` along y and along x."""
         return self.sampling.place(self.roi(r))
 
@@ -144,13 +144,13 @@ class Convention:
         return {a.name: values[a.name] for a in operator.attributes if a.name in values}
 
 
-def conventions_of(question: Question) -> tuple[Convention, ...]:
+def conventions_of(question: Geometry) -> tuple[Convention, ...]:
     """The conventions of a case, in the order of the pictures."""
     own = question.coordinates or "DirectML"
     return tuple(_convention(key, question, is_own=key == own) for key in _NAMES)
 
 
-def _convention(key: Key, question: Question, *, is_own: bool) -> Convention:
+def _convention(key: Key, question: Geometry, *, is_own: bool) -> Convention:
     sampling, notes = question.sampling, list[str]()
     if key == "DirectML" and not is_own:
         most = min(sampling.limits[0], UINT32_MAX), min(sampling.limits[1], UINT32_MAX)

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from conformance.expect import Floats
 from conformance.explain.conventions import Convention
 from conformance.explain.tables import around, differences, number
-from conformance.rois.question import Placed
+from conformance.rois.geometry import AxisGeometry
 from ortops.reference.sampling import is_inside
 
 MOST_CELLS = 40
@@ -240,7 +240,7 @@ class Scene:
     data: Floats | None
 
 
-def window(all_placed: Sequence[Placed], own: Placed, focus: int | None) -> range:
+def window(all_placed: Sequence[AxisGeometry], own: AxisGeometry, focus: int | None) -> range:
     """The pixels that show a RoI under every convention, or the part of it around bin `focus`."""
     begin = min(own.start, own.end)
     centre = begin + MOST_CELLS / 2 - 2 if focus is None else (own.edge(focus) + own.edge(focus + 1)) / 2
@@ -308,14 +308,14 @@ def covers(y: float, x: float, i: float, j: float) -> bool:
     return abs(y - i) < _TALL and abs(x - j) < _WIDE
 
 
-def samples_between(placed: Placed, low: float, high: float, most: int = _ON_AN_AXIS) -> list[Located]:
+def samples_between(placed: AxisGeometry, low: float, high: float, most: int = _ON_AN_AXIS) -> list[Located]:
     """The samples from `low` to `high`, at most `most`."""
     bins = range(placed.axis.bins)
     located = (Located(p, i, placed.axis.coordinate(p, i)) for p in bins for i in _indices(placed, p, low, high, most))
     return list(itertools.islice((one for one in located if low <= one.c <= high), most))
 
 
-def _indices(placed: Placed, p: int, low: float, high: float, most: int) -> range:
+def _indices(placed: AxisGeometry, p: int, low: float, high: float, most: int) -> range:
     axis = placed.axis
     if axis.per_bin == 0:
         return range(0)
@@ -329,7 +329,7 @@ def _indices(placed: Placed, p: int, low: float, high: float, most: int) -> rang
     return range(first, min(last + 1, first + most, axis.per_bin))
 
 
-def _samples(axes: tuple[Placed, Placed], scene: Scene) -> tuple[list[Located], list[Located]]:
+def _samples(axes: tuple[AxisGeometry, AxisGeometry], scene: Scene) -> tuple[list[Located], list[Located]]:
     """The samples along y and along x whose pairs are drawn: a run that includes those of the focus, if there is one."""
     windows = scene.frame.rows, scene.frame.columns
     y, x = (samples_between(a, w.start - 0.5, w.stop - 0.5) for a, w in zip(axes, windows, strict=True))
@@ -345,7 +345,7 @@ def _samples(axes: tuple[Placed, Placed], scene: Scene) -> tuple[list[Located], 
     return run(y, focus[0], most_y), run(x, focus[1], most_x)
 
 
-def _dot(convention: Convention, axes: tuple[Placed, Placed], y: Located, x: Located, scene: Scene) -> str:
+def _dot(convention: Convention, axes: tuple[AxisGeometry, AxisGeometry], y: Located, x: Located, scene: Scene) -> str:
     inside = all(is_inside(one.c, a.axis.length) for one, a in zip((y, x), axes, strict=True))
     head = f"bin ({y.p}, {x.p}) sample ({y.i}, {x.i}) at y {number(y.c)}, x {number(x.c)}"
     tail = reads(_corners(axes, y.c, x.c), scene.data) if inside else f"off the map: {convention.sampling.outside:g}"
@@ -353,7 +353,7 @@ def _dot(convention: Convention, axes: tuple[Placed, Placed], y: Located, x: Loc
     return dot(scene.frame, f"dot{'' if inside else ' outside'}{marked}", f"{head}; {tail}", y.c, x.c)
 
 
-def _corners(axes: tuple[Placed, Placed], y: float, x: float) -> list[Corner]:
+def _corners(axes: tuple[AxisGeometry, AxisGeometry], y: float, x: float) -> list[Corner]:
     taps = itertools.product(axes[0].axis.taps(y), axes[1].axis.taps(x))
     return [(a.pixel, b.pixel, a.weight * b.weight) for a, b in taps if a.pixel is not None and b.pixel is not None]
 
@@ -426,13 +426,13 @@ def dot(frame: Frame, kind: str, title: str, y: float, x: float) -> str:
     return element("circle", "", title, cx=frame.x(x), cy=frame.y(y), r=r, class_=kind)
 
 
-def _edges(placed: Placed, view: range) -> list[float]:
+def _edges(placed: AxisGeometry, view: range) -> list[float]:
     """The edges between bins in the frame."""
     edges = (placed.edge(p) for p in range(1, min(placed.axis.bins, _ON_AN_AXIS)))
     return [c for c in edges if view.start - 0.5 <= c <= view.stop - 0.5]
 
 
-def _left_out(frame: Frame, axes: tuple[Placed, Placed], count: int) -> str:
+def _left_out(frame: Frame, axes: tuple[AxisGeometry, AxisGeometry], count: int) -> str:
     spans = [(placed.start, placed.end) for placed in axes]
     lengths = [placed.axis.length for placed in axes]
     return left_out(frame, spans, lengths, count, math.prod(a.axis.bins * a.axis.per_bin for a in axes))

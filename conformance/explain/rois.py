@@ -14,7 +14,7 @@ from conformance.explain.conventions import TORCHVISION, Convention, conventions
 from conformance.explain.draw import Frame, Scene, picture, result_of, sample_values, samples_between, window
 from conformance.explain.explanation import Compared, Explanation, Shown, Way
 from conformance.explain.tables import MOST_ROWS, Row, Table, differences, number, table
-from conformance.rois.question import Placed, Question, question_of
+from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
 
 CORNERS = ("x1", "y1", "x2", "y2")
 
@@ -24,7 +24,7 @@ _MOST_LISTED = 1000
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
     """As `conformance.families.Family` has it."""
-    question = question_of(case)
+    question = geometry_of(case)
     count = len(question.rois)
     if roi is not None and not 0 <= roi < count:
         raise ValueError(f"RoI {roi}: the case has {count}")
@@ -59,7 +59,7 @@ def focus_of(
     return index[0], index[1], (index[2], index[3])
 
 
-def _roi_at(question: Question, index: tuple[int, ...]) -> int:
+def _roi_at(question: Geometry, index: tuple[int, ...]) -> int:
     """The first RoI that may give a gradient to the pixel; one of its image, or the first, where none does."""
     of_image = [r for r, n in enumerate(question.indices.tolist()) if n == index[0]]
     own = next(convention for convention in conventions_of(question) if convention.is_own)
@@ -72,7 +72,7 @@ def _roi_at(question: Question, index: tuple[int, ...]) -> int:
 
 
 def _about_roi(
-    question: Question, facts: Mapping[str, str], compared: Compared, r: int, c: int, focus: tuple[int, int] | None
+    question: Geometry, facts: Mapping[str, str], compared: Compared, r: int, c: int, focus: tuple[int, int] | None
 ) -> Explanation:
     """RoI `r` and channel `c` of a case by each convention, with bin `focus` in the middle."""
     n, worst = int(question.indices[r]), compared.worst
@@ -148,7 +148,9 @@ def values_of(
     return table(title, (first, *(o.short for o in conventions), "expected", *answered), rows)
 
 
-def _coordinates(name: str, conventions: tuple[Convention, ...], placed: list[Placed], focus: int | None) -> Table:
+def _coordinates(
+    name: str, conventions: tuple[Convention, ...], placed: list[AxisGeometry], focus: int | None
+) -> Table:
     """Where the samples lie along an axis: of small RoIs all of them, of others those that can be on the map."""
     total = max(axis.axis.bins * axis.axis.per_bin for axis in placed)
     near = [

@@ -32,7 +32,7 @@ from conformance.explain.draw import (
 from conformance.explain.explanation import Compared, Explanation, Shown
 from conformance.explain.rois import focus_of, values_of
 from conformance.explain.tables import MOST_ROWS, Row, Table, number, table
-from conformance.rotated.question import NUMBERS, Question, Sampling, question_of, work_of
+from conformance.rotated.geometry import NUMBERS, Geometry, Sampling, geometry_of, work_of
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.reference.sampling import is_inside, taps
@@ -69,7 +69,7 @@ class Reading:
     in_degrees: whether angles are taken for degrees.
     """
 
-    question: Question
+    question: Geometry
     sampling: Sampling
     in_degrees: bool
     is_own: bool
@@ -146,7 +146,7 @@ class Reading:
         }
 
 
-def readings_of(question: Question) -> tuple[Reading, ...]:
+def readings_of(question: Geometry) -> tuple[Reading, ...]:
     """That of the case, and those with which it is mixed up: aligned or not, clockwise or not, degrees."""
     own = question.sampling
     return (
@@ -159,7 +159,7 @@ def readings_of(question: Question) -> tuple[Reading, ...]:
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
     """As `conformance.families.Family` has it."""
-    question = question_of(case)
+    question = geometry_of(case)
     count = len(question.rois)
     if roi is not None and not 0 <= roi < count:
         raise ValueError(f"RoI {roi}: the case has {count}")
@@ -170,7 +170,7 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: i
     return _about_roi(question, facts, compared, *found)
 
 
-def _roi_at(question: Question, index: tuple[int, ...]) -> int:
+def _roi_at(question: Geometry, index: tuple[int, ...]) -> int:
     """The first RoI that may give a gradient to the pixel; one of its image, or the first, where none does."""
     of_image = [r for r, n in enumerate(question.indices.tolist()) if n == index[0]]
     regions = question.regions()
@@ -183,7 +183,7 @@ def _roi_at(question: Question, index: tuple[int, ...]) -> int:
 
 
 def _about_roi(
-    question: Question, facts: Mapping[str, str], compared: Compared, r: int, c: int, focus: tuple[int, int] | None
+    question: Geometry, facts: Mapping[str, str], compared: Compared, r: int, c: int, focus: tuple[int, int] | None
 ) -> Explanation:
     """RoI `r` and channel `c` of a case by each reading, with bin `focus` in the middle."""
     n, worst, wanted = int(question.indices[r]), compared.worst, list(compared.expected)

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conformance.case import Case
+from conformance.error_bounds import ErrorTerms, compute_dtype
 from conformance.expect import Floats, reference
 from conformance.explain import max_roi_pool as drawing
 from conformance.explain.explanation import Compared, Explanation, Shown
 from conformance.explain.tables import Row, Table, number, table
-from conformance.families import Drawn
-from conformance.fuzz.draw import Draw, chosen
-from conformance.growth import Growth, arithmetic
+from conformance.families import DrawnCase
+from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.rois.random import random_indices, random_rois, random_sizes
 from conformance.run import Asker
 from ortops.operators.max_roi_pool import LARGEST
@@ -53,16 +53,16 @@ class Bounds(NamedTuple):
     narrowest: slice
 
 
-def growth(case: Case) -> dict[str, Growth]:
+def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """Growth into Y [R, C, PH, PW], which is not rounded, or into dX [N, C, H, W]."""
     none, one = np.zeros(1), np.ones(1)
     if not case.definition.is_gradient:
-        return {"Y": Growth(none, 0.0, none, one)}
+        return {"Y": ErrorTerms(none, 0.0, none, one)}
     dy = case.inputs["dY"].astype(np.float64)
     # What is infinite or not a number is compared exactly.
     magnitude = _passed(case, np.where(np.isfinite(dy), np.abs(dy), 0.0))
     count = _passed(case, np.ones(dy.shape))
-    return {"dX": Growth(magnitude, count, none, count)}
+    return {"dX": ErrorTerms(magnitude, count, none, count)}
 
 
 def _passed(case: Case, dy: Floats) -> Floats:
@@ -87,11 +87,11 @@ def work(case: Case) -> float:
     return float(evaluations * channels * sum(areas) / PIXELS_A_SAMPLE)
 
 
-def random_case(draw: Draw, operator: Operator) -> Drawn:
+def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """As `conformance.families.Family` has it."""
     scale, sizes = draw.scale(), random_sizes(draw)
     sizes = sizes._replace(images=min(sizes.images, MOST_IMAGES))
-    attributes = chosen(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
+    attributes = draw_attributes(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
     x, boxes = draw.values(sizes[:4]), random_rois(draw, sizes, scale, scale)
     indices = random_indices(draw, sizes.images, sizes.rois)
     inputs = {"X": x, "rois": np.concatenate([indices[:, None], boxes], axis=1)}
@@ -100,14 +100,14 @@ def random_case(draw: Draw, operator: Operator) -> Drawn:
     return attributes, inputs, (operator.outputs[0].name,)
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: Asker) -> bool:
     """Whether the rounding of an end or of a bin's bound decides nowhere which pixel is the largest of a bin.
 
     That of several the first wins, row by row, is a rule, so they have one gradient. Of several NaN no rule says which of
     them is the largest, so their gradient is not settled.
     """
     del oracle
-    dtypes, is_gradient = {np.dtype(np.float64), arithmetic(case)}, case.definition.is_gradient
+    dtypes, is_gradient = {np.dtype(np.float64), compute_dtype(case)}, case.definition.is_gradient
     x = case.inputs["X"].astype(np.float64)
     for n, sides in _rois(case):
         rows, columns = (list(_bounds(side, *dtypes)) for side in sides)

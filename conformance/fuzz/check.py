@@ -12,15 +12,15 @@ from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
 from conformance.expect import forget
-from conformance.fuzz.settled import is_settled
-from conformance.fuzz.steady import in_double
+from conformance.fuzz.perturbation import in_double
+from conformance.fuzz.well_posed import is_well_posed
 from conformance.outcome import Outcome
 from conformance.run import Asker, Examiner, ask
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
-Outcomes = Literal["passed", "unsupported", "unsettled"]
+Verdict = Literal["passed", "unsupported", "ill-posed"]
 
-HERE: Asker = functools.partial(ask, Reference())  # the reference in this process
+REFERENCE: Asker = functools.partial(ask, Reference())  # the reference in this process
 
 
 class ReferenceFailedError(Exception):
@@ -52,7 +52,7 @@ class Failure:
         return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Outcomes:
+def check(case: Case, examiner: Examiner, oracle: Asker = REFERENCE) -> Failure | Verdict:
     """The failure of a case, or what else came of it; the oracle, which is the reference, says what the case expects."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
@@ -65,8 +65,8 @@ def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Out
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:
                 return "unsupported"
-            if answer.kind == "outputs" and not is_settled(expecting, oracle):
-                return "unsettled"
+            if answer.kind == "outputs" and not is_well_posed(expecting, oracle):
+                return "ill-posed"
         except Exception as error:  # noqa: BLE001  # whatever the reference or the bounds stumble over is found
             return Failure(bare, "reference", f"{type(error).__name__}: {error}")
         finally:
@@ -79,7 +79,7 @@ def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Out
     return Failure(found, kind, result.message)
 
 
-def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
+def with_expectation(case: Case, oracle: Asker = REFERENCE) -> Case:
     """The case with the values that the reference computes, or with the error that it says is due, its words as note.
 
     Raises:

@@ -16,14 +16,14 @@ import numpy as np
 import ortops
 from conformance.case import Case, Source
 from conformance.families import family_of
-from conformance.fuzz.draw import Draw
-from conformance.fuzz.hostile import pick, spoil
+from conformance.fuzz.corrupt import corrupt, pick
+from conformance.fuzz.random_draw import RandomDraw
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, Operator
 
 BY_REFERENCE = Source("ortops/reference", f"ortops {ortops.__version__}", "any input")
 
-EXACT, HOSTILE, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
+EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
 """The part of the cases that is exact, that has something wrong; of attributes left out; of right cases that may have
 infinities, NaN and numbers at either end of their type's range."""
 
@@ -35,17 +35,19 @@ def generate(seed: int, number: int, names: Sequence[str] = ()) -> Case:
     """Case `number` of a campaign with this seed over the operators of these names, over all where there are none."""
     rng = np.random.default_rng([seed, number])
     operator = pick(rng, [operator for operator in OPERATORS if not names or operator.name in names])
-    is_hostile = bool(rng.random() < HOSTILE)
+    is_corrupt = bool(rng.random() < CORRUPT)
     case = None
     while case is None or family_of(operator).work(case) > MOST_WORK:
-        case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", tame=is_hostile)
-    return spoil(case, rng) if is_hostile else case
+        case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", no_extremes=is_corrupt)
+    return corrupt(case, rng) if is_corrupt else case
 
 
-def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool) -> Case:
+def _case(rng: np.random.Generator, operator: Operator, id_: str, *, no_extremes: bool) -> Case:
     types: dict[str, str] = {variable: str(rng.choice(allowed)) for variable, allowed in operator.types.items()}
     is_exact = bool(rng.random() < EXACT)
-    draw = Draw(rng, is_exact, tame or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))])
+    draw = RandomDraw(
+        rng, is_exact, no_extremes or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))]
+    )
     attributes, inputs, outputs = family_of(operator).random_case(draw, operator)
     required = {attribute.name for attribute in operator.attributes if attribute.required}
     dtypes = {t.name: ELEMENT_DTYPES[types.get(t.type, t.type)] for t in operator.inputs if t.name in inputs}

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.case import Case
+from conformance.fuzz.corrupt import corrupt
 from conformance.fuzz.generate import BY_REFERENCE, generate
-from conformance.fuzz.hostile import spoil
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
@@ -24,7 +24,7 @@ def small(seed: int, count: int) -> Iterator[Case]:
         rng = np.random.default_rng([seed, number])
         yield case
         for change in range(CHANGES):
-            yield replace(spoil(case, rng), id=f"{case.id}/{change}")
+            yield replace(corrupt(case, rng), id=f"{case.id}/{change}")
 
 
 def middling(seed: int) -> Iterator[Case]:

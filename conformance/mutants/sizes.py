@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults
+from conformance.mutants.base import Array, Category, MutantFactory
 
 HALF_MAX, FLT_MAX = float(np.finfo(np.float16).max), float(np.finfo(np.float32).max)
-TINY = "Results below the least normal number are 0."
+TINY = "Subnormal results are flushed to 0."
 GARBAGE = 7.5
 """What is in memory that nobody has cleared."""
 
 
-class Draws:
+class Thresholds:
     """Numbers for the faults of one seed."""
 
     def __init__(self, seed: int) -> None:
@@ -137,126 +137,141 @@ def nan_if_first(s: Any, up: Any, v: Array) -> Any:
     return np.where(np.isnan(v[..., 0]), np.nan, np.fmax.reduce(v, axis=-1)) if v.shape[-1] else up(v)
 
 
-def add_lengths(fault: Faults, draw: Draws) -> Faults:
+def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
     """Make the faults of any operator on RoIs beyond small lengths."""
-    fault.about(Family.SIZES)
-    n = draw("channels", 16, 256)
-    fault("ChannelsDropped", f"Channels beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[:, n:]))
-    n = draw("block", 16, 256)
-    fault("ChannelsOfAnotherBlock", f"Channels beyond {n} are those {n} earlier.")(
+    mutant.begin_category(Category.SIZES)
+    n = threshold("channels", 16, 256)
+    mutant("ChannelsDropped", f"Channels beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[:, n:]))
+    n = threshold("block", 16, 256)
+    mutant("ChannelsOfAnotherBlock", f"Channels beyond {n} repeat those {n} earlier.")(
         image=lambda s, up, *a, n=n: (x := up(*a))[(c := np.arange(len(x))) - n * (c >= n)]
     )
-    n = draw("tail", 4, 64)
-    fault("ChannelTailDropped", f"Channels beyond the last whole block of {n} stay 0.")(
+    n = threshold("tail", 4, 64)
+    mutant("ChannelTailDropped", f"Channels beyond the last whole block of {n} stay 0.")(
         **cleared(lambda y, n=n: np.s_[:, max(y.shape[1] // n * n, min(y.shape[1], n)) :])
     )
-    n = draw("rois", 16, 256)
-    fault("RoisDropped", f"Results of RoIs beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[n:]))
-    n = draw("boxes", 16, 256)
-    fault("RoisOfAnotherBlock", f"RoIs beyond {n} have the box of the RoI {n} earlier.")(
+    n = threshold("rois", 16, 256)
+    mutant("RoisDropped", f"Results of RoIs beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[n:]))
+    n = threshold("boxes", 16, 256)
+    mutant("RoisOfAnotherBlock", f"RoIs beyond {n} use the coordinates of the RoI {n} earlier.")(
         regions=lambda s, up, *a, n=n: ((b := up(*a))[0][(r := np.arange(len(b[0]))) - n * (r >= n)], b[1])
     )
-    n = draw("height", 16, 256)
-    fault("RowsUnread", f"Rows of the map beyond {n} are not read.")(**unread(lambda h, w, *_, n=n: h + 0 * w >= n))
-    n = draw("width", 16, 256)
-    fault("ColumnsUnread", f"Columns of the map beyond {n} are not read.")(
+    n = threshold("height", 16, 256)
+    mutant("RowsUnread", f"Rows of the map beyond {n} are not read.")(**unread(lambda h, w, *_, n=n: h + 0 * w >= n))
+    n = threshold("width", 16, 256)
+    mutant("ColumnsUnread", f"Columns of the map beyond {n} are not read.")(
         **unread(lambda h, w, *_, n=n: w + 0 * h >= n)
     )
-    n = draw("line", 4, 64)
-    fault("ColumnTailUnread", f"Columns beyond the last whole block of {n} are not read.")(
+    n = threshold("line", 4, 64)
+    mutant("ColumnTailUnread", f"Columns beyond the last whole block of {n} are not read.")(
         **unread(lambda h, w, _, width, n=n: w + 0 * h >= max(width // n * n, min(width, n)))
     )
     for bits in (12, 16):
-        fault(f"PixelsIn{bits}Bits", f"The index of a pixel in its channel has {bits} bits.")(**wrapped(bits))
+        mutant(f"PixelsIn{bits}Bits", f"The index of a pixel in its channel wraps around at {bits} bits.")(
+            **wrapped(bits)
+        )
     for name, words, axis in (("Rows", "along y", 2), ("Columns", "along x", 3)):
-        n = draw(name, 8, 24)
-        fault(f"{name}OfBinsDropped", f"Bins {words} beyond {n} stay 0.")(
+        n = threshold(name, 8, 24)
+        mutant(f"{name}OfBinsDropped", f"Bins {words} beyond {n} stay 0.")(
             **cleared(lambda y, n=n, axis=axis: (*[slice(None)] * axis, slice(n, None)))
         )
-    n = draw("bins", 64, 192)
-    fault("BinsDropped", f"Bins of a RoI beyond {n} stay 0.")(
+    n = threshold("bins", 64, 192)
+    mutant("BinsDropped", f"Bins of a RoI beyond {n} stay 0.")(
         **cleared(lambda y, n=n: (..., np.arange(y[0, 0].size).reshape(y.shape[2:]) >= n) if y.size else ...)
     )
-    n = draw("images", 16, 256)
-    fault("ImagesWrap", f"Batch indices are modulo {n}.")(image_of=lambda s, up, *a, n=n: up(*a) % n)
-    fault("BoxesAnsweredOnce", "A box that stands several times has the answer of its first image.")(forward=by_box)
+    n = threshold("images", 16, 256)
+    mutant("ImagesWrap", f"Batch indices are taken modulo {n}.")(image_of=lambda s, up, *a, n=n: up(*a) % n)
+    mutant("BoxesAnsweredOnce", "RoIs with equal coordinates all get the result of the first, whatever their image.")(
+        forward=by_box
+    )
     for place, is_meant in (
         ("before", lambda n, first, last: n < first),
         ("between", lambda n, first, last: first < n < last),
         ("after", lambda n, first, last: n > last),
     ):
-        fault(
+        mutant(
             f"ImagesLeft{place.capitalize()}",
-            f"dX of images without RoIs {place} the others is not cleared.",
-            gradients=True,
+            f"dX of images without RoIs {place} those with RoIs is not set to 0.",
+            gradient_only=True,
         )(**uncleared(is_meant))
-    return fault
+    return mutant
 
 
-def add_sizes(fault: Faults, seed: int = 0, *, has_maxima: bool = True) -> Faults:
+def add_sizes(mutant: MutantFactory, seed: int = 0, *, has_maxima: bool = True) -> MutantFactory:
     """Make the faults of an operator on sampled RoIs, with the numbers of a seed; has_maxima: whether it has any."""
-    draw = Draws(seed)
-    add_lengths(fault, draw)
-    n = draw("ratio", 8, 32)
-    fault("SamplesCapped", f"A bin has at most {n} samples along an axis.")(count=lambda s, up, *a, n=n: min(up(*a), n))
-    n = draw("odd", 4, 16)
-    fault("OddCountsRounded", f"An odd number of samples above {n} is one less.")(
+    threshold = Thresholds(seed)
+    add_lengths(mutant, threshold)
+    n = threshold("ratio", 8, 32)
+    mutant("SamplesCapped", f"A bin has at most {n} samples along an axis.")(
+        count=lambda s, up, *a, n=n: min(up(*a), n)
+    )
+    n = threshold("odd", 4, 16)
+    mutant("OddCountsRounded", f"An odd number of samples above {n} is reduced by one.")(
         count=lambda s, up, *a, n=n: k - (k % 2) * (k > n) if (k := up(*a)) else k
     )
-    fault("ScaleAtMost4", "spatial_scale is at most 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
-    fault("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is that.")(
+    mutant("ScaleAtMost4", "spatial_scale is limited to 4.")(scales=lambda s, up: tuple(min(one, 4.0) for one in up()))
+    mutant("CountsJustAboveRounded", "An adaptive number of samples just above a whole number is rounded down.")(
         adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.99))
     )
-    fault(
-        "SlopeOfTheCellBefore", "A sample on a pixel within the map has the slope of the cell before.", gradients=True
+    mutant(
+        "SlopeOfTheCellBefore",
+        "In drois, a sample on a pixel uses the slope of the cell before it instead of after it.",
+        gradient_only=True,
     )(**other_slope(lambda c, n: (c > 0) & (c < n - 1), True))
-    fault("SlopeAt0Wrong", "A sample on the first pixel has a slope where it has none, or none.", gradients=True)(
-        **other_slope(lambda c, n: (c == 0) & (n > 1), False)
-    )
-    fault("SlopeOnTheLastPixel", "A sample on the last pixel has the slope of the last cell.", gradients=True)(
-        **other_slope(lambda c, n: (c == n - 1) & (n > 1), True)
-    )
-    fault("UnreadPixelsMultiplied", "All pixels are multiplied, unread ones by 0: NaN and infinity spread.")(
-        is_dense=lambda s, up, *a: True
-    )
-    fault("NaNReadAs0", "NaN is 0 in an average.")(
+    mutant(
+        "SlopeAt0Wrong",
+        "In drois, a sample on the first pixel has a slope where it should have none, or the other way round.",
+        gradient_only=True,
+    )(**other_slope(lambda c, n: (c == 0) & (n > 1), False))
+    mutant(
+        "SlopeOnTheLastPixel",
+        "In drois, a sample on the last pixel has the slope of the last cell instead of none.",
+        gradient_only=True,
+    )(**other_slope(lambda c, n: (c == n - 1) & (n > 1), True))
+    mutant(
+        "UnreadPixelsMultiplied",
+        "Pixels that no sample reads are multiplied by 0 and added, so NaN and infinity spread.",
+    )(is_dense=lambda s, up, *a: True)
+    mutant("NaNReadAs0", "NaN counts as 0 in an average.")(
         image=lambda s, up, *a: np.where(np.isnan(x := up(*a)), 0, x) if s.mode == "avg" else up(*a)
     )
     if has_maxima:
-        _add_maxima(fault)
-    fault("SumsOverflowFloat", "Sums beyond FLT_MAX are infinite, whatever the average.")(**overflowing(FLT_MAX, 4))
-    fault("SumsOverflowHalf", "Sums of 16-bit tensors beyond 65504 are infinite, whatever the average.")(
-        **overflowing(HALF_MAX, 2)
+        _add_maxima(mutant)
+    mutant("SumsOverflowFloat", "Sums beyond FLT_MAX overflow to infinity even if the average is in range.")(
+        **overflowing(FLT_MAX, 4)
     )
-    fault("TinyResultsFlushed", TINY)(rounded=flushed)
-    fault("HalfClipped", "float16 results beyond 65504 are 65504, not infinite.")(rounded=clipped)
-    return fault
+    mutant(
+        "SumsOverflowHalf", "Sums of 16-bit tensors beyond 65504 overflow to infinity even if the average is in range."
+    )(**overflowing(HALF_MAX, 2))
+    mutant("TinyResultsFlushed", TINY)(rounded=flushed)
+    mutant("HalfClipped", "float16 results beyond 65504 are clipped to 65504 instead of infinite.")(rounded=clipped)
+    return mutant
 
 
-def _add_maxima(fault: Faults) -> None:
+def _add_maxima(mutant: MutantFactory) -> None:
     """Make the faults of a maximum of unusual values."""
-    fault("NaNLoses", "NaN is no candidate of a maximum.")(
+    mutant("NaNLoses", "NaN is left out of a maximum.")(
         maximum=lambda s, up, v: np.fmax.reduce(v, axis=-1) if v.shape[-1] else up(v)
     )
-    fault("NaNWinsIfFirst", "NaN wins a maximum only as the first candidate.")(maximum=nan_if_first)
-    fault("MaxFromMinusFltMax", "A maximum begins at -FLT_MAX, so that -inf never wins.")(
+    mutant("NaNWinsIfFirst", "A maximum is NaN only if the first candidate is.")(maximum=nan_if_first)
+    mutant("MaxFromMinusFltMax", "A maximum starts at -FLT_MAX, so -inf is lost.")(
         maximum=lambda s, up, v: np.maximum(up(v), -FLT_MAX)
     )
 
 
-def add_resample_sizes(fault: Faults, seed: int = 0) -> Faults:
+def add_resample_sizes(mutant: MutantFactory, seed: int = 0) -> MutantFactory:
     """Make the faults of a resampling, with the numbers of a seed."""
-    draw = Draws(seed)
-    fault.about(Family.SIZES)
+    threshold = Thresholds(seed)
+    mutant.begin_category(Category.SIZES)
     for name, low, high in (("LastAxisDropped", 16, 256), ("LastAxisTailDropped", 4, 64)):
-        n, is_tail = draw(name, low, high), "Tail" in name
+        n, is_tail = threshold(name, low, high), "Tail" in name
         words = f"the last whole block of {n}" if is_tail else str(n)
-        fault(name, f"Results along the last axis beyond {words} stay 0.")(
+        mutant(name, f"Results along the last axis beyond {words} stay 0.")(
             rounded=lambda s, up, y, n=n, is_tail=is_tail: up(
                 np.where(
                     np.arange(y.shape[-1]) < (max(y.shape[-1] // n * n, min(y.shape[-1], n)) if is_tail else n), y, 0
                 )
             )
         )
-    fault("TinyResultsFlushed", TINY)(rounded=flushed)
-    return fault
+    mutant("TinyResultsFlushed", TINY)(rounded=flushed)
+    return mutant

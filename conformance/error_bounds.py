@@ -14,7 +14,7 @@ from conformance.expect import Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class ErrorTerms:
     """How errors grow into one output; arrays broadcast against it.
 
     magnitude: sum of the absolute values of the terms that an element is the sum of.
@@ -25,28 +25,28 @@ class Growth:
 
     magnitude: Floats
     terms: Floats | float
-    drift: Floats
-    gain: Floats
+    coordinate_error: Floats
+    condition: Floats
 
 
-def arithmetic(case: Case) -> np.dtype[Any]:
+def compute_dtype(case: Case) -> np.dtype[Any]:
     """The least precise type in which a runtime has to compute the case: float32, or double for double tensors."""
     if case.is_in_own_type:
         return case.dtype
     return np.dtype(np.float64) if case.dtype == np.float64 else np.dtype(np.float32)
 
 
-def unit(dtype: np.dtype[Any]) -> float:
+def unit_roundoff(dtype: np.dtype[Any]) -> float:
     """The largest relative error of one rounding to `dtype`, to nearest."""
     return float(ml_dtypes.finfo(dtype).eps) / 2  # type: ignore[no-untyped-call]
 
 
-def least(dtype: np.dtype[Any]) -> float:
+def smallest_subnormal(dtype: np.dtype[Any]) -> float:
     """The least positive number of `dtype`."""
     return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
-def limit(dtype: np.dtype[Any]) -> float:
+def overflow_threshold(dtype: np.dtype[Any]) -> float:
     """The least size of a number that becomes infinite when it is rounded to `dtype`; infinite itself for double."""
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     _, exponent = math.frexp(float(info.max))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from conformance.wrong.base import Array, Node
+from conformance.mutants.base import Array, Node
 
 MOST_LISTED = 4096
 """Of a bin with more samples those are listed that may be inside the map."""

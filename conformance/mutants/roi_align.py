@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults, by_default, renamed
-from conformance.wrong.of_both import add_borders, add_faults, refused_if, scale_unchecked, with_dx_always
-from conformance.wrong.roi import Axis, RoiControl
-from conformance.wrong.sizes import add_sizes
+from conformance.mutants.base import Array, Category, MutantFactory, by_default, renamed
+from conformance.mutants.roi_control import Axis, RoiControl
+from conformance.mutants.roi_mutants import add_borders, add_mutants, refused_if, scale_unchecked, with_dx_always
+from conformance.mutants.sizes import add_sizes
 
 MODES = ("avg", "max", "max_interpolated")
 COORDINATES = ("half_pixel", "output_half_pixel")
@@ -107,7 +107,7 @@ class Control(RoiControl):
         return np.asarray(inside & (c == clamped) & (np.floor(clamped) < length - 1))
 
 
-fault = Faults(Control)
+mutant = MutantFactory(Control)
 
 
 def rescaled(change: Any) -> Any:
@@ -115,51 +115,63 @@ def rescaled(change: Any) -> Any:
     return lambda s, up: (float(change(s, up()[0])),) * 2
 
 
-fault.about(Family.COORDINATES)
-fault("WidthAndHeightForTheEnd", "Reads RoIs as x y width height.")(
+mutant.begin_category(Category.COORDINATES)
+mutant("WidthAndHeightForTheEnd", "RoIs are read as x, y, width and height.")(
     corners=lambda s, up, roi: [roi[0], roi[1], roi[0] + roi[2], roi[1] + roi[3]]
 )
-fault("NoHalfPixel", "half_pixel does not shift.")(start=lambda s, up, r1, scale: r1 * scale)
-fault("HalfPixelAdded", "half_pixel shifts the other way.")(start=lambda s, up, r1, scale: r1 * scale + 0.5 * s.is_half)
-fault("HalfPixelTwice", "half_pixel is shifted twice, as mmcv's export is since opset 16.")(
+mutant("NoHalfPixel", "half_pixel does not shift RoIs by half a pixel.")(start=lambda s, up, r1, scale: r1 * scale)
+mutant("HalfPixelAdded", "half_pixel shifts RoIs by +0.5 instead of -0.5.")(
+    start=lambda s, up, r1, scale: r1 * scale + 0.5 * s.is_half
+)
+mutant("HalfPixelTwice", "half_pixel shifts RoIs twice, by a whole pixel, as mmcv's export does since opset 16.")(
     start=lambda s, up, r1, scale: r1 * scale - s.is_half
 )
-fault("HalfPixelAlways", "output_half_pixel shifts, too.")(start=lambda s, up, r1, scale: r1 * scale - 0.5)
-fault("ShiftBeforeScale", "The shift by half a pixel is before scaling, as in TVM's Relax.")(
+mutant("HalfPixelAlways", "output_half_pixel shifts RoIs by half a pixel like half_pixel.")(
+    start=lambda s, up, r1, scale: r1 * scale - 0.5
+)
+mutant("ShiftBeforeScale", "The shift by half a pixel happens before scaling instead of after it, as in TVM's Relax.")(
     start=lambda s, up, r1, scale: (r1 - 0.5 * s.is_half) * scale
 )
-fault("StartAlone", "Shifts the start and not the end, so that RoIs are half a pixel longer.")(
+mutant("StartAlone", "half_pixel shifts the start of a RoI but not its end, so RoIs are half a pixel longer.")(
     size=lambda s, up, *a: up(*a) + 0.5 * s.is_half
 )
-fault("StartTruncated", "Begins at whole pixels, as RoiPool does.")(start=lambda s, up, *a: float(np.floor(up(*a))))
-fault("ScaleIgnored", "Takes RoIs in pixels of the map.")(scales=rescaled(lambda s, scale: 1))
-fault("ScaleInverted", "Divides by spatial_scale.")(scales=rescaled(lambda s, scale: 1 / scale))
-fault("EndPixelIncluded", "Adds 1 to the ends of RoIs, as MindSpore's roi_end_mode does.")(
+mutant("StartTruncated", "The start of a RoI is rounded down to a whole pixel, as RoiPool does.")(
+    start=lambda s, up, *a: float(np.floor(up(*a)))
+)
+mutant("ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map.")(
+    scales=rescaled(lambda s, scale: 1)
+)
+mutant("ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied.")(
+    scales=rescaled(lambda s, scale: 1 / scale)
+)
+mutant("EndPixelIncluded", "1 is added to the ends x2 and y2 of RoIs, as MindSpore's roi_end_mode does.")(
     size=lambda s, up, r1, r2, scale: (r2 - r1 + 1) * scale
 )
-fault("NoLeastSize", "output_half_pixel keeps sizes below 1.")(is_raised=lambda s, up, size: False)
-fault("LeastSizeBeforeScale", "output_half_pixel makes sizes at least 1 before they are scaled.")(
+mutant("NoLeastSize", "output_half_pixel does not raise sizes below 1 to 1.")(is_raised=lambda s, up, size: False)
+mutant("LeastSizeBeforeScale", "output_half_pixel raises sizes to 1 before scaling instead of after it.")(
     is_raised=lambda s, up, size: False,
     size=lambda s, up, r1, r2, scale: up(r1, r2, scale) if s.is_half else max(r2 - r1, 1.0) * scale,
 )
-fault("SizeClampedInHalfPixel", "half_pixel makes sizes at least 1, too, as MIGraphX does.")(
+mutant("SizeClampedInHalfPixel", "half_pixel raises sizes below 1 to 1 like output_half_pixel, as MIGraphX does.")(
     is_raised=lambda s, up, size: size < 1
 )
-fault("NegativeSizesAreZero", "half_pixel makes negative sizes 0, so that mirrored RoIs are points.")(
+mutant("NegativeSizesAreZero", "Negative sizes become 0, so a RoI with swapped ends is a point instead of mirrored.")(
     size=lambda s, up, *a: max(up(*a), 0.0)
 )
-fault("SamplesAtTheStart", "Samples lie at the start of their parts of a bin, not in the middle.")(
+mutant("SamplesAtTheStart", "Each sample lies at the start of its part of the bin instead of the middle.")(
     place=lambda s, up, start, size, bins, k, p, i: up(start, size, bins, k, p, i - 0.5)
 )
-fault("SamplesFromCornerToCorner", "The outermost samples of a bin lie on its ends.")(
+mutant(
+    "SamplesFromCornerToCorner", "The first and the last sample of a bin lie on its ends instead of half a step inside."
+)(
     place=lambda s, up, start, size, bins, k, p, i: (
         start + p * size / bins + (i / (k - 1) if k > 1 else i + 0.5) * size / bins
     )
 )
-fault("OneSampleInTheMiddle", "All samples of a bin lie in its middle.")(
+mutant("OneSampleInTheMiddle", "All samples of a bin lie at its centre.")(
     place=lambda s, up, start, size, bins, k, p, i: start + (p + 0.5) * size / bins + 0 * i
 )
-fault("NearestPixel", "Reads the nearest pixel instead of interpolating.")(
+mutant("NearestPixel", "The nearest pixel is read instead of interpolating.")(
     weights=lambda s, up, c, n: np.stack([1 - np.round(up(c, n)[..., 1]), np.round(up(c, n)[..., 1])], -1)
 )
 
@@ -178,29 +190,35 @@ def by_axis(step: str, change: Any) -> dict[str, Any]:
     return {"axes": axes, "axis": axis, step: change}
 
 
-fault.about(Family.BORDERS)
+mutant.begin_category(Category.BORDERS)
 for number, side, other in ((1, "X", "y"), (0, "Y", "x")):
-    fault(f"ReplicatedIn{side}Alone", f"Only {other} is compared with the border.")(
+    mutant(f"ReplicatedIn{side}Alone", f"Samples are tested against the border along {other} only.")(
         **by_axis("inside", lambda s, up, c, n, number=number: up(c, n) | (s.number == number))
     )
 for name, words, low, high in (
-    ("SlackBelowMinus1", "Samples 7e-5 below -1 are inside, as in MindSpore.", -1 - 7e-5, 0),
-    ("SlackPastL", "Samples 7e-5 beyond L are inside, as in MindSpore.", -1, 7e-5),
+    ("SlackBelowMinus1", "Samples up to 7e-5 below -1 count as inside the map, as in MindSpore.", -1 - 7e-5, 0),
+    ("SlackPastL", "Samples up to 7e-5 beyond the map's length count as inside, as in MindSpore.", -1, 7e-5),
 ):
-    fault(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
-add_borders(fault)
-fault("LengthsExchanged", "The border of x is where the map's height ends, and the other way round.")(
-    **by_axis("inside", lambda s, up, c, n: up(c, s.lengths[1 - s.number]))
-)
-fault("CoordinatesClipped", "RoIs are cut to the map before they are sampled, as in ncnn's version 0.")(
+    mutant(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
+add_borders(mutant)
+mutant(
+    "LengthsExchanged", "The height and the width of the map are exchanged when samples are tested against the border."
+)(**by_axis("inside", lambda s, up, c, n: up(c, s.lengths[1 - s.number])))
+mutant("CoordinatesClipped", "RoIs are clipped to the map before they are sampled, as in ncnn's version 0.")(
     axes=lambda s, up, roi, bins, n: up(np.clip(roi, 0, np.array([n[1], n[0]] * 2) / s.scales()[0]), bins, n)
 )
 
-fault.about(Family.COUNTS)
-fault("Ratio0As1", "Without a sampling_ratio takes one sample a bin.")(adaptive_count=lambda s, up, size, bins: 1)
-fault("Ratio0As2", "Without a sampling_ratio takes two samples a bin.")(adaptive_count=lambda s, up, size, bins: 2)
-fault("Ratio0AtLeast1", "Takes a sample of an empty RoI.")(adaptive_count=lambda s, up, *a: max(up(*a), 1))
-fault("Ratio0OfTheUnscaledSize", "The adaptive number of samples is of the size before the scale.")(
+mutant.begin_category(Category.COUNTS)
+mutant("Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number.")(
+    adaptive_count=lambda s, up, size, bins: 1
+)
+mutant("Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number.")(
+    adaptive_count=lambda s, up, size, bins: 2
+)
+mutant("Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled.")(
+    adaptive_count=lambda s, up, *a: max(up(*a), 1)
+)
+mutant("Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from the size before scaling.")(
     adaptive_count=lambda s, up, size, bins: up(size / s.scales()[0], bins)
 )
 
@@ -211,9 +229,10 @@ def of_the_unraised_size(s: Any, up: Any, size: float) -> Any:
     return up(size)
 
 
-fault("Ratio0OfTheUnraisedSize", "The adaptive number of samples is of the size before output_half_pixel makes it 1.")(
-    is_raised=of_the_unraised_size, adaptive_count=lambda s, up, size, bins: up(s.unraised, bins)
-)
+mutant(
+    "Ratio0OfTheUnraisedSize",
+    "The adaptive number of samples follows from the size before output_half_pixel raises it to 1.",
+)(is_raised=of_the_unraised_size, adaptive_count=lambda s, up, size, bins: up(s.unraised, bins))
 
 
 def count_of_the_other(first: int) -> Any:
@@ -228,7 +247,7 @@ def count_of_the_other(first: int) -> Any:
 
 
 for first, (one, two) in enumerate((("Y", "X"), ("X", "Y"))):
-    fault(f"Ratio0Of{one}", f"The adaptive number of samples along {one.lower()} is taken along {two.lower()}, too.")(
+    mutant(f"Ratio0Of{one}", f"The adaptive number of samples along {one.lower()} is used along {two.lower()} too.")(
         axes=count_of_the_other(first), adaptive_count=lambda s, up, *a: up(*a) if s.fixed is None else s.fixed
     )
 
@@ -245,13 +264,17 @@ def swapped_refused(low: int, other: int) -> Any:
     return axes
 
 
-fault("NegativeWidthRefused", "Fails where x is swapped and y is not.")(axes=swapped_refused(0, 1))
-fault("NegativeHeightRefused", "Fails where y is swapped and x is not.")(axes=swapped_refused(1, 0))
+mutant("NegativeWidthRefused", "With adaptive sampling, a RoI with swapped ends along x only is refused.")(
+    axes=swapped_refused(0, 1)
+)
+mutant("NegativeHeightRefused", "With adaptive sampling, a RoI with swapped ends along y only is refused.")(
+    axes=swapped_refused(1, 0)
+)
 
 
-fault(
+mutant(
     "Ratio0AtMostTheMap",
-    "Takes no more adaptive samples than the map has pixels, as in torchvision's deterministic path.",
+    "There are at most as many adaptive samples as the map has pixels, as in torchvision's deterministic path.",
 )(**by_axis("adaptive_count", lambda s, up, *a: min(up(*a), s.lengths[s.number])))
 
 
@@ -260,43 +283,50 @@ def without_outside(s: Any, up: Any, axis_y: Axis, axis_x: Axis) -> Any:
     return np.outer(np.maximum(axis_y.counts, 1), np.maximum(axis_x.counts, 1)).mean()
 
 
-fault("RatioAtMost8", "Takes no more than eight samples a bin.")(count=lambda s, up, *a: min(up(*a), 8))
-fault("DivisorWithoutOutside", "Samples outside the map do not count.")(divisor=without_outside)
-fault("DivisorSquared", "Divides by the square of the number of samples along x.")(
+mutant("RatioAtMost8", "A bin has at most eight samples along an axis.")(count=lambda s, up, *a: min(up(*a), 8))
+mutant("DivisorWithoutOutside", "Averages are divided by the number of samples inside the map only.")(
+    divisor=without_outside
+)
+mutant("DivisorSquared", "Averages are divided by the square of the number of samples along x.")(
     divisor=lambda s, up, y, x: max(x.per_bin**2, 1)
 )
-fault("DivisorIn32Bits", "The product of the numbers of samples of both axes is cut to 32 bits.")(
+mutant("DivisorIn32Bits", "The number of samples of a bin, the product over both axes, overflows 32 bits.")(
     divisor=lambda s, up, y, x: max((y.per_bin * x.per_bin + 2**31) % 2**32 - 2**31, 1)
 )
-fault("EmptyIsNaN", "Divides by 0 where there is no sample, as MNN, OpenVINO and Paddle do.")(
+mutant("EmptyIsNaN", "The average over no samples is NaN (0 divided by 0), as in MNN, OpenVINO and Paddle.")(
     divisor=lambda s, up, y, x: np.float64(y.per_bin * x.per_bin)
 )
 
 
-fault("NegativeCountRefused", "Fails where a side is negative, as MXNet does.")(
-    adaptive_count=refused_if(lambda size, bins: size < 0)
-)
+mutant(
+    "NegativeCountRefused",
+    "A RoI with a negative width or height is refused where the sampling is adaptive, as in MXNet.",
+)(adaptive_count=refused_if(lambda size, bins: size < 0))
 
-fault.about(Family.REDUCTIONS)
-fault("MaxTheOtherWay", "max is over interpolated samples and max_interpolated over weighted corners.")(
+mutant.begin_category(Category.REDUCTIONS)
+mutant("MaxTheOtherWay", "max and max_interpolated are exchanged.")(
     meaning=renamed("mode", max="max_interpolated", max_interpolated="max")
 )
-fault("MaxIsInterpolated", "max is over interpolated samples, as OpenVINO has it.")(
+mutant("MaxIsInterpolated", "max is the maximum of interpolated samples, as in OpenVINO, instead of weighted corners.")(
     meaning=renamed("mode", max="max_interpolated")
 )
-fault("InterpolatedIsMax", "max_interpolated is over weighted corners, as max is.")(
-    meaning=renamed("mode", max_interpolated="max")
-)
-fault("MaxOfPixels", "max is over the corners without their weights.")(
+mutant(
+    "InterpolatedIsMax",
+    "max_interpolated is the maximum of weighted corners like max, instead of interpolated samples.",
+)(meaning=renamed("mode", max_interpolated="max"))
+mutant("MaxOfPixels", "max is the maximum of the corner pixels without their interpolation weights.")(
     reduced=lambda s, up, pixels, w: np.where(w != 0, pixels, 0.0) if s.mode == "max" else up(pixels, w)
 )
-fault("CornersFromMinus10000", "A maximum of weighted corners begins at -10000.")(
+mutant("CornersFromMinus10000", "A maximum of weighted corners starts at -10000, so lower values are lost.")(
     maximum=lambda s, up, v: np.maximum(up(v), -10000.0 if s.mode == "max" else -np.inf)
 )
-fault("InterpolatedFromZero", "A maximum of interpolated samples begins at 0.")(
+mutant("InterpolatedFromZero", "A maximum of interpolated samples starts at 0, so negative values are lost.")(
     maximum=lambda s, up, v: np.maximum(up(v), -np.inf if s.mode == "max" else 0.0)
 )
-fault("CornersWithoutOutside", "Samples outside the map are no candidates of a maximum of weighted corners.")(
+mutant(
+    "CornersWithoutOutside",
+    "Samples outside the map are left out of a maximum of weighted corners instead of counting as 0.",
+)(
     outside_value=lambda s, up: -np.inf if s.mode == "max" else 0.0,
     maximum=lambda s, up, v: np.maximum(up(v), -65504.0),
 )
@@ -311,28 +341,30 @@ def without_zero_weights(s: Any, up: Any, pixels: Array, weights: Array) -> Any:
     return np.where(is_read, values, others)
 
 
-fault("ZeroWeightsSkipped", "Corners of weight 0 are no candidates of a maximum.")(reduced=without_zero_weights)
+mutant("ZeroWeightsSkipped", "Corners of weight 0 are left out of a maximum instead of counting as 0.")(
+    reduced=without_zero_weights
+)
 for name, words, least in (
     (
         "MaxOfNothingIsTheLeastNumber",
-        "A maximum over no samples is where it began, as mmcv's is on the GPU.",
+        "The maximum over no samples is -65504, the start value, as with mmcv on the GPU.",
         -65504.0,
     ),
     (
         "MaxOfNothingIsFltMax",
-        "A maximum over no samples is -FLT_MAX, as it is in MNN.",
+        "The maximum over no samples is -FLT_MAX, the start value, as in MNN.",
         float(np.finfo(np.float32).min),
     ),
 ):
-    fault(name, words)(maximum=lambda s, up, v, least=least: up(v) if v.shape[-1] else np.full(v.shape[:-1], least))
-fault("MaxOfMagnitudes", "A maximum is of the magnitudes.")(maximum=lambda s, up, v: up(np.abs(v)))
-fault("MaxWithoutOutside", "Samples outside the map are no candidates of a maximum.")(
+    mutant(name, words)(maximum=lambda s, up, v, least=least: up(v) if v.shape[-1] else np.full(v.shape[:-1], least))
+mutant("MaxOfMagnitudes", "A maximum compares and returns absolute values.")(maximum=lambda s, up, v: up(np.abs(v)))
+mutant("MaxWithoutOutside", "Samples outside the map are left out of a maximum instead of counting as 0.")(
     outside_value=lambda s, up: -np.inf, maximum=lambda s, up, v: np.where(np.isneginf(up(v)), 0.0, up(v))
 )
-fault("MaxIsAverage", "Every mode is avg.")(
+mutant("MaxIsAverage", "Every mode is computed as avg.")(
     meaning=lambda s, up, a: a | {"mode": "avg" if a["mode"].startswith("max") else a["mode"]}
 )
-fault("SumForAverage", "avg is not divided.")(divisor=lambda s, up, y, x: 1)
+mutant("SumForAverage", "avg is the sum of the samples, not divided by their number.")(divisor=lambda s, up, y, x: 1)
 
 
 def with_exchanged_corners(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
@@ -343,23 +375,23 @@ def with_exchanged_corners(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: 
     return values.sum(axis=(3, 4, 5, 6)) / s.divisor(axis_y, axis_x)
 
 
-fault("WeightsOfCornersExchanged", "The pixels above right and below left have each other's weights.")(
+mutant("WeightsOfCornersExchanged", "The weights of the top right and the bottom left pixel are exchanged.")(
     average=with_exchanged_corners
 )
 
-fault.about(Family.TYPES)
-fault("CoordinatesInHalf", "Coordinates are float16 in every type.")(
+mutant.begin_category(Category.TYPES)
+mutant("CoordinatesInHalf", "Coordinates are float16 whatever the type of the tensors.")(
     place=lambda s, up, *a: up(*a).astype(np.float16).astype(np.float64)
 )
-fault("BinsInTheTensorsType", "The size of a bin is rounded to the type of the tensors.")(
+mutant("BinsInTheTensorsType", "The size of a bin is rounded to the type of the tensors.")(
     place=lambda s, up, start, size, bins, k, p, i: (
         start + (p + (i + 0.5) / max(k, 1)) * float(np.asarray(size / bins).astype(s.dtype))
     )
 )
-fault("WeightsInTheTensorsType", "Interpolation weights have the type of the tensors.")(
+mutant("WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors.")(
     weights=lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)
 )
-fault("SumsInHalf", "Partial sums are float16 in every type.")(
+mutant("SumsInHalf", "Partial sums are float16 whatever the type of the tensors.")(
     partial=lambda s, up, v: v.astype(np.float16).astype(np.float64)
 )
 
@@ -377,18 +409,19 @@ def step_by_step(needs_all_inside: bool) -> Any:
     return average
 
 
-fault(
+mutant(
     "EachStepInTheTensorsType",
-    "Each product and each sum is rounded to the type of the tensors, one after the other: long sums stall.",
+    "Every product and partial sum is rounded to the type of the tensors, so long sums stop growing.",
 )(average=step_by_step(False))
-fault(
+mutant(
     "AverageInTheTensorsType",
-    "Samples are interpolated in float32 and summed in the type of the tensors: long sums stall.",
+    "Samples are interpolated in float32 but summed in the type of the tensors, so long sums stop growing.",
 )(average=step_by_step(True))
-fault("MapIn11Bits", "The map of float tensors has 11 bits, as where accelerators may multiply with less.")(
-    image=lambda s, up, *a: up(*a).astype(np.float16) if s.dtype == np.float32 else up(*a)
-)
-fault("ThroughHalf", "bfloat16 tensors are computed through float16.")(
+mutant(
+    "MapIn11Bits",
+    "The map of float tensors is rounded to 11 bits, as on accelerators that multiply with less precision.",
+)(image=lambda s, up, *a: up(*a).astype(np.float16) if s.dtype == np.float32 else up(*a))
+mutant("ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first.")(
     rounded=lambda s, up, v: up(v.astype(np.float16) if s.dtype.itemsize == 2 else v)
 )
 
@@ -402,63 +435,69 @@ def cut_off(s: Any, up: Any, values: Array) -> Any:
     return (rounded.view(np.uint16) - is_beyond.astype(np.uint16)).view(s.dtype)
 
 
-fault("ResultCutOff", "float16 and bfloat16 results are cut off, not rounded.")(rounded=cut_off)
-fault("ResultInFloat", "float16 and bfloat16 tensors have a float result.")(
+mutant("ResultCutOff", "float16 and bfloat16 results are truncated instead of rounded to nearest.")(rounded=cut_off)
+mutant("ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor.")(
     rounded=lambda s, up, v: v.astype(np.float32 if s.dtype.itemsize == 2 else s.dtype)
 )
-fault(
-    "DroisSumsInTheTensorsType", "drois is summed in the type of the tensors, one bin after the other.", gradients=True
+mutant(
+    "DroisSumsInTheTensorsType",
+    "drois is summed over bins in the type of the tensors.",
+    gradient_only=True,
 )(droi_sum=lambda s, up, v: float(np.add.accumulate(v.ravel().astype(s.dtype))[-1]) if v.size else 0.0)
 
-fault.about(Family.INDEXING)
-fault("ImagesInTurn", "RoI r is of image r, and of the first again after the last.")(
+mutant.begin_category(Category.INDEXING)
+mutant("ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image.")(
     image_of=lambda s, up, r, images: int(r % (images.max() + 1))
 )
-fault("FirstImageForAll", "Every RoI is of the image of the first one.")(
+mutant("FirstImageForAll", "Every RoI reads the image of the first RoI.")(
     image_of=lambda s, up, r, images: int(images[0])
 )
-fault("FirstChannelForAll", "Every channel is the first.")(image=lambda s, up, x, n: x[n][:1].repeat(x.shape[1], 0))
-fault("ChannelsLast", "X is read as if its channels were its last axis in memory.")(
+mutant("FirstChannelForAll", "Every channel of the result is computed from channel 0.")(
+    image=lambda s, up, x, n: x[n][:1].repeat(x.shape[1], 0)
+)
+mutant("ChannelsLast", "X is read as [N, H, W, C].")(
     image=lambda s, up, x, n: np.moveaxis(x[n].reshape(*x.shape[2:], x.shape[1]), 2, 0)
 )
-fault("HAndWExchanged", "X is read as [N, C, W, H].")(
+mutant("HAndWExchanged", "X is read as [N, C, W, H].")(
     image=lambda s, up, x, n: x[n].reshape(x.shape[1], x.shape[3], x.shape[2]).swapaxes(1, 2)
 )
-fault("ResultChannelsLast", "The result is written with its channels last in memory.")(
+mutant("ResultChannelsLast", "The result is written as [R, PH, PW, C].")(
     forward=lambda s, up, *a: np.moveaxis(y := up(*a), 1, 3).reshape(y.shape)
 )
-fault("RoisGroupedByImage", "Results are in the order of the images, not of the RoIs.")(
+mutant("RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs.")(
     forward=lambda s, up, x, rois, images: up(x, rois, images)[np.argsort(images, kind="stable")]
 )
-fault("FirstImageAlone", "Results of RoIs on other images than the first stay 0.")(
+mutant("FirstImageAlone", "Results of RoIs on any image but the first stay 0.")(
     forward=lambda s, up, x, rois, images: np.where((images != 0)[:, None, None, None], 0, up(x, rois, images))
 )
-fault("WholeBlocksOfDx", "Channels beyond the last whole block of sixteen get no gradient.", gradients=True)(
+mutant("WholeBlocksOfDx", "dX of the channels after the last whole block of 16 stays 0.", gradient_only=True)(
     add=lambda s, up, dx, n, part: up(dx[:, : (done := max(len(part) // 16 * 16, min(len(part), 16)))], n, part[:done])
 )
-fault("DyTransposed", "dY is read as [R, C, PW, PH].", gradients=True)(
+mutant("DyTransposed", "dY is read as [R, C, PW, PH].", gradient_only=True)(
     gradient=lambda s, up, dy, *a: up(
         dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3) if dy.ndim == 4 else dy, *a
     )
 )
-fault("DroisOfImage0", "Gradients of RoIs read image 0.", gradients=True)(
+mutant("DroisOfImage0", "Gradients that need X read image 0 for every RoI.", gradient_only=True)(
     image=lambda s, up, x, n: up(x, 0 if s.is_gradient else n)
 )
 
-fault.about(Family.GRADIENTS)
-fault("DxRaced", "Where RoIs share a pixel the last one's gradient alone is kept, as without synchronised sums.")(
+mutant.begin_category(Category.GRADIENTS)
+mutant("DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept, as in a data race.")(
     add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe", where=part != 0)
 )
-fault("DxDividedByWrongCount", "dX is divided by the number of samples along y alone.")(
+mutant("DxDividedByWrongCount", "dX is divided by the number of samples along y only, not by that of both axes.")(
     dx_divisor=lambda s, up, y, x: max(y.per_bin, 1)
 )
-fault("DxNotDivided", "Each sample passes the whole gradient.")(dx_divisor=lambda s, up, y, x: 1)
-fault("DxWithoutOutside", "Samples outside the map do not count in what dX is divided by.")(dx_divisor=without_outside)
-fault(
+mutant("DxNotDivided", "dX is not divided by the number of samples: each sample passes on the whole gradient.")(
+    dx_divisor=lambda s, up, y, x: 1
+)
+mutant("DxWithoutOutside", "dX is divided by the number of samples inside the map only.")(dx_divisor=without_outside)
+mutant(
     "DxOfAClampedSize",
-    "The gradient makes sizes at least 1 in half_pixel, and the forward operator does not, as in Paddle.",
+    "The gradient, but not the forward operator, raises sizes to 1 with half_pixel, as in Paddle.",
 )(is_raised=lambda s, up, size: size < 1 if s.is_gradient else up(size))
-fault("DxOfRatio0AtLeast1", "The gradient samples an empty RoI once, and the forward operator does not.")(
+mutant("DxOfRatio0AtLeast1", "The gradient, but not the forward operator, samples an empty RoI once.")(
     adaptive_count=lambda s, up, *a: max(up(*a), int(s.is_gradient))
 )
 
@@ -470,33 +509,38 @@ def equal_shares(s: Any, up: Any, candidates: Array) -> list[tuple[Array, Any]]:
     return [(k * everywhere, wins[..., k] * share) for k in np.flatnonzero(wins.any(axis=(0, 1, 2)))]
 
 
-fault("TieShared", "Equal candidates of a maximum share its gradient.")(winners=equal_shares)
-fault("WholeGradientToTheCorner", "max passes the gradient to the winning corner without its weight.")(
+mutant("TieShared", "Equal candidates of a maximum share its gradient instead of the first taking it all.")(
+    winners=equal_shares
+)
+mutant("WholeGradientToTheCorner", "max passes the gradient to the winning corner without multiplying by its weight.")(
     effect=lambda s, up, *a: (
         passed._replace(weights=(passed.weights != 0) * 1.0) if (passed := up(*a)) and s.mode == "max" else passed
     )
 )
-fault("WholeGradientToTheSample", "max passes the gradient to all four pixels of the winning corner's sample.")(
+mutant(
+    "WholeGradientToTheSample",
+    "max passes the gradient to all four pixels of the sample that the winning corner belongs to.",
+)(
     winners=lambda s, up, v: (
         [(w // 4 * 4 + k, share) for w, share in up(v) for k in range(4)] if s.mode == "max" else up(v)
     )
 )
-fault("WinnerAtMinus1Dropped", "A winner at y = -1 is taken for none, as in mmcv.")(
+mutant("WinnerAtMinus1Dropped", "The gradient of a maximum whose sample lies at -1 is lost, as in mmcv.")(
     inside=lambda s, up, c, n: up(c, n) & ((c != -1) | (not s.is_gradient) | (s.mode == "avg"))
 )
-fault("DroisOfTheStartAlone", "A RoI's end has no gradient.")(
+mutant("DroisOfTheStartAlone", "drois of the end of a RoI, x2 and y2, is 0.")(
     by_ends=lambda s, up, *a: ((ends := up(*a))[0], 0 * ends[1])
 )
-fault("DroisOfAFixedSize", "drois moves RoIs and never makes them larger.")(
+mutant("DroisOfAFixedSize", "drois treats the size of a RoI as constant: both ends get the same gradient.")(
     by_ends=lambda s, up, t, scale, is_fixed: up(t, scale, True)
 )
-fault("DroisOfAFreeSize", "drois makes RoIs larger whose size output_half_pixel has made 1.")(
+mutant("DroisOfAFreeSize", "drois lets the size vary although output_half_pixel has fixed it at 1.")(
     by_ends=lambda s, up, t, scale, is_fixed: up(t, scale, False)
 )
-fault("DroisAreY1X1Y2X2", "drois has y before x.")(
+mutant("DroisAreY1X1Y2X2", "drois is written as y1, x1, y2 and x2.")(
     gradient=lambda s, up, *a: [g[:, [1, 0, 3, 2]] if g.ndim == 2 else g for g in up(*a)]
 )
-fault("DroisThroughClamp", "A sample that is clamped to the border has a slope.")(
+mutant("DroisThroughClamp", "A sample that is clamped to the border contributes to drois.")(
     has_slope=lambda s, up, c, inside, n: inside & (np.floor(np.clip(c, 0, n - 1)) < n - 1)
 )
 
@@ -509,59 +553,61 @@ def from_outside(s: Any, up: Any, c: Array, *a: Any) -> Any:
     return made._replace(taps=np.where(outside, taps, made.taps), slopes=np.where(outside, [-1.0, 1.0], made.slopes))
 
 
-fault("DroisFromOutside", "drois has the slope of samples outside the map, too.")(sampled=from_outside)
-fault("DroisOfOneChannel", "drois is of the first channel.")(
+mutant("DroisFromOutside", "Samples outside the map contribute to drois.")(sampled=from_outside)
+mutant("DroisOfOneChannel", "drois is computed from the first channel only.")(
     average_part=lambda s, up, dy, image, y, x: (up(dy, image, y, x)[0], up(dy[:1], image[:1], y, x)[1])
 )
-fault("DroisOfMaximaAre0", "drois of a maximum is 0.")(maximum_part=lambda s, up, *a: (up(*a)[0], np.zeros(4)))
+mutant("DroisOfMaximaAre0", "drois is 0 for the max modes.")(maximum_part=lambda s, up, *a: (up(*a)[0], np.zeros(4)))
 
 
-fault("DroisOnlyWithDx", "The first output of a node is dX, wanted or not.")(gradient=with_dx_always)
+mutant("DroisOnlyWithDx", "A node whose only output is drois returns dX in its place.")(gradient=with_dx_always)
 
-fault.about(Family.DEFAULTS)
-fault("Opset10As16", "Opset 10 has half_pixel, as in MNN and in onnx's reference evaluator.")(
+mutant.begin_category(Category.DEFAULTS)
+mutant("Opset10As16", "Opset 10 uses half_pixel, as in MNN and in onnx's reference evaluator.")(
     defaults=by_default(coordinate_transformation_mode="half_pixel")
 )
-fault("Opset16As10", "Opset 16 has output_half_pixel where nothing is said.")(
+mutant("Opset16As10", "coordinate_transformation_mode defaults to output_half_pixel.")(
     defaults=by_default(coordinate_transformation_mode="output_half_pixel")
 )
-fault("Opset22As10", "An opset that is not known is taken for the first.")(
+mutant("Opset22As10", "Opsets other than 10 and 16 use output_half_pixel by default.")(
     defaults=lambda s, up: up() | ({} if s.version in (0, 10, 16) else {COORDINATE_MODE: "output_half_pixel"})
 )
-fault(
-    "Ratio1ByDefault", "sampling_ratio is 1 where nothing is said, as in onnx-tensorrt, OpenVINO's frontend and PopART."
-)(defaults=by_default(sampling_ratio=1))
-fault("Ratio2ByDefault", "sampling_ratio is 2 where nothing is said.")(defaults=by_default(sampling_ratio=2))
-fault("Output7x7ByDefault", "The output is 7 x 7 where nothing is said, as in PopART.")(
+mutant("Ratio1ByDefault", "sampling_ratio defaults to 1, as in onnx-tensorrt, OpenVINO's frontend and PopART.")(
+    defaults=by_default(sampling_ratio=1)
+)
+mutant("Ratio2ByDefault", "sampling_ratio defaults to 2.")(defaults=by_default(sampling_ratio=2))
+mutant("Output7x7ByDefault", "The output size defaults to 7 x 7, as in PopART.")(
     defaults=by_default(output_height=7, output_width=7)
 )
-fault("MaxByDefault", "mode is max where nothing is said.")(defaults=by_default(mode="max"))
-fault("SixteenthByDefault", "spatial_scale is 1/16 where nothing is said.")(defaults=by_default(spatial_scale=0.0625))
-fault("HeightForWidth", "The output is as wide as it is high.")(
+mutant("MaxByDefault", "mode defaults to max.")(defaults=by_default(mode="max"))
+mutant("SixteenthByDefault", "spatial_scale defaults to 1/16.")(defaults=by_default(spatial_scale=0.0625))
+mutant("HeightForWidth", "output_width is ignored: the output is as wide as it is high.")(
     meaning=lambda s, up, a: a | {"output_width": a["output_height"]}
 )
-fault("HeightAndWidthExchanged", "output_height is the width, and output_width the height.")(
+mutant("HeightAndWidthExchanged", "output_height and output_width are exchanged.")(
     meaning=lambda s, up, a: a | {"output_height": a["output_width"], "output_width": a["output_height"]}
 )
-fault("UnknownModeIsMax", "A mode that is not avg is a maximum.")(
+mutant("UnknownModeIsMax", "An unknown mode is computed as max instead of refused.")(
     meaning=lambda s, up, a: a if a["mode"] in MODES else a | {"mode": "max"}
 )
-fault("CaseOfModesIgnored", "Modes may be in upper case, as in onnx's reference evaluator.")(
+mutant("CaseOfModesIgnored", "Modes in upper case are accepted, as in onnx's reference evaluator.")(
     meaning=lambda s, up, a: a | {name: a[name].lower() for name in ("mode", COORDINATE_MODE)}
 )
-fault(
+mutant(
     "UnknownCoordinatesAreOutputHalfPixel",
-    "A coordinate_transformation_mode other than half_pixel does not shift, as in ONNX Runtime.",
+    "An unknown coordinate_transformation_mode means output_half_pixel, as in ONNX Runtime, instead of an error.",
 )(meaning=lambda s, up, a: a if a[COORDINATE_MODE] in COORDINATES else a | {COORDINATE_MODE: "output_half_pixel"})
-fault("NegativeRatioIsAdaptive", "A negative sampling_ratio is 0, as in onnx's reference evaluator.")(
+mutant("NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0, as in onnx's reference evaluator.")(
     meaning=lambda s, up, a: a | {"sampling_ratio": max(a["sampling_ratio"], 0)}
 )
-fault("EmptyOutputTaken", "An output without rows or columns is no error, as in ONNX Runtime.")(
+mutant("EmptyOutputTaken", "An output height or width of 0 is accepted, as in ONNX Runtime.")(
     meaning=lambda s, up, a: a | {name: max(a[name], 1) for name in ("output_height", "output_width")}
 )
 
 
-fault("ScaleUnchecked", "spatial_scale may be anything.")(check_attributes=scale_unchecked)
+mutant("ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN.")(
+    check_attributes=scale_unchecked
+)
 
 
 def empty_if_not_finite(s: Any, up: Any, size: float, bins: int) -> Any:
@@ -569,16 +615,16 @@ def empty_if_not_finite(s: Any, up: Any, size: float, bins: int) -> Any:
     return up(size, bins) if np.isfinite(size) else 0
 
 
-fault("RoisUnchecked", "RoIs that are not finite are empty.")(
+mutant("RoisUnchecked", "Infinite and NaN RoIs are taken for empty ones instead of refused.")(
     check=lambda s, up, rois, *a: up(np.nan_to_num(rois, posinf=0.0, neginf=0.0), *a), count=empty_if_not_finite
 )
-fault("NaNAloneRefused", "RoIs that are infinite are empty; only NaN is refused.")(
+mutant("NaNAloneRefused", "Infinite RoIs are taken for empty ones; only NaN is refused.")(
     check=lambda s, up, rois, *a: up(np.where(np.isinf(rois), 0, rois), *a), count=empty_if_not_finite
 )
-fault("FiveNumbersTaken", "RoIs of five numbers lose the last.")(
+mutant("FiveNumbersTaken", "RoIs with five numbers are accepted, and the last number is ignored.")(
     regions=lambda s, up, rois, *a: up(rois[:, :4] if rois.ndim == 2 else rois, *a)
 )
-fault("MoreIndicesTaken", "Batch indices beyond the RoIs are not read.")(
+mutant("MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored.")(
     regions=lambda s, up, rois, images, shape: up(rois, images[: len(rois)], shape)
 )
 
@@ -588,16 +634,16 @@ def pixels_made(s: Any, up: Any, x: Array, *a: Any) -> Any:
     return up(np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])]), *a)
 
 
-fault("NoPixelsTaken", "RoIs on a map without pixels are 0.")(
+mutant("NoPixelsTaken", "RoIs on a map without pixels give 0 instead of an error.")(
     check=lambda s, up, rois, images, shape: up(rois, images, (*shape[:2], *(max(n, 1) for n in shape[2:]))),
     forward=pixels_made,
 )
-fault(
+mutant(
     "XOfAnotherShapeTaken",
-    "The gradient of an average does not look at the shape of X where it does not read it.",
-    gradients=True,
+    "An X whose shape is not x_shape is accepted where the gradient of an average does not read it.",
+    gradient_only=True,
 )(gradient=lambda s, up, *a: up(*a[:4], a[4] if a[4] is None or a[4].shape == tuple(a[3]) else np.zeros(a[3])))
-add_faults(fault, 0)
-add_sizes(fault)
-WRONG = tuple(fault)
-__getattr__ = fault.find
+add_mutants(mutant, 0)
+add_sizes(mutant)
+MUTANTS = tuple(mutant)
+__getattr__ = mutant.find

@@ -12,7 +12,7 @@ from conformance.case import Case
 from ortops.spec import Attribute, AttributeValue
 
 NUMBERS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0)
-WHOLES = (-1, 0, -(2**31), 2, 2**32)
+INTEGERS = (-1, 0, -(2**31), 2, 2**32)
 FAR_INDICES = (-1, 2**31, 2**32, -(2**63), 2**63 - 1)
 LARGE_LENGTHS = ("output_height", "output_width", "output_sizes", "pooled_shape", "sampling_ratio")
 """Attributes of which a large value is allowed, and takes memory or time."""
@@ -20,7 +20,7 @@ LARGE_LENGTHS = ("output_height", "output_width", "output_sizes", "pooled_shape"
 T = TypeVar("T")
 
 
-def spoil(case: Case, rng: np.random.Generator) -> Case:
+def corrupt(case: Case, rng: np.random.Generator) -> Case:
     """The case with one change, and as its twin the case itself."""
     change = pick(rng, (_attribute, _attribute, _data, _data, _shape, _shape, _missing))
     return replace(change(case, rng), note="a random case with one thing changed", twin=replace(case, note=""))
@@ -40,8 +40,8 @@ def _attribute(case: Case, rng: np.random.Generator) -> Case:
 def _wrong_value(attribute: Attribute, case: Case, rng: np.random.Generator) -> AttributeValue:
     if attribute.type == "STRING":
         return pick(rng, ("", "median", attribute.default.upper(), attribute.default + " ", "bilinear"))
-    wholes = WHOLES[:4] if attribute.name in LARGE_LENGTHS else WHOLES
-    value = pick(rng, wholes if attribute.type.startswith("INT") else NUMBERS)
+    integers = INTEGERS[:4] if attribute.name in LARGE_LENGTHS else INTEGERS
+    value = pick(rng, integers if attribute.type.startswith("INT") else NUMBERS)
     given = list(case.attributes.get(attribute.name, ())) if attribute.is_list else []
     if not given:
         return (value,) if attribute.is_list else value

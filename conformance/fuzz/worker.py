@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from conformance import backends
 from conformance.backends import conventions_of, is_unsafe
 from conformance.case import Case
-from conformance.fuzz.check import Failure, Outcomes, check
+from conformance.fuzz.check import Failure, Verdict, check
 from conformance.fuzz.generate import generate
 from conformance.fuzz.shrink import shrink
 from conformance.isolate import IsolatedBackend
@@ -51,7 +51,7 @@ class Report:
     failures: Sequence[Failure] = ()
 
 
-class Asked:
+class BackendPair:
     """The children of one thread: one is the backend of this name, the other is the reference."""
 
     def __init__(self, backend: str) -> None:
@@ -64,7 +64,7 @@ class Asked:
         self._examiner = Examiner(self._backend.ask, conventions=conventions_of(loaded))
         self._asked = 0
 
-    def check(self, case: Case) -> Failure | Outcomes:
+    def check(self, case: Case) -> Failure | Verdict:
         """What comes of a case."""
         outcome = check(case, self._examiner, self._oracle)
         if self._is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
@@ -94,7 +94,7 @@ class Asked:
             child.kill()
 
 
-def examine(plan: Plan, first: int, stop: int, ends: float) -> Report:
+def run_cases(plan: Plan, first: int, stop: int, ends: float) -> Report:
     """What comes of the cases from `first` to `stop` - 1, or of as many as there is time for until `ends`, in epoch time.
 
     Of the failures that look alike the report has the first `MOST_ALIKE`.
@@ -115,7 +115,7 @@ def examine(plan: Plan, first: int, stop: int, ends: float) -> Report:
     return Report(counts, found)
 
 
-def make_small(plan: Plan, failure: Failure, ends: float) -> Failure:
+def shrink_failure(plan: Plan, failure: Failure, ends: float) -> Failure:
     """The failure of a case made small, as far as there is time for until `ends`, in epoch time."""
     if failure.kind == "reference":
         return failure  # each try may end a process, or take a minute
@@ -124,15 +124,15 @@ def make_small(plan: Plan, failure: Failure, ends: float) -> Failure:
 
 
 _lock = threading.Lock()
-_all: set[Asked] = set()
+_all: set[BackendPair] = set()
 
 
 @contextlib.contextmanager
-def _borrowed(backend: str) -> Iterator[Asked]:
+def _borrowed(backend: str) -> Iterator[BackendPair]:
     # A worker of dask is a daemon, and those may have no children unless they say that they are none.
     multiprocessing.current_process().daemon = False
     with _lock:
-        asked = next((one for one in _all if one.timer and one.name == backend), None) or Asked(backend)
+        asked = next((one for one in _all if one.timer and one.name == backend), None) or BackendPair(backend)
         if asked.timer:
             asked.timer.cancel()
         asked.timer = None

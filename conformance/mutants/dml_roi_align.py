@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults, by_default, renamed
-from conformance.wrong.of_both import add_faults
-from conformance.wrong.roi import Axis, RoiControl
-from conformance.wrong.sizes import add_sizes
+from conformance.mutants.base import Array, Category, MutantFactory, by_default, renamed
+from conformance.mutants.roi_control import Axis, RoiControl
+from conformance.mutants.roi_mutants import add_mutants
+from conformance.mutants.sizes import add_sizes
 
 DEFAULTS: dict[str, Any] = {
     "output_height": 1,
@@ -157,61 +157,69 @@ class Control(RoiControl):
         return made
 
 
-fault = Faults(Control)
-fault.about(Family.COORDINATES)
-fault("RegionAtLeastOnePixel", "Regions are at least one pixel, as ONNX's output_half_pixel has them.")(
+mutant = MutantFactory(Control)
+mutant.begin_category(Category.COORDINATES)
+mutant("RegionAtLeastOnePixel", "Regions are at least one pixel wide and high, as with ONNX's output_half_pixel.")(
     size=lambda s, up, *a: max(up(*a), 1.0)
 )
-fault("InputOffsetAdded", "input_pixel_offset is added.")(input_offset=lambda s, up: -up())
-fault("InputOffsetIgnored", "input_pixel_offset is 0.5.")(input_offset=lambda s, up: 0.5)
-fault("InputOffsetScaled", "input_pixel_offset is one of the region, before it is scaled.")(
+mutant("InputOffsetAdded", "input_pixel_offset is added instead of subtracted.")(input_offset=lambda s, up: -up())
+mutant("InputOffsetIgnored", "input_pixel_offset is ignored and taken for 0.5.")(input_offset=lambda s, up: 0.5)
+mutant("InputOffsetScaled", "input_pixel_offset is subtracted before scaling instead of after it.")(
     start=lambda s, up, r1, scale: up(r1, scale) + s.input_offset() * (1 - scale)
 )
-fault("InputOffsetAtMost1", "input_pixel_offset is cut to 1.")(input_offset=lambda s, up: min(up(), 1.0))
-fault("OutputOffsetAtMost1", "output_pixel_offset is cut to 1.")(output_offset=lambda s, up: min(up(), 1.0))
-fault("OutputOffsetAdded", "output_pixel_offset is added.")(output_offset=lambda s, up: -up())
-fault("OutputOffsetIgnored", "output_pixel_offset is -0.5.")(output_offset=lambda s, up: -0.5)
-fault("OutputOffsetInPixels", "output_pixel_offset is one of the map, not of the samples.")(
+mutant("InputOffsetAtMost1", "input_pixel_offset is limited to 1.")(input_offset=lambda s, up: min(up(), 1.0))
+mutant("OutputOffsetAtMost1", "output_pixel_offset is limited to 1.")(output_offset=lambda s, up: min(up(), 1.0))
+mutant("OutputOffsetAdded", "output_pixel_offset is added instead of subtracted.")(output_offset=lambda s, up: -up())
+mutant("OutputOffsetIgnored", "output_pixel_offset is ignored and taken for -0.5.")(output_offset=lambda s, up: -0.5)
+mutant("OutputOffsetInPixels", "output_pixel_offset counts in pixels of the map instead of samples.")(
     output_offset=lambda s, up: 0.0, input_offset=lambda s, up: up() + s.attributes["output_pixel_offset"]
 )
-fault("CornersIgnored", "align_regions_to_corners is 0.")(is_to_corners=lambda s, up: False)
-fault("CornersAlways", "align_regions_to_corners is 1.")(is_to_corners=lambda s, up: True)
-fault("ScalesExchanged", "spatial_scale_x is of y, and spatial_scale_y of x.")(scales=lambda s, up: up()[::-1])
-fault("ScaleXForBoth", "There is one scale, spatial_scale_x.")(scales=lambda s, up: (up()[1],) * 2)
-fault("TieGoesDown", "Between two pixels the nearest is the one before.")(nearest=lambda s, up, c: np.ceil(c - 0.5))
-fault("TieGoesToEven", "Between two pixels the nearest is the even one.")(nearest=lambda s, up, c: np.round(c))
-fault("NearestTruncated", "The nearest pixel is the one before.")(nearest=lambda s, up, c: np.floor(c))
-fault("NearestIsLinear", "Every interpolation_mode is linear.")(
+mutant("CornersIgnored", "align_regions_to_corners is ignored and taken for 0.")(is_to_corners=lambda s, up: False)
+mutant("CornersAlways", "align_regions_to_corners is ignored and taken for 1.")(is_to_corners=lambda s, up: True)
+mutant("ScalesExchanged", "spatial_scale_x and spatial_scale_y are exchanged.")(scales=lambda s, up: up()[::-1])
+mutant("ScaleXForBoth", "spatial_scale_x is used for both axes.")(scales=lambda s, up: (up()[1],) * 2)
+mutant("TieGoesDown", "A sample halfway between two pixels reads the one before it instead of after it.")(
+    nearest=lambda s, up, c: np.ceil(c - 0.5)
+)
+mutant("TieGoesToEven", "A sample halfway between two pixels reads the even one.")(nearest=lambda s, up, c: np.round(c))
+mutant("NearestTruncated", "nearest_neighbor rounds coordinates down instead of to nearest.")(
+    nearest=lambda s, up, c: np.floor(c)
+)
+mutant("NearestIsLinear", "interpolation_mode is ignored: everything is linear.")(
     meaning=renamed("interpolation_mode", nearest_neighbor="linear")
 )
 
-fault.about(Family.BORDERS)
-fault("OutsideReplacesAll", "An average with a sample off the map is out_of_bounds_input_value.")(
+mutant.begin_category(Category.BORDERS)
+mutant("OutsideReplacesAll", "An average with any sample outside the map is out_of_bounds_input_value.")(
     completed=lambda s, up, inside, on_map: np.where(on_map < 1, s.outside_value(), inside)
 )
-fault("OutsideNotCounted", "Samples off the map do not count in an average.")(
+mutant("OutsideNotCounted", "Samples outside the map are left out of an average.")(
     completed=lambda s, up, inside, on_map: np.where(on_map > 0, inside / on_map, s.outside_value())
 )
-fault("OutsideIs0", "out_of_bounds_input_value is 0.")(outside_value=lambda s, up: 0.0)
-fault("OutsideIs0InMaxima", "out_of_bounds_input_value is of averages alone.")(
+mutant("OutsideIs0", "out_of_bounds_input_value is ignored and taken for 0.")(outside_value=lambda s, up: 0.0)
+mutant("OutsideIs0InMaxima", "out_of_bounds_input_value applies to averages only; in a maximum it is 0.")(
     outside_value=lambda s, up: up() if s.mode == "avg" else 0.0
 )
-fault("BordersOutside", "Samples at -1 and at L are off the map.")(inside=lambda s, up, c, n: (c > -1) & (c < n))
-fault("BorderAtTheFirstPixel", "Samples before the first and beyond the last pixel are off the map.")(
+mutant("BordersOutside", "Samples at exactly -1 and at exactly the map's length count as outside.")(
+    inside=lambda s, up, c, n: (c > -1) & (c < n)
+)
+mutant("BorderAtTheFirstPixel", "Samples before the first and after the last pixel count as outside the map.")(
     inside=lambda s, up, c, n: (c >= 0) & (c <= n - 1)
 )
-fault("BorderOfTheNearest", "With nearest_neighbor the map ends where the nearest pixel would be off it.")(
+mutant("BorderOfTheNearest", "With nearest_neighbor, the map ends half a pixel beyond its first and last pixel.")(
     inside=lambda s, up, c, n: (c >= -0.5) & (c < n - 0.5) if s.is_nearest else up(c, n)
 )
 
-fault.about(Family.COUNTS)
-fault("MinimumIgnored", "minimum_samples_per_output is 1.")(limits=lambda s, up: (1, up()[1]))
-fault("MaximumIgnored", "maximum_samples_per_output has no effect.")(limits=lambda s, up: (up()[0], 2**62))
-fault("MaximumAlways", "Takes maximum_samples_per_output wherever it is given.")(
+mutant.begin_category(Category.COUNTS)
+mutant("MinimumIgnored", "minimum_samples_per_output is ignored and taken for 1.")(limits=lambda s, up: (1, up()[1]))
+mutant("MaximumIgnored", "maximum_samples_per_output is ignored.")(limits=lambda s, up: (up()[0], 2**62))
+mutant("MaximumAlways", "maximum_samples_per_output is always taken as the number of samples if it is given.")(
     count=lambda s, up, *a: s.limits()[1] if s.limits()[1] < 2**31 else up(*a)
 )
-fault("SamplesAtMost64", "An output has at most 64 samples.")(count=lambda s, up, *a: min(up(*a), 64))
-fault("CountsIn32Bits", "The product of the numbers of samples of both axes is cut to 32 bits.")(
+mutant("SamplesAtMost64", "The number of samples of a bin along an axis is limited to 64.")(
+    count=lambda s, up, *a: min(up(*a), 64)
+)
+mutant("CountsIn32Bits", "The number of samples of a bin, the product over both axes, overflows 32 bits.")(
     divisor=lambda s, up, y, x: max(y.per_bin * x.per_bin % 2**32, 1)
 )
 
@@ -224,19 +232,21 @@ def empty_is_0(s: Any, up: Any, r1: float, r2: float, *a: Any) -> Any:
     return made._replace(weights=0 * made.weights, inside=np.ones_like(made.inside))
 
 
-fault("EmptyRegionIs0", "An empty or inverted region is 0, as for ONNX's adaptive sampling.")(axis=empty_is_0)
+mutant("EmptyRegionIs0", "An empty or inverted region gives 0, as with ONNX's adaptive sampling.")(axis=empty_is_0)
 
-fault.about(Family.REDUCTIONS)
-fault("MaxOfCorners", "A maximum is over weighted corners, as ONNX's is.")(
+mutant.begin_category(Category.REDUCTIONS)
+mutant("MaxOfCorners", "A maximum is taken over weighted corners, as in ONNX, instead of interpolated samples.")(
     reduced=lambda s, up, pixels, weights: (
         up(pixels, weights) if s.is_nearest or s.is_gradient else (pixels * weights).max(axis=(5, 6))
     )
 )
-fault("EveryReductionIsAverage", "reduction_function is average.")(meaning=renamed("reduction_function", max="average"))
-fault("MaxReadsAverage", "average is max.")(meaning=renamed("reduction_function", average="max"))
+mutant("EveryReductionIsAverage", "reduction_function is ignored: everything is an average.")(
+    meaning=renamed("reduction_function", max="average")
+)
+mutant("MaxReadsAverage", "average is computed as max.")(meaning=renamed("reduction_function", average="max"))
 
-fault.about(Family.INDEXING)
-fault("RegionIndexSigned", "The largest uint32 index is -1, the last image.")(
+mutant.begin_category(Category.INDEXING)
+mutant("RegionIndexSigned", "uint32 indices are read as signed: the largest is -1, the last image.")(
     are_images=lambda s, up, images, n: up(np.where(is_signed(images) & (signed(images) < 0), 0, signed(images)), n),
     image=lambda s, up, x, n: up(x, n - 2**32 if n >= 2**31 else n),
 )
@@ -252,53 +262,49 @@ def signed(images: Array) -> Array:
     return images.astype(np.int32) if is_signed(images) else images
 
 
-fault("FirstOfLeadingAxes", "Regions and indices have no leading axes.")(
+mutant("FirstOfLeadingAxes", "Regions and indices with leading axes are refused.")(
     are_shapes=lambda s, up, rois, images: up(rois, images) and len(rois) == 2 and len(images) == 1
 )
 
-fault.about(Family.GRADIENTS)
-fault("MapGradientWithoutOutside", "Samples off the map do not count in what the map's gradient is divided by.")(
+mutant.begin_category(Category.GRADIENTS)
+mutant("MapGradientWithoutOutside", "The gradient of the map is divided by the number of samples inside the map only.")(
     average_part=lambda s, up, dy, image, y, x: up(
         dy * y.per_bin * x.per_bin / np.maximum(np.outer(y.counts, x.counts), 1), image, y, x
     )
 )
-fault("MapNotNeeded", "Without InputTensor a gradient is that of a map of zeros.")(needs_x=lambda s, up: False)
-fault("SlopeOnAPixel", "A sample on a pixel has the slope of the cell that begins there, as ONNX's has.")(
+mutant(
+    "MapNotNeeded", "A gradient that needs InputTensor takes zeros for it where it is missing, instead of refusing."
+)(needs_x=lambda s, up: False)
+mutant(
+    "SlopeOnAPixel", "In the gradient of regions, a sample on a pixel uses the slope of the cell after it, as in ONNX."
+)(
     taps=lambda s, up, c, n: up(c, n) if s.is_nearest else np.floor(np.clip(c, 0, n - 1))[..., None] + [0, 1],
     has_slope=lambda s, up, c, inside, n: inside & (np.floor(np.clip(c, 0, n - 1)) < n - 1) & (not s.is_nearest),
 )
-fault("NearestHasASlope", "The nearest pixel has the slope of an interpolation.")(
+mutant("NearestHasASlope", "With nearest_neighbor, regions get the gradient of linear interpolation instead of 0.")(
     taps=lambda s, up, c, n: np.floor(np.clip(c, 0, n - 1))[..., None] + [0, 1],
     has_slope=lambda s, up, c, inside, n: inside & (np.clip(c, 0, n - 1) % 1 != 0),
 )
 
-fault.about(Family.DEFAULTS)
-fault("InputOffset0ByDefault", "input_pixel_offset is 0 where nothing is said.")(
-    defaults=by_default(input_pixel_offset=0.0)
-)
-fault("OutputOffset0ByDefault", "output_pixel_offset is 0 where nothing is said.")(
-    defaults=by_default(output_pixel_offset=0.0)
-)
-fault("OneSampleByDefault", "maximum_samples_per_output is 1 where nothing is said.")(
+mutant.begin_category(Category.DEFAULTS)
+mutant("InputOffset0ByDefault", "input_pixel_offset defaults to 0.")(defaults=by_default(input_pixel_offset=0.0))
+mutant("OutputOffset0ByDefault", "output_pixel_offset defaults to 0.")(defaults=by_default(output_pixel_offset=0.0))
+mutant("OneSampleByDefault", "maximum_samples_per_output defaults to 1.")(
     defaults=by_default(maximum_samples_per_output=1)
 )
-fault("CornersByDefault", "align_regions_to_corners is 1 where nothing is said.")(
-    defaults=by_default(align_regions_to_corners=1)
-)
-fault("NearestByDefault", "interpolation_mode is nearest_neighbor where nothing is said.")(
+mutant("CornersByDefault", "align_regions_to_corners defaults to 1.")(defaults=by_default(align_regions_to_corners=1))
+mutant("NearestByDefault", "interpolation_mode defaults to nearest_neighbor.")(
     defaults=by_default(interpolation_mode="nearest_neighbor")
 )
-fault("RegionMaxByDefault", "reduction_function is max where nothing is said.")(
-    defaults=by_default(reduction_function="max")
-)
+mutant("RegionMaxByDefault", "reduction_function defaults to max.")(defaults=by_default(reduction_function="max"))
 LIMITS = ("minimum_samples_per_output", "maximum_samples_per_output")
-fault("LimitsExchanged", "A minimum_samples_per_output above the maximum is taken for the maximum.")(
+mutant("LimitsExchanged", "A minimum_samples_per_output above the maximum is accepted, and the two are exchanged.")(
     meaning=lambda s, up, a: a | dict(zip(LIMITS, sorted(a[name] for name in LIMITS), strict=True))
 )
-fault("LeadingAxesOfNothingTaken", "Where there are no regions, leading axes may have any length.")(
+mutant("LeadingAxesOfNothingTaken", "Leading axes of any length are accepted where there are no regions.")(
     are_shapes=lambda s, up, rois, images: (rois[-2:] == (0, 4) and images[-1:] == (0,)) or up(rois, images)
 )
-add_faults(fault, 1)
-add_sizes(fault)
-WRONG = tuple(fault)
-__getattr__ = fault.find
+add_mutants(mutant, 1)
+add_sizes(mutant)
+MUTANTS = tuple(mutant)
+__getattr__ = mutant.find

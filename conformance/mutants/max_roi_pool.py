@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults, Node, by_default
-from conformance.wrong.sizes import FLT_MAX, Draws, add_lengths, clipped, flushed
+from conformance.mutants.base import Array, Category, MutantFactory, Node, by_default
+from conformance.mutants.sizes import FLT_MAX, Thresholds, add_lengths, clipped, flushed
 
 DEFAULTS: dict[str, Any] = {"pooled_shape": [1, 1], "spatial_scale": 1.0}
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
@@ -222,8 +222,8 @@ class Control(Node):
         return begin, stop
 
 
-fault = Faults(Control)
-fault.about(Family.COORDINATES)
+mutant = MutantFactory(Control)
+mutant.begin_category(Category.COORDINATES)
 
 
 def rounded(change: Any) -> Any:
@@ -231,31 +231,37 @@ def rounded(change: Any) -> Any:
     return lambda s, up, end: int(change(max(min(end, FAR), -FAR)))
 
 
-fault("HalvesToEven", "An end between two pixels is the even one, as Python and NumPy round.")(whole=rounded(np.rint))
-fault("HalvesUp", "An end between two pixels is the one after it, also below 0.")(
+mutant(
+    "HalvesToEven",
+    "Ends halfway between two pixels are rounded to even, as Python and NumPy do, instead of away from 0.",
+)(whole=rounded(np.rint))
+mutant("HalvesUp", "Ends halfway between two pixels are rounded up, also negative ones, instead of away from 0.")(
     whole=rounded(lambda end: np.floor(end + 0.5))
 )
-fault("HalvesTowards0", "An end between two pixels is the one nearer to 0.")(
+mutant("HalvesTowards0", "Ends halfway between two pixels are rounded towards 0 instead of away from it.")(
     whole=rounded(lambda end: np.sign(end) * np.ceil(abs(end) - 0.5))
 )
-fault("HalfAddedAndCut", "Ends are the whole part of the end and a half, so that those below 0 are rounded up.")(
+mutant("HalfAddedAndCut", "Ends are rounded by adding 0.5 and truncating, which is wrong for negative ones.")(
     whole=rounded(lambda end: np.trunc(end + 0.5))
 )
-fault("EndsCut", "Ends are cut to whole pixels.")(whole=rounded(np.trunc))
-fault("EndsFloored", "Ends are rounded down.")(whole=rounded(np.floor))
-fault("EndsRaised", "Ends are rounded up.")(whole=rounded(np.ceil))
-fault("JustBelowAHalfRounded", "A half is added in float64 before rounding down, which makes 0.49999999999999994 one.")(
-    whole=lambda s, up, end: int(np.sign(end) * np.floor(min(abs(end), FAR) + 0.5))
-)
-fault("FirstEndFlooredLastRaised", "The first end is rounded down and the last one up.")(
+mutant("EndsCut", "Ends are truncated to whole pixels instead of rounded.")(whole=rounded(np.trunc))
+mutant("EndsFloored", "Ends are rounded down instead of to nearest.")(whole=rounded(np.floor))
+mutant("EndsRaised", "Ends are rounded up instead of to nearest.")(whole=rounded(np.ceil))
+mutant(
+    "JustBelowAHalfRounded",
+    "Ends are rounded by adding 0.5 in float64 and rounding down, which makes 0.49999999999999994 one.",
+)(whole=lambda s, up, end: int(np.sign(end) * np.floor(min(abs(end), FAR) + 0.5)))
+mutant("FirstEndFlooredLastRaised", "The start of a RoI is rounded down and its end up, instead of both to nearest.")(
     mask=lambda s, up, r1, r2, *a: up(np.floor(s.scaled(r1)) / s.scale(), np.ceil(s.scaled(r2)) / s.scale(), *a)
 )
-fault("ScaledAfterRounding", "Ends are rounded before they are scaled, and again after.")(
+mutant("ScaledAfterRounding", "Ends are rounded before scaling and again after it.")(
     scaled=lambda s, up, end: up(float(Control.whole(s, end)))
 )
-fault("HalfPixel", "Ends are moved by half a pixel, as those of RoiAlign.")(scaled=lambda s, up, end: up(end) - 0.5)
-fault("ScaleDivides", "Ends are divided by spatial_scale.")(scaled=lambda s, up, end: end / s.scale())
-fault("ScaleOfXAlone", "spatial_scale is of x1 and x2 alone.")(
+mutant("HalfPixel", "Ends are shifted by half a pixel, as in RoiAlign.")(scaled=lambda s, up, end: up(end) - 0.5)
+mutant("ScaleDivides", "Ends are divided by spatial_scale instead of multiplied.")(
+    scaled=lambda s, up, end: end / s.scale()
+)
+mutant("ScaleOfXAlone", "spatial_scale is applied to x1 and x2 only.")(
     corners=lambda s, up, roi: up(roi) / np.array([1, s.scale(), 1, s.scale()])
 )
 
@@ -268,63 +274,65 @@ def unrounded(s: Any, up: Any, r1: float, r2: float, bins: int, length: int) -> 
     return (pixels >= np.floor(cells[:-1, None])) & (pixels < np.ceil(cells[1:, None]))
 
 
-fault("EndsUnrounded", "Ends are not rounded; bins have the pixels that they touch.")(mask=unrounded)
-fault("EndExcluded", "The second end is the pixel after the last.")(size=lambda s, up, start, end: max(end - start, 1))
-fault("SizeWithoutTheLastPixel", "The size is the distance of the ends, so that most bins are narrower.")(
+mutant("EndsUnrounded", "Ends are not rounded: a bin consists of all pixels that it touches.")(mask=unrounded)
+mutant("EndExcluded", "The second end is excluded: it is taken for the pixel after the last one.")(
+    size=lambda s, up, start, end: max(end - start, 1)
+)
+mutant("SizeWithoutTheLastPixel", "The size of a RoI is end - start instead of end - start + 1.")(
     bounds=lambda s, up, size, bins: up(max(size - 1, 1), bins)
 )
-fault("XAndYSwapped", "Reads RoIs as y1 x1 y2 x2.")(corners=lambda s, up, roi: up(roi)[[1, 0, 3, 2]])
-fault("EndsByAxis", "Reads RoIs as x1 x2 y1 y2.")(corners=lambda s, up, roi: up(roi)[[0, 2, 1, 3]])
-fault("CornerAndSize", "Reads RoIs as x y width height.")(
+mutant("XAndYSwapped", "RoIs are read as y1, x1, y2 and x2.")(corners=lambda s, up, roi: up(roi)[[1, 0, 3, 2]])
+mutant("EndsByAxis", "RoIs are read as x1, x2, y1 and y2.")(corners=lambda s, up, roi: up(roi)[[0, 2, 1, 3]])
+mutant("CornerAndSize", "RoIs are read as x, y, width and height.")(
     corners=lambda s, up, roi: np.concatenate([up(roi)[:2], up(roi)[:2] + up(roi)[2:] - 1])
 )
-fault("InvertedIsEmpty", "A RoI whose ends are swapped has no pixels.")(
+mutant("InvertedIsEmpty", "A RoI with swapped ends has no pixels instead of one.")(
     size=lambda s, up, start, end: max(end - start + 1, 0)
 )
-fault("InvertedIsOrdered", "The ends of a RoI are exchanged where they are swapped.")(
+mutant("InvertedIsOrdered", "Swapped ends of a RoI are put in order.")(
     ends=lambda s, up, start, end, n: (min(up(start, end, n)), max(up(start, end, n)))
 )
-fault("InvertedAtItsSecondEnd", "A RoI whose ends are swapped is the pixel at its second end.")(
+mutant("InvertedAtItsSecondEnd", "A RoI with swapped ends is the pixel at its second end instead of its first.")(
     ends=lambda s, up, start, end, n: (min(up(start, end, n)), end)
 )
-fault("InvertedOnBothAxes", "A RoI whose ends are swapped on either axis is one pixel.")(
+mutant("InvertedOnBothAxes", "A RoI with swapped ends on one axis is a single pixel along both.")(
     corners=lambda s, up, roi: (
         np.tile(up(roi)[:2], 2) if np.any(up(roi)[2:] * s.scale() < up(roi)[:2] * s.scale() - 1) else up(roi)
     )
 )
-fault("EndsUnlimited", "Ends may lie beyond 2^31 pixels.")(
+mutant("EndsUnlimited", "Ends are not limited to 2^31 pixels.")(
     whole=lambda s, up, end: int(Decimal(max(min(end, 2**40), -(2**40))).to_integral_value(ROUND_HALF_UP))
 )
-fault("EndsUpTo31Bits", "Ends are at most 2^31 - 1 pixels.")(far=lambda s, up: 2**31 - 1)
-fault("EndsWrap", "Ends wrap at 31 bits.")(
+mutant("EndsUpTo31Bits", "Ends are limited to 2^31 - 1 pixels.")(far=lambda s, up: 2**31 - 1)
+mutant("EndsWrap", "Ends wrap around like 32-bit integers.")(
     whole=lambda s, up, end: (
         (int(Decimal(max(min(end, 2**62), -(2**62))).to_integral_value(ROUND_HALF_UP)) + 2**31) % 2**32 - 2**31
     )
 )
-fault("FarEndsRefused", "Ends that a 32-bit integer cannot hold are an error.")(
+mutant("FarEndsRefused", "Ends beyond the range of a 32-bit integer are refused.")(
     are_boxes=lambda s, up, boxes: up(boxes) and bool(np.all(np.abs(boxes * s.scale()) < FAR))
 )
 
-fault.about(Family.BORDERS)
-fault("EdgesReplicated", "Pixels off the map are its edge.")(
+mutant.begin_category(Category.BORDERS)
+mutant("EdgesReplicated", "Pixels outside the map are those of its nearest edge.")(
     on_map=lambda s, up, begin, stop, n: (np.clip(begin, 0, n - 1), np.clip(stop, 1, n))
 )
-fault("RoisCutFirst", "A RoI is cut to the map before it is divided into bins.")(
+mutant("RoisCutFirst", "RoIs are clipped to the map before they are divided into bins.")(
     ends=lambda s, up, start, end, n: (min(max(start, 0), n - 1), min(max(end, 0), n - 1))
 )
-fault("StartsCutFirst", "The first end of a RoI is cut to the map before it is divided into bins.")(
+mutant("StartsCutFirst", "The start of a RoI is clipped to the map before it is divided into bins.")(
     ends=lambda s, up, start, end, n: (max(start, 0), end)
 )
-fault("FirstPixelUnread", "Bins that begin before the map do not read its first pixel.")(
+mutant("FirstPixelUnread", "A bin that starts before the map does not read the map's first pixel.")(
     on_map=lambda s, up, begin, stop, n: (np.where(begin < 0, np.maximum(begin, 1), begin), stop)
 )
-fault("LastPixelUnread", "Bins that end beyond the map do not read its last pixel.")(
+mutant("LastPixelUnread", "A bin that ends beyond the map does not read the map's last pixel.")(
     on_map=lambda s, up, begin, stop, n: (begin, np.where(stop > n, n - 1, stop))
 )
-fault("BinsAcrossTheEdgeEmpty", "A bin that is not all on the map has no pixels.")(
+mutant("BinsAcrossTheEdgeEmpty", "A bin that is partly outside the map counts as empty.")(
     on_map=lambda s, up, begin, stop, n: (begin, np.where((begin < 0) | (stop > n), begin, stop))
 )
-fault("StartsWrap", "A bin that begins before the map begins as far before its end, as slices in Python.")(
+mutant("StartsWrap", "A negative start of a bin counts from the map's end, as in Python slices.")(
     on_map=lambda s, up, begin, stop, n: (np.where(begin < 0, np.maximum(begin + n, 0), begin), stop)
 )
 
@@ -332,20 +340,20 @@ fault("StartsWrap", "A bin that begins before the map begins as far before its e
 MARGIN = 32
 """Pixels of a border of zeros."""
 BORDER = ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))
-fault("OutsideIs0", "Pixels off the map are 0 and count.")(
+mutant("OutsideIs0", "Pixels outside the map count as 0 instead of being left out.")(
     scaled=lambda s, up, end: up(end) + MARGIN,
     mask=lambda s, up, r1, r2, bins, n: up(r1, r2, bins, n + 2 * MARGIN),
     pooled=lambda s, up, image, *a: up(np.pad(image, BORDER), *a),
     passed=lambda s, up, dy, image, *a: up(dy, np.pad(image, BORDER), *a)[:, MARGIN:-MARGIN, MARGIN:-MARGIN],
 )
 for name, words, value in (
-    ("EmptyIsMinusInfinity", "A bin without pixels is minus infinity.", -np.inf),
-    ("EmptyIsLowest", "A bin without pixels is -FLT_MAX.", -FLT_MAX),
-    ("EmptyIsNaN", "A bin without pixels is NaN.", np.nan),
-    ("EmptyIsMinus1", "A bin without pixels is -1.", -1.0),
+    ("EmptyIsMinusInfinity", "A bin without pixels gives minus infinity instead of 0.", -np.inf),
+    ("EmptyIsLowest", "A bin without pixels gives -FLT_MAX instead of 0.", -FLT_MAX),
+    ("EmptyIsNaN", "A bin without pixels gives NaN instead of 0.", np.nan),
+    ("EmptyIsMinus1", "A bin without pixels gives -1 instead of 0.", -1.0),
 ):
-    fault(name, words)(empty=lambda s, up, value=value: value)
-fault("EmptyRefused", "A bin without pixels is an error.")(found=lambda s, up, *a: full(up(*a)))
+    mutant(name, words)(empty=lambda s, up, value=value: value)
+mutant("EmptyRefused", "A bin without pixels is refused.")(found=lambda s, up, *a: full(up(*a)))
 
 
 def full(found: Found) -> Found:
@@ -355,7 +363,7 @@ def full(found: Found) -> Found:
     return found
 
 
-fault.about(Family.COUNTS)
+mutant.begin_category(Category.COUNTS)
 
 
 def divided(change: Any) -> Any:
@@ -365,43 +373,46 @@ def divided(change: Any) -> Any:
     )
 
 
-fault("BinsApart", "A bin ends before the pixel in which the next one begins, so that bins never overlap.")(
+mutant("BinsApart", "Bins never overlap: a bin ends before the pixel in which the next one starts.")(
     bounds=lambda s, up, size, bins: (up(size, bins)[0], np.arange(1, bins + 1) * size // bins)
 )
-fault("BinsApartWithAPixel", "A bin ends before the pixel in which the next one begins, but has a pixel.")(
+mutant(
+    "BinsApartWithAPixel",
+    "Bins overlap only where one would be empty otherwise: a bin ends before the next one's first pixel.",
+)(
     bounds=lambda s, up, size, bins: (
         (low := up(size, bins)[0]),
         np.maximum(np.arange(1, bins + 1) * size // bins, low + 1),
     )
 )
-fault("BinsBeginLate", "A bin begins at the first pixel that is wholly in it.")(
+mutant("BinsBeginLate", "A bin starts at the first pixel that lies wholly inside it.")(
     bounds=lambda s, up, size, bins: (-(-np.arange(bins) * size // bins), up(size, bins)[1])
 )
-fault("BoundsRounded", "The bounds of bins are rounded to the nearest pixel.")(
+mutant("BoundsRounded", "The bounds of bins are rounded to nearest instead of outwards.")(
     bounds=divided(lambda p, size, bins: (np.floor(p * size / bins + 0.5), np.floor((p + 1) * size / bins + 0.5)))
 )
-fault("BinsOfWholePixels", "All bins but the last have equally many pixels, rounded down.")(
+mutant("BinsOfWholePixels", "All bins have the same number of pixels, rounded down; the last one has the rest.")(
     bounds=divided(lambda p, size, bins: (p * (size // bins), np.where(p < bins - 1, (p + 1) * (size // bins), size)))
 )
-fault("BinsOfRaisedPixels", "Bins have equally many pixels, rounded up, so that the last may have fewer or none.")(
+mutant("BinsOfRaisedPixels", "All bins have the same number of pixels, rounded up; the last ones have fewer or none.")(
     bounds=divided(lambda p, size, bins: (p * -(-size // bins), np.minimum((p + 1) * -(-size // bins), size)))
 )
-fault("BinsAPixelMore", "A bin has the first pixel of the next one.")(
+mutant("BinsAPixelMore", "Every bin ends one pixel too late.")(
     bounds=lambda s, up, size, bins: (up(size, bins)[0], up(size, bins)[1] + 1)
 )
-fault("WholeBinsAPixelMore", "A bin that ends at a whole pixel has that pixel, too.")(
+mutant("WholeBinsAPixelMore", "A bin that ends at a whole pixel ends one pixel too late.")(
     bounds=divided(lambda p, size, bins: (np.floor(p * size / bins), np.floor((p + 1) * size / bins) + 1))
 )
-fault("EveryBinTheWholeRoi", "Every bin has all pixels of the RoI.")(
+mutant("EveryBinTheWholeRoi", "Every bin consists of all pixels of the RoI.")(
     bounds=lambda s, up, size, bins: (np.zeros(bins, np.int64), np.full(bins, size))
 )
-fault("AtMostAPixelABin", "A RoI with fewer pixels than bins has empty bins behind them.")(
+mutant("AtMostAPixelABin", "A RoI with fewer pixels than bins has one pixel per bin and then empty bins.")(
     bounds=lambda s, up, size, bins: (
         up(size, bins) if size >= bins else ((p := np.arange(bins)), np.minimum(p + 1, size))
     )
 )
 
-fault.about(Family.REDUCTIONS)
+mutant.begin_category(Category.REDUCTIONS)
 
 
 def pooling(change: Any) -> Any:
@@ -418,16 +429,22 @@ def pooling(change: Any) -> Any:
     return pooled
 
 
-fault("Average", "An output is the average of its bin.")(pooled=pooling(lambda v: v.mean(axis=(1, 2))))
-fault("Minimum", "An output is the smallest pixel of its bin.")(pooled=pooling(lambda v: v.min(axis=(1, 2))))
-fault("LargestOfSizes", "An output is the pixel of its bin that is the furthest from 0.")(
+mutant("Average", "An output is the average of its bin instead of the maximum.")(
+    pooled=pooling(lambda v: v.mean(axis=(1, 2)))
+)
+mutant("Minimum", "An output is the minimum of its bin instead of the maximum.")(
+    pooled=pooling(lambda v: v.min(axis=(1, 2)))
+)
+mutant("LargestOfSizes", "An output is the pixel of its bin with the largest absolute value.")(
     pooled=pooling(lambda v: v.reshape(len(v), -1)[range(len(v)), np.abs(v).reshape(len(v), -1).argmax(axis=1)])
 )
-fault("FirstPixel", "An output is the first pixel of its bin.")(pooled=pooling(lambda v: v[:, 0, 0]))
-fault("CornersAlone", "An output is the largest of the four corners of its bin.")(
+mutant("FirstPixel", "An output is the first pixel of its bin instead of the maximum.")(
+    pooled=pooling(lambda v: v[:, 0, 0])
+)
+mutant("CornersAlone", "An output is the maximum of the four corner pixels of its bin.")(
     pooled=pooling(lambda v: v[:, [0, 0, -1, -1], [0, -1, 0, -1]].max(axis=1))
 )
-fault("LastRowUnread", "The last of several rows of a bin is not read.")(
+mutant("LastRowUnread", "The last row of a bin is not read if it has several.")(
     pooled=pooling(lambda v: v[:, : max(v.shape[1] - 1, 1)].max(axis=(1, 2)))
 )
 
@@ -444,27 +461,27 @@ def beginning(number: float) -> dict[str, Any]:
 
 
 for name, words, value in (
-    ("From0", "0, so that negative pixels are lost", 0.0),
+    ("From0", "0, so negative pixels are lost", 0.0),
     ("FromMinus10000", "-10000", -10000.0),
     ("FromMinusFltMax", "-FLT_MAX", -FLT_MAX),
     ("FromTheLeastNormal", "the least positive normal number, as ONNX Runtime's once did", 2.0**-126),
 ):
-    fault(f"Max{name}", f"A maximum begins at {words}.")(**beginning(value))
-fault("NaNLoses", "NaN is no candidate of a maximum.")(
+    mutant(f"Max{name}", f"A maximum starts at {words}.")(**beginning(value))
+mutant("NaNLoses", "NaN is left out of a maximum.")(
     ranked=lambda s, up, image: up(np.where(np.isnan(image), -np.inf, image))
 )
-fault("NaNSpoilsChannels", "A channel with NaN has no other outputs.")(
+mutant("NaNSpoilsChannels", "All outputs of a channel with a NaN are NaN.")(
     image=lambda s, up, *a: np.where(np.isnan(x := up(*a)).any(axis=(1, 2), keepdims=True), np.nan, x)
 )
-fault("NaNWinsIfFirst", "NaN wins a maximum only as the first pixel of its bin.")(
+mutant("NaNWinsIfFirst", "A maximum is NaN only if the first pixel of the bin is.")(
     pooled=pooling(lambda v: np.where(np.isnan(v[:, 0, 0]), np.nan, np.fmax.reduce(v.reshape(len(v), -1), axis=1)))
 )
-fault("NaNIs0", "An output that would be NaN is 0.")(pooled=lambda s, up, *a: np.where(np.isnan(y := up(*a)), 0.0, y))
-fault("InfinityIsEmpty", "An output of minus infinity is 0, as if its bin were empty.")(
+mutant("NaNIs0", "An output that would be NaN is 0.")(pooled=lambda s, up, *a: np.where(np.isnan(y := up(*a)), 0.0, y))
+mutant("InfinityIsEmpty", "An output of minus infinity is replaced by 0, as if its bin were empty.")(
     pooled=lambda s, up, *a: np.where(np.isneginf(y := up(*a)), 0.0, y)
 )
 
-fault.about(Family.TYPES)
+mutant.begin_category(Category.TYPES)
 
 
 def in_type(size: int, bins: int, dtype: Any) -> tuple[Array, Array]:
@@ -474,102 +491,104 @@ def in_type(size: int, bins: int, dtype: Any) -> tuple[Array, Array]:
     return np.floor(edges[:-1]).astype(np.int64), np.ceil(edges[1:]).astype(np.int64)
 
 
-fault("BinsInFloat", "The size of a bin is float32, and so are the bounds, as in Caffe and ONNX Runtime.")(
+mutant("BinsInFloat", "The size and the bounds of bins are computed in float32, as in Caffe and ONNX Runtime.")(
     bounds=lambda s, up, size, bins: in_type(size, bins, np.float32)
 )
-fault("BinsInDouble", "The size of a bin is float64, and so are the bounds.")(
+mutant("BinsInDouble", "The size and the bounds of bins are computed in float64 instead of exactly.")(
     bounds=lambda s, up, size, bins: in_type(size, bins, np.float64)
 )
-fault("BinsInTheTensorsType", "The size of a bin has the type of the tensors, and so have the bounds.")(
+mutant("BinsInTheTensorsType", "The size and the bounds of bins are computed in the type of the tensors.")(
     bounds=lambda s, up, size, bins: in_type(size, bins, s.dtype if s.dtype.itemsize < 4 else np.float64)
 )
-fault("EndsInTheTensorsType", "Scaled ends have the type of the tensors before they are rounded.")(
+mutant("EndsInTheTensorsType", "Ends are scaled in the type of the tensors.")(
     scaled=lambda s, up, end: float(np.asarray(up(end)).astype(s.dtype))
 )
-fault("EndsInFloat", "Scaled ends are float32, also of double tensors.")(
+mutant("EndsInFloat", "Ends are scaled in float32 even for double tensors.")(
     scaled=lambda s, up, end: float(np.float32(end) * np.float32(s.scale()))
 )
-fault("ScaleInTheTensorsType", "spatial_scale is rounded to the type of the tensors.")(
+mutant("ScaleInTheTensorsType", "spatial_scale is rounded to the type of the tensors.")(
     scale=lambda s, up: float(np.asarray(up()).astype(s.dtype)) or 1.0
 )
-fault("RoisInHalf", "RoIs are converted to float16.")(
+mutant("RoisInHalf", "RoIs are converted to float16.")(
     columns=lambda s, up, rois: up(rois.astype(np.float16).astype(np.float64))
 )
-fault("DoubleInFloat", "Results of double tensors have the precision of float32.")(
+mutant("DoubleInFloat", "Results of double tensors have the precision of float32.")(
     rounded=lambda s, up, v: v.astype(np.float32).astype(s.dtype)
 )
-fault("ComparedInFloat", "Pixels are compared in float32, so that double ones nearly alike tie.", gradients=True)(
+mutant("ComparedInFloat", "Pixels are compared in float32, so nearly equal doubles tie.", gradient_only=True)(
     ranked=lambda s, up, image: up(image.astype(np.float32))
 )
-fault("ComparedInHalf", "Pixels are compared in float16, so that those nearly alike tie.", gradients=True)(
+mutant("ComparedInHalf", "Pixels are compared in float16, so nearly equal ones tie.", gradient_only=True)(
     ranked=lambda s, up, image: up(image.astype(np.float16))
 )
-fault("DxSumsInTheTensorsType", "dX is summed in the type of the tensors: 16-bit sums stall.", gradients=True)(
-    sum_type=lambda s, up: s.dtype
-)
+mutant(
+    "DxSumsInTheTensorsType",
+    "dX is summed in the type of the tensors, so 16-bit sums stop growing.",
+    gradient_only=True,
+)(sum_type=lambda s, up: s.dtype)
 
-fault.about(Family.INDEXING)
-fault("BatchIdIgnored", "Every RoI is of image 0.")(image_of=lambda s, up, r, images: 0)
-fault("BatchIdCut", "A batch id is cut to a whole number.")(
+mutant.begin_category(Category.INDEXING)
+mutant("BatchIdIgnored", "Every RoI reads image 0.")(image_of=lambda s, up, r, images: 0)
+mutant("BatchIdCut", "Fractional batch ids are truncated instead of refused.")(
     are_images=lambda s, up, numbers, n: up(np.trunc(numbers), n)
 )
-fault("BatchIdRounded", "A batch id is rounded to a whole number.")(
+mutant("BatchIdRounded", "Fractional batch ids are rounded instead of refused.")(
     are_images=lambda s, up, numbers, n: up(np.rint(numbers), n)
 )
-fault("BatchIdLast", "The batch id is the last of the five numbers of a RoI.")(
+mutant("BatchIdLast", "The batch id is read from the last of the five numbers of a RoI.")(
     columns=lambda s, up, rois: (rois[:, 4], rois[:, :4])
 )
-fault("BatchIdScaled", "The batch id is scaled, too.")(
+mutant("BatchIdScaled", "The batch id is multiplied by spatial_scale too.")(
     image_of=lambda s, up, r, images: int(up(r, images) * s.scale() + 0.5) % max(int(images.max()) + 1, 1)
 )
-fault("BatchIdOfTheFirstRoi", "All RoIs are of the image of the first.")(
+mutant("BatchIdOfTheFirstRoi", "All RoIs read the image of the first RoI.")(
     image_of=lambda s, up, r, images: up(0, images)
 )
-fault("RoisByImage", "Results are in the order of the images.")(
+mutant("RoisByImage", "Results are sorted by image.")(
     forward=lambda s, up, x, rois, images: up(x, rois[(o := np.argsort(images, kind="stable"))], images[o])
 )
-fault("NegativeIdWraps", "A batch id of -1 is the last image, as in NumPy.")(
+mutant("NegativeIdWraps", "Negative batch ids count from the last image, as in NumPy, instead of being refused.")(
     are_images=lambda s, up, numbers, n: up(np.where((numbers < 0) & (numbers >= -n), 0, numbers), n)
 )
-fault("IdNTaken", "A batch id of N is read as the last image.")(
+mutant("IdNTaken", "A batch id of N, one too large, reads the last image instead of being refused.")(
     are_images=lambda s, up, numbers, n: up(np.where(numbers == n, n - 1, numbers) if n else numbers, n),
     image=lambda s, up, x, n: up(x, min(n, len(x) - 1)),
     add=lambda s, up, dx, n, part: up(dx, min(n, len(dx) - 1), part),
 )
-fault("BatchIdClamped", "A batch id is clamped to those of the images.")(
+mutant("BatchIdClamped", "Batch ids are clamped to valid ones instead of refused.")(
     are_images=lambda s, up, numbers, n: bool(np.isfinite(numbers).all()) and n > 0,
     image_of=lambda s, up, r, images: max(up(r, images), 0),
     image=lambda s, up, x, n: up(x, min(n, len(x) - 1)),
     add=lambda s, up, dx, n, part: up(dx, min(n, len(dx) - 1), part),
 )
-fault("NaNIdTaken", "A batch id of NaN is image 0.")(
+mutant("NaNIdTaken", "A batch id of NaN is taken for 0 instead of refused.")(
     are_images=lambda s, up, numbers, n: up(np.where(np.isnan(numbers), 0, numbers), n),
     image_of=lambda s, up, r, images: max(up(r, images), 0),
 )
-fault("ChannelsReversed", "Channels are read from the last to the first.")(image=lambda s, up, x, n: up(x, n)[::-1])
-fault("NAndCExchanged", "The map is read as [C, N, H, W].")(
+mutant("ChannelsReversed", "Channels are read in reverse order.")(image=lambda s, up, x, n: up(x, n)[::-1])
+mutant("NAndCExchanged", "The map is read as [C, N, H, W].")(
     image=lambda s, up, x, n: x.reshape(x.shape[1], x.shape[0], *x.shape[2:])[:, n]
 )
-fault("HAndWExchanged", "The map is read as [N, C, W, H].")(
+mutant("HAndWExchanged", "The map is read as [N, C, W, H].")(
     image=lambda s, up, x, n: (i := up(x, n)).reshape(len(i), i.shape[2], i.shape[1]).swapaxes(1, 2)
 )
-fault("BinsExchanged", "pooled_shape is width and height.")(
+mutant("BinsExchanged", "pooled_shape is read as width and height.")(
     bins=lambda s, up: up()[::-1], forward=lambda s, up, *a: (y := up(*a)).reshape(*y.shape[:2], *s.bins()[::-1])
 )
-fault("ResultTransposed", "The result is written as [R, C, width, height].")(
+mutant("ResultTransposed", "The result is written as [R, C, width, height].")(
     forward=lambda s, up, *a: (y := up(*a)).swapaxes(2, 3).reshape(y.shape)
 )
-fault("DxOfImage0", "Every RoI passes its gradient to image 0.", gradients=True)(
+mutant("DxOfImage0", "dX of every RoI goes to image 0.", gradient_only=True)(
     add=lambda s, up, dx, n, part: up(dx, 0, part)
 )
-fault("DxOfImageR", "RoI r passes its gradient to image r, as far as there is one.", gradients=True)(
+mutant("DxOfImageR", "dX of RoI r goes to image r, if there is one.", gradient_only=True)(
     gradient=lambda s, up, dy, rois, images, shape, x: up(
         dy, rois, np.minimum(np.arange(len(rois)), max(shape[0] - 1, 0)), shape, x
     )
 )
 
-fault.about(Family.GRADIENTS)
-fault("DxOverwritten", "The last RoI of an image alone passes its gradient.")(
+mutant.begin_category(Category.GRADIENTS)
+mutant("DxOverwritten", "dX of an image is overwritten by each RoI instead of summed: only the last RoI counts.")(
     add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe")
 )
 
@@ -579,23 +598,23 @@ def assigned(s: Any, up: Any, made: Array, pixels: tuple[Array, ...], dy: Array)
     made[pixels] = dy
 
 
-fault("BinsOverwrite", "Of the bins of a RoI that share their largest pixel the last alone passes its gradient.")(
+mutant("BinsOverwrite", "If several bins of a RoI share their largest pixel, only the last one's gradient is kept.")(
     give=assigned
 )
-fault("TieToTheLast", "Of equal pixels the last wins.")(
+mutant("TieToTheLast", "The last of several equal pixels gets the gradient instead of the first.")(
     first=lambda s, up, ranks: ranks.shape[-1] - 1 - up(ranks[..., ::-1])
 )
-fault("TieToTheLastColumn", "Of equal pixels the first row wins, and in it the last column.")(
+mutant("TieToTheLastColumn", "Of several equal pixels, the last one of the first row gets the gradient.")(
     found=lambda s, up, ranks, of_y, of_x: (f := up(ranks[..., ::-1], of_y, of_x[:, ::-1]))._replace(
         column=ranks.shape[2] - 1 - f.column
     )
 )
-fault("TieToTheLastRow", "Of equal pixels the last row wins, and in it the first column.")(
+mutant("TieToTheLastRow", "Of several equal pixels, the first one of the last row gets the gradient.")(
     found=lambda s, up, ranks, of_y, of_x: (f := up(ranks[:, ::-1], of_y[:, ::-1], of_x))._replace(
         row=ranks.shape[1] - 1 - f.row
     )
 )
-fault("TieDownTheColumns", "Of equal pixels the first down a column wins, not the first along a row.")(
+mutant("TieDownTheColumns", "Of several equal pixels, the first in column order gets the gradient.")(
     found=lambda s, up, ranks, of_y, of_x: Found(
         (f := up(ranks.swapaxes(1, 2), of_x, of_y)).rank.swapaxes(1, 2), f.column.swapaxes(1, 2), f.row.swapaxes(1, 2)
     )
@@ -618,8 +637,8 @@ def to_ties(is_shared: bool) -> Any:
     return passed
 
 
-fault("TiesAll", "All equal pixels have the whole gradient.")(passed=to_ties(False))
-fault("TiesShare", "Equal pixels share the gradient.")(passed=to_ties(True))
+mutant("TiesAll", "Each of several equal pixels gets the whole gradient.")(passed=to_ties(False))
+mutant("TiesShare", "Equal pixels share the gradient instead of the first getting it all.")(passed=to_ties(True))
 
 
 def spread(s: Any, up: Any, dy: Array, image: Array, of_y: Array, of_x: Array) -> Any:
@@ -628,86 +647,86 @@ def spread(s: Any, up: Any, dy: Array, image: Array, of_y: Array, of_x: Array) -
     return np.einsum("cpq,ph,qw->chw", dy, *shares)
 
 
-fault("PassedAsAverage", "The gradient of a maximum is that of an average.")(passed=spread)
-fault("EmptyPasses", "A bin without pixels passes its gradient to the first pixel of the map.")(
+mutant("PassedAsAverage", "The gradient of a maximum is that of an average.")(passed=spread)
+mutant("EmptyPasses", "The gradient of a bin without pixels goes to the first pixel of the map.")(
     passes=lambda s, up, found, largest: np.ones_like(found.rank, bool)
 )
-fault("NegativePassesNothing", "A maximum below 0 passes nothing, as behind a ReLU.")(
+mutant("NegativePassesNothing", "A negative maximum passes no gradient, as behind a ReLU.")(
     passes=lambda s, up, found, largest: up(found, largest) & ~(largest < 0)
 )
-fault("MinusInfinityPassesNothing", "A maximum of minus infinity passes nothing.")(
+mutant("MinusInfinityPassesNothing", "A maximum of minus infinity passes no gradient.")(
     passes=lambda s, up, found, largest: up(found, largest) & ~np.isneginf(largest)
 )
-fault("NaNPassesNothing", "A maximum of NaN passes nothing.")(
+mutant("NaNPassesNothing", "A maximum of NaN passes no gradient.")(
     passes=lambda s, up, found, largest: up(found, largest) & ~np.isnan(largest)
 )
-fault("DxScaled", "The gradient is multiplied by spatial_scale.")(passed=lambda s, up, dy, *a: up(dy * s.scale(), *a))
-fault("DxTimesX", "The gradient is multiplied by the pixel.")(
+mutant("DxScaled", "The gradient is multiplied by spatial_scale.")(passed=lambda s, up, dy, *a: up(dy * s.scale(), *a))
+mutant("DxTimesX", "The gradient is multiplied by the value of the pixel.")(
     passed=lambda s, up, dy, image, *a: np.where((g := up(dy, image, *a)) == 0, 0.0, g * image)
 )
-fault("DxTransposed", "dY is read as [R, C, width, height].")(
+mutant("DxTransposed", "dY is read as [R, C, width, height].")(
     passed=lambda s, up, dy, *a: up(dy.swapaxes(1, 2).reshape(dy.shape), *a)
 )
-fault("DxAveraged", "Bins that share their largest pixel pass the average of their gradients.")(
+mutant("DxAveraged", "The gradients of bins that share their largest pixel are averaged instead of summed.")(
     passed=lambda s, up, dy, *a: up(dy, *a) / np.maximum(up(np.ones_like(dy), *a), 1)
 )
 
-fault.about(Family.DEFAULTS)
-fault("ScaleBySixteenth", "spatial_scale is 1/16 where nothing is said, as the networks of Fast R-CNN have it.")(
+mutant.begin_category(Category.DEFAULTS)
+mutant("ScaleBySixteenth", "spatial_scale defaults to 1/16, as in the networks of Fast R-CNN.")(
     defaults=by_default(spatial_scale=0.0625)
 )
-fault("AttributesUnchecked", "No attribute is refused.")(
+mutant("AttributesUnchecked", "Attribute values are not checked.")(
     check_attributes=lambda s, up: None,
     bins=lambda s, up: (*(max(one, 1) for one in s.attributes["pooled_shape"]), 1, 1)[:2],
     scaled=lambda s, up, end: 0.0 if np.isnan(up(end)) else up(end),
 )
-fault("OneNumberTaken", "A pooled_shape of one number is both height and width.")(
+mutant("OneNumberTaken", "A pooled_shape of one number is accepted as both height and width.")(
     meaning=lambda s, up, a: a | {"pooled_shape": list(a["pooled_shape"]) * (1 + (len(a["pooled_shape"]) == 1))}
 )
-fault("ThirdNumberIgnored", "A pooled_shape may have more numbers than two.")(
+mutant("ThirdNumberIgnored", "A pooled_shape of more than two numbers is accepted.")(
     meaning=lambda s, up, a: a | {"pooled_shape": list(a["pooled_shape"])[:2]}
 )
-fault("NoScaleIsOne", "A spatial_scale of 0 is 1, as if it were not given.")(
+mutant("NoScaleIsOne", "A spatial_scale of 0 is taken for 1 instead of refused.")(
     meaning=lambda s, up, a: a | {"spatial_scale": a["spatial_scale"] or 1.0}
 )
-fault("NegativeScaleTaken", "A negative spatial_scale is read without its sign.")(
+mutant("NegativeScaleTaken", "The sign of a negative spatial_scale is ignored instead of refused.")(
     meaning=lambda s, up, a: a | {"spatial_scale": abs(a["spatial_scale"])}
 )
-fault("InfiniteRoisTaken", "Infinite ends of RoIs are far ones.")(
+mutant("InfiniteRoisTaken", "Infinite RoIs are accepted and taken for very large ones.")(
     are_boxes=lambda s, up, boxes: not np.isnan(boxes).any()
 )
-fault("NaNRoisTaken", "Ends of RoIs that are NaN are 0.")(
+mutant("NaNRoisTaken", "NaN in RoIs is taken for 0 instead of refused.")(
     are_boxes=lambda s, up, boxes: up(np.nan_to_num(boxes, nan=0.0, posinf=np.inf, neginf=-np.inf)),
     scaled=lambda s, up, end: 0.0 if np.isnan(end) else up(end),
 )
-fault("FourNumbersTaken", "RoIs may be without a batch id, and are then of image 0.")(
+mutant("FourNumbersTaken", "RoIs with four numbers are accepted and read image 0.")(
     regions=lambda s, up, rois, shape: up(
         np.pad(rois, ((0, 0), (1, 0))) if rois.ndim == 2 and rois.shape[1] == 4 else rois, shape
     )
 )
-fault("IntegersTaken", "Tensors of integers are converted.")(
+mutant("IntegersTaken", "Integer tensors are converted instead of refused.")(
     answer=lambda s, up, *a: up(*(one.astype(np.float32) if one.dtype.kind in "iu" else one for one in a)),
     rounded=lambda s, up, y: y.astype(np.float32) if s.dtype.kind in "iu" else up(y),
 )
-fault("OtherTypesTaken", "RoIs may have another type than the map.")(
+mutant("OtherTypesTaken", "RoIs of another type than the map are accepted.")(
     answer=lambda s, up, *a: up(*(one.astype(a[0].dtype) for one in a))
 )
-fault("NoPixelsAre0", "Bins of RoIs on a map without pixels are 0.")(
+mutant("NoPixelsAre0", "RoIs on a map without pixels give 0 instead of an error.")(
     check=lambda s, up, rois, boxes, numbers, shape: up(
         rois, boxes, numbers, (*shape[:2], *(n or 1 for n in shape[2:]))
     )
 )
-fault("NoBinsTaken", "dY may be without bins.", gradients=True)(
+mutant("NoBinsTaken", "A dY without bins is accepted.", gradient_only=True)(
     gradient=lambda s, up, dy, rois, images, shape, x: (
         [np.zeros(shape)] if dy.ndim == 4 and 0 in dy.shape[2:] else up(dy, rois, images, shape, x)
     )
 )
-fault("OtherChannelsTaken", "dY may have other channels than the map, of which the first count.", gradients=True)(
+mutant("OtherChannelsTaken", "A dY with another number of channels than the map is accepted.", gradient_only=True)(
     gradient=lambda s, up, dy, rois, images, shape, x: up(
         np.resize(dy, (*dy.shape[:1], *shape[1:2], *dy.shape[2:])), rois, images, shape, x
     )
 )
-fault("OtherRoisTaken", "dY may be of other RoIs, of which the first count.", gradients=True)(
+mutant("OtherRoisTaken", "A dY with another number of RoIs than rois is accepted.", gradient_only=True)(
     gradient=lambda s, up, dy, rois, images, shape, x: up(
         np.resize(dy, (len(rois), *dy.shape[1:])), rois, images, shape, x
     )
@@ -727,23 +746,23 @@ def refused_without(axis: int) -> Any:
 
 for axis, (name, words) in enumerate(
     (
-        ("NoRoisRefused", "No RoIs are an error."),
-        ("NoChannelsRefused", "No channels are an error."),
-        ("NoPixelsRefused", "No pixels are an error without RoIs, too."),
-        ("NoImagesRefused", "No images are an error without RoIs, too."),
+        ("NoRoisRefused", "An input without RoIs is refused."),
+        ("NoChannelsRefused", "A map without channels is refused."),
+        ("NoPixelsRefused", "A map without pixels is refused even if there are no RoIs."),
+        ("NoImagesRefused", "A map without images is refused even if there are no RoIs."),
     )
 ):
-    fault(name, words)(check=refused_without(axis))
+    mutant(name, words)(check=refused_without(axis))
 
-add_lengths(fault, Draws(0))
-fault("HugeRefused", "A RoI of many pixels is an error, although few of them are on the map.")(
+add_lengths(mutant, Thresholds(0))
+mutant("HugeRefused", "RoIs of very many pixels are refused even if few of them are on the map.")(
     size=lambda s, up, *a: size if (size := up(*a)) < 10**6 else int("many pixels")
 )
-fault("LongRowsSplit", "Rows of a bin beyond 64 pixels are not read to their end.")(
+mutant("LongRowsSplit", "Only the first 64 pixels of each row of a bin are read.")(
     on_map=lambda s, up, begin, stop, n: (np.maximum(begin, 0), np.minimum(stop, np.maximum(begin, 0) + 64))
 )
-fault("ScaleAtMost4", "spatial_scale is at most 4.")(scale=lambda s, up: min(up(), 4.0))
-fault("TinyResultsFlushed", "Results below the least normal number are 0.")(rounded=flushed)
-fault("HalfClipped", "float16 results beyond 65504 are 65504, not infinite.")(rounded=clipped)
-WRONG = tuple(fault)
-__getattr__ = fault.find
+mutant("ScaleAtMost4", "spatial_scale is limited to 4.")(scale=lambda s, up: min(up(), 4.0))
+mutant("TinyResultsFlushed", "Subnormal results are flushed to 0.")(rounded=flushed)
+mutant("HalfClipped", "float16 results beyond 65504 are clipped to 65504 instead of infinite.")(rounded=clipped)
+MUTANTS = tuple(mutant)
+__getattr__ = mutant.find

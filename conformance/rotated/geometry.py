@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from conformance.case import Array, Case
 from conformance.expect import Floats
-from conformance.rois.question import ONNX_NAMES, bins_of, tensors_of
+from conformance.rois.geometry import ONNX_NAMES, bins_of, tensors_of
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")
@@ -39,7 +39,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Geometry:
     """A case, with its tensors widened to float64 and int64.
 
     rois, indices: [R, 5] and [R].
@@ -59,7 +59,7 @@ class Question:
         return [self.sampling.region(roi) for roi in self.rois.tolist()]
 
 
-def question_of(case: Case) -> Question:
+def geometry_of(case: Case) -> Geometry:
     """The question that a right case asks."""
     given = case.definition.check_attributes(case.attributes)
     tensors = tensors_of(case, ONNX_NAMES)
@@ -71,7 +71,7 @@ def question_of(case: Case) -> Question:
         given["sampling_ratio"],
         given["spatial_scale"],
     )
-    return Question(case, sampling, *tensors)
+    return Geometry(case, sampling, *tensors)
 
 
 class Samples(NamedTuple):
@@ -119,21 +119,21 @@ def coordinates(region: Region) -> tuple[Floats, Floats]:
     return y, x
 
 
-def work_of(question: Question) -> float:
+def work_of(geometry: Geometry) -> float:
     """About as many samples as the reference computes, for all channels."""
-    _, channels, height, width = question.x_shape
+    _, channels, height, width = geometry.x_shape
     across = math.hypot(height, width) + 4
     total = 0.0
-    for region in question.regions():
+    for region in geometry.regions():
         count = 1.0
         for side in (region.height, region.width):
             step = abs(side.size) / max(side.samples, 1)
             count *= min(float(side.samples), across / step + 4) if step else float(side.samples)
         # A list of the image for each RoI, and each bin begins anew.
-        total += count * (channels + 2) + channels * height * width / 300 + math.prod(question.sampling.bins)
+        total += count * (channels + 2) + channels * height * width / 300 + math.prod(geometry.sampling.bins)
     return total
 
 
 def samples(case: Case) -> float:
     """As `conformance.families.Family` has it."""
-    return float(sum(region.height.samples * region.width.samples for region in question_of(case).regions()))
+    return float(sum(region.height.samples * region.width.samples for region in geometry_of(case).regions()))

@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from conformance.case import Array
-from conformance.fuzz.hostile import T, pick
-from conformance.growth import least
+from conformance.error_bounds import smallest_subnormal
+from conformance.fuzz.corrupt import T, pick
 from ortops.spec import AttributeValue, Operator
 
 LARGE = 0.5
@@ -20,7 +20,7 @@ LARGE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class RandomDraw:
     """Random choices for one case whose maps and gradients have the type `dtype`.
 
     exact: whether short binary fractions are wanted.
@@ -29,59 +29,59 @@ class Draw:
 
     rng: np.random.Generator
     exact: bool
-    tame: bool
+    no_extremes: bool
     dtype: np.dtype[Any]
 
     def chance(self, part: float) -> bool:
         """True in `part` of all draws."""
         return bool(self.rng.random() < part)
 
-    def whole(self, least: int, most: int) -> int:
+    def integer(self, least: int, most: int) -> int:
         """A whole number, both limits included."""
         return int(self.rng.integers(least, most + 1))
 
-    def one(self, choices: Sequence[T]) -> T:
+    def choice(self, choices: Sequence[T]) -> T:
         """One of the choices."""
         return pick(self.rng, choices)
 
     def length(self, most: int) -> int:
         """A large length: any order of magnitude, or near the largest, so that what wraps or is cut there is met."""
         if self.chance(0.4):
-            return self.whole(math.ceil(0.86 * most), most)
+            return self.integer(math.ceil(0.86 * most), most)
         return round(math.exp(self.rng.uniform(math.log(min(12, most / 4)), math.log(most))))
 
     def scale(self) -> float:
         """The number of pixels to a unit."""
         if self.exact:
-            return self.one((1.0, 0.5, 0.25, 2.0, 8.0))
-        return float(np.float32(self.one((1.0, 0.3, 0.0625, 1.7, self.rng.uniform(0.2, 12.0)))))
+            return self.choice((1.0, 0.5, 0.25, 2.0, 8.0))
+        return float(np.float32(self.choice((1.0, 0.3, 0.0625, 1.7, self.rng.uniform(0.2, 12.0)))))
 
     def offset(self) -> float:
         """An offset of pixels or samples."""
-        return self.whole(-4, 4) / 4 if self.exact else float(np.float32(self.rng.uniform(-1.5, 1.5)))
+        return self.integer(-4, 4) / 4 if self.exact else float(np.float32(self.rng.uniform(-1.5, 1.5)))
 
     def values(self, shape: Sequence[int]) -> Array:
         """A map, or a gradient."""
         values = self._finite_values(shape)
-        if values.size and not self.tame and self.chance(0.3):
+        if values.size and not self.no_extremes and self.chance(0.3):
             if self.chance(0.2):
                 return np.full(shape, -np.inf)
-            odd = self.one(((np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf, -np.inf)))
-            for _ in range(math.ceil(values.size / 10) if self.chance(0.3) else self.whole(1, 3)):
-                values.flat[self.whole(0, values.size - 1)] = self.one(odd)
+            odd = self.choice(((np.nan,), (np.inf,), (-np.inf,), (np.nan, np.inf, -np.inf)))
+            for _ in range(math.ceil(values.size / 10) if self.chance(0.3) else self.integer(1, 3)):
+                values.flat[self.integer(0, values.size - 1)] = self.choice(odd)
         return values
 
     def _finite_values(self, shape: Sequence[int]) -> Array:
         info = ml_dtypes.finfo(self.dtype)  # type: ignore[no-untyped-call]
         # The reference computes in double, and overflows there with sums that are as large as this allows.
-        largest, smallest = min(float(info.max), 1e300), max(least(self.dtype), 1e-290)
-        if not self.tame and self.chance(0.2):
+        largest, smallest = min(float(info.max), 1e300), max(smallest_subnormal(self.dtype), 1e-290)
+        if not self.no_extremes and self.chance(0.2):
             return largest * self.rng.uniform(0.4, 1.0, shape) * (1.0 if self.chance(0.6) else self.rng.choice([-1, 1]))
-        if not self.tame and self.chance(0.2):
-            return smallest * np.round(self.rng.normal(size=shape) * 2.0 ** self.whole(2, int(info.nmant)))
+        if not self.no_extremes and self.chance(0.2):
+            return smallest * np.round(self.rng.normal(size=shape) * 2.0 ** self.integer(2, int(info.nmant)))
         if self.exact:
             return self.rng.integers(-64, 65, shape) / 32
-        kind = self.one(("normal", "normal", "normal", "whole", "constant", "large", "small"))
+        kind = self.choice(("normal", "normal", "normal", "whole", "constant", "large", "small"))
         if kind == "whole":
             return self.rng.integers(-3, 4, shape).astype(np.float64)
         if kind == "constant":
@@ -89,6 +89,8 @@ class Draw:
         return {"normal": 1.0, "large": 500.0, "small": 1e-6}[kind] * self.rng.normal(size=shape)
 
 
-def chosen(draw: Draw, operator: Operator, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+def draw_attributes(
+    draw: RandomDraw, operator: Operator, given: Mapping[str, AttributeValue]
+) -> dict[str, AttributeValue]:
     """The operator's attributes: as given, or any of their choices."""
-    return {a.name: given[a.name] if a.name in given else draw.one(a.choices) for a in operator.attributes}
+    return {a.name: given[a.name] if a.name in given else draw.choice(a.choices) for a in operator.attributes}

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults, by_default
-from conformance.wrong.of_both import (
+from conformance.mutants.base import Array, Category, MutantFactory, by_default
+from conformance.mutants.roi_control import MOST_LISTED, RoiControl
+from conformance.mutants.roi_mutants import (
     add_borders,
     in_32_bits,
     refused_if,
@@ -23,8 +24,7 @@ from conformance.wrong.of_both import (
     widened,
     with_dx_always,
 )
-from conformance.wrong.roi import MOST_LISTED, RoiControl
-from conformance.wrong.sizes import add_sizes
+from conformance.mutants.sizes import add_sizes
 
 MOST_RATIO = 1024
 
@@ -306,7 +306,7 @@ class Control(RoiControl):
         return np.asarray(made[:, :-1].reshape(shape))
 
 
-fault = Faults(Control)
+mutant = MutantFactory(Control)
 
 
 def remembering(name: str, place: int) -> Any:
@@ -345,145 +345,159 @@ def corner_of(upright: Array) -> Any:
     return first - step / 2
 
 
-fault.about(Family.COORDINATES)
-fault("Clockwise", "Every angle turns clockwise, and counter-clockwise where clockwise is 1.")(sign=lambda s, up: -up())
-fault("ClockwiseIgnored", "clockwise is 0.")(sign=lambda s, up: 1.0)
-fault("ClockwiseAlways", "clockwise is 1.")(sign=lambda s, up: -1.0)
-fault("AngleIgnored", "Regions are upright.")(turn=lambda s, up, angle: 0.0 * up(angle))
-fault("AngleInDegrees", "Angles are in degrees, as detectron2 has them.")(
+mutant.begin_category(Category.COORDINATES)
+mutant("Clockwise", "The direction of rotation is inverted.")(sign=lambda s, up: -up())
+mutant("ClockwiseIgnored", "clockwise is ignored and taken for 0.")(sign=lambda s, up: 1.0)
+mutant("ClockwiseAlways", "clockwise is ignored and taken for 1.")(sign=lambda s, up: -1.0)
+mutant("AngleIgnored", "The angle is ignored: regions are upright.")(turn=lambda s, up, angle: 0.0 * up(angle))
+mutant("AngleInDegrees", "Angles are read in degrees, as in detectron2, instead of radians.")(
     turn=lambda s, up, angle: float(np.deg2rad(up(angle)))
 )
-fault("AngleTwice", "Regions are turned twice.")(turn=lambda s, up, angle: 2 * up(angle))
-fault("AngleScaled", "spatial_scale is for the angle, too.")(turn=lambda s, up, angle: up(angle) * s.scales()[0])
-fault("AngleOfQuarters", "An angle is rounded to quarters of a turn.")(
+mutant("AngleTwice", "Regions are rotated by twice the angle.")(turn=lambda s, up, angle: 2 * up(angle))
+mutant("AngleScaled", "The angle is multiplied by spatial_scale too.")(
+    turn=lambda s, up, angle: up(angle) * s.scales()[0]
+)
+mutant("AngleOfQuarters", "Angles are rounded to multiples of a quarter turn.")(
     turn=lambda s, up, angle: float(np.round(up(angle) / (np.pi / 2)) * np.pi / 2)
 )
-fault("AngleOfAHalfTurn", "An angle is taken modulo half a turn, as that of a box without a front.")(
+mutant("AngleOfAHalfTurn", "Angles are taken modulo half a turn, as for a box without a front.")(
     turn=lambda s, up, angle: float(np.remainder(up(angle), np.pi))
 )
-fault("AngleCut", "An angle beyond half a turn is half a turn.")(
+mutant("AngleCut", "Angles are clipped to half a turn.")(
     turn=lambda s, up, angle: float(np.clip(up(angle), -np.pi, np.pi))
 )
-fault("NegativeAngleIgnored", "The sign of an angle is lost.")(turn=lambda s, up, angle: s.sign() * abs(angle))
-fault("SmallAngle", "Sine and cosine are those of a small angle, t and 1.")(
+mutant("NegativeAngleIgnored", "The sign of the angle is ignored.")(turn=lambda s, up, angle: s.sign() * abs(angle))
+mutant("SmallAngle", "The sine and cosine of angle t are taken for t and 1, which holds for small angles only.")(
     turned=lambda s, up, upright, t: upright * (1 - 1j * t)
 )
-fault("SineOfX", "The sine of what is along the height has the other sign in x: regions are sheared.")(
+mutant("SineOfX", "The sine term of x has the wrong sign, so regions are sheared.")(
     turned=lambda s, up, w, t: w.real * np.cos(t) - w.imag * np.sin(t) + 1j * (w.imag * np.cos(t) - w.real * np.sin(t))
 )
-fault("SineOfY", "The sine of what is along the width has the other sign in y: regions are sheared.")(
+mutant("SineOfY", "The sine term of y has the wrong sign, so regions are sheared.")(
     turned=lambda s, up, w, t: w.real * np.cos(t) + w.imag * np.sin(t) + 1j * (w.imag * np.cos(t) + w.real * np.sin(t))
 )
-fault("SineAndCosineExchanged", "Sine and cosine are exchanged.")(
+mutant("SineAndCosineExchanged", "Sine and cosine are exchanged.")(
     turned=lambda s, up, upright, t: up(upright, np.pi / 2 - t)
 )
-fault("SineExchanged", "The sine is of the other axis: x has that of the width, and y that of the height.")(
+mutant("SineExchanged", "The sine terms of x and y are taken from the wrong side of the region.")(
     turned=lambda s, up, w, t: w.real * (np.cos(t) + np.sin(t)) + 1j * w.imag * (np.cos(t) - np.sin(t))
 )
-fault("XTurnedAlone", "x is turned, and y is then turned with the x that has been turned.")(
+mutant("XTurnedAlone", "y is rotated with the already rotated x.")(
     turned=lambda s, up, w, t: (
         (x := w.real * np.cos(t) + w.imag * np.sin(t)) + 1j * (w.imag * np.cos(t) - x * np.sin(t))
     )
 )
-fault("TurnedAboutTheCorner", "A region is turned about its first corner.")(
+mutant("TurnedAboutTheCorner", "Regions are rotated about their first corner instead of their centre.")(
     placed=lambda s, up, centre, upright, t: up(centre + corner_of(upright), upright - corner_of(upright), t)
 )
-fault("TurnedAboutTheOrigin", "A region is turned about the first pixel of the map.")(
+mutant("TurnedAboutTheOrigin", "Regions are rotated about the origin of the map instead of their centre.")(
     placed=lambda s, up, centre, upright, t: up(0j, centre + upright, t)
 )
-fault("BeginsAtTheCentre", "cx and cy are the first corner of a region.")(
+mutant("BeginsAtTheCentre", "cx and cy are read as the first corner of a region instead of its centre.")(
     placed=moved_about(lambda s, upright: -corner_of(upright))
 )
-fault("CentreYBeforeX", "Reads RoIs as cy cx w h angle.")(
+mutant("CentreYBeforeX", "RoIs are read as cy, cx, w, h and angle.")(
     **by_numbers_changed(lambda s, cx, cy, w, h, angle: (cy, cx, w, h, angle))
 )
-fault("HeightBeforeWidth", "Reads RoIs as cx cy h w angle.")(
+mutant("HeightBeforeWidth", "RoIs are read as cx, cy, h, w and angle.")(
     **by_numbers_changed(lambda s, cx, cy, w, h, angle: (cx, cy, h, w, angle))
 )
-fault("CornersForCentreAndSize", "Reads RoIs as x1 y1 x2 y2 angle.")(
+mutant("CornersForCentreAndSize", "RoIs are read as x1, y1, x2, y2 and angle.")(
     **by_numbers_changed(lambda s, x1, y1, x2, y2, angle: ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, angle))
 )
-fault("AngleFirst", "Reads RoIs as angle cx cy w h.")(
+mutant("AngleFirst", "RoIs are read as angle, cx, cy, w and h.")(
     **by_numbers_changed(lambda s, a, cx, cy, w, h: (cx, cy, w, h, a))
 )
-fault("SizesHalved", "Width and height are taken for their halves.")(extent=lambda s, up, stored: 2 * up(stored))
-fault("EndPixelCounted", "Adds 1 to widths and heights.")(extent=lambda s, up, stored: up(stored + 1))
-fault("SizesNotScaled", "spatial_scale is for the centre alone.")(extent=lambda s, up, stored: stored)
-fault("CentreNotScaled", "spatial_scale is for the sizes alone.")(
+mutant("SizesHalved", "Width and height are read as half the size of the region, so regions are twice as large.")(
+    extent=lambda s, up, stored: 2 * up(stored)
+)
+mutant("EndPixelCounted", "Widths and heights are raised by 1.")(extent=lambda s, up, stored: up(stored + 1))
+mutant("SizesNotScaled", "spatial_scale is applied to the centre but not to width and height.")(
+    extent=lambda s, up, stored: stored
+)
+mutant("CentreNotScaled", "spatial_scale is applied to width and height but not to the centre.")(
     centre=lambda s, up, cx, cy: up(cx / s.scales()[0], cy / s.scales()[0])
 )
-fault("ScaleIgnored", "Takes RoIs in pixels of the map.")(scales=lambda s, up: (1.0, 1.0))
-fault("ScaleInverted", "Divides by spatial_scale.")(scales=lambda s, up: (1 / up()[0],) * 2)
+mutant("ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map.")(scales=lambda s, up: (1.0, 1.0))
+mutant("ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied.")(
+    scales=lambda s, up: (1 / up()[0],) * 2
+)
 for name, value in (("AlignedIgnored", 1), ("AlignedNever", 0)):
-    fault(name, f"aligned is {value}.")(
+    mutant(name, f"aligned is ignored and taken for {value}.")(
         meaning=lambda s, up, a, value=value: a | ({"aligned": value} if a["aligned"] in (0, 1) else {})
     )
 for name, words, shift in (
-    ("NoHalfPixel", "aligned does not shift the centre.", 0.5),
-    ("HalfPixelAdded", "aligned shifts the centre the other way.", 1.0),
-    ("HalfPixelTwice", "aligned shifts the centre twice.", -0.5),
+    ("NoHalfPixel", "aligned = 1 does not shift the centre by half a pixel.", 0.5),
+    ("HalfPixelAdded", "aligned = 1 shifts the centre by +0.5 instead of -0.5.", 1.0),
+    ("HalfPixelTwice", "aligned = 1 shifts the centre twice, by a whole pixel.", -0.5),
 ):
-    fault(name, words)(centre=lambda s, up, cx, cy, shift=shift: up(cx, cy) + s.is_aligned * shift * (1 + 1j))
-fault("HalfPixelAlways", "The centre is shifted where not aligned, too.")(
+    mutant(name, words)(centre=lambda s, up, cx, cy, shift=shift: up(cx, cy) + s.is_aligned * shift * (1 + 1j))
+mutant("HalfPixelAlways", "The centre is shifted by half a pixel even if aligned = 0.")(
     centre=lambda s, up, cx, cy: up(cx, cy) - (not s.is_aligned) * (0.5 + 0.5j)
 )
-fault("ShiftBeforeScale", "The shift by half a pixel is before scaling.")(
+mutant("ShiftBeforeScale", "The shift by half a pixel happens before scaling instead of after it.")(
     centre=lambda s, up, cx, cy: complex(cx - 0.5 * s.is_aligned, cy - 0.5 * s.is_aligned) * s.scales()[0]
 )
-fault("ShiftTurned", "The shift by half a pixel is turned with the region.")(
+mutant("ShiftTurned", "The shift by half a pixel is rotated with the region.")(
     placed=lambda s, up, centre, upright, t: up(
         centre + s.is_aligned * (0.5 + 0.5j), upright - s.is_aligned * (0.5 + 0.5j), t
     )
 )
-fault("SamplesAtTheStart", "Samples lie at the start of their parts of a bin, not in the middle.")(
+mutant("SamplesAtTheStart", "Each sample lies at the start of its part of the bin instead of the middle.")(
     shares=lambda s, up, k, total: up(k - 0.5, total)
 )
-fault("SamplesFromSideToSide", "The outermost samples lie on the sides of a region.")(
-    shares=lambda s, up, k, total: k / (total - 1) - 0.5 if total > 1 else up(k, total)
-)
-fault("OneSampleInTheMiddle", "All samples of a bin lie in its middle.")(
+mutant(
+    "SamplesFromSideToSide", "The first and last samples lie on the sides of a region instead of half a step inside."
+)(shares=lambda s, up, k, total: k / (total - 1) - 0.5 if total > 1 else up(k, total))
+mutant("OneSampleInTheMiddle", "All samples of a bin lie at its centre.")(
     side=remembering("per_bin", 2),
     shares=lambda s, up, k, total: up(k // max(s.per_bin, 1) * s.per_bin + (s.per_bin - 1) / 2, total),
 )
-fault("NearestPixel", "Reads the nearest pixel instead of interpolating.")(
+mutant("NearestPixel", "The nearest pixel is read instead of interpolating.")(
     weights=lambda s, up, c, n: np.stack([1 - np.round(up(c, n)[..., 1]), np.round(up(c, n)[..., 1])], -1)
 )
-fault("WeightsExchanged", "The pixel before a sample has the weight of the one after it.")(
+mutant("WeightsExchanged", "The weights of the pixels before and after a sample are exchanged.")(
     weights=lambda s, up, c, n: up(c, n)[..., ::-1]
 )
-fault("MirroredUpright", "A negative width or height is its absolute value.")(
+mutant("MirroredUpright", "A negative width or height is replaced by its absolute value.")(
     extent=lambda s, up, stored: abs(up(stored))
 )
-fault("NegativeSizesAre0", "A negative width or height is 0.")(extent=lambda s, up, stored: max(up(stored), 0.0))
-fault("NegativeSizesRefused", "A negative width or height is an error.")(extent=refused_if(lambda stored: stored < 0))
-fault("EmptySizesRefused", "A width or height of 0 is an error.")(extent=refused_if(lambda stored: stored == 0))
-fault("NoLeastSize", "Sizes below 1 are kept where not aligned, too.")(is_raised=lambda s, up, *a: False)
-fault("LeastSizeAlways", "Sizes are at least 1 where aligned, too.")(is_raised=lambda s, up, size, axis: size < 1)
-fault("LeastSizeBeforeScale", "Sizes are made at least 1 before they are scaled.")(
+mutant("NegativeSizesAre0", "A negative width or height is replaced by 0.")(
+    extent=lambda s, up, stored: max(up(stored), 0.0)
+)
+mutant("NegativeSizesRefused", "A negative width or height is refused.")(extent=refused_if(lambda stored: stored < 0))
+mutant("EmptySizesRefused", "A width or height of 0 is refused.")(extent=refused_if(lambda stored: stored == 0))
+mutant("NoLeastSize", "Sizes below 1 are not raised to 1 if aligned = 0.")(is_raised=lambda s, up, *a: False)
+mutant("LeastSizeAlways", "Sizes below 1 are raised to 1 even if aligned = 1.")(
+    is_raised=lambda s, up, size, axis: size < 1
+)
+mutant("LeastSizeBeforeScale", "Sizes are raised to 1 before scaling instead of after it.")(
     is_raised=lambda s, up, *a: False,
     extent=lambda s, up, stored: up(stored if s.is_aligned else max(stored, 1.0)),
 )
-fault("LeastSizeOfBoth", "Both sides are made 1 where either one is smaller.")(
+mutant("LeastSizeOfBoth", "With aligned = 0, both sides are set to 1 if either is smaller.")(
     grid=lambda s, up, centre, w, h, *a: up(
         centre, *((0.0, 0.0) if not s.is_aligned and s.extent(min(w, h)) < 1 else (w, h)), *a
     )
 )
 for number, side in enumerate(("width", "height")):
-    fault(f"LeastSizeOfThe{side.capitalize()}", f"The least size is for the {side} alone.")(
+    mutant(f"LeastSizeOfThe{side.capitalize()}", f"With aligned = 0, only the {side} is raised to 1.")(
         is_raised=lambda s, up, size, axis, number=number: up(size, axis) and axis == number
     )
 
-fault.about(Family.BORDERS)
+mutant.begin_category(Category.BORDERS)
 for number, side, other in ((1, "X", "y"), (0, "Y", "x")):
-    fault(f"ReplicatedIn{side}Alone", f"Only {other} is compared with the border.")(
+    mutant(f"ReplicatedIn{side}Alone", f"Samples are tested against the border along {other} only.")(
         inside_along=lambda s, up, axis, c, n, number=number: up(axis, c, n) | (axis == number)
     )
-fault("EdgesReplicated", "Samples off the map read its edge.")(inside=lambda s, up, c, n: np.ones_like(c, bool))
-add_borders(fault)
-fault("LengthsExchanged", "The border of x is where the map's height ends, and the other way round.")(
-    inside_along=lambda s, up, axis, c, n: up(axis, c, s.lengths[1 - axis])
+mutant("EdgesReplicated", "Samples outside the map read the nearest edge pixel.")(
+    inside=lambda s, up, c, n: np.ones_like(c, bool)
 )
-fault("CentreOffTheMapIsEmpty", "A region whose centre is off the map is 0.")(
+add_borders(mutant)
+mutant(
+    "LengthsExchanged", "The height and the width of the map are exchanged when samples are tested against the border."
+)(inside_along=lambda s, up, axis, c, n: up(axis, c, s.lengths[1 - axis]))
+mutant("CentreOffTheMapIsEmpty", "A region whose centre is outside the map gives 0.")(
     placed=lambda s, up, centre, upright, t: up(
         centre if 0 <= centre.real < s.lengths[1] and 0 <= centre.imag < s.lengths[0] else complex(-1e9, -1e9),
         upright,
@@ -491,34 +505,43 @@ fault("CentreOffTheMapIsEmpty", "A region whose centre is off the map is 0.")(
     )
 )
 
-fault.about(Family.COUNTS)
-fault("RatioIgnored", "sampling_ratio is 0.")(count=lambda s, up, size, bins: max(s.adaptive_count(size, bins), 0))
-fault("Ratio0As1", "Without a sampling_ratio takes one sample a bin.")(adaptive_count=lambda s, up, size, bins: 1)
-fault("Ratio0As2", "Without a sampling_ratio takes two samples a bin.")(adaptive_count=lambda s, up, size, bins: 2)
-fault("Ratio0RoundedDown", "The adaptive number of samples is rounded down.")(
+mutant.begin_category(Category.COUNTS)
+mutant("RatioIgnored", "sampling_ratio is ignored and taken for 0.")(
+    count=lambda s, up, size, bins: max(s.adaptive_count(size, bins), 0)
+)
+mutant("Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number.")(
+    adaptive_count=lambda s, up, size, bins: 1
+)
+mutant("Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number.")(
+    adaptive_count=lambda s, up, size, bins: 2
+)
+mutant("Ratio0RoundedDown", "The adaptive number of samples is rounded down instead of up.")(
     adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins))
 )
-fault("Ratio0RoundedToTheNearest", "The adaptive number of samples is rounded to the nearest.")(
+mutant("Ratio0RoundedToTheNearest", "The adaptive number of samples is rounded to nearest instead of up.")(
     adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins + 0.5))
 )
-fault("Ratio0OnePastWhole", "The adaptive number of samples is the size of a bin rounded down, and 1 more.")(
+mutant("Ratio0OnePastWhole", "The adaptive number of samples is one too large for bins of a whole number of pixels.")(
     adaptive_count=lambda s, up, size, bins: int(np.floor(size / bins)) + 1 if size > 0 else 0
 )
-fault("Ratio0AtLeast1", "Takes a sample of an empty RoI.")(adaptive_count=lambda s, up, *a: max(up(*a), 1))
-fault("Ratio0OfTheAbsoluteSize", "Samples a mirrored RoI as often as it is long.")(
-    adaptive_count=lambda s, up, size, bins: up(abs(size), bins)
+mutant("Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled.")(
+    adaptive_count=lambda s, up, *a: max(up(*a), 1)
 )
-fault("Ratio0OfTheRoi", "The adaptive number of samples of a bin is that of the whole RoI.")(
+mutant(
+    "Ratio0OfTheAbsoluteSize",
+    "The adaptive number of samples of a RoI with swapped ends follows from its absolute size.",
+)(adaptive_count=lambda s, up, size, bins: up(abs(size), bins))
+mutant("Ratio0OfTheRoi", "The adaptive number of samples follows from the size of the RoI instead of the bin.")(
     adaptive_count=lambda s, up, size, bins: up(size, 1)
 )
-fault("Ratio0OfTheUnscaledSize", "The adaptive number of samples is of the size before the scale.")(
+mutant("Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from the size before scaling.")(
     adaptive_count=lambda s, up, size, bins: up(size / s.scales()[0], bins)
 )
 for first, (one, two) in enumerate((("X", "Y"), ("Y", "X"))):
-    fault(f"Ratio0Of{one}", f"The adaptive number of samples along {one.lower()} is taken along {two.lower()}, too.")(
+    mutant(f"Ratio0Of{one}", f"The adaptive number of samples along {one.lower()} is used along {two.lower()} too.")(
         counts=lambda s, up, *a, first=first: (up(*a)[first],) * 2
     )
-fault("Ratio0OfTheOther", "The adaptive numbers of samples are those of the other axis.")(
+mutant("Ratio0OfTheOther", "The adaptive numbers of samples of the two axes are exchanged.")(
     counts=lambda s, up, *a: up(*a)[::-1]
 )
 
@@ -529,23 +552,28 @@ def counts_around(s: Any, up: Any, w: float, h: float, bins: Any) -> Any:
     return up(w * cos + h * sin, w * sin + h * cos, bins) if min(w, h) > 0 else up(w, h, bins)
 
 
-fault("Ratio0OfTheBoxAround", "The adaptive number of samples is that of the upright box around the region.")(
+mutant("Ratio0OfTheBoxAround", "The adaptive number of samples follows from the bounding box of the rotated region.")(
     grid=remembering("angle", 3), counts=counts_around
 )
-fault("Ratio0OfTheTurnedBins", "The adaptive numbers of samples change places where a region is turned by a quarter.")(
+mutant(
+    "Ratio0OfTheTurnedBins",
+    "The adaptive numbers of samples of the two axes are exchanged for regions rotated by about a quarter turn.",
+)(
     grid=remembering("angle", 3),
     counts=lambda s, up, *a: up(*a)[::-1] if abs(np.sin(s.angle)) > abs(np.cos(s.angle)) else up(*a),
 )
-fault("ManySamplesRefused", "Makes a list of all samples and has no memory for it.")(adaptive_count=too_many)
-fault("RatioAtMost8", "Takes no more than eight samples a bin.")(count=lambda s, up, *a: min(up(*a), 8))
-fault("DivisorWithoutOutside", "Samples outside the map do not count.")(divided_by=lambda s, up, grid: inside_of(grid))
-fault("DivisorSquared", "Divides by the square of the number of samples along x.")(
+mutant("ManySamplesRefused", "RoIs with very many samples are refused.")(adaptive_count=too_many)
+mutant("RatioAtMost8", "A bin has at most eight samples along an axis.")(count=lambda s, up, *a: min(up(*a), 8))
+mutant("DivisorWithoutOutside", "Averages are divided by the number of samples inside the map only.")(
+    divided_by=lambda s, up, grid: inside_of(grid)
+)
+mutant("DivisorSquared", "Averages are divided by the square of the number of samples along x.")(
     divided_by=lambda s, up, grid: max(grid.per_bin[1] ** 2, 1)
 )
-fault("DivisorOfTheRatio", "Divides by the square of sampling_ratio, or not at all where it is 0.")(
+mutant("DivisorOfTheRatio", "Averages are divided by the square of sampling_ratio, and not at all if it is 0.")(
     divided_by=lambda s, up, grid: max(s.attributes["sampling_ratio"], 1) ** 2
 )
-fault("EmptyIsNaN", "Divides by 0 where there is no sample.")(
+mutant("EmptyIsNaN", "The average over no samples is NaN (0 divided by 0).")(
     divided_by=lambda s, up, grid: np.float64(grid.per_bin[0] * grid.per_bin[1])
 )
 
@@ -556,8 +584,10 @@ def inside_of(grid: Grid) -> Array:
     return np.maximum(counts, 1)
 
 
-fault.about(Family.REDUCTIONS)
-fault("SumForAverage", "Sums are not divided.")(divided_by=lambda s, up, grid: 1)
+mutant.begin_category(Category.REDUCTIONS)
+mutant("SumForAverage", "An output is the sum of its samples, not divided by their number.")(
+    divided_by=lambda s, up, grid: 1
+)
 
 
 def maxima(s: Any, up: Any, image: Array, grid: Grid, *_: Any) -> Array:
@@ -568,149 +598,157 @@ def maxima(s: Any, up: Any, image: Array, grid: Grid, *_: Any) -> Array:
     return np.where(np.isfinite(made), made, 0.0).reshape(len(image), *grid.shape)
 
 
-fault("Maximum", "An output is the largest of its samples.")(
+mutant("Maximum", "An output is the maximum of its samples instead of the average.")(
     average=lambda s, up, image, *a: maxima(s, up, image, *a) if image.size else up(image, *a)
 )
-fault("FirstSampleAlone", "An output is the first of its samples.")(
+mutant("FirstSampleAlone", "An output is its first sample instead of the average.")(
     counts=lambda s, up, *a: tuple(min(one, 1) for one in up(*a))
 )
 
-fault.about(Family.TYPES)
-fault("CoordinatesInTheTensorsType", "Coordinates have the type of the tensors.")(**widened("place"))
-fault("CoordinatesInHalf", "Coordinates are float16 in every type.")(
+mutant.begin_category(Category.TYPES)
+mutant("CoordinatesInTheTensorsType", "Coordinates are computed in the type of the tensors.")(**widened("place"))
+mutant("CoordinatesInHalf", "Coordinates are float16 whatever the type of the tensors.")(
     place=lambda s, up, *a: up(*a).astype(np.float16).astype(np.float64)
 )
-fault("CoordinatesInFloat", "Coordinates are float32 for double tensors, too.")(
+mutant("CoordinatesInFloat", "Coordinates are float32 even for double tensors.")(
     place=lambda s, up, *a: up(*a).astype(np.float32).astype(np.float64)
 )
-fault("SineInTheTensorsType", "Sine and cosine are rounded to the type of the tensors.")(
+mutant("SineInTheTensorsType", "Sine and cosine are rounded to the type of the tensors.")(
     turned=lambda s, up, upright, t: (
         upright * complex(*(float(np.asarray(one).astype(s.dtype)) for one in (np.cos(t), -np.sin(t))))
     )
 )
-fault("SineOfATable", "Sine and cosine are of a table of degrees.")(
+mutant("SineOfATable", "Sine and cosine are looked up in a table of whole degrees.")(
     turned=lambda s, up, upright, t: up(upright, float(np.deg2rad(np.round(np.rad2deg(t)))))
 )
-fault("SineInFloat", "Sine and cosine are float32 for double tensors, too.")(
+mutant("SineInFloat", "Sine and cosine are float32 even for double tensors.")(
     turned=lambda s, up, upright, t: upright * complex(*(float(np.float32(one)) for one in (np.cos(t), -np.sin(t))))
 )
-fault("ScaleInTheTensorsType", "spatial_scale is rounded to the type of the tensors.")(
+mutant("ScaleInTheTensorsType", "spatial_scale is rounded to the type of the tensors.")(
     scales=lambda s, up: tuple(map(float, np.array(up()).astype(s.dtype)))
 )
-fault("WeightsInTheTensorsType", "Interpolation weights have the type of the tensors.")(**widened("weights"))
-fault("PartialSumsInTheTensorsType", "Partial sums are rounded to the type of the tensors.")(**widened("partial"))
-fault("DoubleInFloat", "double tensors are computed in float32.")(
+mutant("WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors.")(**widened("weights"))
+mutant("PartialSumsInTheTensorsType", "Partial sums are rounded to the type of the tensors.")(**widened("partial"))
+mutant("DoubleInFloat", "Results of double tensors have the precision of float32.")(
     rounded=lambda s, up, v: v.astype(np.float32).astype(s.dtype)
 )
-fault("ThroughHalf", "bfloat16 tensors are computed through float16.")(
+mutant("ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first.")(
     rounded=lambda s, up, v: up(v.astype(np.float16) if s.dtype.itemsize == 2 else v)
 )
-fault("ResultInFloat", "float16 and bfloat16 tensors have a float result.")(
+mutant("ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor.")(
     rounded=lambda s, up, v: v.astype(np.float32 if s.dtype.itemsize == 2 else s.dtype)
 )
-fault("DxSumsInTheTensorsType", "dX is summed in the type of the tensors: float16 sums stall.", gradients=True)(
-    sum_type=lambda s, up: s.dtype
-)
-fault(
-    "DroisSumsInTheTensorsType", "drois is summed in the type of the tensors, one bin after the other.", gradients=True
+mutant(
+    "DxSumsInTheTensorsType",
+    "dX is summed in the type of the tensors, so float16 sums stop growing.",
+    gradient_only=True,
+)(sum_type=lambda s, up: s.dtype)
+mutant(
+    "DroisSumsInTheTensorsType",
+    "drois is summed over bins in the type of the tensors.",
+    gradient_only=True,
 )(droi_sum=lambda s, up, v: float(np.add.accumulate(v.ravel().astype(s.dtype))[-1]) if v.size else 0.0)
 
-fault.about(Family.INDEXING)
-fault("BatchIndexIgnored", "Every RoI is of image 0.")(image_of=lambda s, up, r, images: 0)
-fault("ImagesInTurn", "RoI r is of image r, and of the first again after the last.")(
+mutant.begin_category(Category.INDEXING)
+mutant("BatchIndexIgnored", "Every RoI reads image 0.")(image_of=lambda s, up, r, images: 0)
+mutant("ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image.")(
     image_of=lambda s, up, r, images: int(r % (images.max() + 1))
 )
-fault("FirstImageForAll", "Every RoI is of the image of the first one.")(
+mutant("FirstImageForAll", "Every RoI reads the image of the first RoI.")(
     image_of=lambda s, up, r, images: int(images[0])
 )
-fault("NegativeIndexWraps", "A batch index of -1 is the last image, as in NumPy.")(
-    are_images=lambda s, up, images, n: up(np.where((images < 0) & (images >= -n), 0, images), n)
-)
-fault("IndexNTaken", "A batch index of N is read as the last image.")(
+mutant(
+    "NegativeIndexWraps", "Negative batch indices count from the last image, as in NumPy, instead of being refused."
+)(are_images=lambda s, up, images, n: up(np.where((images < 0) & (images >= -n), 0, images), n))
+mutant("IndexNTaken", "A batch index of N, one too large, reads the last image instead of being refused.")(
     are_images=lambda s, up, images, count: up(images, count + 1 if count else 0),
     image=lambda s, up, x, n: up(x, min(n, len(x) - 1)),
     add=lambda s, up, dx, n, part: up(dx, min(n, len(dx) - 1), part),
 )
-fault("IndexIn32Bits", "Batch indices are cut to 32 bits.")(regions=in_32_bits)
-fault("AngleOfTheFirst", "Every RoI is turned as the first one.")(
+mutant("IndexIn32Bits", "Batch indices are truncated to 32 bits.")(regions=in_32_bits)
+mutant("AngleOfTheFirst", "Every RoI uses the angle of the first RoI.")(
     regions=lambda s, up, *a: (
         (b := up(*a)) and (np.concatenate([b[0][:, :4], b[0][:1, 4:].repeat(len(b[0]), 0)], axis=1), b[1])
     )
 )
-fault("FirstChannelForAll", "Every channel is the first.")(image=lambda s, up, x, n: x[n][:1].repeat(x.shape[1], 0))
-fault("WholeBlocksOfChannels", "Channels beyond the last whole block of sixteen stay 0.")(image=whole_blocks)
-fault("ChannelsReversed", "Channels are read from the last to the first.")(image=lambda s, up, x, n: up(x, n)[::-1])
-fault("NAndCExchanged", "The map is read as [C, N, H, W].")(
+mutant("FirstChannelForAll", "Every channel of the result is computed from channel 0.")(
+    image=lambda s, up, x, n: x[n][:1].repeat(x.shape[1], 0)
+)
+mutant("WholeBlocksOfChannels", "Channels after the last whole block of 16 stay 0.")(image=whole_blocks)
+mutant("ChannelsReversed", "Channels are read in reverse order.")(image=lambda s, up, x, n: up(x, n)[::-1])
+mutant("NAndCExchanged", "The map is read as [C, N, H, W].")(
     image=lambda s, up, x, n: x.reshape(x.shape[1], x.shape[0], *x.shape[2:])[:, n]
 )
-fault("HAndWExchanged", "X is read as [N, C, W, H].")(
+mutant("HAndWExchanged", "X is read as [N, C, W, H].")(
     image=lambda s, up, x, n: x[n].reshape(x.shape[1], x.shape[3], x.shape[2]).swapaxes(1, 2)
 )
-fault("BinsTransposed", "The result is written as [R, C, PW, PH].")(
+mutant("BinsTransposed", "The result is written as [R, C, PW, PH].")(
     forward=lambda s, up, *a: (y := up(*a)).swapaxes(2, 3).reshape(y.shape)
 )
-fault("BinsReversedAlongX", "The bins of a row are written from the last to the first.")(
+mutant("BinsReversedAlongX", "The bins of each row are written in reverse order.")(
     forward=lambda s, up, *a: up(*a)[..., ::-1]
 )
-fault("BinsReversedAlongY", "The rows of bins are written from the last to the first.")(
+mutant("BinsReversedAlongY", "The rows of bins are written in reverse order.")(
     forward=lambda s, up, *a: up(*a)[..., ::-1, :]
 )
-fault("RoisGroupedByImage", "Results are in the order of the images, not of the RoIs.")(
+mutant("RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs.")(
     forward=lambda s, up, x, rois, images: up(x, rois, images)[np.argsort(images, kind="stable")]
 )
-fault("DyTransposed", "dY is read as [R, C, PW, PH].", gradients=True)(
+mutant("DyTransposed", "dY is read as [R, C, PW, PH].", gradient_only=True)(
     gradient=lambda s, up, dy, *a: up(
         dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3) if dy.ndim == 4 else dy, *a
     )
 )
-fault("DxOfImage0", "Every RoI passes its gradient to image 0.", gradients=True)(
+mutant("DxOfImage0", "dX of every RoI goes to image 0.", gradient_only=True)(
     add=lambda s, up, dx, n, part: up(dx, 0, part)
 )
-fault("DroisOfImage0", "Gradients of RoIs read image 0.", gradients=True)(
+mutant("DroisOfImage0", "Gradients that need X read image 0 for every RoI.", gradient_only=True)(
     image=lambda s, up, x, n: up(x, 0 if s.is_gradient else n)
 )
 
-fault.about(Family.GRADIENTS)
-fault("DxOverwritten", "The last RoI of an image alone passes its gradient.")(
+mutant.begin_category(Category.GRADIENTS)
+mutant("DxOverwritten", "dX of an image is overwritten by each RoI instead of summed: only the last RoI counts.")(
     add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe")
 )
-fault("DxRaced", "Where RoIs share a pixel the last one's gradient alone is kept.")(
+mutant("DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept.")(
     add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe", where=part != 0)
 )
-fault("DxOfTheOtherDirection", "The gradient turns regions the other way.")(
+mutant("DxOfTheOtherDirection", "The gradient rotates regions in the wrong direction.")(
     turn=lambda s, up, angle: up(-angle) if s.is_gradient else up(angle)
 )
-fault("DxUpright", "The gradient does not turn regions.")(turn=lambda s, up, angle: 0.0 if s.is_gradient else up(angle))
-fault("DxOfReplicatedEdges", "Samples off the map pass their gradient to its edge.")(
+mutant("DxUpright", "The gradient ignores the angle.")(turn=lambda s, up, angle: 0.0 if s.is_gradient else up(angle))
+mutant("DxOfReplicatedEdges", "Samples outside the map pass their gradient to the nearest edge pixel.")(
     inside=lambda s, up, c, n: up(c, n) | s.is_gradient
 )
-fault("DxNotDivided", "Each sample passes the whole gradient.")(gradient_divided_by=lambda s, up, grid: 1)
-fault("DxDividedByOneCount", "dX is divided by the number of samples along y alone.")(
+mutant("DxNotDivided", "dX is not divided by the number of samples: each sample passes on the whole gradient.")(
+    gradient_divided_by=lambda s, up, grid: 1
+)
+mutant("DxDividedByOneCount", "dX is divided by the number of samples along y only, not by that of both axes.")(
     gradient_divided_by=lambda s, up, grid: max(grid.per_bin[0], 1)
 )
-fault("DxOfClampedSizes", "The gradient makes sizes at least 1 where aligned, and the forward operator does not.")(
+mutant("DxOfClampedSizes", "The gradient, but not the forward operator, raises sizes to 1 if aligned = 1.")(
     is_raised=lambda s, up, size, axis: size < 1 if s.is_gradient else up(size, axis)
 )
-fault("DxOfNotAligned", "The gradient ignores aligned.")(
+mutant("DxOfNotAligned", "The gradient ignores aligned.")(
     centre=lambda s, up, cx, cy: up(cx, cy) + s.is_aligned * s.is_gradient * (0.5 + 0.5j)
 )
-fault("DxNeedsX", "dX is refused without the map.")(needs_x=lambda s, up: True)
-fault("DroisAre0", "The gradient by a RoI is 0.")(droi=lambda s, up, sums: [0 * one for one in up(sums)])
+mutant("DxNeedsX", "dX is refused unless X is given, though it does not need X.")(needs_x=lambda s, up: True)
+mutant("DroisAre0", "drois is 0.")(droi=lambda s, up, sums: [0 * one for one in up(sums)])
 for number, name in enumerate(("Cx", "Cy", "W", "H", "Angle")):
     words = name.lower()
-    fault(f"D{name}Is0", f"The gradient by {words} is 0.")(
+    mutant(f"D{name}Is0", f"The gradient by {words} is 0.")(
         droi=lambda s, up, sums, number=number: [0 * v if k == number else v for k, v in enumerate(up(sums))]
     )
-    fault(f"D{name}Negated", f"The gradient by {words} has the other sign.")(
+    mutant(f"D{name}Negated", f"The gradient by {words} has the wrong sign.")(
         droi=lambda s, up, sums, number=number: [-v if k == number else v for k, v in enumerate(up(sums))]
     )
     if name != "Angle":
-        fault(f"D{name}WithoutScale", f"The gradient by {words} is by what is scaled.")(
+        mutant(f"D{name}WithoutScale", f"The gradient by {words} lacks the factor spatial_scale.")(
             droi=lambda s, up, sums, number=number: [
                 v / s.scales()[0] if k == number else v for k, v in enumerate(up(sums))
             ]
         )
-    fault(f"D{name}OfOneChannel", f"The gradient by {words} is of the first channel.")(
+    mutant(f"D{name}OfOneChannel", f"The gradient by {words} is computed from the first channel only.")(
         average_part=lambda s, up, dy, image, *a, number=number: (
             (both := up(dy, image, *a))[0],
             [
@@ -719,49 +757,51 @@ for number, name in enumerate(("Cx", "Cy", "W", "H", "Angle")):
             ],
         )
     )
-fault("DAngleScaled", "The gradient by the angle has the scale.")(by_angle=lambda s, up, away: up(away) * s.scales()[0])
-fault("DAngleInDegrees", "The gradient by the angle is by degrees.")(
+mutant("DAngleScaled", "The gradient by the angle is multiplied by spatial_scale.")(
+    by_angle=lambda s, up, away: up(away) * s.scales()[0]
+)
+mutant("DAngleInDegrees", "The gradient by the angle is per degree instead of per radian.")(
     by_angle=lambda s, up, away: up(away) * np.pi / 180
 )
-fault("DAngleIgnoresClockwise", "The gradient by the angle has the same sign clockwise.")(
+mutant("DAngleIgnoresClockwise", "The sign of the gradient by the angle ignores clockwise.")(
     by_angle=lambda s, up, away: up(away) * s.sign()
 )
-fault("DAngleOfUprightSamples", "The gradient by the angle is that of a region without an angle.")(
+mutant("DAngleOfUprightSamples", "The gradient by the angle is computed as if the angle were 0.")(
     by_numbers=lambda s, up, x, y, away, t: np.concatenate(
         [up(x, y, away, t)[:4], up(x, y, away * np.exp(1j * t), t)[4:]]
     )
 )
-fault("DAngleAboutTheOrigin", "The gradient by the angle is that of a turn about the first pixel of the map.")(
+mutant("DAngleAboutTheOrigin", "The gradient by the angle is that of a rotation about the origin of the map.")(
     grid=remembering("middle", 0),
     by_angle=lambda s, up, away: up(away + s.middle),
 )
-fault("DSizesOfUprightSamples", "The gradients by width and height are those of a region without an angle.")(
+mutant("DSizesOfUprightSamples", "The gradients by width and height are computed as if the angle were 0.")(
     by_numbers=lambda s, up, x, y, away, t: up(x, y, away, t) * np.exp(1j * t * np.array([[0], [0], [1], [1], [0]]))
 )
-fault("DSizesExchanged", "The gradients by width and height are exchanged.")(
+mutant("DSizesExchanged", "The gradients by width and height are exchanged.")(
     droi=lambda s, up, sums: in_order(up(sums), 0, 1, 3, 2, 4)
 )
-fault("DCentreExchanged", "The gradients by cx and cy are exchanged.")(
+mutant("DCentreExchanged", "The gradients by cx and cy are exchanged.")(
     droi=lambda s, up, sums: in_order(up(sums), 1, 0, 2, 3, 4)
 )
-fault("DCentreTurned", "The gradients by cx and cy are along the axes of the region.")(
+mutant("DCentreTurned", "The gradients by cx and cy are rotated with the region.")(
     by_numbers=lambda s, up, x, y, away, t: up(x, y, away, t) * np.exp(-1j * t * np.array([[1], [1], [0], [0], [0]]))
 )
-fault("DSizesOfEnds", "The gradients by width and height are those of an end, and so are twice as large.")(
+mutant("DSizesOfEnds", "The gradients by width and height are twice too large, as if only one end moved.")(
     droi=lambda s, up, sums: [v * (2 if k in (2, 3) else 1) for k, v in enumerate(up(sums))]
 )
-fault("DroisOfAFreeSize", "drois makes RoIs larger whose size has been made 1.")(
+mutant("DroisOfAFreeSize", "drois lets the size vary although it has been raised to 1.")(
     side=lambda s, up, *a: up(*a)._replace(by_size=s.scales()[0])
 )
-fault("DroisOfAFixedSize", "drois moves and turns RoIs and never makes them larger.")(
+mutant("DroisOfAFixedSize", "drois treats width and height as constant.")(
     side=lambda s, up, *a: up(*a)._replace(by_size=0.0)
 )
-fault("DroisFixedBothWays", "drois makes neither side larger where one has been made 1.")(
+mutant("DroisFixedBothWays", "drois treats both width and height as constant if either has been raised to 1.")(
     by_numbers=lambda s, up, x, y, *a: up(
         *(side._replace(by_size=side.by_size * bool(x.by_size and y.by_size)) for side in (x, y)), *a
     )
 )
-fault("DroisThroughClamp", "A sample that is clamped to the border has a slope.")(
+mutant("DroisThroughClamp", "A sample that is clamped to the border contributes to drois.")(
     has_slope=lambda s, up, c, inside, n: inside & (np.floor(np.clip(c, 0, n - 1)) < n - 1)
 )
 
@@ -772,69 +812,71 @@ def undivided(s: Any, up: Any, dy: Array, image: Array, grid: Grid) -> Any:
     return dx, [one * max(grid.per_bin[0] * grid.per_bin[1], 1) for one in droi]
 
 
-fault("DroisNotDivided", "drois is not divided by the number of samples.")(average_part=undivided)
-fault("DroisOnlyWithDx", "The first output of a node is dX, wanted or not.")(gradient=with_dx_always)
+mutant("DroisNotDivided", "drois is not divided by the number of samples.")(average_part=undivided)
+mutant("DroisOnlyWithDx", "A node whose only output is drois returns dX in its place.")(gradient=with_dx_always)
 
-fault.about(Family.DEFAULTS)
-fault("NotAlignedByDefault", "aligned is 0 where nothing is said.")(defaults=by_default(aligned=0))
-fault("ClockwiseByDefault", "clockwise is 1 where nothing is said.")(defaults=by_default(clockwise=1))
-fault("Ratio1ByDefault", "sampling_ratio is 1 where nothing is said.")(defaults=by_default(sampling_ratio=1))
-fault("Ratio2ByDefault", "sampling_ratio is 2 where nothing is said.")(defaults=by_default(sampling_ratio=2))
-fault("Output7x7ByDefault", "The output is 7 x 7 where nothing is said.")(
-    defaults=by_default(output_height=7, output_width=7)
-)
-fault("QuarterByDefault", "spatial_scale is 1/4 where nothing is said.")(defaults=by_default(spatial_scale=0.25))
-fault("HeightForWidth", "The output is as wide as it is high.")(
+mutant.begin_category(Category.DEFAULTS)
+mutant("NotAlignedByDefault", "aligned defaults to 0.")(defaults=by_default(aligned=0))
+mutant("ClockwiseByDefault", "clockwise defaults to 1.")(defaults=by_default(clockwise=1))
+mutant("Ratio1ByDefault", "sampling_ratio defaults to 1.")(defaults=by_default(sampling_ratio=1))
+mutant("Ratio2ByDefault", "sampling_ratio defaults to 2.")(defaults=by_default(sampling_ratio=2))
+mutant("Output7x7ByDefault", "The output size defaults to 7 x 7.")(defaults=by_default(output_height=7, output_width=7))
+mutant("QuarterByDefault", "spatial_scale defaults to 1/4.")(defaults=by_default(spatial_scale=0.25))
+mutant("HeightForWidth", "output_width is ignored: the output is as wide as it is high.")(
     meaning=lambda s, up, a: a | {"output_width": a["output_height"]}
 )
-fault("HeightAndWidthExchanged", "output_height is the width, and output_width the height.")(
+mutant("HeightAndWidthExchanged", "output_height and output_width are exchanged.")(
     meaning=lambda s, up, a: a | {"output_height": a["output_width"], "output_width": a["output_height"]}
 )
 for name in ("aligned", "clockwise"):
-    fault(f"{name.capitalize()}Unchecked", f"Any value of {name} but 0 is 1.")(
+    mutant(f"{name.capitalize()}Unchecked", f"Values of {name} other than 0 and 1 are accepted and taken for 1.")(
         meaning=lambda s, up, a, name=name: a | {name: int(a[name] != 0)}
     )
-fault("NegativeRatioIsAdaptive", "A negative sampling_ratio is 0.")(
+mutant("NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0.")(
     meaning=lambda s, up, a: a | {"sampling_ratio": max(a["sampling_ratio"], 0)}
 )
-fault("LargeRatioTaken", "A sampling_ratio beyond the largest is 1.")(
+mutant("LargeRatioTaken", "A sampling_ratio that is too large is taken for 1 instead of refused.")(
     meaning=lambda s, up, a: a | ({"sampling_ratio": 1} if a["sampling_ratio"] > MOST_RATIO else {})
 )
-fault("RatioIn32Bits", "sampling_ratio is cut to 32 bits.")(
+mutant("RatioIn32Bits", "sampling_ratio is truncated to 32 bits.")(
     meaning=lambda s, up, a: a | {"sampling_ratio": (a["sampling_ratio"] + 2**31) % 2**32 - 2**31}
 )
-fault("EmptyOutputTaken", "An output without rows or columns is no error.")(
+mutant("EmptyOutputTaken", "An output height or width of 0 is accepted.")(
     meaning=lambda s, up, a: a | {name: max(a[name], 1) for name in ("output_height", "output_width")}
 )
-fault("ScaleUnchecked", "spatial_scale may be anything.")(check_attributes=scale_unchecked)
-fault("RoisUnchecked", "RoIs that are not finite are 0.")(
+mutant("ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN.")(
+    check_attributes=scale_unchecked
+)
+mutant("RoisUnchecked", "Infinite and NaN RoIs are taken for 0 instead of refused.")(
     regions=lambda s, up, rois, *a: up(np.nan_to_num(rois, posinf=0.0, neginf=0.0), *a)
 )
-fault("NaNAloneRefused", "Of RoIs that are not finite only NaN is refused.")(
+mutant("NaNAloneRefused", "Infinite RoIs are accepted; only NaN is refused.")(
     regions=lambda s, up, rois, *a: up(np.where(np.isinf(rois), 0, rois), *a)
 )
-fault("AnglesUnchecked", "An angle that is not finite is 0.")(
+mutant("AnglesUnchecked", "An infinite or NaN angle is taken for 0 instead of refused.")(
     regions=lambda s, up, rois, *a: up(
         np.where((np.arange(rois.shape[-1]) == 4) & ~np.isfinite(rois), 0, rois).astype(rois.dtype), *a
     )
 )
-fault("FourNumbersTaken", "RoIs of four numbers have the angle 0.")(
+mutant("FourNumbersTaken", "RoIs with four numbers are accepted and have the angle 0.")(
     regions=lambda s, up, rois, *a: up(np.pad(rois, ((0, 0), (0, 1))) if rois.shape[1:] == (4,) else rois, *a)
 )
-fault("SixNumbersTaken", "RoIs of six numbers lose the last.")(
+mutant("SixNumbersTaken", "RoIs with six numbers are accepted, and the last number is ignored.")(
     regions=lambda s, up, rois, *a: up(rois[:, :5] if rois.ndim == 2 else rois, *a)
 )
-fault("MoreIndicesTaken", "Batch indices beyond the RoIs are not read.")(
+mutant("MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored.")(
     regions=lambda s, up, rois, images, shape: up(rois, images[: len(rois)], shape)
 )
 for axis, things in enumerate(("RoIs", "channels", "pixels", "images")):
-    without = "" if axis < 2 else " without RoIs, too"
-    fault(f"No{things.capitalize()}Refused", f"No {things} are an error{without}.")(**refused_without(axis))
-fault(
+    refused = (
+        f"{'A map' if axis else 'An input'} without {things} is refused{' even if there are no RoIs' * (axis > 1)}."
+    )
+    mutant(f"No{things.capitalize()}Refused", refused)(**refused_without(axis))
+mutant(
     "XOfAnotherShapeTaken",
-    "The gradient does not look at the shape of X.",
-    gradients=True,
+    "An X whose shape is not x_shape is accepted.",
+    gradient_only=True,
 )(gradient=lambda s, up, *a: up(*a[:4], a[4] if a[4] is None or a[4].shape == tuple(a[3]) else np.zeros(a[3])))
-add_sizes(fault, has_maxima=False)
-WRONG = tuple(fault)
-__getattr__ = fault.find
+add_sizes(mutant, has_maxima=False)
+MUTANTS = tuple(mutant)
+__getattr__ = mutant.find

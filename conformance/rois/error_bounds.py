@@ -27,9 +27,9 @@ import math
 import numpy as np
 
 from conformance.case import Case
+from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
 from conformance.expect import Floats, reference
-from conformance.growth import Growth, arithmetic, unit
-from conformance.rois.question import Placed, Question, question_of
+from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
 from ortops.reference.sampling import points_inside
 
 LEAST_SIZE = 1e-9
@@ -42,71 +42,71 @@ finite = functools.partial(np.nan_to_num, nan=0.0, posinf=0.0, neginf=0.0)
 """The values, 0 where they are no finite numbers: those are compared exactly, if they count."""
 
 
-def growth(case: Case) -> dict[str, Growth]:
+def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """Growth into the outputs of a right case of an operator with RoIs or its gradient, under the case's names."""
-    question = question_of(case)
-    indices, u = question.indices.tolist(), unit(arithmetic(case))
-    placed = zip(indices, question.placed(), strict=True)
-    regions, names = [_Region(question, n, _Axis(y, u), _Axis(x, u)) for n, (y, x) in placed], question.names
-    if question.dy is None:
-        return {names["y"]: _into_y(question, regions)}
+    geometry = geometry_of(case)
+    indices, u = geometry.indices.tolist(), unit_roundoff(compute_dtype(case))
+    placed = zip(indices, geometry.placed(), strict=True)
+    regions, names = [_Region(geometry, n, _Axis(y, u), _Axis(x, u)) for n, (y, x) in placed], geometry.names
+    if geometry.dy is None:
+        return {names["y"]: _into_y(geometry, regions)}
     into = {names["dx"]: _into_dx, names["drois"]: _into_drois}
-    return {name: into[name](question, regions, finite(np.abs(question.dy))) for name in case.outputs}
+    return {name: into[name](geometry, regions, finite(np.abs(geometry.dy))) for name in case.outputs}
 
 
-def _into_y(question: Question, regions: list[_Region]) -> Growth:
+def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
     """Growth into Y or OutputTensor [R, C, PH, PW].
 
     avg and max_interpolated: a coordinate's error costs the steepest slope, for the share of samples inside the map.
     max: a corner's weight changes by as much as the coordinate, times the largest pixel.
     """
-    count, channels, bins = len(regions), question.x_shape[1], question.sampling.bins
-    magnitude, drift = np.zeros((count, channels, *bins)), np.zeros((count, channels, *bins))
+    count, channels, bins = len(regions), geometry.x_shape[1], geometry.sampling.bins
+    magnitude, coordinate_error = np.zeros((count, channels, *bins)), np.zeros((count, channels, *bins))
     inside, terms = np.zeros((count, 1, *bins)), np.zeros((count, 1, 1, 1))
     for r, region in enumerate(regions):
         inside[r, 0], magnitude[r] = region.inside, region.pooled(np.abs(region.pixels()))
         _, steep_y, steep_x = region.largest_and_steepest
         slopes = region.y.delta * steep_y + region.x.delta * steep_x
-        drift[r] = slopes[:, None, None] * (region.inside > 0 if region.mode == "max" else region.inside)
+        coordinate_error[r] = slopes[:, None, None] * (region.inside > 0 if region.mode == "max" else region.inside)
         terms[r] = 4 * region.summed
         if region.outside and region.mode == "avg":
             terms[r] += min(float(region.y.placed.axis.per_bin * region.x.placed.axis.per_bin), MOST_ADDED)
-    return Growth(magnitude, terms, drift, inside)
+    return ErrorTerms(magnitude, terms, coordinate_error, inside)
 
 
-def _into_dx(question: Question, regions: list[_Region], sizes: Floats) -> Growth:
+def _into_dx(geometry: Geometry, regions: list[_Region], sizes: Floats) -> ErrorTerms:
     """Growth into dX [N, C, H, W].
 
     A sample that reads a pixel has all its weight within one pixel of it, so a mean drifts by what lies there, and a
     maximum by all of the gradient of the RoI and channel: a winner's weight does not tell its sample's.
     """
-    magnitude, drift = np.zeros(question.x_shape), np.zeros(question.x_shape)
-    terms = np.zeros((2, question.x_shape[0], 1, 1, 1))
-    is_average = question.sampling.mode == "avg"
+    magnitude, coordinate_error = np.zeros(geometry.x_shape), np.zeros(geometry.x_shape)
+    terms = np.zeros((2, geometry.x_shape[0], 1, 1, 1))
+    is_average = geometry.sampling.mode == "avg"
     for region, dy in zip(regions, sizes, strict=True):
         n, y, x = region.n, region.y, region.x
-        delta = 0.0 if question.sampling.nearest else y.delta + x.delta
-        terms[:, n, 0, 0, 0] += y.touching * x.touching, math.prod(question.sampling.bins)
+        delta = 0.0 if geometry.sampling.nearest else y.delta + x.delta
+        terms[:, n, 0, 0, 0] += y.touching * x.touching, math.prod(geometry.sampling.bins)
         if is_average:
             magnitude[n, :, y.pixels(), x.pixels()] += y.means.T @ dy @ x.means
-            drift[n, :, y.pixels(), x.pixels()] += delta * (y.near.T @ dy @ x.near)
+            coordinate_error[n, :, y.pixels(), x.pixels()] += delta * (y.near.T @ dy @ x.near)
         else:
-            drift[n] += 2 * delta * dy.sum(axis=(1, 2), keepdims=True)
+            coordinate_error[n] += 2 * delta * dy.sum(axis=(1, 2), keepdims=True)
     if not is_average:
-        name, case = question.names["dx"], question.case
-        inputs = {**case.inputs, question.names["dy"]: sizes}
+        name, case = geometry.names["dx"], geometry.case
+        inputs = {**case.inputs, geometry.names["dy"]: sizes}
         magnitude = reference(case.definition, case.attributes, inputs, [name])[name]
     most = terms[0] if is_average else terms.min(axis=0)
-    return Growth(magnitude, most, drift, most)
+    return ErrorTerms(magnitude, most, coordinate_error, most)
 
 
-def _into_drois(question: Question, regions: list[_Region], sizes: Floats) -> Growth:
+def _into_drois(geometry: Geometry, regions: list[_Region], sizes: Floats) -> ErrorTerms:
     """Growth into drois [..., R, 4].
 
     Every term is dY S times a difference of pixels and its share of the end, and moves by twice the steepest slope.
     The difference may be taken of sums, so that what is rounded is as large as the pixels themselves.
     """
-    magnitude, drift, gain = (np.zeros((len(regions), 4)) for _ in range(3))
+    magnitude, coordinate_error, condition = (np.zeros((len(regions), 4)) for _ in range(3))
     terms = np.zeros((len(regions), 1))
     for r, (region, dy) in enumerate(zip(regions, sizes, strict=True)):
         per_end = np.array([axis.placed.scale * axis.share for axis in (region.x, region.y)] * 2)
@@ -114,11 +114,16 @@ def _into_drois(question: Question, regions: list[_Region], sizes: Floats) -> Gr
         largest, steep_y, steep_x = region.largest_and_steepest
         magnitude[r] = 2 * float(weight @ largest) * per_end
         steepest = np.array([float(weight @ steep) for steep in (steep_x, steep_y)] * 2)
-        drift[r] = 2 * (region.y.delta + region.x.delta) * steepest * per_end
-        gain[r] = 2 * dy.sum() * per_end
+        coordinate_error[r] = 2 * (region.y.delta + region.x.delta) * steepest * per_end
+        condition[r] = 2 * dy.sum() * per_end
         terms[r] = 4 * dy.size * region.summed
-    shape = question.case.inputs[question.names["rois"]].shape
-    return Growth(magnitude.reshape(shape), terms.reshape(*shape[:-1], 1), drift.reshape(shape), gain.reshape(shape))
+    shape = geometry.case.inputs[geometry.names["rois"]].shape
+    return ErrorTerms(
+        magnitude.reshape(shape),
+        terms.reshape(*shape[:-1], 1),
+        coordinate_error.reshape(shape),
+        condition.reshape(shape),
+    )
 
 
 class _Axis:
@@ -133,7 +138,7 @@ class _Axis:
     samples, most: of each bin the weights [samples, K] of samples at different places, and the largest [K] of them.
     """
 
-    def __init__(self, placed: Placed, u: float) -> None:
+    def __init__(self, placed: AxisGeometry, u: float) -> None:
         self.placed, axis = placed, placed.axis
         steps, size = max(placed.steps, 1), max(abs(placed.size), LEAST_SIZE)
         shares = [(s - placed.offsets[1]) / steps for s in (0, placed.samples - 1) if placed.samples]
@@ -174,8 +179,8 @@ class _Region:
     outside: the size of what is outside; 0 for an infinite one, which is all of an output or nothing of it.
     """
 
-    def __init__(self, question: Question, n: int, y: _Axis, x: _Axis) -> None:
-        self.question, self.n, self.y, self.x, self.mode = question, n, y, x, question.sampling.mode
+    def __init__(self, geometry: Geometry, n: int, y: _Axis, x: _Axis) -> None:
+        self.geometry, self.n, self.y, self.x, self.mode = geometry, n, y, x, geometry.sampling.mode
         inside = {
             "avg": (y.inside, x.inside),
             "max": (y.most.max(axis=1, initial=0.0), x.most.max(axis=1, initial=0.0)),
@@ -183,18 +188,18 @@ class _Region:
         }
         self.inside: Floats = np.multiply.outer(*inside[self.mode])
         self.summed = y.per_bin * x.per_bin if self.mode == "avg" else 1.0
-        self.outside = float(finite(abs(question.sampling.outside)))
+        self.outside = float(finite(abs(geometry.sampling.outside)))
 
     def pixels(self, margin: int = 0) -> Floats:
         """[C, K, L]: those that it reads, and so many more on either side; 0 where they are no numbers."""
-        assert self.question.x is not None  # noqa: S101  # asked only where the map is read
-        return np.asarray(finite(self.question.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)]))
+        assert self.geometry.x is not None  # noqa: S101  # asked only where the map is read
+        return np.asarray(finite(self.geometry.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)]))
 
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
         """[C]: the largest pixel that a sample may read, and what an error of a pixel in y, and x, changes a value by."""
-        if self.question.sampling.nearest:
-            return (np.zeros(self.question.x_shape[1]),) * 3
+        if self.geometry.sampling.nearest:
+            return (np.zeros(self.geometry.x_shape[1]),) * 3
         x = self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9)))
         largest = np.abs(x).max(axis=(1, 2), initial=0.0)
         if self.mode == "max":

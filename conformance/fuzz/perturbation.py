@@ -15,16 +15,16 @@ from conformance.expect import expected_outputs
 from conformance.families import family_of
 from conformance.run import Asker
 
-GRAIN = 64
+DENOMINATOR = 64
 """Exact coordinates and values times this are whole: products of two weights and a value fit in float32."""
 
 MOST_EXACT = 1024.0
 """Exact coordinates, in pixels, and exact values are not larger."""
 
-STEPS = (1.0, 8.0)
+FACTORS = (1.0, 8.0)
 """The factors of their rounding by which coordinates are moved."""
 
-Moves = Iterator[tuple[float, Array]]
+Perturbations = Iterator[tuple[float, Array]]
 """An input moved by what rounding may do, and how many times that."""
 
 
@@ -35,16 +35,16 @@ def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -
     return replace(case, inputs=wide, expected=None, expects_error=None, twin=None)
 
 
-def is_steady(case: Case, name: str, moves: Moves, oracle: Asker) -> bool:
+def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: Asker) -> bool:
     """Whether none of the cases with input `name` moved differs by more than moving it smoothly does."""
-    growths, allowed = family_of(case.definition).growth(case), allowed_errors(case)
+    error_terms, allowed = family_of(case.definition).error_terms(case), allowed_errors(case)
     expected = expected_outputs(case)
-    for step, array in moves:
+    for factor, array in perturbations:
         answer = oracle(in_double(case, {name: array.reshape(case.inputs[name].shape)}))
         if answer.outputs is None:
             return False
         for output, y in answer.outputs.items():
-            wanted, tolerance = expected[output], allowed[output] + (step - 1) * growths[output].drift
+            wanted, tolerance = expected[output], allowed[output] + (factor - 1) * error_terms[output].coordinate_error
             with np.errstate(invalid="ignore"):
                 is_near = np.abs(y - wanted) <= tolerance
             if not np.all(is_near | (y == wanted) | (np.isnan(y) & np.isnan(wanted))):
@@ -52,10 +52,10 @@ def is_steady(case: Case, name: str, moves: Moves, oracle: Asker) -> bool:
     return True
 
 
-def are_short(numbers: list[float] | Array) -> bool:
+def have_few_bits(numbers: list[float] | Array) -> bool:
     """Whether numbers are exact, and few bits long."""
-    grains = np.asarray(numbers) * GRAIN
-    return bool(np.all((grains == np.round(grains)) & (np.abs(grains) <= MOST_EXACT * GRAIN)))
+    multiples = np.asarray(numbers) * DENOMINATOR
+    return bool(np.all((multiples == np.round(multiples)) & (np.abs(multiples) <= MOST_EXACT * DENOMINATOR)))
 
 
 def is_power_of_2(value: float) -> bool:
@@ -63,6 +63,6 @@ def is_power_of_2(value: float) -> bool:
     return value > 0 and math.frexp(value)[0] == 0.5
 
 
-def is_near_whole(numbers: Array, error: float) -> bool:
+def is_near_integer(numbers: Array, error: float) -> bool:
     """Whether a number is a whole one, or within `error` of one."""
     return bool(np.any(np.abs(numbers - np.round(numbers)) <= error))

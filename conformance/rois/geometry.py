@@ -30,7 +30,7 @@ DIRECTML_NAMES = {
 }
 
 
-class Placed(NamedTuple):
+class AxisGeometry(NamedTuple):
     """A RoI along one axis of the map, in pixels.
 
     axis: its samples, those of the reference.
@@ -106,7 +106,7 @@ class Sampling:
         """ONNX's sampling_ratio: 0 where the number of samples depends on the bin."""
         return self.limits[0] if self.limits[0] == self.limits[1] else 0
 
-    def place(self, roi: Sequence[float]) -> tuple[Placed, Placed]:
+    def place(self, roi: Sequence[float]) -> tuple[AxisGeometry, AxisGeometry]:
         """The RoI x1 y1 x2 y2, in its stored coordinates, along y and along x."""
         axes: tuple[SampledAxis, SampledAxis]
         if self.coordinates is None:
@@ -131,16 +131,16 @@ class Sampling:
         x1, y1, x2, y2 = roi
         return self._placed(axes[0], y1, y2, self.scales[0]), self._placed(axes[1], x1, x2, self.scales[1])
 
-    def _placed(self, axis: SampledAxis, r1: float, r2: float, scale: float) -> Placed:
+    def _placed(self, axis: SampledAxis, r1: float, r2: float, scale: float) -> AxisGeometry:
         # The size is computed in the order that each specification has: the number of samples depends on it.
         size = r2 * scale - r1 * scale if self.coordinates is None else (r2 - r1) * scale
         size = max(size, 1.0) if self.coordinates == "output_half_pixel" else size
         steps = max(axis.bins * axis.per_bin - self.to_corners, 0)
-        return Placed(axis, scale, r1 * scale, r2 * scale, size, self.offsets, steps)
+        return AxisGeometry(axis, scale, r1 * scale, r2 * scale, size, self.offsets, steps)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Geometry:
     """A case that samples RoIs, with its tensors widened to float64 and int64.
 
     rois, indices: [R, 4] and [R].
@@ -169,7 +169,7 @@ class Question:
         """What the output is, in the same words for every operator: y, dx or drois."""
         return next(role for role, known in self.names.items() if known == name)
 
-    def placed(self) -> list[tuple[Placed, Placed]]:
+    def placed(self) -> list[tuple[AxisGeometry, AxisGeometry]]:
         """Every RoI along y and along x."""
         return [self.sampling.place(roi) for roi in self.rois.tolist()]
 
@@ -206,7 +206,7 @@ def bins_of(attributes: Mapping[str, AttributeValue], tensors: Tensors) -> tuple
     return tensors.dy.shape[2], tensors.dy.shape[3]
 
 
-def question_of(case: Case) -> Question:
+def geometry_of(case: Case) -> Geometry:
     """The question that a right case with RoIs asks."""
     given = case.definition.check_attributes(case.attributes)
     is_onnx = case.definition.family == "roi_align"
@@ -231,9 +231,9 @@ def question_of(case: Case) -> Question:
             to_corners=bool(given["align_regions_to_corners"]),
             outside=given.get("out_of_bounds_input_value", 0.0),
         )
-    return Question(case, sampling, *tensors)
+    return Geometry(case, sampling, *tensors)
 
 
 def samples(case: Case) -> float:
     """As `conformance.families.Family` has it."""
-    return sum(y.samples * x.samples for y, x in question_of(case).placed())
+    return sum(y.samples * x.samples for y, x in geometry_of(case).placed())

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from conformance.wrong.base import Array, Family, Faults, Node, by_default, renamed
-from conformance.wrong.sizes import add_resample_sizes
+from conformance.mutants.base import Array, Category, MutantFactory, Node, by_default, renamed
+from conformance.mutants.sizes import add_resample_sizes
 
 LISTS = ("scales", "input_pixel_offsets", "output_pixel_offsets", "output_sizes")
 DEFAULTS: dict[str, Any] = {
@@ -184,19 +184,21 @@ class Control(Node):
         return np.floor(x + 0.5)
 
 
-fault = Faults(Control)
-fault.about(Family.COORDINATES)
-fault("FloorForHalfUp", "half_up is the pixel before.")(half_up=lambda s, up, x: np.floor(x))
-fault("ResampleTieGoesDown", "Between two pixels half_up is the one before.")(half_up=lambda s, up, x: np.ceil(x - 0.5))
-fault("ResampleTieGoesToEven", "Between two pixels half_up is the even one.")(half_up=lambda s, up, x: np.round(x))
-fault("DirectionsExchanged", "increasing is decreasing, and decreasing increasing.")(
+mutant = MutantFactory(Control)
+mutant.begin_category(Category.COORDINATES)
+mutant("FloorForHalfUp", "half_up always rounds down.")(half_up=lambda s, up, x: np.floor(x))
+mutant("ResampleTieGoesDown", "half_up rounds ties down instead of up.")(half_up=lambda s, up, x: np.ceil(x - 0.5))
+mutant("ResampleTieGoesToEven", "half_up rounds ties to even instead of up.")(half_up=lambda s, up, x: np.round(x))
+mutant("DirectionsExchanged", "The rounding directions increasing and decreasing are exchanged.")(
     meaning=renamed("rounding_direction", increasing="decreasing", decreasing="increasing")
 )
-fault("DirectionIgnored", "Every rounding_direction is half_up.")(nearest=lambda s, up, x: s.half_up(x))
-fault("DirectionOfTiesAlone", "rounding_direction is of pixels as far away alone.")(
+mutant("DirectionIgnored", "rounding_direction is ignored and taken for half_up.")(
+    nearest=lambda s, up, x: s.half_up(x)
+)
+mutant("DirectionOfTiesAlone", "rounding_direction is applied to ties only; elsewhere the nearest pixel is read.")(
     nearest=lambda s, up, x: np.ceil(x - 0.5) if s.attributes["rounding_direction"] == "decreasing" else s.half_up(x)
 )
-fault("DirectionOfLinear", "rounding_direction makes linear interpolation read one pixel.")(
+mutant("DirectionOfLinear", "With increasing and decreasing, linear interpolation reads a single pixel.")(
     taps=lambda s, up, *a: (
         up(*a) if s.attributes["rounding_direction"] == "half_up" else (t := up(*a))._replace(share=np.ceil(t.share))
     )
@@ -208,75 +210,83 @@ def offset(change: Any) -> Any:
     return lambda s, up, *a: change(*up(*a))
 
 
-fault("ResampleInputOffsetAdded", "input_pixel_offsets are added.")(offsets=offset(lambda i, o: (-i, o)))
-fault("ResampleOutputOffsetAdded", "output_pixel_offsets are added.")(offsets=offset(lambda i, o: (i, -o)))
-fault("OffsetsIgnored", "Pixel offsets are 0.5 and -0.5.")(offsets=offset(lambda i, o: (0.5, -0.5)))
-fault("OutputOffsetOfTheInput", "output_pixel_offsets are subtracted after the scale, as input_pixel_offsets are.")(
-    coordinates=lambda s, up, axis, rank, m, n: np.arange(float(m)) / s.scale(axis, m, n) - sum(s.offsets(axis, rank))
+mutant("ResampleInputOffsetAdded", "input_pixel_offsets are added instead of subtracted.")(
+    offsets=offset(lambda i, o: (-i, o))
 )
-fault("InputOffsetOfTheOutput", "input_pixel_offsets are subtracted before the scale, as output_pixel_offsets are.")(
-    coordinates=lambda s, up, axis, rank, m, n: (np.arange(m) - sum(s.offsets(axis, rank))) / s.scale(axis, m, n)
+mutant("ResampleOutputOffsetAdded", "output_pixel_offsets are added instead of subtracted.")(
+    offsets=offset(lambda i, o: (i, -o))
 )
-fault("LastOffsetsForAll", "Every axis has the pixel offsets of the last.")(
+mutant("OffsetsIgnored", "Pixel offsets are ignored and taken for 0.5 and -0.5.")(
+    offsets=offset(lambda i, o: (0.5, -0.5))
+)
+mutant(
+    "OutputOffsetOfTheInput",
+    "output_pixel_offsets are subtracted after scaling, like input_pixel_offsets, instead of before.",
+)(coordinates=lambda s, up, axis, rank, m, n: np.arange(float(m)) / s.scale(axis, m, n) - sum(s.offsets(axis, rank)))
+mutant(
+    "InputOffsetOfTheOutput",
+    "input_pixel_offsets are subtracted before scaling, like output_pixel_offsets, instead of after.",
+)(coordinates=lambda s, up, axis, rank, m, n: (np.arange(m) - sum(s.offsets(axis, rank))) / s.scale(axis, m, n))
+mutant("LastOffsetsForAll", "Every axis uses the pixel offsets of the last axis.")(
     offsets=lambda s, up, axis, rank: up(rank - 1, rank)
 )
-fault("LastScaleForAll", "Every axis has the scale of the last.")(
+mutant("LastScaleForAll", "Every axis uses the scale of the last axis.")(
     scale=lambda s, up, axis, *a: up(-1 if s.attributes["scales"] else axis, *a)
 )
-fault("ScalesBackwards", "The first scale is of the last axis.")(
+mutant("ScalesBackwards", "scales are read in reverse order.")(
     scale=lambda s, up, axis, *a: up(-1 - axis if s.attributes["scales"] else axis, *a)
 )
-fault("RatioForScales", "Scales are the ratios of the lengths, as where none are given.")(
+mutant("RatioForScales", "scales are ignored: the ratio of output length to input length is used.")(
     scale=lambda s, up, axis, m, n: m / n
 )
-fault("NoScalesIs1", "Scales are 1 where none are given.")(
+mutant("NoScalesIs1", "The scales are 1 if none are given, instead of the ratio of the lengths.")(
     scale=lambda s, up, *a: up(*a) if s.attributes["scales"] else 1.0
 )
-fault(
-    "RatioOfCorners", "Without scales the first and the last pixel are those of the output, as with aligned corners."
+mutant(
+    "RatioOfCorners", "Without scales, corners are aligned: the first and last outputs are the first and last pixels."
 )(scale=lambda s, up, axis, m, n: up(axis, m, n) if s.attributes["scales"] or min(m, n) < 2 else (m - 1) / (n - 1))
-fault("LeadingAxesIgnored", "Images and channels are not resampled.")(
+mutant("LeadingAxesIgnored", "Only the last two axes are resampled.")(
     coordinates=lambda s, up, axis, rank, m, n: np.arange(float(m)) if axis < rank - 2 else up(axis, rank, m, n)
 )
-fault("Scale1IsCopied", "An axis of scale 1 is copied, whatever its offsets.")(
+mutant("Scale1IsCopied", "An axis with scale 1 is copied, and its pixel offsets are ignored.")(
     coordinates=lambda s, up, axis, rank, m, n: (
         np.arange(float(m)) if s.scale(axis, m, n) == 1 else up(axis, rank, m, n)
     )
 )
-fault("LinearIsNearest", "Every interpolation_mode is nearest_neighbor.")(
+mutant("LinearIsNearest", "interpolation_mode is ignored: everything is nearest_neighbor.")(
     meaning=renamed("interpolation_mode", linear="nearest_neighbor")
 )
-fault("NearestIsLinear", "Every interpolation_mode is linear.")(
+mutant("NearestIsLinear", "interpolation_mode is ignored: everything is linear.")(
     meaning=renamed("interpolation_mode", nearest_neighbor="linear")
 )
 
-fault.about(Family.BORDERS)
-fault("EdgesNotClamped", "Outputs beyond the edge are 0.")(
+mutant.begin_category(Category.BORDERS)
+mutant("EdgesNotClamped", "Outputs beyond the edge are 0 instead of the edge pixel.")(
     kept=lambda s, up, weights, taps: weights * taps.inside, pass_at_edge=lambda s, up, *a: None
 )
-fault("EdgesReflected", "Beyond the edge the tensor is mirrored.")(
+mutant("EdgesReflected", "The tensor is mirrored beyond its edges instead of clamped.")(
     coordinates=lambda s, up, *a: np.minimum(x := np.abs(up(*a)), 2 * (a[-1] - 1) - x)
 )
-fault("EdgesWrap", "Beyond the edge the tensor begins again.")(
+mutant("EdgesWrap", "The tensor is repeated beyond its edges instead of clamped.")(
     coordinates=lambda s, up, *a: np.where(((x := up(*a)) <= -1) | (x >= a[-1]), np.mod(x, a[-1]), x)
 )
-fault("UnreadPixelsMultiplied", "A pixel with weight 0 is read, so that an infinite one makes NaN.")(
+mutant("UnreadPixelsMultiplied", "Pixels with weight 0 are multiplied too, so an infinite one gives NaN.")(
     forward_along=lambda s, up, data, taps, _: sum(data[pixels] * upright(w, data) for pixels, w in taps.parts())
 )
 
-fault.about(Family.COUNTS)
-fault("LengthRoundedUp", "The length of an output is rounded up.")(
+mutant.begin_category(Category.COUNTS)
+mutant("LengthRoundedUp", "Output lengths are rounded up instead of down.")(
     scaled=lambda s, up, n, scale: int(np.ceil(n * scale))
 )
-fault("LengthRoundedToTheNearest", "The length of an output is rounded to the nearest.")(
+mutant("LengthRoundedToTheNearest", "Output lengths are rounded to nearest instead of down.")(
     scaled=lambda s, up, n, scale: int(np.floor(n * scale + 0.5))
 )
-fault("LengthAtLeast1", "An output has at least one element along an axis.")(scaled=lambda s, up, *a: max(up(*a), 1))
-fault("SizesIgnored", "output_sizes are of no account where scales are given.")(
+mutant("LengthAtLeast1", "Output lengths are at least 1.")(scaled=lambda s, up, *a: max(up(*a), 1))
+mutant("SizesIgnored", "output_sizes are ignored if scales are given.")(
     meaning=lambda s, up, a: a | {"output_sizes": []} if a["scales"] else a
 )
 
-fault.about(Family.REDUCTIONS)
+mutant.begin_category(Category.REDUCTIONS)
 
 
 def antialiased(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
@@ -288,25 +298,29 @@ def antialiased(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
     return up(data, taps, length)
 
 
-fault("Antialiased", "Where a tensor becomes smaller, neighbours are averaged.")(forward_along=antialiased)
-fault("SharesExchanged", "Of two pixels the nearer has the share of the farther.")(
+mutant("Antialiased", "Downsampling is antialiased: neighbouring pixels are averaged.")(forward_along=antialiased)
+mutant("SharesExchanged", "The weights of the two interpolated pixels are exchanged.")(
     taps=lambda s, up, *a: (t := up(*a))._replace(share=np.where(t.high > t.low, 1 - t.share, t.share))
 )
-fault("Smoothed", "Shares follow a smooth curve, not a line.")(
+mutant("Smoothed", "Interpolation weights follow a smooth curve instead of a line.")(
     taps=lambda s, up, *a: (t := up(*a))._replace(share=t.share**2 * (3 - 2 * t.share))
 )
 
-fault.about(Family.TYPES)
-fault("HalfSums", "Sums have the type of the tensors.")(sum_type=lambda s, up: s.dtype)
+mutant.begin_category(Category.TYPES)
+mutant("HalfSums", "Sums are computed in the type of the tensors.")(sum_type=lambda s, up: s.dtype)
 for name, words, step in (
-    ("AxesInTheTensorsType", "What one axis hands to the next has the type of the tensors.", "between_axes"),
-    ("ResampleCoordinatesInTheTensorsType", "Coordinates have the type of the tensors.", "coordinates"),
+    (
+        "AxesInTheTensorsType",
+        "The result along each axis is rounded to the type of the tensors before the next axis.",
+        "between_axes",
+    ),
+    ("ResampleCoordinatesInTheTensorsType", "Coordinates are computed in the type of the tensors.", "coordinates"),
 ):
-    fault(name, words)(**{step: lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)})
-fault("ResampleCoordinatesInFloat", "Coordinates are float32 for double tensors, too.")(
+    mutant(name, words)(**{step: lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)})
+mutant("ResampleCoordinatesInFloat", "Coordinates are float32 even for double tensors.")(
     coordinates=lambda s, up, *a: up(*a).astype(np.float32).astype(np.float64)
 )
-fault("ScalesInTheTensorsType", "Scales are rounded to the type of the tensors.")(
+mutant("ScalesInTheTensorsType", "Scales are rounded to the type of the tensors.")(
     scale=lambda s, up, *a: float(np.asarray(up(*a)).astype(s.dtype)) or 1.0
 )
 
@@ -318,16 +332,16 @@ def steps_added(s: Any, up: Any, axis: int, rank: int, outputs: int, length: int
     return np.add.accumulate(steps).astype(np.float64)
 
 
-fault("StepsAdded", "Coordinates are sums of float32 steps.")(coordinates=steps_added)
-fault("ResampleDoubleInFloat", "double tensors are computed in float32.")(
+mutant("StepsAdded", "Coordinates are accumulated in float32 steps.")(coordinates=steps_added)
+mutant("ResampleDoubleInFloat", "Results of double tensors have the precision of float32.")(
     rounded=lambda s, up, v: v.astype(np.float32).astype(s.dtype)
 )
 
-fault.about(Family.INDEXING)
-fault("FirstImageAlone", "Every image of four axes is the first.")(
+mutant.begin_category(Category.INDEXING)
+mutant("FirstImageAlone", "Results of tensors with four axes are those of the first image.")(
     rounded=lambda s, up, y: up(y[:1].repeat(len(y), 0) if y.ndim == 4 else y)
 )
-fault("AxesReversed", "The lists have the last axis first.")(
+mutant("AxesReversed", "All list attributes are read in reverse order.")(
     meaning=lambda s, up, a: a | {name: list(a[name])[::-1] for name in LISTS}
 )
 
@@ -339,13 +353,16 @@ def four_axes_alone(s: Any, up: Any, data: Array, *a: Any) -> Any:
     return up(data, *a)
 
 
-fault("FourAxesAlone", "A tensor must have four axes, as in DirectML's first version.")(answer=four_axes_alone)
-
-fault.about(Family.GRADIENTS)
-fault("OffsetsSwappedInGradient", "The gradient exchanges the two lists of offsets, as DirectML's operator does.")(
-    offsets=lambda s, up, *a: up(*a)[::-1] if s.is_gradient else up(*a)
+mutant("FourAxesAlone", "Tensors without exactly four axes are refused, as in DirectML's first version.")(
+    answer=four_axes_alone
 )
-fault("ScaleInvertedInGradient", "The gradient takes scales for those from the output to the input.")(
+
+mutant.begin_category(Category.GRADIENTS)
+mutant(
+    "OffsetsSwappedInGradient",
+    "The gradient exchanges the input and output pixel offsets, as DirectML's operator does.",
+)(offsets=lambda s, up, *a: up(*a)[::-1] if s.is_gradient else up(*a))
+mutant("ScaleInvertedInGradient", "The gradient takes scales for the scales from output to input.")(
     scale=lambda s, up, *a: 1 / up(*a) if s.is_gradient else up(*a)
 )
 
@@ -355,10 +372,12 @@ def assigned(s: Any, up: Any, made: Array, pixels: Array, passed: Array) -> None
     made[pixels] = passed
 
 
-fault("GradientAssignedAtEdges", "Of the outputs beyond an edge the last alone passes its gradient.")(
+mutant("GradientAssignedAtEdges", "Of all outputs beyond an edge, only the last one passes its gradient on.")(
     pass_at_edge=assigned
 )
-fault("ClampedGradientDropped", "Outputs beyond an edge pass no gradient.")(pass_at_edge=lambda s, up, *a: None)
+mutant("ClampedGradientDropped", "Outputs beyond an edge pass no gradient to the edge pixel.")(
+    pass_at_edge=lambda s, up, *a: None
+)
 
 
 def resampled(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
@@ -367,10 +386,11 @@ def resampled(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
     return data[np.clip(np.floor(x + 0.5), 0, len(data) - 1).astype(np.int64)]
 
 
-fault("GradientByResampling", "The gradient is the resampled gradient of the output, not the transpose.")(
-    gradient_along=resampled
-)
-fault("GradientAveraged", "Outputs that read one pixel pass the average of their gradients.")(
+mutant(
+    "GradientByResampling",
+    "The gradient is resized to the input's length instead of multiplied by the transposed matrix.",
+)(gradient_along=resampled)
+mutant("GradientAveraged", "The gradient of a pixel is the average over the outputs that read it instead of the sum.")(
     gradient_along=lambda s, up, data, taps, n: (
         up(data, taps, n) / upright(np.maximum(up(np.ones(len(data)), taps, n), 1), data)
     )
@@ -385,28 +405,28 @@ def to_both_pixels(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any
     return made
 
 
-fault("GradientToBothPixels", "A pixel with weight 0 gets a gradient of 0, which of an infinite one is NaN.")(
+mutant("GradientToBothPixels", "An infinite gradient is also passed to pixels with weight 0, which become NaN.")(
     gradient_along=to_both_pixels
 )
 
-fault.about(Family.DEFAULTS)
-fault("Offsets0ByDefault", "Pixel offsets are 0 where none are given.")(
+mutant.begin_category(Category.DEFAULTS)
+mutant("Offsets0ByDefault", "Pixel offsets default to 0.")(
     offsets=lambda s, up, *a: tuple(
         one if s.attributes[name] else 0.0 for one, name in zip(up(*a), LISTS[1:3], strict=True)
     )
 )
-fault("ResampleNearestByDefault", "interpolation_mode is nearest_neighbor where nothing is said.")(
+mutant("ResampleNearestByDefault", "interpolation_mode defaults to nearest_neighbor.")(
     defaults=by_default(interpolation_mode="nearest_neighbor")
 )
-fault("DecreasingByDefault", "rounding_direction is decreasing where nothing is said.")(
+mutant("DecreasingByDefault", "rounding_direction defaults to decreasing.")(
     defaults=by_default(rounding_direction="decreasing")
 )
-fault("ResampleAttributesUnchecked", "No attribute is refused.")(check_attributes=lambda s, up: None)
-fault("IntegersTaken", "Tensors of integers are converted.")(
+mutant("ResampleAttributesUnchecked", "Attribute values are not checked.")(check_attributes=lambda s, up: None)
+mutant("IntegersTaken", "Integer tensors are converted instead of refused.")(
     answer=lambda s, up, data, *a: up(data.astype(np.float32) if data.dtype.kind in "iu" else data, *a),
     rounded=lambda s, up, y: y.astype(np.float32) if s.dtype.kind in "iu" else up(y),
 )
-fault("FloatShapeTaken", "x_shape may be of floats.", gradients=True)(
+mutant("FloatShapeTaken", "A floating-point x_shape is accepted.", gradient_only=True)(
     checked_shape=lambda s, up, x_shape, rank: up(x_shape.astype(np.int64), rank)
 )
 
@@ -423,11 +443,11 @@ def empty_refused(of_outputs: bool) -> Any:
     return output_lengths
 
 
-fault("EmptyOutputRefused", "An output without elements is an error.")(output_lengths=empty_refused(True))
-fault("EmptyInputRefused", "An input without elements is an error.")(output_lengths=empty_refused(False))
-fault("NoPixelsAre0", "Outputs that have no pixels to read are 0.")(
+mutant("EmptyOutputRefused", "An output without elements is refused.")(output_lengths=empty_refused(True))
+mutant("EmptyInputRefused", "An input without elements is refused.")(output_lengths=empty_refused(False))
+mutant("NoPixelsAre0", "Outputs that have no pixels to read are 0 instead of an error.")(
     of_nothing=lambda s, up, outputs: up(outputs) if s.is_gradient else [np.zeros(outputs)]
 )
-add_resample_sizes(fault)
-WRONG = tuple(fault)
-__getattr__ = fault.find
+add_resample_sizes(mutant)
+MUTANTS = tuple(mutant)
+__getattr__ = mutant.find

@@ -1,4 +1,4 @@
-"""What every implementation here shares: ONNX's backend interface, and how a fault is made of a control."""
+"""What controls and mutants share: ONNX's backend interface, and how a mutant is made from a control."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from onnx import numpy_helper
 Array = npt.NDArray[Any]
 
 
-class Family(str, Enum):
-    """What a fault is about."""
+class Category(str, Enum):
+    """The part of an operator in which a fault is."""
 
     COORDINATES = "coordinates"
     BORDERS = "borders"
@@ -30,16 +30,16 @@ class Family(str, Enum):
 
 
 class Node:
-    """A model of one node. A control implements the operators without a fault; a fault is a subclass of a control.
+    """A prepared model of one node. A control implements its operators without a fault; a mutant is a subclass of it.
 
-    OPERATORS: the types of nodes that it runs begin with one of these.
-    family: what the fault is about.
-    of_gradients_alone: whether the forward operator has no fault.
+    OPERATORS: prefixes of the node types that it runs.
+    category: of the fault.
+    gradient_only: whether only the gradient has the fault.
     """
 
     OPERATORS: ClassVar[tuple[str, ...]]
-    family: ClassVar[Family]
-    of_gradients_alone: ClassVar[bool] = False
+    category: ClassVar[Category]
+    gradient_only: ClassVar[bool] = False
 
     def __init__(self, model: onnx.ModelProto) -> None:
         (node,) = model.graph.node
@@ -97,58 +97,59 @@ class Node:
         return values.astype(self.dtype)
 
 
-class Faults:
-    """The faults of one control, by name, in the order in which they are made.
+class MutantFactory:
+    """Makes the mutants of one control; iterating gives them in the order in which they were made.
 
-    A fault changes steps, which are methods of the control. A changed step is called with the object, the control's own
-    step, and the step's arguments.
+    A mutant replaces steps, which are methods of the control. A replacement is called with the object, the control's own
+    method (bound), and the arguments.
     """
 
     def __init__(self, control: type[Node]) -> None:
         self.control = control
-        self._family = Family.COORDINATES
+        self._category = Category.COORDINATES
         self._made: dict[str, type[Node]] = {}
 
     def __iter__(self) -> Iterator[type[Node]]:
         return iter(self._made.values())
 
-    def about(self, family: Family) -> None:
-        """Says what the faults are about that are made from here on."""
-        self._family = family
+    def begin_category(self, category: Category) -> None:
+        """Set the category of the mutants that are made from here on."""
+        self._category = category
 
-    def __call__(self, name: str, words: str, *, gradients: bool = False) -> Callable[..., None]:
-        """Begin a fault: what is returned makes it when it is called with the changed steps by name.
+    def __call__(self, name: str, description: str, *, gradient_only: bool = False) -> Callable[..., None]:
+        """Return a function that makes the mutant: its keyword arguments are the replaced steps, by name.
 
         Args:
             name: of the class.
-            words: what is wrong.
-            gradients: whether the forward operator has no fault.
+            description: what is wrong, one sentence; users see it.
+            gradient_only: whether only the gradient has the fault; always so in the category of gradients.
         """
 
         def make(**steps: Callable[..., Any]) -> None:
             if name in self._made:
-                raise ValueError(f"{name} is made twice")
-            body: dict[str, Any] = {"__doc__": words, "__module__": self.control.__module__, "family": self._family}
-            body["of_gradients_alone"] = gradients or self._family is Family.GRADIENTS
-            for step, change in steps.items():
-                body[step] = _changed(getattr(self.control, step), change)
+                raise ValueError(f"mutant {name} is made twice")
+            body: dict[str, Any] = {"__doc__": description, "__module__": self.control.__module__}
+            body["category"] = self._category
+            body["gradient_only"] = gradient_only or self._category is Category.GRADIENTS
+            for step, replacement in steps.items():
+                body[step] = _replaced(getattr(self.control, step), replacement)
             self._made[name] = type(name, (self.control,), body)
 
         return make
 
     def find(self, name: str) -> type[Node]:
-        """The fault of this name: a module's `__getattr__`, so that a fault can be named as a backend."""
+        """The mutant of this name. It serves as a module's `__getattr__`, so that a backend can be `module:name`."""
         if name not in self._made:
-            raise AttributeError(f"{self.control.__module__} has no fault {name!r}")
+            raise AttributeError(f"{self.control.__module__} has no mutant {name!r}")
         return self._made[name]
 
 
-def _changed(step: Callable[..., Any], change: Callable[..., Any]) -> Callable[..., Any]:
+def _replaced(step: Callable[..., Any], replacement: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
-    def changed(self: Node, *arguments: Any) -> Any:
-        return change(self, functools.partial(step, self), *arguments)
+    def replaced(self: Node, *arguments: Any) -> Any:
+        return replacement(self, functools.partial(step, self), *arguments)
 
-    return changed
+    return replaced
 
 
 def by_default(**values: object) -> Callable[..., Any]:

@@ -10,15 +10,15 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.compare import allowed_errors
+from conformance.error_bounds import compute_dtype, overflow_threshold
 from conformance.expect import expected_outputs
 from conformance.families import family_of
-from conformance.growth import arithmetic, limit
 from conformance.run import Asker
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: Asker) -> bool:
     """Whether a case with the values that it expects, or the error, has one right answer; the oracle is the reference."""
-    return bool(case.expects_error) or (_fits(case) and family_of(case.definition).is_settled(case, oracle))
+    return bool(case.expects_error) or (_fits(case) and family_of(case.definition).is_well_posed(case, oracle))
 
 
 def _fits(case: Case) -> bool:
@@ -27,12 +27,12 @@ def _fits(case: Case) -> bool:
     The sums of a gradient must be within the range of the arithmetic; those of a mean need not: it has none that are
     larger than its values unless they are divided too late.
     """
-    largest, widest = limit(case.dtype), limit(arithmetic(case))
-    growths, allowed = family_of(case.definition).growth(case), allowed_errors(case)
+    largest, widest = overflow_threshold(case.dtype), overflow_threshold(compute_dtype(case))
+    error_terms, allowed = family_of(case.definition).error_terms(case), allowed_errors(case)
     for name, y in expected_outputs(case).items():
         size, error = np.abs(y[np.isfinite(y)]), allowed[name][np.isfinite(y)]
         if np.any((size - error < largest) & (size + error >= largest)):
             return False
-        if case.definition.is_gradient and np.max(growths[name].magnitude, initial=0.0) >= widest / 2:
+        if case.definition.is_gradient and np.max(error_terms[name].magnitude, initial=0.0) >= widest / 2:
             return False
     return True

@@ -40,7 +40,7 @@ def drawn(one: Picture) -> dict[picture.Theme, str]:
             for panel, (heading, detail) in zip(panels, one.headings, strict=True)
         )
     themes: tuple[picture.Theme, ...] = get_args(picture.Theme)
-    hint = explanation.hint if explanation.shown else ""
+    hint = explanation.hint if explanation.conventions else ""
     return {theme: picture.render(one.title, one.detail, panels, hint, theme) for theme in themes}
 
 

@@ -418,14 +418,14 @@ def test_a_case_has_a_page_and_its_own_reading_gives_what_is_expected(case: Case
     parsed(page.render(explanation))
     write(explanation, Console(file=io.StringIO()))
     if explanation.values is not None:
-        assert column(explanation, explanation.shown[0].convention.short) == column(explanation, "expected")
+        assert column(explanation, explanation.conventions[0].convention.short) == column(explanation, "expected")
 
 
 def test_readings_are_mixed_up_one_thing_at_a_time() -> None:
     explanation = explain(named("/angles/aligned/counter"), roi=2)
-    names = [shown.convention.name for shown in explanation.shown]
+    names = [shown.convention.name for shown in explanation.conventions]
     assert names == ["aligned 1, clockwise 0", "aligned 0, clockwise 0", "aligned 1, clockwise 1", "angle in degrees"]
-    assert [shown.convention.is_own for shown in explanation.shown] == [True, False, False, False]
+    assert [shown.convention.is_own for shown in explanation.conventions] == [True, False, False, False]
     (table,) = explanation.coordinates
     own, not_aligned, clockwise, degrees = (
         np.array([[float(one) for one in row.cells[k].split(", ")] for row in table.rows]) for k in (2, 3, 4, 5)
@@ -441,11 +441,11 @@ def test_readings_are_mixed_up_one_thing_at_a_time() -> None:
 
 def test_a_quarter_turn_shows_in_the_picture() -> None:
     case = forward(map_of(6, 6), [3.0, 2.0, 3.0, 1.0, math.pi / 2], output_width=3, sampling_ratio=1, aligned=0)
-    dots = shapes(explain(case).shown[0].picture, "dot")
+    dots = shapes(explain(case).conventions[0].drawing, "dot")
     xs, ys = ([float(each.at[name]) for each in dots] for name in ("cx", "cy"))
     assert np.ptp(xs) < 0.1
     assert ys[0] > ys[1] > ys[2], "the first bin is below where positive angles turn counter-clockwise"
-    cell = float(shapes(explain(case).shown[0].picture, "cell")[0].at["width"])
+    cell = float(shapes(explain(case).conventions[0].drawing, "cell")[0].at["width"])
     np.testing.assert_allclose(np.diff(ys), -cell, atol=0.1)
 
 
@@ -453,7 +453,7 @@ def test_the_lines_of_a_region_are_turned_with_it() -> None:
     case = forward(
         map_of(8, 8), [3.5, 3.5, 4.0, 2.0, math.pi / 6], output_height=2, output_width=3, aligned=0, sampling_ratio=1
     )
-    picture = explain(case).shown[0].picture
+    picture = explain(case).conventions[0].drawing
     sides, inner = shapes(picture, "roi"), shapes(picture, "bin")
     assert (len(sides), len(inner)) == (4, 3)
     cell = float(shapes(picture, "cell")[0].at["width"])
@@ -469,13 +469,13 @@ def test_the_lines_of_a_region_are_turned_with_it() -> None:
 
 def test_a_sample_names_its_pixels_and_weights() -> None:
     x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
-    (dot,) = shapes(explain(forward(x, [1.75, 2.0, 1.0, 1.0, 1.25], sampling_ratio=1)).shown[0].picture, "dot")
+    (dot,) = shapes(explain(forward(x, [1.75, 2.0, 1.0, 1.0, 1.25], sampling_ratio=1)).conventions[0].drawing, "dot")
     reads = "reads [1, 1] x 0.375, [1, 2] x 0.125, [2, 1] x 0.375, [2, 2] x 0.125; value 7.25"
     assert dot.title == f"bin (0, 0) sample (0, 0) at y 1.5, x 1.25; {reads}"
 
 
 def test_no_number_is_written_under_a_sample() -> None:
-    picture = explain(named("/angles/aligned/counter"), roi=2).shown[0].picture
+    picture = explain(named("/angles/aligned/counter"), roi=2).conventions[0].drawing
     dots, texts = shapes(picture, "dot"), shapes(picture, "value")
     assert len(texts) > 40
     for text in texts:
@@ -489,7 +489,7 @@ def test_derivatives_are_by_the_five_numbers_of_a_roi() -> None:
     case = next(c for c in of_type("double", NAMES[1]) if c.outputs == ("dX", "drois") and "/matrix/" in c.id)
     explanation = explain(case)
     assert column(explanation, "by") == ["cx", "cy", "w", "h", "angle"]
-    assert [part.title.split("[")[0] for part in explanation.parts] == ["dX", "drois"]
+    assert [part.title.split("[")[0] for part in explanation.outputs] == ["dX", "drois"]
     own, clockwise = (column(explanation, f"aligned 1, clockwise {k}") for k in (0, 1))
     assert own != clockwise
 
@@ -503,7 +503,7 @@ def test_the_worst_element_is_marked_and_its_roi_shown() -> None:
     assert explanation.roi.startswith("RoI 5 of 9")
     assert explanation.values is not None
     assert [row.cells[0] for row in explanation.values.rows if row.marked] == ["(1, 2)"]
-    picture = explanation.shown[0].picture
+    picture = explanation.conventions[0].drawing
     assert sum("marked" in dot.at["class"] for dot in shapes(picture, "dot")) == 4
     assert len(shapes(picture, "worst")) == 4
 
@@ -529,10 +529,10 @@ def test_a_wrong_pixel_of_dx_shows_a_roi_of_its_image() -> None:
 def test_huge_regions_and_maps_stay_small(length: int, roi: list[float], ratio: int) -> None:
     case = forward(map_of(length, length), roi, output_height=6, output_width=6, sampling_ratio=ratio)
     explanation = explain(case)
-    for shown in explanation.shown:
-        assert len(shapes(shown.picture, "cell")) <= MOST_CELLS**2
-        assert len(shapes(shown.picture, "dot")) <= MOST_SAMPLES
-        assert "left out" in shown.picture.left_out
+    for shown in explanation.conventions:
+        assert len(shapes(shown.drawing, "cell")) <= MOST_CELLS**2
+        assert len(shapes(shown.drawing, "dot")) <= MOST_SAMPLES
+        assert "left out" in shown.drawing.left_out
     html = page.render(explanation)
     assert len(html) < 1_500_000
     parsed(html)
@@ -547,7 +547,7 @@ def test_a_roi_that_is_not_there_is_an_error(roi: int) -> None:
 
 def test_a_case_without_rois_has_nothing_to_draw() -> None:
     explanation = explain(named("/empty/no_rois"))
-    assert explanation.shown == ()
+    assert explanation.conventions == ()
     assert explanation.notes == ("The case has no RoIs to draw.",)
 
 

@@ -1,4 +1,4 @@
-"""``python -m conformance explain``: one case as a picture."""
+"""``python -m conformance explain``: the drawings and tables of one case."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ _MOST_NAMED = 8
     "--backend",
     "backend_name",
     metavar="B",
-    help=f"Show what it answers, too: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend interface.",
+    help=f"Compare the outputs of this backend, too: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend "
+    "interface.",
 )
 @click.option(
-    "--roi", type=click.IntRange(min=0), metavar="R", help="Number of the RoI, by default the worst one, or the first."
+    "--roi",
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="Number of the RoI to draw, by default that of the worst element, or else 0.",
 )
 @out_file("--out", "Write all drawings and tables to this page.", "FILE.html")
 @out_file("--svg", "Write drawings, side by side, to this picture.", "FILE.svg")
@@ -78,13 +82,13 @@ def explain_command(
     if svg_file is not None:
         with wrong_call("--drawing", ValueError):
             panels = picture.chosen(explanation, drawings)
-        text = picture.render(case.id, explanation.roi, panels, explanation.hint * bool(explanation.shown), theme)
+        text = picture.render(case.id, explanation.roi, panels, explanation.hint * bool(explanation.conventions), theme)
         svg_file.write_text(text, "utf-8")
         click.echo(f"wrote {svg_file}")
 
 
 def _case(wanted: str) -> Case:
-    """The case of this id, or the one that matches."""
+    """The case of this id, or the only case whose id matches the pattern."""
     cases = {case.id: case for case in collect()}
     matching = [wanted] if wanted in cases else [name for name in cases if fnmatchcase(name, wanted)]
     if len(matching) == 1:

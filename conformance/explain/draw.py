@@ -17,19 +17,19 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from conformance.expect import Floats
-from conformance.explain.conventions import Convention
+from conformance.explain.conventions import RoiConvention
 from conformance.explain.tables import around, differences, number
 from conformance.rois.geometry import AxisGeometry
 from ortops.reference.sampling import is_inside
 
 MOST_CELLS = 40
-"""The most cells that a drawing has along each axis."""
+"""The limit of cells in a drawing along each axis."""
 
 MOST_SAMPLES = 400
-"""The most samples that a drawing has."""
+"""The limit of samples in a drawing."""
 
 MOST_IN_WORDS = 4
-"""The most samples or bins whose values are a line of text below a picture."""
+"""The limit of samples, and of bins, whose values are a line of text below a picture."""
 
 MARGIN = 22
 _ON_AN_AXIS = 2000
@@ -40,7 +40,7 @@ _DOWN = 0.5, 0.22, 0.78  # where a number may be in its cell, as fractions of th
 _TALL, _WIDE = 0.24, 0.45  # a sample covers a number whose middle is nearer than this, in cells
 
 Heat = Callable[[float], tuple[str, float]]
-"""From a value to a CSS class, which is a hue, and its opacity."""
+"""A function from a value to a CSS class, which sets the hue, and an opacity."""
 
 Corner = tuple[int, int, float]
 """A pixel that a sample reads, by row and column, and its weight."""
@@ -111,14 +111,14 @@ def heat_scale(values: Iterable[float], *, signed: bool) -> Heat:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rows and columns that a drawing shows, perhaps beyond the map, and where they are in it."""
+    """The rows and columns that a drawing shows, which may lie off the map, and their positions in the drawing."""
 
     rows: range
     columns: range
 
     @property
     def size(self) -> int:
-        """The edge of a cell, small enough that a row of cells fits on a page."""
+        """The edge of a cell in pixels, small enough that a row of cells fits on a page."""
         return max(12, min(52, 480 // max(len(self.columns), 1)))
 
     def y(self, c: float) -> float:
@@ -130,7 +130,7 @@ class Frame:
         return round(MARGIN + (c - self.columns.start + 0.5) * self.size, 2)
 
     def value(self, i: int, j: int, value: float, down: float = 0.5) -> str:
-        """A number in its cell, at the fraction `down` of the height; nothing where cells are too small for numbers."""
+        """A number in its cell, at the fraction `down` of the cell's height; empty if cells are too small for numbers."""
         text = f"{value + 0.0:.3g}"
         y = round(self.y(i - 0.5) + self.size * down, 1)
         kind = "value large" if self.size >= _LARGE and len(text) <= _SHORT else "value"
@@ -142,7 +142,7 @@ class Frame:
         return self.size >= 30
 
     def image(self, parts: Iterable[str]) -> Image:
-        """A picture of the parts with the numbers of rows and columns; of small cells every fifth has its number."""
+        """A picture of the parts with labels of rows and columns: of each one, or of every fifth if cells are small."""
         every = 1 if self.size >= 20 else 5
         beside = [(MARGIN / 2, self.y(i), i) for i in self.rows[::every]]
         above = [(self.x(j), MARGIN / 2, j) for j in self.columns[::every]]
@@ -152,37 +152,37 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Two axes of an output.
+class OutputSlice:
+    """The last two axes of an output, at fixed indices of the others.
 
-    title: which they are.
-    expected, got: [rows, columns]; None where nothing but an error is expected, or where there is no answer.
+    title: the name of the output with these indices.
+    expected, got: [rows, columns]. `expected` is None if the case expects an error, `got` if there is no output.
     mark: row and column of the worst element, or None.
-    tabled: whether a table of values has what matters of it, too.
+    is_tabled: whether a table of the explanation has its values, too.
     """
 
     title: str
     expected: Floats | None
     got: Floats | None
     mark: tuple[int, int] | None = None
-    tabled: bool = False
+    is_tabled: bool = False
 
     @property
     def named(self) -> dict[str, Floats]:
-        """The expected values, the answered ones and their difference, by name, as far as they are known."""
+        """The known ones of the expected values, the backend's values and their difference, by name."""
         apart = None if self.got is None or self.expected is None else differences(self.got, self.expected)
         each = {"expected": self.expected, "got": self.got, "difference": apart}
         return {name: values for name, values in each.items() if values is not None}
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         rows, columns = next(iter(self.named.values())).shape
         return rows, columns
 
     @property
     def drawings(self) -> tuple[Drawing, ...]:
-        """One heat map, or three where there is an answer to compare: what came has the colours of what is expected."""
+        """A heat map of each of `named`. Expected values and the backend's share a colour scale."""
         rows, columns = (
             around(at, length, MOST_CELLS) for at, length in zip(self.mark or (0, 0), self.shape, strict=True)
         )
@@ -208,7 +208,7 @@ class Part:
 
 
 def cells(frame: Frame, values: Mapping[tuple[int, int], float], heat: Heat, what: str | None = "") -> list[str]:
-    """The squares of elements of the tensor `what`; if it is None, their values are unknown, and they have no colour."""
+    """The squares of elements of the tensor `what`. None means that the values are unknown: squares have no colour then."""
     squares = []
     for (i, j), value in values.items():
         (hue, opacity), title = (("heat", 0.0), "") if what is None else (heat(value), f" {number(value)}")
@@ -218,8 +218,8 @@ def cells(frame: Frame, values: Mapping[tuple[int, int], float], heat: Heat, wha
     return squares
 
 
-class Located(NamedTuple):
-    """Sample `i` of bin `p` of one axis."""
+class AxisSample(NamedTuple):
+    """Sample `i` of bin `p` along one axis, at the coordinate `c`."""
 
     p: int
     i: int
@@ -228,7 +228,7 @@ class Located(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What the pictures of one RoI share.
+    """What the pictures of one RoI have in common.
 
     frame: the part of the grid that they show.
     focus: the bin of the worst element, or None.
@@ -240,15 +240,17 @@ class Scene:
     data: Floats | None
 
 
-def window(all_placed: Sequence[AxisGeometry], own: AxisGeometry, focus: int | None) -> range:
-    """The pixels that show a RoI under every convention, or the part of it around bin `focus`."""
+def window(geometries: Sequence[AxisGeometry], own: AxisGeometry, focus: int | None) -> range:
+    """The pixels along one axis that show a RoI by every convention, or its part around bin `focus`."""
     begin = min(own.start, own.end)
     centre = begin + MOST_CELLS / 2 - 2 if focus is None else (own.edge(focus) + own.edge(focus + 1)) / 2
-    return window_of([end for placed in all_placed for end in (placed.start, placed.end)], own.axis.length, centre)
+    return window_of(
+        [end for geometry in geometries for end in (geometry.start, geometry.end)], own.axis.length, centre
+    )
 
 
 def window_of(ends: Iterable[float], length: int, centre: float) -> range:
-    """The pixels from the least to the largest of the ends, as far as there is a map, or as many as fit about a centre."""
+    """The pixels between the smallest and the largest end, cut near the map's edges, or as many around the centre as fit."""
     finite = [end for end in ends if math.isfinite(end)] or [0.0]
     first = min(max(math.floor(min(finite) + 0.5) - 1, -2), length - 2)
     stop = max(min(math.ceil(max(finite) - 0.5) + 2, length + 2), 2)
@@ -261,8 +263,8 @@ def window_of(ends: Iterable[float], length: int, centre: float) -> range:
     return range(first, stop)
 
 
-def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None, what: str) -> Drawing:
-    """RoI `r` as a convention has it, over `pixels` [H, W], if there are any, whose name is `what`."""
+def roi_drawing(convention: RoiConvention, r: int, scene: Scene, pixels: Floats | None, what: str) -> Drawing:
+    """RoI `r` by a convention, drawn over `pixels` [H, W], which may be None, of the tensor `what`."""
     axes, frame = convention.axes(r), scene.frame
     y, x = located = _samples(axes, scene)
     windows = frame.rows, frame.columns
@@ -290,7 +292,7 @@ def picture(convention: Convention, r: int, scene: Scene, pixels: Floats | None,
 def numbers(
     frame: Frame, values: Mapping[tuple[int, int], float], is_covered: Callable[[float, float], bool]
 ) -> Iterator[str]:
-    """The values of pixels: each in the middle of its pixel, or else above or below, or left out, as no sample covers it.
+    """The values of pixels: each in the middle, else near the top or bottom of its cell, where no sample covers it.
 
     Args:
         frame: the part of the grid that is shown.
@@ -308,15 +310,17 @@ def covers(y: float, x: float, i: float, j: float) -> bool:
     return abs(y - i) < _TALL and abs(x - j) < _WIDE
 
 
-def samples_between(placed: AxisGeometry, low: float, high: float, most: int = _ON_AN_AXIS) -> list[Located]:
-    """The samples from `low` to `high`, at most `most`."""
-    bins = range(placed.axis.bins)
-    located = (Located(p, i, placed.axis.coordinate(p, i)) for p in bins for i in _indices(placed, p, low, high, most))
+def samples_between(geometry: AxisGeometry, low: float, high: float, most: int = _ON_AN_AXIS) -> list[AxisSample]:
+    """The samples between the coordinates `low` and `high`, at most `most`."""
+    bins = range(geometry.axis.bins)
+    located = (
+        AxisSample(p, i, geometry.axis.coordinate(p, i)) for p in bins for i in _indices(geometry, p, low, high, most)
+    )
     return list(itertools.islice((one for one in located if low <= one.c <= high), most))
 
 
-def _indices(placed: AxisGeometry, p: int, low: float, high: float, most: int) -> range:
-    axis = placed.axis
+def _indices(geometry: AxisGeometry, p: int, low: float, high: float, most: int) -> range:
+    axis = geometry.axis
     if axis.per_bin == 0:
         return range(0)
     start, step, _ = axis.progression(p)
@@ -329,14 +333,14 @@ def _indices(placed: AxisGeometry, p: int, low: float, high: float, most: int) -
     return range(first, min(last + 1, first + most, axis.per_bin))
 
 
-def _samples(axes: tuple[AxisGeometry, AxisGeometry], scene: Scene) -> tuple[list[Located], list[Located]]:
-    """The samples along y and along x whose pairs are drawn: a run that includes those of the focus, if there is one."""
+def _samples(axes: tuple[AxisGeometry, AxisGeometry], scene: Scene) -> tuple[list[AxisSample], list[AxisSample]]:
+    """The samples along y and along x whose pairs are drawn. If they are too many, they are those around the focus."""
     windows = scene.frame.rows, scene.frame.columns
     y, x = (samples_between(a, w.start - 0.5, w.stop - 0.5) for a, w in zip(axes, windows, strict=True))
     most_y = min(len(y), max(MOST_SAMPLES // max(len(x), 1), math.isqrt(MOST_SAMPLES)))
     most_x = min(len(x), MOST_SAMPLES // max(most_y, 1))
 
-    def run(located: list[Located], p: int | None, most: int) -> list[Located]:
+    def run(located: list[AxisSample], p: int | None, most: int) -> list[AxisSample]:
         at = next((k for k, one in enumerate(located) if one.p == p), 0)
         kept = around(at + most // 2, len(located), most)
         return located[kept.start : kept.stop]
@@ -345,10 +349,16 @@ def _samples(axes: tuple[AxisGeometry, AxisGeometry], scene: Scene) -> tuple[lis
     return run(y, focus[0], most_y), run(x, focus[1], most_x)
 
 
-def _dot(convention: Convention, axes: tuple[AxisGeometry, AxisGeometry], y: Located, x: Located, scene: Scene) -> str:
+def _dot(
+    convention: RoiConvention, axes: tuple[AxisGeometry, AxisGeometry], y: AxisSample, x: AxisSample, scene: Scene
+) -> str:
     inside = all(is_inside(one.c, a.axis.length) for one, a in zip((y, x), axes, strict=True))
     head = f"bin ({y.p}, {x.p}) sample ({y.i}, {x.i}) at y {number(y.c)}, x {number(x.c)}"
-    tail = reads(_corners(axes, y.c, x.c), scene.data) if inside else f"off the map: {convention.sampling.outside:g}"
+    tail = (
+        reading_text(_corners(axes, y.c, x.c), scene.data)
+        if inside
+        else f"off the map: {convention.sampling.outside:g}"
+    )
     marked = " marked" if (y.p, x.p) == scene.focus else ""
     return dot(scene.frame, f"dot{'' if inside else ' outside'}{marked}", f"{head}; {tail}", y.c, x.c)
 
@@ -358,8 +368,8 @@ def _corners(axes: tuple[AxisGeometry, AxisGeometry], y: float, x: float) -> lis
     return [(a.pixel, b.pixel, a.weight * b.weight) for a, b in taps if a.pixel is not None and b.pixel is not None]
 
 
-def reads(corners: Sequence[Corner], data: Floats | None) -> str:
-    """The pixels that a sample reads, their weights, and the value of the sample."""
+def reading_text(corners: Sequence[Corner], data: Floats | None) -> str:
+    """The text of a tooltip: the pixels that a sample reads, their weights, and the value of the sample."""
     text = "reads " + ", ".join(f"[{h}, {w}] x {number(weight)}" for h, w, weight in corners)
     return text if data is None else f"{text}; value {number(_interpolated(corners, data))}"
 
@@ -369,12 +379,12 @@ def _interpolated(corners: Sequence[Corner], data: Floats) -> float:
 
 
 def result_of(name: str, output: Floats | None, samples: Sequence[float] = ()) -> str:
-    """The values of the samples and of the bins of one RoI and channel, as a line below a picture; empty if they are many.
+    """The line below a picture with the values of few samples and bins; empty if there are more.
 
     Args:
-        name: of the output.
-        output: [rows, columns], the bins; None if they are not computed.
-        samples: the samples of the one bin, if there are few.
+        name: the name of the output.
+        output: [rows, columns], the bins of one RoI and channel; None if they are not computed.
+        samples: the values of the samples, for a RoI of one bin.
     """
     if output is None or output.size > MOST_IN_WORDS:
         return ""
@@ -384,10 +394,14 @@ def result_of(name: str, output: Floats | None, samples: Sequence[float] = ()) -
     return f"{given}{name} = {values}"
 
 
-def sample_values(convention: Convention, r: int, data: Floats | None) -> list[float]:
-    """The values of all samples of RoI `r` on the map `data` [H, W]; empty if they are more than `MOST_IN_WORDS`."""
+def sample_values(convention: RoiConvention, r: int, data: Floats | None) -> list[float]:
+    """The values of all samples of RoI `r` on the map `data` [H, W].
+
+    The list is empty if there are more than `MOST_IN_WORDS`, or if the mode is max, which does not interpolate samples.
+    """
     axes = convention.axes(r)
-    if data is None or math.prod(placed.samples for placed in axes) > MOST_IN_WORDS:
+    is_max = convention.sampling.mode == "max"
+    if data is None or is_max or math.prod(geometry.samples for geometry in axes) > MOST_IN_WORDS:
         return []
     along = [[a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)] for a in axes]
     return [
@@ -399,7 +413,7 @@ def sample_values(convention: Convention, r: int, data: Floats | None) -> list[f
 
 
 def _interval(view: range, *ends: float) -> tuple[float, float]:
-    """Two ends in order, no further than a little beyond the frame: a line there lies outside the picture or at its rim."""
+    """Two ends in ascending order, clipped to just outside the frame, where a line is invisible or at the rim."""
     clipped = [view.start - 0.5 if math.isnan(c) else min(max(c, view.start - 1.0), float(view.stop)) for c in ends]
     return min(clipped), max(clipped)
 
@@ -421,20 +435,20 @@ def line(frame: Frame, kind: str, first: tuple[float, float], last: tuple[float,
 
 
 def dot(frame: Frame, kind: str, title: str, y: float, x: float) -> str:
-    """A sample, with what it says where it is pointed at."""
+    """A sample with its tooltip."""
     r = 3.5 if frame.size >= 20 else 2.5
     return element("circle", "", title, cx=frame.x(x), cy=frame.y(y), r=r, class_=kind)
 
 
-def _edges(placed: AxisGeometry, view: range) -> list[float]:
-    """The edges between bins in the frame."""
-    edges = (placed.edge(p) for p in range(1, min(placed.axis.bins, _ON_AN_AXIS)))
+def _edges(geometry: AxisGeometry, view: range) -> list[float]:
+    """The coordinates of those edges between bins that lie in the frame."""
+    edges = (geometry.edge(p) for p in range(1, min(geometry.axis.bins, _ON_AN_AXIS)))
     return [c for c in edges if view.start - 0.5 <= c <= view.stop - 0.5]
 
 
 def _left_out(frame: Frame, axes: tuple[AxisGeometry, AxisGeometry], count: int) -> str:
-    spans = [(placed.start, placed.end) for placed in axes]
-    lengths = [placed.axis.length for placed in axes]
+    spans = [(geometry.start, geometry.end) for geometry in axes]
+    lengths = [geometry.axis.length for geometry in axes]
     return left_out(frame, spans, lengths, count, math.prod(a.axis.bins * a.axis.per_bin for a in axes))
 
 
@@ -450,8 +464,8 @@ def left_out(
 
     Args:
         frame: the part of the grid that it shows.
-        spans: from where to where the RoI goes along y and along x.
-        lengths: of the map along y and along x.
+        spans: the first and the last coordinate of the RoI, along y and along x.
+        lengths: the lengths of the map along y and along x.
         count: how many samples it shows.
         total: how many samples there are.
         what: the noun for what is counted.

@@ -22,7 +22,7 @@ from conformance.explain.draw import (
     window_of,
 )
 from conformance.explain.draw import element as svg_element
-from conformance.explain.explanation import Shown
+from conformance.explain.explanation import ConventionDrawing
 
 HINT = (
     "The coordinate of a pixel's centre is its index. The dashed box is the scaled RoI. Each outline is the block of "
@@ -46,7 +46,7 @@ class Side(NamedTuple):
     length: int
 
 
-class Rule(NamedTuple):
+class MaxRoiPoolConvention(NamedTuple):
     """The only way to read a case of MaxRoiPool, in the form of a convention."""
 
     name: str = "MaxRoiPool"
@@ -56,7 +56,7 @@ class Rule(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def bins_shown(x: Floats, sides: tuple[Side, Side], focus: tuple[int, int] | None) -> Shown:
+def bins_shown(x: Floats, sides: tuple[Side, Side], focus: tuple[int, int] | None) -> ConventionDrawing:
     """The bins of a RoI on the map.
 
     Args:
@@ -86,7 +86,11 @@ def bins_shown(x: Floats, sides: tuple[Side, Side], focus: tuple[int, int] | Non
     words = left_out(frame, spans, [side.length for side in sides], len(seen), total, "bins with pixels")
     shape = len(sides[0].bins), len(sides[1].bins)
     output = np.array([_largest(x, (row, column)) for row in sides[0].bins for column in sides[1].bins])
-    return Shown(Rule(), Drawing(Rule().name, frame.image(parts), words), result_of("Y", output.reshape(shape)))
+    return ConventionDrawing(
+        MaxRoiPoolConvention(),
+        Drawing(MaxRoiPoolConvention().name, frame.image(parts), words),
+        result_of("Y", output.reshape(shape)),
+    )
 
 
 def _window(side: Side, focus: int | None) -> range:

@@ -22,7 +22,7 @@ _INNER = WIDTH - 2 * _PADDING
 _GAP = 18
 _SMALLEST, _LARGEST = 0.7, 1.2  # factors of a drawing beside another one
 _NARROWEST = 250  # of a panel: its heading needs some width, too
-_LETTER = 0.58  # the width of an average letter of a wide font, in units of the font size
+_LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
 _SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 13, "hint": 12}
 
 
@@ -45,15 +45,20 @@ class Panel(NamedTuple):
         """The width in pixels."""
         return max(self.image.width * self.scale, _NARROWEST)
 
+    @property
+    def text_width(self) -> float:
+        """The width of its texts, which begin above the first cell and may take half of the gap."""
+        return self.width - MARGIN * self.scale + _GAP / 2
+
 
 def panels(explanation: Explanation) -> tuple[Panel, ...]:
     """All drawings of an explanation in the order of its page: conventions, resampled axes, outputs."""
     found = [
-        Panel(shown.convention.name, shown.convention.detail, shown.picture.image, shown.result)
-        for shown in explanation.shown
+        Panel(shown.convention.name, shown.convention.detail, shown.drawing.image, shown.result)
+        for shown in explanation.conventions
     ]
     found += [Panel(axis.drawing.title, axis.drawing.left_out, axis.drawing.image) for axis in explanation.axes]
-    for part in explanation.parts:
+    for part in explanation.outputs:
         found += [Panel(f"{part.title}: {drawing.title}", drawing.left_out, drawing.image) for drawing in part.drawings]
     return tuple(found)
 
@@ -73,7 +78,7 @@ def chosen(explanation: Explanation, numbers: Sequence[int]) -> tuple[Panel, ...
                 listed = ", ".join(f"{i} {panel.heading}" for i, panel in enumerate(found, 1))
                 raise ValueError(f"drawing {number}: must be one of {listed}")
         return tuple(found[number - 1] for number in numbers)
-    return found[: len(explanation.shown) + len(explanation.axes)] or found
+    return found[: len(explanation.conventions) + len(explanation.axes)] or found
 
 
 def render(title: str, detail: str, drawings: Sequence[Panel], hint: str = "", theme: Theme = "light") -> str:
@@ -119,8 +124,8 @@ def _rows(drawings: Sequence[Panel]) -> Iterator[list[Panel]]:
 
 def _heights(row: Sequence[Panel]) -> tuple[float, float, float]:
     """The heights of the texts above the drawings of a row, of the drawings, and of the texts below."""
-    above = max(sum(_text(k, t, 0, 0, one.width)[1] for k, t in _above(one)) for one in row)
-    below = max(_text("result", one.result, 0, 0, one.width)[1] for one in row)
+    above = max(sum(_text(k, t, 0, 0, one.text_width)[1] for k, t in _above(one)) for one in row)
+    below = max(_text("result", one.result, 0, 0, one.text_width)[1] for one in row)
     return above + _GAP / 2, max(one.image.height * one.scale for one in row), below
 
 
@@ -140,12 +145,12 @@ def _row(row: Sequence[Panel], top: float) -> Iterator[str]:
     for panel in row:
         left, y = x + MARGIN * panel.scale, top
         for kind, text in _above(panel):
-            lines, height = _text(kind, text, left, y, panel.width - MARGIN)
+            lines, height = _text(kind, text, left, y, panel.text_width)
             yield from lines
             y += height
         width, height = (_rounded(length * panel.scale) for length in (panel.image.width, panel.image.height))
         yield panel.image.svg(x=_rounded(x), y=_rounded(top + above), width=width, height=height)
-        yield from _text("result", panel.result, left, top + above + tall, panel.width - MARGIN)[0]
+        yield from _text("result", panel.result, left, top + above + tall, panel.text_width)[0]
         x += panel.width + free
 
 

@@ -1,4 +1,4 @@
-"""One axis of a resampled tensor: where each output is read, over the pixels of the input."""
+"""Drawings of the axes of a resampled tensor: the coordinate of each output over the pixels of the input."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _MARGIN = 40
 _TOP, _MARKS, _HEIGHT = 30, 140, 178  # of the pixels, of the outputs below them, and of the drawing
 
 
-class Axis(NamedTuple):
+class AxisDrawing(NamedTuple):
     """One axis as a drawing and as a table."""
 
     drawing: Drawing
     table: Table
 
 
-def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
-    """Every axis of a right case of DmlResample or of its gradient; `mark` is the index of the worst element, or None."""
+def axis_drawings(case: Case, mark: Sequence[int] | None) -> tuple[AxisDrawing, ...]:
+    """Draw each axis of a case of DmlResample or of its gradient; `mark` is the index of the worst element, or None."""
     arguments = case.definition.check_attributes(case.attributes)
     is_gradient = "x_shape" in case.inputs
     if is_gradient:
@@ -39,17 +39,17 @@ def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
     settings = {name: value for name, value in arguments.items() if name != "output_sizes"}
     made = []
     for k, axis in enumerate(resampled_axes(lengths, sizes, **settings)):
-        # The mark is an output, or in a gradient a pixel.
+        # The index of the mark is one of an output, or in a gradient of a pixel.
         at = None if mark is None else mark[k]
         reads = [{tap.pixel for tap in axis.taps(o)} if is_gradient else {o} for o in range(axis.size)]
         marked = [o for o in range(axis.size) if at in reads[o]]
         rows = [Row((str(o), number(axis.coordinate(o)), _reads(axis, o)), o in marked) for o in range(axis.size)]
-        made.append(Axis(_drawing(k, axis, marked), table(f"Axis {k}", ("output", "coordinate", "reads"), rows)))
+        made.append(AxisDrawing(_drawing(k, axis, marked), table(f"Axis {k}", ("output", "coordinate", "reads"), rows)))
     return tuple(made)
 
 
 def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
-    """Axis `k`: its pixels with a dot where each output is read, and below them the outputs with lines to what they read."""
+    """Draw the pixels of axis `k` with a dot where each output is read, and below them the outputs with lines to pixels."""
     outputs = around((marked or [0])[0], axis.size, MOST_OUTPUTS)
     centre = round(min(max(axis.coordinate((marked or outputs)[0]), 0.0), axis.length - 1.0))
     pixels = around(centre if marked else centre + MOST_CELLS // 2, axis.length, MOST_CELLS)

@@ -16,7 +16,7 @@ from ortops.spec import AttributeValue, Operator
 if TYPE_CHECKING:
     # Those that ask a family import this module.
     from conformance.error_bounds import ErrorTerms
-    from conformance.explain.explanation import Compared, Explanation
+    from conformance.explain.explanation import Comparison, Explanation
     from conformance.fuzz.random_draw import RandomDraw
     from conformance.run import Asker
 
@@ -53,7 +53,7 @@ class Family(Protocol):
         ...
 
     @staticmethod
-    def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
+    def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
         """The drawings and tables of a right case.
 
         Args:

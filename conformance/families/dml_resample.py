@@ -19,8 +19,8 @@ import numpy as np
 from conformance.case import Case
 from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
 from conformance.expect import Floats
-from conformance.explain.explanation import Compared, Explanation
-from conformance.explain.resample import axes_of as axes_drawn
+from conformance.explain.explanation import Comparison, Explanation
+from conformance.explain.resample import axis_drawings
 from conformance.families import DrawnCase
 from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
 from conformance.fuzz.random_draw import LARGE, RandomDraw, draw_attributes
@@ -169,9 +169,9 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
     return True
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
     """As `conformance.families.Family` has it."""
     if roi is not None:
         raise ValueError(f"{case.operator} has no RoIs")
-    drawn = axes_drawn(case, compared.worst.at if compared.worst else None)
-    return Explanation(case, facts, parts=compared.parts({}), axes=drawn)
+    drawings = axis_drawings(case, compared.worst.at if compared.worst else None)
+    return Explanation(case, facts, outputs=compared.slices({}), axes=drawings)

@@ -21,7 +21,7 @@ from conformance.case import Case
 from conformance.error_bounds import ErrorTerms, compute_dtype
 from conformance.expect import Floats, reference
 from conformance.explain import max_roi_pool as drawing
-from conformance.explain.explanation import Compared, Explanation, Shown
+from conformance.explain.explanation import Comparison, ConventionDrawing, Explanation
 from conformance.explain.tables import Row, Table, number, table
 from conformance.families import DrawnCase
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
@@ -122,14 +122,14 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
     return True
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
     """As `conformance.families.Family` has it, with the pixels of the RoI's bins."""
     rois = list(_rois(case))
     if roi is not None and not 0 <= roi < len(rois):
         raise ValueError(f"RoI {roi}: the case has {len(rois)}")
     if not rois or not case.inputs["X"].size:
         note = f"The case has {'no pixels' if rois else 'no RoIs'} to list."
-        return Explanation(case, facts, parts=compared.parts({}), notes=(note,))
+        return Explanation(case, facts, outputs=compared.slices({}), notes=(note,))
     worst, is_gradient = compared.worst, case.definition.is_gradient
     of_worst = 0 if worst is None else worst.at[0]
     if worst is not None and is_gradient:  # the first RoI of the pixel's image, if there is one
@@ -143,17 +143,17 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: i
         case,
         facts,
         f"RoI {r} of {len(rois)}: {ends}; channel {channel}",
-        shown=(_picture(case, *rois[r], channel, (marked[0], marked[1]) if marked else None),),
+        conventions=(_drawing(case, *rois[r], channel, (marked[0], marked[1]) if marked else None),),
         hint=drawing.HINT,
         coordinates=tuple(
             _listed(name, side, marked[k] if marked else None)
             for k, (name, side) in enumerate(zip("yx", rois[r][1], strict=True))
         ),
-        parts=compared.parts({case.outputs[0]: lead}),
+        outputs=compared.slices({case.outputs[0]: lead}),
     )
 
 
-def _picture(case: Case, n: int, sides: tuple[Side, Side], c: int, marked: tuple[int, int] | None) -> Shown:
+def _drawing(case: Case, n: int, sides: tuple[Side, Side], c: int, marked: tuple[int, int] | None) -> ConventionDrawing:
     """The bins of a RoI on channel `c` of image `n`, with one of them marked."""
     y, x = (
         drawing.Side(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ortops.first_use import warmup
 from ortops.functional import (
     dml_resample,
     dml_resample_grad,
@@ -18,6 +17,7 @@ from ortops.functional import (
     roi_align_rotated_grad,
 )
 from ortops.operators import OPERATORS
+from ortops.precompile import warmup
 
 if TYPE_CHECKING:
     from ortops.engine.session import InferenceSession, library_path, register

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor
 import click
 
 import ortops
-from ortops.first_use import FLOATS
 from ortops.operators import BY_NAME
+from ortops.precompile import FLOAT_TYPES
 
 
 @click.group()
@@ -21,7 +21,12 @@ def main() -> None:
 @main.command()
 @click.argument("operators", nargs=-1, type=click.Choice(list(BY_NAME)))
 @click.option(
-    "--type", "types", multiple=True, default=FLOATS, type=click.Choice(FLOATS), help="Element types. [default: all]"
+    "--type",
+    "types",
+    multiple=True,
+    default=FLOAT_TYPES,
+    type=click.Choice(FLOAT_TYPES),
+    help="Element types. [default: all]",
 )
 def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
     """Compile OPERATORS, or all, and keep the machine code on disk: the element types at once, each in a process."""

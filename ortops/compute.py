@@ -23,7 +23,7 @@ def _kernel(operator: Operator) -> Callable[..., None]:
 @functools.cache
 def _numbers_of_values(operator: Operator) -> tuple[int, ...]:
     """The numbers of the inputs whose elements are lengths."""
-    return tuple(i for i, tensor in enumerate(operator.inputs) if tensor.values)
+    return tuple(i for i, tensor in enumerate(operator.inputs) if tensor.element_axes)
 
 
 # Measured: of a call's overhead of 30 us without this, 8 went into shapes that are mostly those of the call before.
@@ -83,7 +83,7 @@ def _check_gradient(
         names = " and ".join(tensor.name for tensor in operator.outputs)
         raise ValueError(f"{names} are left out: at least one must be wanted")
     for tensor, array in zip(operator.inputs, inputs, strict=True):
-        reason = operator.why_needed(tensor, attributes, wanted) if array is None else None
+        reason = operator.why_required(tensor, attributes, wanted) if array is None else None
         if reason is not None:
             raise ValueError(f"{tensor.name} is missing: must be given for {reason}")
 

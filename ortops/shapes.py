@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ortops.spec import OPEN, RANK, AttributeValue, Length, Operator, Tensor
+from ortops.spec import RANK, VARIABLE_AXES, AttributeValue, Length, Operator, Tensor
 
 Shape = tuple[int, ...]
 
@@ -21,14 +21,14 @@ class Axes:
     """
 
     def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue]) -> None:
-        self._derived = {name.removesuffix(OPEN): rule for name, rule in operator.derived.items()}
+        self._derived = {name.removesuffix(VARIABLE_AXES): rule for name, rule in operator.derived_axes.items()}
         self._attributes = attributes
         self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
         self._source = dict.fromkeys(self._known, "the attribute")
         self._leading: dict[str, int] = {}
         for attribute in operator.attributes:
             value = attributes.get(attribute.name)
-            if attribute.gives_rank and value:
+            if attribute.is_per_axis and value:
                 self._known[RANK], self._source[RANK] = len(value), attribute.name
             elif attribute.axes and value:
                 self._known |= dict(zip(attribute.axes, value, strict=True))
@@ -45,7 +45,7 @@ class Axes:
             axes = ", ".join(map(str, tensor.shape))
             ranks = " or ".join(map(str, tensor.ranks))
             raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {ranks}, [{axes}]")
-        if tensor.is_open and not self._agree(RANK, rank, tensor):
+        if tensor.has_variable_rank and not self._agree(RANK, rank, tensor):
             raise ValueError(f"{tensor.name} has shape {list(shape)}: rank {self._rule(RANK)}")
         self._leading[tensor.name] = rank - len(tensor.shape)
         for i, axis in enumerate(tensor.axes(rank)):
@@ -58,7 +58,7 @@ class Axes:
         Raises:
             ValueError: a length is negative or disagrees with one already known.
         """
-        for i, (axis, length) in enumerate(zip(tensor.valued_axes(len(values)), values, strict=False)):
+        for i, (axis, length) in enumerate(zip(tensor.axes_of_elements(len(values)), values, strict=False)):
             if isinstance(length, int) and length < 0:
                 raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] must be >= 0")
             if not self._agree(axis, length, tensor):
@@ -70,12 +70,12 @@ class Axes:
         Raises:
             ValueError: a length that follows from others breaks a rule.
         """
-        if not tensor.is_open:
-            return tuple(map(self._length, tensor.axes(len(tensor.shape) + self._leading.get(tensor.like, 0))))
+        if not tensor.has_variable_rank:
+            return tuple(map(self._length, tensor.axes(len(tensor.shape) + self._leading.get(tensor.leading_from, 0))))
         rank = self._known.get(RANK)
         if not isinstance(rank, int):
             return None
-        name = str(tensor.shape[0]).removesuffix(OPEN)
+        name = str(tensor.shape[0]).removesuffix(VARIABLE_AXES)
         if name not in self._derived:
             return tuple(map(self._length, tensor.axes(rank)))
         source, derive = self._derived[name]
@@ -111,7 +111,7 @@ def output_shapes(
 
     Args:
         shapes: by input name, the shape of each input that is present.
-        values: by input name, the elements of the inputs that give lengths (`Tensor.values`).
+        values: by input name, the elements of the inputs that give lengths (`Tensor.element_axes`).
         attributes: the checked attributes.
 
     Raises:

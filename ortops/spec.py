@@ -19,7 +19,7 @@ DOMAIN = "ai.onnx.contrib"
 
 DOMAIN_VERSION = 1
 
-MOST_RANK = 4
+MAX_RANK = 4
 """Axes of a tensor whose rank is open, and values of a list that has one for each of them."""
 
 AttributeType = Literal["INT", "FLOAT", "STRING", "INTS", "FLOATS"]
@@ -96,7 +96,7 @@ class Attribute:
         return self.type.endswith("S")
 
     @property
-    def gives_rank(self) -> bool:
+    def is_per_axis(self) -> bool:
         """Whether it has one value for each axis of the tensors of open rank."""
         return self.is_list and not self.axes
 
@@ -117,8 +117,8 @@ class Attribute:
             raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, must be a list")
         if self.axes and len(value) != len(self.axes):
             raise ValueError(f"{self.name} = {list(value)}: must have {len(self.axes)} values, {', '.join(self.axes)}")
-        if len(value) > MOST_RANK:
-            raise ValueError(f"{self.name} has {len(value)} values: must have one for each of up to {MOST_RANK} axes")
+        if len(value) > MAX_RANK:
+            raise ValueError(f"{self.name} has {len(value)} values: must have one for each of up to {MAX_RANK} axes")
         return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
 
     def _check_one(self, name: str, value: object) -> int | float | str:
@@ -142,7 +142,7 @@ class Attribute:
         return kept
 
 
-OPEN = "..."
+VARIABLE_AXES = "..."
 """How the name of axes ends whose number is open: ``N...`` stands for N0, N1 and so on."""
 
 RANK = "rank"
@@ -151,7 +151,7 @@ RANK = "rank"
 Length = int | str | None
 """A length, the name of a length that is not known yet (``dim_param``), or neither."""
 
-Derivation = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
+LengthFunction = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
 """From the length of an axis, its number and the attributes to another length."""
 
 
@@ -163,52 +163,56 @@ class Tensor:
     shape: one entry an axis: a length, or the name of an axis. Equal names have equal lengths throughout the operator;
         the name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4 axes, as
         many for every such name; `RANK` is their number.
-    values: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis each one gives.
+    element_axes: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis each one gives.
     optional: True where a node may leave it out.
-    leading: how many axes of length 1 it may have before these.
-    like: for an output: the input whose leading axes it has, too.
-    without_gradient: for an input of floating point by which there is no gradient: why its derivative is 0.
-    needed_for: for an optional input: the outputs that are computed from it in any case.
-    needed_unless: for an optional input: an attribute and the only value of it with which the other outputs do without.
+    max_leading_ones: how many axes of length 1 it may have before these.
+    leading_from: for an output: the input whose leading axes it has, too.
+    zero_gradient_reason: for an input of floating point by which there is no gradient: why its derivative is 0.
+    required_for: for an optional input: the outputs that are computed from it in any case.
+    required_unless: for an optional input: an attribute and the only value of it with which the other outputs do without.
     """
 
     name: str
     type: str
     shape: tuple[int | str, ...]
-    values: tuple[str, ...] = ()
+    element_axes: tuple[str, ...] = ()
     optional: bool = False
-    leading: int = 0
-    like: str = ""
-    without_gradient: str = ""
-    needed_for: tuple[str, ...] = ()
-    needed_unless: tuple[str, AttributeValue] | None = None
+    max_leading_ones: int = 0
+    leading_from: str = ""
+    zero_gradient_reason: str = ""
+    required_for: tuple[str, ...] = ()
+    required_unless: tuple[str, AttributeValue] | None = None
     doc: str = ""
 
     @property
-    def is_open(self) -> bool:
+    def has_variable_rank(self) -> bool:
         """Whether its rank is open."""
         return _is_open(self.shape)
 
     @property
     def ranks(self) -> range:
         """The ranks that it may have."""
-        return range(1, MOST_RANK + 1) if self.is_open else range(len(self.shape), len(self.shape) + self.leading + 1)
+        return (
+            range(1, MAX_RANK + 1)
+            if self.has_variable_rank
+            else range(len(self.shape), len(self.shape) + self.max_leading_ones + 1)
+        )
 
     def axes(self, rank: int) -> tuple[int | str, ...]:
         """What `shape` says of each axis, where it has `rank` of them."""
-        return _numbered(self.shape, rank) if self.is_open else (1,) * (rank - len(self.shape)) + self.shape
+        return _numbered(self.shape, rank) if self.has_variable_rank else (1,) * (rank - len(self.shape)) + self.shape
 
-    def valued_axes(self, rank: int) -> tuple[int | str, ...]:
+    def axes_of_elements(self, rank: int) -> tuple[int | str, ...]:
         """What `values` says of each element, where open ranks are `rank`."""
-        return _numbered(self.values, rank) if _is_open(self.values) else self.values
+        return _numbered(self.element_axes, rank) if _is_open(self.element_axes) else self.element_axes
 
 
 def _is_open(axes: tuple[int | str, ...]) -> bool:
-    return len(axes) == 1 and str(axes[0]).endswith(OPEN)
+    return len(axes) == 1 and str(axes[0]).endswith(VARIABLE_AXES)
 
 
 def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
-    return tuple(f"{str(axes[0]).removesuffix(OPEN)}{i}" for i in range(rank))
+    return tuple(f"{str(axes[0]).removesuffix(VARIABLE_AXES)}{i}" for i in range(rank))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,9 +223,9 @@ class Operator:
     family: the module of this name in ``reference`` and in ``kernels`` computes it.
     function: the function of those modules that does, taking the inputs by position and the attributes by name.
     constants: arguments of that function which this operator fixes instead of having them as attributes.
-    ordered: pairs of attributes of which the first must not exceed the second.
-    either: lists of which at least one must have values.
-    derived: for open axes that no input has: those that they are made from, and how.
+    ordered_attributes: pairs of attributes of which the first must not exceed the second.
+    at_least_one_of: lists of which at least one must have values.
+    derived_axes: for open axes that no input has: those that they are made from, and how.
     standard: name and opset of the ONNX operator it computes, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
     formula: what it computes, as plain text of several lines for a code block.
@@ -237,9 +241,9 @@ class Operator:
     outputs: tuple[Tensor, ...]
     types: Mapping[str, tuple[ElementType, ...]]
     constants: Mapping[str, AttributeValue] = field(default_factory=dict)
-    ordered: tuple[tuple[str, str], ...] = ()
-    either: tuple[str, ...] = ()
-    derived: Mapping[str, tuple[str, Derivation]] = field(default_factory=dict)
+    ordered_attributes: tuple[tuple[str, str], ...] = ()
+    at_least_one_of: tuple[str, ...] = ()
+    derived_axes: Mapping[str, tuple[str, LengthFunction]] = field(default_factory=dict)
     standard: tuple[str, int] | None = None
     gradient: str | None = None
     formula: str = ""
@@ -251,9 +255,9 @@ class Operator:
             if len(set(names)) != len(names):
                 raise ValueError(f"{self.name}: {kind} {names} repeat a name")
         known = set(self.types) | set(get_args(ElementType))
-        axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.values)}
+        axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.element_axes)}
         axes |= {name for attribute in self.attributes for name in (attribute.name, *attribute.axes)} | set(
-            self.derived
+            self.derived_axes
         )
         for tensor in (*self.inputs, *self.outputs):
             if tensor.type not in known:
@@ -270,7 +274,7 @@ class Operator:
         """Whether it is the gradient of another operator."""
         return self.gradient is None
 
-    def why_needed(
+    def why_required(
         self, tensor: Tensor, attributes: Mapping[str, AttributeValue], wanted: Collection[str]
     ) -> str | None:
         """The output, or the attribute and its value, for which an optional input is needed; None where it is not.
@@ -280,12 +284,12 @@ class Operator:
             attributes: those given; others have their defaults.
             wanted: names of the outputs that are wanted.
         """
-        if tensor.needed_unless is not None:
-            name, sparing = tensor.needed_unless
+        if tensor.required_unless is not None:
+            name, sparing = tensor.required_unless
             value = attributes.get(name, next(a.default for a in self.attributes if a.name == name))
             if value != sparing:
                 return f"{name} = {value!r}"
-        return next((name for name in tensor.needed_for if name in wanted), None)
+        return next((name for name in tensor.required_for if name in wanted), None)
 
     def element_types(self, tensor: Tensor) -> tuple[str, ...]:
         """The element types that `tensor` may have."""
@@ -301,12 +305,12 @@ class Operator:
         if unknown:
             raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
         checked = {a.name: a.check(given.get(a.name, a.default)) for a in self.attributes}
-        for low, high in self.ordered:
+        for low, high in self.ordered_attributes:
             if checked[low] > checked[high]:
                 raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
-        if self.either and not any(checked[name] for name in self.either):
-            raise ValueError(f"{' and '.join(self.either)} are empty: at least one must have values")
-        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.gives_rank and checked[a.name]}
+        if self.at_least_one_of and not any(checked[name] for name in self.at_least_one_of):
+            raise ValueError(f"{' and '.join(self.at_least_one_of)} are empty: at least one must have values")
+        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.is_per_axis and checked[a.name]}
         if len(set(lists.values())) > 1:
             counts = ", ".join(f"{name} has {count}" for name, count in lists.items())
             raise ValueError(f"{counts} values: must have as many each, one for each axis")

@@ -488,7 +488,7 @@ def dml_feeds(operator: str, index_type: str, lead: int) -> dict[str, Array]:
     found = {}
     for tensor in BY_NAME[operator].inputs:
         array = feeds("float")[DML_NAMES.get(tensor.name, "dY")]
-        if tensor.leading:
+        if tensor.max_leading_ones:
             array = array.reshape((1,) * lead + array.shape)
         found[tensor.name] = array.astype(index_type) if tensor.type == "I" else array
     return found

@@ -39,7 +39,7 @@ from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
 from conformance.wrong.roi_align_rotated import Control
 from ortops.operators import BY_NAME
-from ortops.operators.roi_align_rotated import MOST_SAMPLES as MOST_RATIO
+from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO as MOST_RATIO
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED
 from pages import column, parsed, shapes
 

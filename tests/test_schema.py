@@ -28,7 +28,7 @@ OTHER = Operator(
     inputs=(
         Tensor("bias", "T", ("L",), optional=True),
         Tensor("data", "U", ("L", 3, "A", "A", "L")),
-        Tensor("sizes", "int64", (2,), values=("L", "B"), optional=True),
+        Tensor("sizes", "int64", (2,), element_axes=("L", "B"), optional=True),
     ),
     outputs=(Tensor("sum", "U", ("B", "length"), optional=True), Tensor("count", "int64", (), optional=True)),
     types={"T": ("float16", "float"), "U": ("float16", "float")},

@@ -46,7 +46,7 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
         return attribute.check(given[attribute.type])
     for kind, value in given.items():
         raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
-    if not attribute.gives_rank and _has_attribute(api, info, name):
+    if not attribute.is_per_axis and _has_attribute(api, info, name):
         raise TypeError(
             f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"
         )

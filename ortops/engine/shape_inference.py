@@ -9,7 +9,7 @@ from typing import Any
 
 from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, ort_api
 from ortops.shapes import Axes
-from ortops.spec import MOST_RANK, Attribute, AttributeValue, Length, Operator
+from ortops.spec import MAX_RANK, Attribute, AttributeValue, Length, Operator
 
 _MOST_TEXT = 256
 """A longer string is no lawful value of any attribute."""
@@ -57,8 +57,8 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
         "INT": c_int64,
         "FLOAT": c_float,
         "STRING": lambda: ctypes.create_string_buffer(_MOST_TEXT),
-        "INTS": c_int64 * MOST_RANK,
-        "FLOATS": c_float * MOST_RANK,
+        "INTS": c_int64 * MAX_RANK,
+        "FLOATS": c_float * MAX_RANK,
     }
     cell = cells[attribute.type]()
     status = api.ReadOpAttr(handle, ATTRIBUTE_TYPES[attribute.type], byref(cell), ctypes.sizeof(cell), byref(size))

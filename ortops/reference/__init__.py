@@ -47,7 +47,7 @@ def evaluate(
     arrays = _by_name(operator, inputs)
     _check_types(operator, arrays)
     shapes = {name: array.shape for name, array in arrays.items()}
-    lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.values and t.name in arrays}
+    lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
     output_shapes(operator, shapes, lengths, arguments)
 
     function = getattr(importlib.import_module(f"{__name__}.{operator.family}"), operator.function)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ortops.operators.max_roi_pool import LARGEST
+from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.reference.roi_align import check_data, check_gradient
 
 Pixel = tuple[int, int]
@@ -128,7 +128,7 @@ def _along(first: float, last: float, bins: int, length: int) -> list[range]:
 
 def _rounded(end: float) -> int:
     """The nearest whole number, of two the one further from 0, within what a RoI's end counts as."""
-    size = min(abs(end), float(LARGEST))
+    size = min(abs(end), float(MAX_COORDINATE))
     below = math.floor(size)
     # Not floor(size + 0.5): that sum is rounded, too, and just below one half it is 1.
     rounded = below + 1 if size - below >= 0.5 else below

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ortops.reference.roi_align import Channel, check_data, check_gradient
 from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bin, taps
 
-MOST_SLACK = 64.0
+MAX_SLACK = 64.0
 """Pixels. Where rounding moves a sample by more, float64 cannot tell one pixel from another, and no sample is right."""
 
 # Python numbers where numpy's would do: infinite and NaN data then pass through without a warning.
@@ -261,7 +261,7 @@ class Region:
         """The least and the greatest y, and x, that a sample may have on the way to one that is inside the map."""
         # A pixel more than the map needs at both ends, and more than the dozen roundings on the way here can add up to.
         largest = abs(self.center_x) + abs(self.center_y) + sum(self.map_size)
-        slack = 2.0 + min(64 * math.ulp(1.0) * largest, MOST_SLACK)
+        slack = 2.0 + min(64 * math.ulp(1.0) * largest, MAX_SLACK)
         return [(-slack, length + slack) for length in self.map_size]
 
 

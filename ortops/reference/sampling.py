@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-MOST_SAMPLES = 2**62
+MAX_SAMPLES = 2**62
 """More samples than this along one bin are not told apart from this many."""
 
 
@@ -187,8 +187,8 @@ def _start_and_size(
 def samples_per_bin(size: float, bins: int, sampling_ratio: int) -> int:
     """Samples along one axis of a bin of a RoI of `size` pixels: the ratio, or the bin's size, rounded up, where it is 0."""
     if sampling_ratio > 0:
-        return min(sampling_ratio, MOST_SAMPLES)
-    return math.ceil(min(max(size / bins, 0.0), float(MOST_SAMPLES)))
+        return min(sampling_ratio, MAX_SAMPLES)
+    return math.ceil(min(max(size / bins, 0.0), float(MAX_SAMPLES)))
 
 
 def coordinate(axis: Axis, p: int, i: int) -> float:

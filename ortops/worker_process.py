@@ -11,13 +11,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-START_LIMIT = 120.0
+START_TIMEOUT = 120.0
 """Seconds for a child to import what it needs."""
 
 _SIZES = Path("/proc/self/statm")
 
 
-class Child:
+class WorkerProcess:
     """A process that is started when it is first asked, and anew after it ended.
 
     Args:
@@ -33,7 +33,7 @@ class Child:
         """To the process, which is ready.
 
         Raises:
-            EOFError, OSError: it ended, or took more than `START_LIMIT`.
+            EOFError, OSError: it ended, or took more than `START_TIMEOUT`.
         """
         if self._running is not None:
             return self._running[1]
@@ -44,7 +44,7 @@ class Child:
         process.start()
         there.close()
         self._running = process, here
-        if not here.poll(START_LIMIT):
+        if not here.poll(START_TIMEOUT):
             raise EOFError
         here.recv()
         return here

@@ -12,9 +12,9 @@ import numpy as np
 from ortops.compute import compute
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES, MOST_RANK, RANK, AttributeValue, Operator
+from ortops.spec import ELEMENT_DTYPES, MAX_RANK, RANK, AttributeValue, Operator
 
-FLOATS = ("float16", "bfloat16", "float", "double")
+FLOAT_TYPES = ("float16", "bfloat16", "float", "double")
 
 
 def warmup(
@@ -80,11 +80,13 @@ def _named(names: Iterable[str] | None) -> Sequence[Operator]:
 def _lawful(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
     """The element types to compile for."""
     if types is None:
-        return FLOATS
+        return FLOAT_TYPES
     if isinstance(types, str):
         raise TypeError(f"types = {types!r}: must be a list of names")
     types = list(types)
-    allowed = {kind for operator in operators for kinds in operator.types.values() for kind in kinds if kind in FLOATS}
+    allowed = {
+        kind for operator in operators for kinds in operator.types.values() for kind in kinds if kind in FLOAT_TYPES
+    }
     for name in types:
         if name not in allowed:
             raise ValueError(f"types has {name!r}: must be among {_list(allowed)}, the types of these operators")
@@ -94,7 +96,7 @@ def _lawful(operators: Sequence[Operator], types: Iterable[str] | None) -> Seque
 def _kinds(operator: Operator, floats: Sequence[str]) -> Iterator[dict[str, str]]:
     """One element type for each type variable, in every lawful way."""
     choices = [
-        [kind for kind in allowed if kind in floats or kind not in FLOATS] for allowed in operator.types.values()
+        [kind for kind in allowed if kind in floats or kind not in FLOAT_TYPES] for allowed in operator.types.values()
     ]
     for kinds in itertools.product(*choices):
         yield dict(zip(operator.types, kinds, strict=True))
@@ -104,7 +106,7 @@ def _attributes(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dic
     """Checked attributes with every choice of those that have choices, but for those that are fixed."""
     own = {a.name: fixed[a.name] for a in operator.attributes if a.name in fixed}
     free = [a for a in operator.attributes if a.choices and a.name not in own]
-    needed = {name: [1.0] * MOST_RANK for name in operator.either[:1]}
+    needed = {name: [1.0] * MAX_RANK for name in operator.at_least_one_of[:1]}
     for values in itertools.product(*(a.choices for a in free)):
         chosen = dict(zip((a.name for a in free), values, strict=True))
         yield operator.check_attributes({**needed, **own, **chosen})
@@ -112,7 +114,7 @@ def _attributes(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dic
 
 def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> None:
     """Compute the operator on arrays of zeros, the lengths of whose axes are those of the attributes or 1."""
-    lengths = {**attributes, RANK: MOST_RANK}
+    lengths = {**attributes, RANK: MAX_RANK}
 
     def length(axis: int | str) -> int:
         return axis if isinstance(axis, int) else int(lengths.get(axis, 1))
@@ -122,10 +124,10 @@ def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str,
 
     inputs = []
     for tensor in operator.inputs:
-        rank = MOST_RANK if tensor.is_open else len(tensor.shape)
+        rank = MAX_RANK if tensor.has_variable_rank else len(tensor.shape)
         array = empty(tuple(length(axis) for axis in tensor.axes(rank)), tensor.type)
-        if tensor.values:
-            array[...] = [length(axis) for axis in tensor.valued_axes(array.size)]
+        if tensor.element_axes:
+            array[...] = [length(axis) for axis in tensor.axes_of_elements(array.size)]
         inputs.append(array)
     compute(operator, inputs, attributes, lambda i, shape: empty(shape, operator.outputs[i].type), (0, 0))
 

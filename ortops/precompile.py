@@ -1,4 +1,4 @@
-"""What the first use of an operator costs, paid beforehand."""
+"""Compiles operators before their first use: `ortops.warmup`."""
 
 from __future__ import annotations
 
@@ -20,52 +20,54 @@ FLOAT_TYPES = ("float16", "bfloat16", "float", "double")
 def warmup(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
 ) -> None:
-    """Compile what the operators need, or load it from disk, so that no later call has to wait.
+    """Compile the kernels of operators, or load them from disk, so that no later call has to wait for the compiler.
 
-    Every operator is computed on tiny arrays, for every element type and every string value of its attributes, as a session
-    and as a function would do it. Without this, the first call of an operator compiles what that call needs.
+    The function runs every operator on tiny arrays, for each of the element types and for every string value of its
+    attributes. Without it, the first call of an operator compiles the kernels of that call.
 
-    A wheel may hold the machine code of all operators, which is then loaded. Otherwise an operator takes 2 to 4 s of
-    processor time to compile for a mode and an element type, all operators in float 15 s, and `python -m ortops warmup`
-    compiles the types in parallel. The code is kept in `__pycache__` beside the kernels, else in the user's cache folder,
-    else in a private folder for temporary files, or only in $NUMBA_CACHE_DIR where that is set. So a container image may be
-    built with it,
+    A wheel may contain the machine code of all operators, which is then loaded. Otherwise the compiler takes 2 to 4 s of
+    processor time for an operator, a mode and an element type, and 15 s for all operators in float; the command
+    `python -m ortops warmup` compiles the types in parallel. The code is stored in `__pycache__` beside the kernels, else in
+    the user's cache folder, else in a private folder for temporary files; if $NUMBA_CACHE_DIR is set, only there. A
+    container image can be built with it and then runs on the same kind of processor, read-only and as any user:
 
         RUN python -c "import ortops; ortops.warmup(['RoiAlign_16'], mode='avg')"
 
-    to run on the same kind of processor, read-only and as any user. May be called from several threads, and again.
+    It may be called from several threads, and more than once.
 
     Args:
-        operators: their names; without, all.
-        types: element types, "float16", "bfloat16", "float" or "double", for the operators that have them; None for all.
-        attributes: values of string attributes to restrict it to, for the operators that have them: mode="avg".
+        operators: names of operators; None for all.
+        types: element types to compile for, out of "float16", "bfloat16", "float" and "double"; None for all. An operator
+            is compiled for those that it has.
+        attributes: values of string attributes, such as mode="avg", to compile for instead of all values. An operator
+            without the attribute is compiled all the same.
 
     Raises:
         ValueError: an operator or an element type is unknown, or an attribute's value breaks its rule.
-        TypeError: a name is given in place of a list, no operator has such an attribute, or its value is no string.
+        TypeError: `operators` or `types` is a string, no operator has an attribute, or its value is not a string.
     """
-    chosen = _named(operators)
-    floats = _lawful(chosen, types)
+    chosen = _operators_named(operators)
+    floats = _checked_types(chosen, types)
     known = {attribute.name for operator in chosen for attribute in operator.attributes if attribute.choices}
     for name, value in attributes.items():
         if name not in known:
-            raise TypeError(f"{name} = {value!r}: must be one of the attributes {_list(known)}")
+            raise TypeError(f"{name} = {value!r}: must be one of the attributes {_joined(known)}")
     calls = [
         (operator, kinds, given)
         for operator in chosen
-        for kinds in _kinds(operator, floats)
-        for given in _attributes(operator, attributes)
+        for kinds in _type_combinations(operator, floats)
+        for given in _attribute_combinations(operator, attributes)
     ]
     for operator, kinds, given in calls:
         _call(operator, kinds, given)
-    _warm_calls()
+    _compile_entry_points()
 
 
-def _list(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str]) -> str:
     return ", ".join(sorted(set(words)))
 
 
-def _named(names: Iterable[str] | None) -> Sequence[Operator]:
+def _operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
     if names is None:
         return OPERATORS
     if isinstance(names, str):
@@ -73,11 +75,11 @@ def _named(names: Iterable[str] | None) -> Sequence[Operator]:
     names = list(names)
     for name in names:
         if name not in BY_NAME:
-            raise ValueError(f"operators has {name!r}: must be among {_list(BY_NAME)}")
+            raise ValueError(f"operators has {name!r}: must be among {_joined(BY_NAME)}")
     return [BY_NAME[name] for name in names]
 
 
-def _lawful(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
+def _checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
     """The element types to compile for."""
     if types is None:
         return FLOAT_TYPES
@@ -89,12 +91,12 @@ def _lawful(operators: Sequence[Operator], types: Iterable[str] | None) -> Seque
     }
     for name in types:
         if name not in allowed:
-            raise ValueError(f"types has {name!r}: must be among {_list(allowed)}, the types of these operators")
+            raise ValueError(f"types has {name!r}: must be among {_joined(allowed)}, the types of these operators")
     return types
 
 
-def _kinds(operator: Operator, floats: Sequence[str]) -> Iterator[dict[str, str]]:
-    """One element type for each type variable, in every lawful way."""
+def _type_combinations(operator: Operator, floats: Sequence[str]) -> Iterator[dict[str, str]]:
+    """All combinations of allowed element types, one for each type variable; `floats` restricts the floating-point ones."""
     choices = [
         [kind for kind in allowed if kind in floats or kind not in FLOAT_TYPES] for allowed in operator.types.values()
     ]
@@ -102,8 +104,8 @@ def _kinds(operator: Operator, floats: Sequence[str]) -> Iterator[dict[str, str]
         yield dict(zip(operator.types, kinds, strict=True))
 
 
-def _attributes(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dict[str, AttributeValue]]:
-    """Checked attributes with every choice of those that have choices, but for those that are fixed."""
+def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dict[str, AttributeValue]]:
+    """Checked attributes for all combinations of string values, where `fixed` does not give the value."""
     own = {a.name: fixed[a.name] for a in operator.attributes if a.name in fixed}
     free = [a for a in operator.attributes if a.choices and a.name not in own]
     needed = {name: [1.0] * MAX_RANK for name in operator.at_least_one_of[:1]}
@@ -113,7 +115,7 @@ def _attributes(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dic
 
 
 def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> None:
-    """Compute the operator on arrays of zeros, the lengths of whose axes are those of the attributes or 1."""
+    """Run the operator on arrays of zeros. Axes have the length that an attribute gives, else 1."""
     lengths = {**attributes, RANK: MAX_RANK}
 
     def length(axis: int | str) -> int:
@@ -132,12 +134,12 @@ def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str,
     compute(operator, inputs, attributes, lambda i, shape: empty(shape, operator.outputs[i].type), (0, 0))
 
 
-def _warm_calls() -> None:
-    """What is compiled for calls and not for operators: reading a session's tensors, and threads outside of sessions."""
+def _compile_entry_points() -> None:
+    """Compile what all operators share: the reader of a session's tensors, and the threads of calls outside of sessions."""
     from ortops.engine.c_api import OrtError, ort_api
     from ortops.engine.tensors import Inputs
-    from ortops.kernels.jit.run import on_threads  # noqa: TID251 - what `compute` is given, too
+    from ortops.kernels.jit.run import on_threads  # noqa: TID251 - `compute` takes it as its runner
 
     on_threads(2)
-    with contextlib.suppress(OrtError):  # where the direct engine, which alone reads them, cannot be had
+    with contextlib.suppress(OrtError):  # without the direct engine nothing reads them
         Inputs(ort_api(), 0).of(0)

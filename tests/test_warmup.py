@@ -127,7 +127,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Operator, str, Mapping[
         made.append((operator, str(inputs[0].dtype), attributes))
 
     monkeypatch.setattr(precompile, "compute", compute)
-    monkeypatch.setattr(precompile, "_warm_calls", lambda: None)
+    monkeypatch.setattr(precompile, "_compile_entry_points", lambda: None)
     return made
 
 

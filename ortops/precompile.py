@@ -142,4 +142,4 @@ def _compile_entry_points() -> None:
 
     on_threads(2)
     with contextlib.suppress(OrtError):  # without the direct engine nothing reads them
-        Inputs(ort_api(), 0).of(0)
+        Inputs(ort_api(), 0).read(0)

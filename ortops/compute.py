@@ -85,7 +85,7 @@ def _check_gradient(
     wanted = [tensor.name for tensor, array in zip(operator.outputs, outputs, strict=True) if array is not None]
     if not wanted:
         names = " and ".join(tensor.name for tensor in operator.outputs)
-        raise ValueError(f"{names} are left out: at least one must be wanted")
+        raise ValueError(f"{names} are left out: at least one output is required")
     for tensor, array in zip(operator.inputs, inputs, strict=True):
         reason = operator.why_required(tensor, attributes, wanted) if array is None else None
         if reason is not None:

@@ -121,7 +121,7 @@ class Attribute:
         if self.axes and len(value) != len(self.axes):
             raise ValueError(f"{self.name} = {list(value)}: must have {len(self.axes)} values, {', '.join(self.axes)}")
         if len(value) > MAX_RANK:
-            raise ValueError(f"{self.name} has {len(value)} values: must have one for each of up to {MAX_RANK} axes")
+            raise ValueError(f"{self.name} has {len(value)} values: must have at most {MAX_RANK}, one for each axis")
         return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
 
     def _check_one(self, name: str, value: object) -> int | float | str:
@@ -320,5 +320,5 @@ class Operator:
         lists = {a.name: len(checked[a.name]) for a in self.attributes if a.is_per_axis and checked[a.name]}
         if len(set(lists.values())) > 1:
             counts = ", ".join(f"{name} has {count}" for name, count in lists.items())
-            raise ValueError(f"{counts} values: must have as many each, one for each axis")
+            raise ValueError(f"{counts} values: must have the same number, one for each axis")
         return checked | dict(self.constants)

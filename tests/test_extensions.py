@@ -1,4 +1,4 @@
-"""The seams to onnxruntime and onnxruntime-extensions; what changes them for good runs in processes of its own."""
+"""The interfaces to onnxruntime and onnxruntime-extensions. Tests that change them for good run in their own processes."""
 
 from __future__ import annotations
 

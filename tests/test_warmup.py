@@ -1,4 +1,4 @@
-"""ortops.warmup: what it computes, and that nothing is left to compile after it."""
+"""ortops.warmup: the operators that it runs, and that nothing is left to compile after it."""
 
 from __future__ import annotations
 

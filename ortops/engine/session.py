@@ -84,7 +84,7 @@ def _choose(engine: Engine) -> Engine:
             close_first()  # again, to run before the exit functions of onnxruntime-extensions, imported by now
         if engine not in ("auto", _chosen):
             raise RuntimeError(
-                f"engine = {engine!r}: this process uses {_chosen!r} already, and one choice holds for all"
+                f"engine = {engine!r}: this process already uses {_chosen!r}, and a process can use only one engine"
             )
         return _chosen
 
@@ -175,7 +175,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 raise
             raise OrtError(
                 "sess_options have the library of onnxruntime-extensions twice, from ortops and from another call of "
-                f"register_custom_ops_library: leave the other out, for ortops brings all operators of it ({error})"
+                "register_custom_ops_library: remove the other call, since ortops registers all operators of the library "
+                f"({error})"
             ) from error
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:

@@ -39,7 +39,7 @@ from conformance.run import Answer, ask, judge
 from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
 from ortops.operators import BY_NAME
-from ortops.operators.roi_align_rotated import MOST_SAMPLES as MOST_RATIO
+from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO as MOST_RATIO
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED
 from pages import column, parsed, shapes
 

@@ -27,7 +27,7 @@ from conformance.families import DrawnCase
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.rois.random import random_indices, random_rois, random_sizes
 from conformance.run import Asker
-from ortops.operators.max_roi_pool import LARGEST
+from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import Operator
 
 PIXELS_A_SAMPLE = 20
@@ -197,7 +197,7 @@ def _pixels_of(side: Side, dtype: np.dtype[Any]) -> tuple[int, int]:
     """The first pixel of a RoI and how many it has, where its ends are scaled in a type."""
     with np.errstate(over="ignore"):
         scaled = (np.array(side.ends, dtype) * np.array(side.scale, dtype)).astype(np.float64).tolist()
-    start, end = (_half_away(min(max(one, -LARGEST), LARGEST)) for one in scaled)
+    start, end = (_half_away(min(max(one, -MAX_COORDINATE), MAX_COORDINATE)) for one in scaled)
     return start, max(end - start + 1, 1)
 
 

@@ -55,13 +55,15 @@ def _data(case: Case, rng: np.random.Generator) -> Case:
     """One number of an index, of a RoI or of a shape is replaced by one that does not belong there."""
     known = [t for t in case.definition.inputs if t.name in case.inputs and case.inputs[t.name].size]
     # The last length of RoIs is a number.
-    known = [t for t in known if t.values or case.inputs[t.name].dtype.kind in "iu" or isinstance(t.shape[-1], int)]
+    known = [
+        t for t in known if t.element_axes or case.inputs[t.name].dtype.kind in "iu" or isinstance(t.shape[-1], int)
+    ]
     if not known:
         return _attribute(case, rng)
     tensor = pick(rng, known)
     array = case.inputs[tensor.name].copy()
     numbers: Sequence[float] = NUMBERS[:3]
-    if tensor.values:
+    if tensor.element_axes:
         numbers = (-1, 0, 2, -(2**63))
     elif not any(a.dtype.kind in "iu" for a in case.inputs.values()):
         numbers = NUMBERS  # the RoIs begin with the numbers of their images

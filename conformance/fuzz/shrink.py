@@ -48,7 +48,7 @@ def _fewer_inputs(case: Case) -> Iterator[Case]:
 
 def _fewer_leading_axes(case: Case) -> Iterator[Case]:
     for tensor, array in _tensors(case):
-        if tensor.leading and len(tensor.shape) < array.ndim and array.shape[0] == 1:
+        if tensor.max_leading_ones and len(tensor.shape) < array.ndim and array.shape[0] == 1:
             yield _with_inputs(case, {tensor.name: array[0]})
 
 
@@ -84,12 +84,12 @@ def _length(value: float) -> tuple[int, float]:
 
 def _fewer_axes(case: Case) -> Iterator[Case]:
     """Every tensor whose rank is open without one of its axes."""
-    for axis in range(max((array.ndim for tensor, array in _tensors(case) if tensor.is_open), default=0)):
+    for axis in range(max((array.ndim for tensor, array in _tensors(case) if tensor.has_variable_rank), default=0)):
         changed = {}
         for tensor, array in _tensors(case):
-            if tensor.is_open and array.ndim > max(axis, 1) and array.shape[axis]:
+            if tensor.has_variable_rank and array.ndim > max(axis, 1) and array.shape[axis]:
                 changed[tensor.name] = array.take(0, axis)
-            elif tensor.values and array.ndim == 1 and len(array) > max(axis, 1):
+            elif tensor.element_axes and array.ndim == 1 and len(array) > max(axis, 1):
                 changed[tensor.name] = np.delete(array, axis)
         lists = {n: v[:axis] + v[axis + 1 :] for n, v in case.attributes.items() if isinstance(v, tuple) and v}
         yield replace(_with_inputs(case, changed), attributes={**case.attributes, **lists})
@@ -99,7 +99,7 @@ def _shorter_axes(case: Case) -> Iterator[Case]:
     """One named axis shorter, in every tensor that has it."""
     lengths: dict[str, int] = {}
     for tensor, name, _, length in _named_axes(case):
-        lengths.setdefault(name, 0 if tensor.values and length > MOST_LENGTH else length)
+        lengths.setdefault(name, 0 if tensor.element_axes and length > MOST_LENGTH else length)
     for name, length in lengths.items():
         # Each half; single entries, which differ; all but one of them.
         few = range(0, length, max(length // MOST_SINGLE, 1))
@@ -113,9 +113,9 @@ def _named_axes(case: Case) -> Iterator[tuple[Tensor, str, int, int]]:
     """Every axis that has a name: the tensor that has it, or whose element gives it, its name, its number, its length."""
     for tensor, array in _tensors(case):
         axes: Sequence[int | str] = ()
-        if tensor.values and array.ndim == 1:
-            axes, lengths = tensor.valued_axes(array.size), array.tolist()
-        elif not tensor.values and array.ndim in tensor.ranks:
+        if tensor.element_axes and array.ndim == 1:
+            axes, lengths = tensor.axes_of_elements(array.size), array.tolist()
+        elif not tensor.element_axes and array.ndim in tensor.ranks:
             axes, lengths = tensor.axes(array.ndim), array.shape
         if axes and len(axes) == len(lengths):
             yield from ((tensor, a, i, lengths[i]) for i, a in enumerate(axes) if isinstance(a, str))
@@ -126,13 +126,13 @@ def _kept(case: Case, name: str, length: int, keep: Sequence[int]) -> Case:
     changed: dict[str, Array] = {}
     for tensor, axis, place, there in _named_axes(case):
         array = case.inputs[tensor.name]
-        if axis == name and tensor.values:
+        if axis == name and tensor.element_axes:
             changed[tensor.name] = array.copy()
             changed[tensor.name][place] = len(keep)
         elif axis == name and there == length:
             changed[tensor.name] = array.take(np.array(keep, np.int64), place)
     for tensor, array in _tensors(case):
-        if name == "N" and array.dtype.kind in "iu" and not tensor.values:
+        if name == "N" and array.dtype.kind in "iu" and not tensor.element_axes:
             changed[tensor.name] = _renumbered(array, keep)
     if name == "N" and all(array.dtype.kind not in "iu" for array in case.inputs.values()):
         # The RoIs begin with the numbers of their images.
@@ -164,7 +164,7 @@ def _simpler_tensors(case: Case) -> Iterator[Case]:
         lambda a: np.round(a * 32) / 32,
     )
     for tensor, array in _tensors(case):
-        for way in ways if array.size and not tensor.values else ():
+        for way in ways if array.size and not tensor.element_axes else ():
             simpler = way(array)
             if _weight(simpler) < _weight(array):
                 yield _with_inputs(case, {tensor.name: simpler.astype(array.dtype)})
@@ -173,7 +173,7 @@ def _simpler_tensors(case: Case) -> Iterator[Case]:
 def _simpler_elements(case: Case) -> Iterator[Case]:
     """One number of a tensor."""
     for tensor, array in _tensors(case):
-        for i in range(array.size if array.size <= MOST_ELEMENTS and not tensor.values else 0):
+        for i in range(array.size if array.size <= MOST_ELEMENTS and not tensor.element_axes else 0):
             for simpler in _simpler(array.flat[i].item() if array.dtype.kind in "iu" else float(array.flat[i])):
                 changed = array.copy()
                 changed.flat[i] = simpler

@@ -127,7 +127,7 @@ def with_tensors(
     outputs = draw.choice((outputs, outputs[:1], outputs[1:]))
     inputs |= {names["dy"]: draw.values((sizes.rois, sizes.channels, *sizes[5:7])), "x_shape": np.array(sizes[:4])}
     (optional,) = (tensor for tensor in operator.inputs if tensor.optional)
-    if operator.why_needed(optional, attributes, outputs) is None and draw.chance(0.5):
+    if operator.why_required(optional, attributes, outputs) is None and draw.chance(0.5):
         del inputs[names["x"]]
     return attributes, inputs, outputs
 

@@ -103,7 +103,7 @@ _ROI = Tensor(
     "ROITensor",
     "T",
     ("num_rois", 4),
-    leading=2,
+    max_leading_ones=2,
     doc=(
         "Regions, [[x1, y1, x2, y2], ...], x in units of 1/spatial_scale_x pixels, y of 1/spatial_scale_y; finite. An "
         "empty region is a point; one with x2 < x1 or y2 < y1 is mirrored. Up to two axes of length 1 may come first."
@@ -113,7 +113,7 @@ _INDICES = Tensor(
     "BatchIndicesTensor",
     "I",
     ("num_rois",),
-    leading=3,
+    max_leading_ones=3,
     doc="Index of the image of each region, >= 0 and < N. Up to three axes of length 1 may come first.",
 )
 
@@ -181,7 +181,7 @@ DML_ROI_ALIGN = Operator(
         ),
     ),
     types=_TYPES,
-    ordered=_ORDERED,
+    ordered_attributes=_ORDERED,
     gradient="DmlRoiAlignGrad",
     formula=_FORMULA,
     source=f"DirectML, feature level 4.0, DML_ROI_ALIGN1_OPERATOR_DESC: {_URL.format(1)}",
@@ -209,7 +209,7 @@ DML_ROI_ALIGN_GRAD = Operator(
             "x_shape",
             "int64",
             (4,),
-            values=_INPUT,
+            element_axes=_INPUT,
             doc="Shape of DmlRoiAlign's InputTensor, the lengths N, C, H and W, each >= 0.",
         ),
         Tensor(
@@ -217,8 +217,8 @@ DML_ROI_ALIGN_GRAD = Operator(
             "T",
             _INPUT,
             optional=True,
-            needed_for=("OutputROIGradientTensor",),
-            needed_unless=("reduction_function", "average"),
+            required_for=("OutputROIGradientTensor",),
+            required_unless=("reduction_function", "average"),
             doc="DmlRoiAlign's InputTensor. It must be given for OutputROIGradientTensor and for the reduction max.",
         ),
     ),
@@ -235,12 +235,12 @@ DML_ROI_ALIGN_GRAD = Operator(
             "T",
             _ROI.shape,
             optional=True,
-            like="ROITensor",
+            leading_from="ROITensor",
             doc="Gradient with respect to the stored coordinates in ROITensor, of its shape, spatial scale included.",
         ),
     ),
     types=_TYPES,
-    ordered=_ORDERED,
+    ordered_attributes=_ORDERED,
     formula=_GRADIENT_FORMULA,
     source=f"DirectML, DML_ROI_ALIGN_GRAD_OPERATOR_DESC, as the derivative of ROI_ALIGN1: {_URL.format('_grad')}",
 )

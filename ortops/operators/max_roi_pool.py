@@ -16,7 +16,7 @@ from ortops.operators.roi_align import AXES as ROI_ALIGN_AXES
 from ortops.operators.roi_align import described, types_of
 from ortops.spec import Attribute, Operator, Tensor
 
-LARGEST = 2**31
+MAX_COORDINATE = 2**31
 """The limit of a RoI's rounded coordinates, in pixels: those beyond it are set to it, those below its negative to that."""
 
 AXES = {**ROI_ALIGN_AXES, "rois": ("num_rois", 5)}
@@ -79,7 +79,7 @@ def from_onnx(opset: int) -> Operator:
                 t.name,
                 t.type_str,
                 AXES[t.name],
-                without_gradient="a pixel is in a bin or is not" if t.name == "rois" else "",
+                zero_gradient_reason="a pixel is in a bin or is not" if t.name == "rois" else "",
                 doc=docs[t.name],
             )
             for t in schema.inputs

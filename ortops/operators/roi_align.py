@@ -179,15 +179,19 @@ ROI_ALIGN_GRAD = Operator(
             doc="Index of the image in X of each RoI; each is >= 0 and < N.",
         ),
         Tensor(
-            "x_shape", "T2", (4,), values=("N", "C", "H", "W"), doc="Shape of X, the lengths N, C, H and W, each >= 0."
+            "x_shape",
+            "T2",
+            (4,),
+            element_axes=("N", "C", "H", "W"),
+            doc="Shape of X, the lengths N, C, H and W, each >= 0.",
         ),
         Tensor(
             "X",
             "T1",
             AXES["X"],
             optional=True,
-            needed_for=("drois",),
-            needed_unless=("mode", "avg"),
+            required_for=("drois",),
+            required_unless=("mode", "avg"),
             doc="Feature map of the forward operator. It must be given for drois and in the modes max, max_interpolated.",
         ),
     ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ortops.operators.roi_align import AXES, ROI_ALIGN_22
 from ortops.spec import Attribute, Operator, Tensor
 
-MOST_SAMPLES = 1024
+MAX_SAMPLING_RATIO = 1024
 """The largest sampling_ratio: the samples of a rotated bin are computed one by one, and this gives a million of them."""
 
 _ROIS = ("num_rois", 5)
@@ -41,7 +41,7 @@ _SHARED = (
         "Number of samples of a bin along each axis, >= 0 and <= 1024. 0 takes the size of the bin in pixels of X, "
         "rounded up.",
         minimum=0,
-        maximum=MOST_SAMPLES,
+        maximum=MAX_SAMPLING_RATIO,
     ),
     Attribute(
         "spatial_scale",
@@ -142,7 +142,7 @@ ROI_ALIGN_ROTATED_GRAD = Operator(
             "x_shape",
             "T2",
             (4,),
-            values=AXES["X"],  # type: ignore[arg-type]
+            element_axes=AXES["X"],  # type: ignore[arg-type]
             doc="Shape of X, the lengths N, C, H and W, each >= 0.",
         ),
         Tensor(
@@ -150,7 +150,7 @@ ROI_ALIGN_ROTATED_GRAD = Operator(
             "T1",
             AXES["X"],
             optional=True,
-            needed_for=("drois",),
+            required_for=("drois",),
             doc="Feature map of the forward operator. It must be given for drois.",
         ),
     ),

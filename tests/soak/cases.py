@@ -65,7 +65,7 @@ def _middling(operator: Operator, element_type: str, rng: np.random.Generator) -
         "dml_resample": (x,),
         "dml_resample_grad": (x, shape // np.array([1, 1, 2, 1])),
     }[operator.function]
-    if operator.either:
+    if operator.at_least_one_of:
         attributes["scales"] = (1.0, 1.0, 2.0, 1.7)
     return Case(
         id=f"{operator.function}/middling/{operator.name}/{element_type}",

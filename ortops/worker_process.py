@@ -1,4 +1,4 @@
-"""A child process that answers questions, for what may end or stop its process, and a limit of memory in it."""
+"""A worker process for code that may crash or hang, and a memory limit for the current process."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-START_LIMIT = 120.0
-"""Seconds for a child to import what it needs."""
+START_TIMEOUT = 120.0
+"""Seconds that a worker may take to start and import its modules."""
 
 _SIZES = Path("/proc/self/statm")
 
 
-class Child:
-    """A process that is started when it is first asked, and anew after it ended.
+class WorkerProcess:
+    """A process that `connection` starts at its first call, and starts again after `end`.
 
     Args:
-        serve: a function of a module. It gets `args` and a connection, to which it sends once when it is ready.
-        args: what can be sent to another process.
+        serve: a function of a module, which the process runs. It gets `args` and a connection, and sends one object when
+            it is ready.
+        args: arguments that can be pickled.
     """
 
     def __init__(self, serve: Callable[..., None], *args: Any) -> None:
@@ -30,32 +31,32 @@ class Child:
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def connection(self) -> Connection:
-        """To the process, which is ready.
+        """The connection to the process, which is ready for requests.
 
         Raises:
-            EOFError, OSError: it ended, or took more than `START_LIMIT`.
+            EOFError, OSError: the process ended, or took more than `START_TIMEOUT` to start.
         """
         if self._running is not None:
             return self._running[1]
-        # Not a fork: the parent may have threads, of a runtime or of numba, that a forked child would lack.
+        # Not a fork: a forked child lacks the threads that a runtime or numba may have started in the parent.
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=self._serve, args=(*self._args, there), daemon=True)
         process.start()
         there.close()
         self._running = process, here
-        if not here.poll(START_LIMIT):
+        if not here.poll(START_TIMEOUT):
             raise EOFError
         here.recv()
         return here
 
     def kill(self) -> None:
-        """End the process at once. Another thread that waits for its answer finds the connection closed."""
+        """End the process at once. A thread that waits for its answer finds the connection closed."""
         if (running := self._running) is not None:
             running[0].kill()
 
     def end(self) -> int | None:
-        """The exit code of the process, which is ended: the next question has a new one. None where there was none."""
+        """End the process and return its exit code, or None if it is not running. The next `connection` starts a new one."""
         if self._running is None:
             return None
         process, connection = self._running
@@ -69,18 +70,18 @@ class Child:
 
 
 def can_limit_memory() -> bool:
-    """Whether the memory of this process can be limited: on Linux."""
+    """Whether the memory of this process can be limited, which is the case on Linux."""
     return _SIZES.exists()
 
 
 @contextlib.contextmanager
 def limited_memory(size: int) -> Iterator[None]:
-    """The block may take so many bytes of address space beyond what the process has."""
+    """A context in which the process may take `size` bytes of address space beyond what it has."""
     import resource  # not on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    had = int(_SIZES.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    lowest = min(limit for limit in (had + size, soft, hard) if limit != resource.RLIM_INFINITY)
+    used = int(_SIZES.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    lowest = min(limit for limit in (used + size, soft, hard) if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
     try:
         yield

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from itertools import groupby
 
 import jinja2
 
+import ortops
 from docs.pictures import PICTURES
 from ortops.operators import OPERATORS
-from ortops.spec import OPEN, Attribute, Operator, Tensor
+from ortops.spec import VARIABLE_AXES, Attribute, Operator, Tensor
 
 
 def operators_document() -> str:
@@ -29,6 +31,7 @@ def operators_document() -> str:
         row=row,
         twin=twin,
         builder=builder,
+        call=call,
         pictures=PICTURES,
     )
 
@@ -56,6 +59,14 @@ def twin(operator: Operator) -> Operator | None:
     return next((one for one in before if told(one) == told(operator)), None)
 
 
+def call(operator: Operator) -> str:
+    """The call of the function on NumPy arrays, with its required arguments."""
+    parameters = inspect.signature(getattr(ortops, operator.function)).parameters.values()
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    required = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    return f"ortops.{operator.function}({', '.join([*positional, '*', *required, '...'])})"
+
+
 def builder(operator: Operator) -> str:
     """The call of `onnx_models` that makes a model of one node."""
     opset = f"{operator.standard[1]}, " if operator.standard else ""
@@ -69,7 +80,7 @@ def line(text: str) -> str:
 
 def shape(tensor: Tensor) -> str:
     """The named axes of a tensor."""
-    names = (re.sub(rf"(.*){re.escape(OPEN)}", rf"\g<1>0, \g<1>1, {OPEN}", str(axis)) for axis in tensor.shape)
+    names = (re.sub(rf"(.*){re.escape(VARIABLE_AXES)}", rf"\g<1>0, \g<1>1, {VARIABLE_AXES}", str(axis)) for axis in tensor.shape)
     return f"[{', '.join(names)}]"
 
 

@@ -38,7 +38,7 @@ def test_each_operator_has_its_row_its_formula_and_its_source() -> None:
         assert f"\n### {operator.name}\n" in text
         assert operator.formula in text
         assert operator.source in text
-        assert f"`ortops.{operator.function}`" in text
+        assert f"`ortops.{operator.function}(" in text
 
 
 def test_links_go_to_headings_and_pictures_that_are_there() -> None:

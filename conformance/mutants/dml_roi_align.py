@@ -117,11 +117,11 @@ class Control(RoiControl):
         return int(a["minimum_samples_per_output"]), int(a["maximum_samples_per_output"])
 
     def taps(self, c: Array, length: int) -> Array:
-        """The pixels before and after each coordinate, [..., 2]; both are the same for a coordinate on a pixel."""
+        """The pixels before and after each coordinate, [..., 2]; `length` stands for none, as after a whole coordinate."""
         clamped = np.clip(c, 0, length - 1)
         low, high = np.floor(clamped), np.ceil(clamped)
         if self.is_nearest:
-            # One of the two has no weight, and is not read.
+            # Only the pixel with weight 1 is read.
             is_low = self.weights(c, length)[..., 0] == 1
             return np.stack([np.where(is_low, low, length), np.where(is_low, length, high)], -1)
         return np.stack([low, np.where(high > low, high, length)], -1)

@@ -1,4 +1,4 @@
-"""The quantities that an output's error is computed from."""
+"""The terms of a forward error bound: what `conformance.compare` computes a case's tolerance from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from conformance.expect import Floats
 
 @dataclass(frozen=True, slots=True)
 class ErrorTerms:
-    """How errors grow into one output; arrays broadcast against it.
+    """The terms of the error bound of one output; arrays broadcast against the output.
 
-    magnitude: sum of the absolute values of the terms that an element is the sum of.
-    terms: how many they are, at most.
-    drift: the most that an element changes when the coordinates are computed in `arithmetic(case)`.
-    gain: the most that an element changes for a change of 1 of every element of the data.
+    magnitude: the sum of the absolute values of the products that an element is the sum of.
+    terms: an upper bound of the number of these products.
+    coordinate_error: the most that an element changes if coordinates are computed in `compute_dtype(case)`.
+    condition: the absolute condition number: the most that an element changes if every element of the data changes by 1.
     """
 
     magnitude: Floats
@@ -30,24 +30,24 @@ class ErrorTerms:
 
 
 def compute_dtype(case: Case) -> np.dtype[Any]:
-    """The least precise type in which a runtime has to compute the case: float32, or double for double tensors."""
+    """The least precise type in which a runtime may compute the case: float32, or double for double tensors."""
     if case.is_in_own_type:
         return case.dtype
     return np.dtype(np.float64) if case.dtype == np.float64 else np.dtype(np.float32)
 
 
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
-    """The largest relative error of one rounding to `dtype`, to nearest."""
+    """The unit roundoff of `dtype`: the largest relative error of rounding to nearest."""
     return float(ml_dtypes.finfo(dtype).eps) / 2  # type: ignore[no-untyped-call]
 
 
 def smallest_subnormal(dtype: np.dtype[Any]) -> float:
-    """The least positive number of `dtype`."""
+    """The smallest positive number of `dtype`."""
     return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
 
 
 def overflow_threshold(dtype: np.dtype[Any]) -> float:
-    """The least size of a number that becomes infinite when it is rounded to `dtype`; infinite itself for double."""
+    """The smallest positive number that rounds to infinity in `dtype`; infinity for double."""
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     _, exponent = math.frexp(float(info.max))
     return float(info.max) + math.ldexp(float(info.eps), exponent - 2)

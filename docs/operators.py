@@ -80,7 +80,10 @@ def line(text: str) -> str:
 
 def shape(tensor: Tensor) -> str:
     """The named axes of a tensor."""
-    names = (re.sub(rf"(.*){re.escape(VARIABLE_AXES)}", rf"\g<1>0, \g<1>1, {VARIABLE_AXES}", str(axis)) for axis in tensor.shape)
+    names = (
+        re.sub(rf"(.*){re.escape(VARIABLE_AXES)}", rf"\g<1>0, \g<1>1, {VARIABLE_AXES}", str(axis))
+        for axis in tensor.shape
+    )
     return f"[{', '.join(names)}]"
 
 

@@ -81,7 +81,7 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkey
     ("backend", "kind", "message"),
     [
         ("ends_itself", "crash", "exit code -9"),
-        ("ends_its_worker", "reference", "every worker that examined it ended"),
+        ("ends_its_worker", "reference", "every worker that ran it died"),
     ],
 )
 def test_a_case_that_ends_a_process_is_named_and_the_others_are_counted(

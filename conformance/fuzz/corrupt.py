@@ -1,4 +1,4 @@
-"""One random change to a case, most of which make it wrong. Whether it is, the reference says."""
+"""Make a random change to a case that usually makes it invalid; the reference decides whether it is."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ NUMBERS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0)
 INTEGERS = (-1, 0, -(2**31), 2, 2**32)
 FAR_INDICES = (-1, 2**31, 2**32, -(2**63), 2**63 - 1)
 LARGE_LENGTHS = ("output_height", "output_width", "output_sizes", "pooled_shape", "sampling_ratio")
-"""Attributes of which a large value is allowed, and takes memory or time."""
+"""Attributes whose large values are valid, but take memory or time."""
 
 T = TypeVar("T")
 
 
 def corrupt(case: Case, rng: np.random.Generator) -> Case:
-    """The case with one change, and as its twin the case itself."""
+    """Return the case with one random change; its twin is the unchanged case."""
     change = pick(rng, (_attribute, _attribute, _data, _data, _shape, _shape, _missing))
     return replace(change(case, rng), note="a random case with one thing changed", twin=replace(case, note=""))
 
 
 def pick(rng: np.random.Generator, choices: Sequence[T]) -> T:
-    """One of the choices, each as likely as the others."""
+    """One of the choices, uniformly."""
     return choices[int(rng.integers(len(choices)))]
 
 
 def _attribute(case: Case, rng: np.random.Generator) -> Case:
-    """An attribute with another value, most often a wrong one."""
+    """Change the value of an attribute, usually to an invalid one."""
     attribute = pick(rng, case.definition.attributes)
     return replace(case, attributes={**case.attributes, attribute.name: _wrong_value(attribute, case, rng)})
 
@@ -52,9 +52,9 @@ def _wrong_value(attribute: Attribute, case: Case, rng: np.random.Generator) -> 
 
 
 def _data(case: Case, rng: np.random.Generator) -> Case:
-    """One number of an index, of a RoI or of a shape is replaced by one that does not belong there."""
+    """Replace one element of an index, a RoI or a shape by a number that is usually invalid there."""
     known = [t for t in case.definition.inputs if t.name in case.inputs and case.inputs[t.name].size]
-    # The last length of RoIs is a number.
+    # RoIs are the tensors whose last length is fixed.
     known = [
         t for t in known if t.element_axes or case.inputs[t.name].dtype.kind in "iu" or isinstance(t.shape[-1], int)
     ]
@@ -66,7 +66,7 @@ def _data(case: Case, rng: np.random.Generator) -> Case:
     if tensor.element_axes:
         numbers = (-1, 0, 2, -(2**63))
     elif not any(a.dtype.kind in "iu" for a in case.inputs.values()):
-        numbers = NUMBERS  # the RoIs begin with the numbers of their images
+        numbers = NUMBERS  # RoIs that begin with a batch id
     elif array.dtype.kind in "iu":
         images = next((a.shape[0] for a in case.inputs.values() if a.ndim == 4), 1)
         allowed = np.iinfo(array.dtype)
@@ -77,20 +77,20 @@ def _data(case: Case, rng: np.random.Generator) -> Case:
 
 
 def _shape(case: Case, rng: np.random.Generator) -> Case:
-    """A tensor of another rank or with another length."""
+    """Change the rank or a length of a tensor."""
     tensor = pick(rng, [t for t in case.definition.inputs if t.name in case.inputs])
     array = case.inputs[tensor.name]
     axis = int(rng.integers(array.ndim))
     half, none = array.take(range(array.shape[axis] // 2), axis), array.take([], axis)
     first = [array.take(0, axis)] if array.shape[axis] else []
     changed = pick(rng, [array[None], array.reshape(-1), np.concatenate([array, array], axis), half, none, *first])
-    # ONNX's tensors have no more axes than this anywhere here, and a scalar is not an array to every runtime.
+    # No valid tensor here has more than 5 axes, and not every runtime takes a scalar.
     changed = changed if 0 < changed.ndim < 6 else array.reshape(-1)
     return replace(case, inputs={**case.inputs, tensor.name: np.ascontiguousarray(changed)})
 
 
 def _missing(case: Case, rng: np.random.Generator) -> Case:
-    """Without an optional input; a tensor of another shape where there is no optional one."""
+    """Leave out an optional input, or change the shape of a tensor if there is none."""
     optional = [t.name for t in case.definition.inputs if t.optional and t.name in case.inputs]
     if not optional:
         return _shape(case, rng)

@@ -1,4 +1,4 @@
-"""Whether rounding decides an answer: exact numbers, and inputs moved by what rounding may do."""
+"""Tests whether rounding decides a result: by exact arithmetic, or by perturbing an input by the rounding error."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from conformance.families import family_of
 from conformance.run import Asker
 
 DENOMINATOR = 64
-"""Exact coordinates and values times this are whole: products of two weights and a value fit in float32."""
+"""Exact coordinates and values are multiples of 1/64, so that products of two weights and a value fit in float32."""
 
 MOST_EXACT = 1024.0
-"""Exact coordinates, in pixels, and exact values are not larger."""
+"""The largest absolute value of exact coordinates, in pixels, and of exact values."""
 
 FACTORS = (1.0, 8.0)
-"""The factors of their rounding by which coordinates are moved."""
+"""Coordinates are perturbed by their rounding error times these."""
 
 Perturbations = Iterator[tuple[float, Array]]
-"""An input moved by what rounding may do, and how many times that."""
+"""Pairs of a factor and the input perturbed by its rounding error times the factor."""
 
 
 def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -> Case:
-    """The case in double, some inputs changed and nothing expected: the reference's answer to it is not rounded."""
+    """Return the case in double, with some inputs changed and nothing expected: the reference's result is not rounded."""
     given = {**case.inputs, **changed}
     wide = {name: array if array.dtype.kind in "iu" else array.astype(np.float64) for name, array in given.items()}
     return replace(case, inputs=wide, expected=None, expects_error=None, twin=None)
 
 
 def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: Asker) -> bool:
-    """Whether none of the cases with input `name` moved differs by more than moving it smoothly does."""
+    """Whether every perturbation of input `name` changes the outputs by no more than their error bounds allow."""
     error_terms, allowed = family_of(case.definition).error_terms(case), allowed_errors(case)
     expected = expected_outputs(case)
     for factor, array in perturbations:
@@ -53,16 +53,16 @@ def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: Asker
 
 
 def have_few_bits(numbers: list[float] | Array) -> bool:
-    """Whether numbers are exact, and few bits long."""
+    """Whether numbers are multiples of 1/`DENOMINATOR` and at most `MOST_EXACT`, so that arithmetic on them is exact."""
     multiples = np.asarray(numbers) * DENOMINATOR
     return bool(np.all((multiples == np.round(multiples)) & (np.abs(multiples) <= MOST_EXACT * DENOMINATOR)))
 
 
 def is_power_of_2(value: float) -> bool:
-    """Whether a number is 2 to a whole power."""
+    """Whether a number is a power of 2."""
     return value > 0 and math.frexp(value)[0] == 0.5
 
 
 def is_near_integer(numbers: Array, error: float) -> bool:
-    """Whether a number is a whole one, or within `error` of one."""
+    """Whether any number is within `error` of an integer."""
     return bool(np.any(np.abs(numbers - np.round(numbers)) <= error))

@@ -16,15 +16,16 @@ from conformance.fuzz.corrupt import T, pick
 from ortops.spec import AttributeValue, Operator
 
 LARGE = 0.5
-"""The part of the cases that are large along one or two axes."""
+"""The share of cases that are large along one or two axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomDraw:
-    """Random choices for one case whose maps and gradients have the type `dtype`.
+    """The random choices of one case.
 
-    exact: whether short binary fractions are wanted.
-    tame: whether infinities, NaN and what is near either end of the type's range are not.
+    exact: whether numbers are short binary fractions, which float32 arithmetic does not round.
+    no_extremes: whether to leave out infinities, NaN and numbers near either end of the type's range.
+    dtype: the type of maps and gradients.
     """
 
     rng: np.random.Generator
@@ -33,35 +34,35 @@ class RandomDraw:
     dtype: np.dtype[Any]
 
     def chance(self, part: float) -> bool:
-        """True in `part` of all draws."""
+        """True with probability `part`."""
         return bool(self.rng.random() < part)
 
     def integer(self, least: int, most: int) -> int:
-        """A whole number, both limits included."""
+        """An integer from `least` to `most`, both included."""
         return int(self.rng.integers(least, most + 1))
 
     def choice(self, choices: Sequence[T]) -> T:
-        """One of the choices."""
+        """One of the choices, uniformly."""
         return pick(self.rng, choices)
 
     def length(self, most: int) -> int:
-        """A large length: any order of magnitude, or near the largest, so that what wraps or is cut there is met."""
+        """A large length: log-uniform, or often close to `most`, where an index may wrap or be cut off."""
         if self.chance(0.4):
             return self.integer(math.ceil(0.86 * most), most)
         return round(math.exp(self.rng.uniform(math.log(min(12, most / 4)), math.log(most))))
 
     def scale(self) -> float:
-        """The number of pixels to a unit."""
+        """A spatial scale, in pixels per unit."""
         if self.exact:
             return self.choice((1.0, 0.5, 0.25, 2.0, 8.0))
         return float(np.float32(self.choice((1.0, 0.3, 0.0625, 1.7, self.rng.uniform(0.2, 12.0)))))
 
     def offset(self) -> float:
-        """An offset of pixels or samples."""
+        """An offset in pixels or samples."""
         return self.integer(-4, 4) / 4 if self.exact else float(np.float32(self.rng.uniform(-1.5, 1.5)))
 
     def values(self, shape: Sequence[int]) -> Array:
-        """A map, or a gradient."""
+        """The elements of a map or a gradient, in float64."""
         values = self._finite_values(shape)
         if values.size and not self.no_extremes and self.chance(0.3):
             if self.chance(0.2):
@@ -73,7 +74,7 @@ class RandomDraw:
 
     def _finite_values(self, shape: Sequence[int]) -> Array:
         info = ml_dtypes.finfo(self.dtype)  # type: ignore[no-untyped-call]
-        # The reference computes in double, and overflows there with sums that are as large as this allows.
+        # The reference sums in double, which must not overflow.
         largest, smallest = min(float(info.max), 1e300), max(smallest_subnormal(self.dtype), 1e-290)
         if not self.no_extremes and self.chance(0.2):
             return largest * self.rng.uniform(0.4, 1.0, shape) * (1.0 if self.chance(0.6) else self.rng.choice([-1, 1]))
@@ -92,5 +93,5 @@ class RandomDraw:
 def draw_attributes(
     draw: RandomDraw, operator: Operator, given: Mapping[str, AttributeValue]
 ) -> dict[str, AttributeValue]:
-    """The operator's attributes: as given, or any of their choices."""
+    """A value for each attribute of the operator: the given one, or a random one of its choices."""
     return {a.name: given[a.name] if a.name in given else draw.choice(a.choices) for a in operator.attributes}

@@ -1,7 +1,7 @@
-"""Whether a case has one right answer, or several because the last bit of a coordinate or of a product decides.
+"""Whether a case is well-posed: whether its result does not depend on how a coordinate or a product is rounded.
 
-It is asked of cases that failed only: it costs some dozens of evaluations. What may decide is a matter of the family of the
-operator; that an output lies at the end of its type's range is one for all.
+Only cases that failed are tested, because a test evaluates the reference some dozens of times. The conditions depend on the
+operator's family, except for overflow, which is tested here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from conformance.run import Asker
 
 
 def is_well_posed(case: Case, oracle: Asker) -> bool:
-    """Whether a case with the values that it expects, or the error, has one right answer; the oracle is the reference."""
+    """Whether a case, with its expected values or error, is well-posed; the oracle is the reference."""
     return bool(case.expects_error) or (_fits(case) and family_of(case.definition).is_well_posed(case, oracle))
 
 
 def _fits(case: Case) -> bool:
-    """Whether it is clear of each output that it is beyond its type's range, or that it is not.
+    """Whether no output is so close to the largest number of its type that rounding decides whether it overflows.
 
-    The sums of a gradient must be within the range of the arithmetic; those of a mean need not: it has none that are
-    larger than its values unless they are divided too late.
+    The sums of a gradient must be within the range of the compute type. Those of an average need not be: they exceed its
+    values only if the division comes too late.
     """
     largest, widest = overflow_threshold(case.dtype), overflow_threshold(compute_dtype(case))
     error_terms, allowed = family_of(case.definition).error_terms(case), allowed_errors(case)

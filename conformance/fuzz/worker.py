@@ -1,7 +1,7 @@
-"""What a campaign hands to an executor: to examine a range of cases, and to make a failure small.
+"""What a campaign's workers run: `run_cases` for a range of cases, and `shrink_failure`.
 
-Both are done by an `Asked`: two children, one of which answers by the backend and one by the reference, so that neither can
-end or hang more than one case. Starting them takes seconds, so they are kept for the next call, and ended when none comes.
+Both use a `BackendPair`, two child processes that run the backend and the reference, so that a crash or hang costs only one
+case. Starting them takes seconds, so they are kept for the next call and ended when none comes.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from conformance.fuzz.shrink import shrink
 from conformance.isolate import IsolatedBackend
 from conformance.run import Answer, Examiner
 
-ORACLE = "reference"  # the backend that says what is right
-TIME_LIMIT = 60.0  # seconds for a case, of the backend and of the reference: the first may compile, on a busy machine
-IDLE_SECONDS = 20.0  # children that nobody has asked for so long are ended
-MOST_ALIKE = 3  # so many failures with the same message are made small; the others are counted
-MOST_ASKED = 500  # after so many cases the reference has a new child, because it remembers its answers
+ORACLE = "reference"  # the backend whose results are right by definition
+TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine
+IDLE_SECONDS = 20.0  # unused children end after so long
+MOST_ALIKE = 3  # of failures with the same message, so many are shrunk; the others are counted
+MOST_ASKED = 500  # after so many cases the reference gets a new child process, because it caches its results
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The backend that is asked, the seed of the cases, and the names of the operators that they have; none for all."""
+    """What a campaign runs: the backend, the seed of the cases, and the operators' names, all of them if empty."""
 
     backend: str
     seed: int
@@ -45,19 +45,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The counts of some cases by what came of them, and failures."""
+    """The number of cases by outcome ("passed", "failed" and so on), and failures."""
 
     counts: Counter[str]
     failures: Sequence[Failure] = ()
 
 
 class BackendPair:
-    """The children of one thread: one is the backend of this name, the other is the reference."""
+    """Two child processes of one thread: one runs the backend of this name, the other the reference."""
 
     def __init__(self, backend: str) -> None:
         self.name = backend
         self.is_ending = False
-        self.timer: threading.Timer | None = None  # ends the children; None while a thread uses them
+        self.timer: threading.Timer | None = None  # will end the children; None while a thread uses them
         self._backend, self._reference = IsolatedBackend(backend, TIME_LIMIT), IsolatedBackend(ORACLE, TIME_LIMIT)
         loaded = backends.load(backend)
         self._is_unsafe = is_unsafe(loaded)
@@ -65,10 +65,10 @@ class BackendPair:
         self._asked = 0
 
     def check(self, case: Case) -> Failure | Verdict:
-        """What comes of a case."""
+        """Run a case and return its failure or verdict."""
         outcome = check(case, self._examiner, self._oracle)
         if self._is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
-            self._backend.end()  # what may have been written out of bounds is not to fail another case
+            self._backend.end()  # it may have written out of bounds, which must not fail another case
         return outcome
 
     def _oracle(self, case: Case) -> Answer:
@@ -78,7 +78,7 @@ class BackendPair:
         return self._reference.ask(case)
 
     def end(self) -> None:
-        """End the children, unless a thread uses them or they have been ended already."""
+        """End the children, unless a thread uses them or they have ended already."""
         with _lock:
             if self.timer is None or self not in _all:
                 return
@@ -88,24 +88,24 @@ class BackendPair:
             child.end()
 
     def kill(self) -> None:
-        """End the children at once, whoever waits for their answers; what is examined has no outcome."""
+        """End the children at once, even in the middle of a case, which then has no outcome."""
         self.is_ending = True
         for child in (self._backend, self._reference):
             child.kill()
 
 
 def run_cases(plan: Plan, first: int, stop: int, ends: float) -> Report:
-    """What comes of the cases from `first` to `stop` - 1, or of as many as there is time for until `ends`, in epoch time.
+    """Run the cases from `first` to `stop` - 1, as many as there is time for until `ends`, in epoch seconds.
 
-    Of the failures that look alike the report has the first `MOST_ALIKE`.
+    The report has the first `MOST_ALIKE` of failures with the same rough signature.
     """
     counts, alike, found = Counter[str](), Counter[tuple[str, ...]](), list[Failure]()
-    with _borrowed(plan.backend) as asked:
+    with _borrowed(plan.backend) as pair:
         for number in range(first, stop):
             if time.time() >= ends:
                 break
-            outcome = asked.check(plan.case(number))
-            if asked.is_ending:
+            outcome = pair.check(plan.case(number))
+            if pair.is_ending:
                 break
             counts["failed" if isinstance(outcome, Failure) else outcome] += 1
             if isinstance(outcome, Failure):
@@ -116,11 +116,11 @@ def run_cases(plan: Plan, first: int, stop: int, ends: float) -> Report:
 
 
 def shrink_failure(plan: Plan, failure: Failure, ends: float) -> Failure:
-    """The failure of a case made small, as far as there is time for until `ends`, in epoch time."""
+    """Shrink a failure, as far as there is time until `ends`, in epoch seconds."""
     if failure.kind == "reference":
-        return failure  # each try may end a process, or take a minute
-    with _borrowed(plan.backend) as asked:
-        return shrink(failure, lambda case: "no time" if asked.is_ending or time.time() >= ends else asked.check(case))
+        return failure  # each attempt may kill a process or take a minute
+    with _borrowed(plan.backend) as pair:
+        return shrink(failure, lambda case: "no time" if pair.is_ending or time.time() >= ends else pair.check(case))
 
 
 _lock = threading.Lock()
@@ -129,28 +129,28 @@ _all: set[BackendPair] = set()
 
 @contextlib.contextmanager
 def _borrowed(backend: str) -> Iterator[BackendPair]:
-    # A worker of dask is a daemon, and those may have no children unless they say that they are none.
+    # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
     multiprocessing.current_process().daemon = False
     with _lock:
-        asked = next((one for one in _all if one.timer and one.name == backend), None) or BackendPair(backend)
-        if asked.timer:
-            asked.timer.cancel()
-        asked.timer = None
-        _all.add(asked)
+        pair = next((one for one in _all if one.timer and one.name == backend), None) or BackendPair(backend)
+        if pair.timer:
+            pair.timer.cancel()
+        pair.timer = None
+        _all.add(pair)
     try:
-        yield asked
+        yield pair
     finally:
         with _lock:
-            asked.timer = threading.Timer(0.0 if asked.is_ending else IDLE_SECONDS, asked.end)
-            asked.timer.daemon = True
-            asked.timer.start()
+            pair.timer = threading.Timer(0.0 if pair.is_ending else IDLE_SECONDS, pair.end)
+            pair.timer.daemon = True
+            pair.timer.start()
 
 
 def end_all() -> None:
-    """End all children of this process' campaigns: what is being examined comes back unfinished."""
+    """End all children of this process's campaigns; running cases have no outcome."""
     with _lock:
-        everybody = list(_all)
-    for asked in everybody:
-        asked.kill()
-    for asked in everybody:
-        asked.end()
+        pairs = list(_all)
+    for pair in pairs:
+        pair.kill()
+    for pair in pairs:
+        pair.end()

@@ -39,12 +39,12 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """As it is named on the command line, after `conformance.mutants.`."""
+        """The name of its backend without `conformance.mutants.`: module:class."""
         return f"{self.operators}:{self.backend.__name__}"
 
     @property
     def category(self) -> Category:
-        """Which part of the operator the fault is in."""
+        """The part of the operator that the fault concerns."""
         return self.backend.category
 
     @property

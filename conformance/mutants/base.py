@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 class Category(str, Enum):
-    """The part of an operator in which a fault is."""
+    """The part of an operator that a fault concerns."""
 
     COORDINATES = "coordinates"
     BORDERS = "borders"
@@ -33,7 +33,7 @@ class Node:
     """A prepared model of one node. A control implements its operators without a fault; a mutant is a subclass of it.
 
     OPERATORS: prefixes of the node types that it runs.
-    category: of the fault.
+    category: the part of the operator that the fault concerns.
     gradient_only: whether only the gradient has the fault.
     """
 
@@ -57,17 +57,17 @@ class Node:
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU") -> bool:
-        """Whether it has the operator."""
+        """Whether the model's node is of one of the operators."""
         return device == "CPU" and model.graph.node[0].op_type.startswith(cls.OPERATORS)
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> Node:
-        """Something that runs the model."""
+        """The model, ready to run."""
         del device
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Array]:
-        """The outputs that the node has."""
+        """The outputs of the node, in its order."""
         values = self.constants | dict(zip(self.given, inputs, strict=True))
         arguments = [values.get(name) for name in self.names]
         if arguments[0] is None:
@@ -77,31 +77,31 @@ class Node:
             return [self.rounded(y) for y in self.answer(*arguments)]
 
     def answer(self, *inputs: Any) -> list[Array]:
-        """The outputs before they are rounded, from the node's inputs; None is one that the node does not have."""
+        """The outputs before rounding. An input that the node leaves out is None."""
         raise NotImplementedError
 
     def defaults(self) -> dict[str, Any]:
-        """Of the attributes that a node leaves out."""
+        """The values of attributes that the node leaves out."""
         raise NotImplementedError
 
     def meaning(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """The attributes as they are read."""
+        """The attributes as the implementation reads them; mutants change it."""
         return attributes
 
     def check_attributes(self) -> None:
-        """Refuses values that are wrong."""
+        """Raise ValueError for an attribute with a wrong value."""
         raise NotImplementedError
 
     def rounded(self, values: Array) -> Array:
-        """A result in its type."""
+        """A result rounded to the type of the tensors."""
         return values.astype(self.dtype)
 
 
 class MutantFactory:
-    """Makes the mutants of one control; iterating gives them in the order in which they were made.
+    """Makes the mutants of one control. Iterating over it gives them in the order in which they were made.
 
     A mutant replaces steps, which are methods of the control. A replacement is called with the object, the control's own
-    method (bound), and the arguments.
+    method, bound, and the arguments.
     """
 
     def __init__(self, control: type[Node]) -> None:
@@ -120,9 +120,9 @@ class MutantFactory:
         """Return a function that makes the mutant: its keyword arguments are the replaced steps, by name.
 
         Args:
-            name: of the class.
-            description: what is wrong, one sentence; users see it.
-            gradient_only: whether only the gradient has the fault; always so in the category of gradients.
+            name: the name of the class.
+            description: one sentence that says what is wrong; users see it.
+            gradient_only: whether only the gradient has the fault; always true in the category of gradients.
         """
 
         def make(**steps: Callable[..., Any]) -> None:
@@ -153,10 +153,10 @@ def _replaced(step: Callable[..., Any], replacement: Callable[..., Any]) -> Call
 
 
 def by_default(**values: object) -> Callable[..., Any]:
-    """The step `defaults` with other values."""
+    """A replacement of the step `defaults` that changes these defaults."""
     return lambda _self, up: up() | values
 
 
 def renamed(attribute: str, **names: str) -> Callable[..., Any]:
-    """The step `meaning` that takes some values of an attribute for others."""
+    """A replacement of the step `meaning` that takes the values `names` of an attribute for others."""
     return lambda _self, _up, a: a | {attribute: names.get(a[attribute], a[attribute])}

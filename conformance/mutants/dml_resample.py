@@ -1,4 +1,4 @@
-"""DmlResample and its gradient, right (`Control`) and wrong."""
+"""The control and the mutants of DmlResample and its gradient."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Taps(NamedTuple):
-    """One axis: of each output the pixels before and after its coordinate, and the weight of the latter.
+    """The pixels that the outputs along one axis read.
 
-    inside: whether its coordinate is on the axis, so that it is not clamped.
+    low, high: the pixels before and after each output's coordinate.
+    share: the weight of `high`.
+    inside: whether the coordinate is on the axis, so that it is not clamped.
     """
 
     low: Array
@@ -29,26 +31,24 @@ class Taps(NamedTuple):
     inside: Array
 
     def parts(self) -> list[tuple[Array, Array]]:
-        """Pixels and weights of both: one whose weight is 0 must do nothing, whatever is there."""
+        """Indices and weights of both pixels; a pixel with weight 0 must have no effect, even if it is infinite."""
         return [(self.low, 1 - self.share), (self.high, self.share)]
 
 
 def upright(weights: Array, data: Array) -> Array:
-    """[M] as [M, 1, ...] of as many axes as `data`."""
+    """Weights [M] reshaped to [M, 1, ...], with as many axes as `data`."""
     return weights.reshape(-1, *[1] * (data.ndim - 1)).astype(data.dtype)
 
 
 class Control(Node):
-    """The operators without a fault: passes every case."""
+    """The operators without a fault."""
 
     OPERATORS = ("DmlResample",)
 
     def defaults(self) -> dict[str, Any]:
-        """As `Node`."""
         return DEFAULTS
 
     def check_attributes(self) -> None:
-        """As `Node`."""
         a = self.attributes
         if a["interpolation_mode"] not in ("linear", "nearest_neighbor"):
             raise ValueError("interpolation")
@@ -62,7 +62,6 @@ class Control(Node):
             raise ValueError("lists")
 
     def answer(self, *inputs: Any) -> list[Array]:
-        """As `Node`."""
         data = inputs[0]
         rank = data.ndim
         if data.dtype not in (np.float16, np.float32, np.float64) or not 1 <= rank <= 4:
@@ -88,21 +87,21 @@ class Control(Node):
         return [working]
 
     def of_nothing(self, outputs: tuple[int, ...]) -> list[Array]:
-        """The answer where there are outputs and no pixels."""
+        """The result if there are outputs but no pixels to read."""
         raise ValueError("no pixels")
 
     def checked_shape(self, x_shape: Array, rank: int) -> tuple[int, ...]:
-        """The lengths that x_shape gives."""
+        """The lengths in x_shape, checked."""
         if x_shape.dtype != np.int64 or x_shape.shape != (rank,) or np.any(x_shape < 0):
             raise ValueError("x_shape")
         return tuple(x_shape.tolist())
 
     def sum_type(self) -> np.dtype[Any]:
-        """In which sums are."""
+        """The type of sums."""
         return np.dtype(np.float64)
 
     def between_axes(self, working: Array) -> Array:
-        """What one axis hands to the next."""
+        """The intermediate result between two axes."""
         return working
 
     def output_lengths(self, lengths: tuple[int, ...]) -> tuple[int, ...]:
@@ -117,11 +116,11 @@ class Control(Node):
         return made
 
     def scaled(self, length: int, scale: float) -> int:
-        """Outputs of so many pixels."""
+        """The output length of an axis of `length` pixels."""
         return int(length * scale)
 
     def forward_along(self, data: Array, taps: Taps, _: int) -> Array:
-        """[N, ...] to [M, ...]."""
+        """Resample the first axis: [N, ...] to [M, ...]."""
         made = np.zeros((len(taps.low), *data.shape[1:]), data.dtype)
         for pixels, weights in taps.parts():
             kept = self.kept(weights, taps)
@@ -130,11 +129,11 @@ class Control(Node):
         return made
 
     def kept(self, weights: Array, taps: Taps) -> Array:
-        """The weights of what is read."""
+        """The weights that are used for the outputs."""
         return weights
 
     def gradient_along(self, data: Array, taps: Taps, length: int) -> Array:
-        """[M, ...] to [N, ...]."""
+        """The transpose of `forward_along`: [M, ...] to [N, ...]."""
         made = np.zeros((length, *data.shape[1:]), data.dtype)
         for pixels, weights in taps.parts():
             for on_axis, add in ((~taps.inside, self.pass_at_edge), (taps.inside, np.add.at)):
@@ -143,11 +142,11 @@ class Control(Node):
         return made
 
     def pass_at_edge(self, made: Array, pixels: Array, passed: Array) -> None:
-        """Adds what outputs beyond the edge pass to it."""
+        """Add to the edge pixels the gradient of outputs beyond the edge."""
         np.add.at(made, pixels, passed)
 
     def taps(self, axis: int, rank: int, outputs: int, length: int) -> Taps:
-        """What the outputs of an axis read."""
+        """The pixels and weights of the outputs along an axis."""
         x = self.coordinates(axis, rank, outputs, length)
         clamped = np.clip(x, 0, length - 1)
         if self.attributes["interpolation_mode"] == "linear":
@@ -158,29 +157,29 @@ class Control(Node):
         return Taps(low.astype(np.int64), high.astype(np.int64), share, x == clamped)
 
     def coordinates(self, axis: int, rank: int, outputs: int, length: int) -> Array:
-        """Where the outputs of an axis read."""
+        """The input coordinates of the outputs along an axis."""
         before, after = self.offsets(axis, rank)
         return np.asarray((np.arange(float(outputs)) - after) / self.scale(axis, outputs, length) - before)
 
     def offsets(self, axis: int, rank: int) -> tuple[float, float]:
-        """Input and output pixel offset."""
+        """The input and the output pixel offset of an axis."""
         before = (self.attributes["input_pixel_offsets"] or [0.5] * rank)[axis]
         return before, (self.attributes["output_pixel_offsets"] or [-0.5] * rank)[axis]
 
     def scale(self, axis: int, outputs: int, length: int) -> float:
-        """Outputs for each pixel."""
+        """The scale of an axis, output length by input length."""
         scales = self.attributes["scales"]
         return float(scales[axis]) if scales else outputs / length
 
     def nearest(self, x: Array) -> Array:
-        """The nearest whole coordinate."""
+        """The nearest pixel by the rounding direction."""
         direction = self.attributes["rounding_direction"]
         if direction == "half_up":
             return self.half_up(x)
         return np.ceil(x) if direction == "increasing" else np.floor(x)
 
     def half_up(self, x: Array) -> Array:
-        """The nearest; of two the later."""
+        """The nearest pixel; ties go up."""
         return np.floor(x + 0.5)
 
 
@@ -206,7 +205,7 @@ mutant("DirectionOfLinear", "With increasing and decreasing, linear interpolatio
 
 
 def offset(change: Any) -> Any:
-    """The step `offsets`, from the input's and the output's offset."""
+    """A replacement of `offsets`: `change` maps the input and output offset to new ones."""
     return lambda s, up, *a: change(*up(*a))
 
 
@@ -290,7 +289,7 @@ mutant.begin_category(Category.REDUCTIONS)
 
 
 def antialiased(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
-    """The step `forward_along` of neighbours that are averaged before."""
+    """A replacement of `forward_along` that smooths the data before downsampling."""
     if length < len(data):
         places = np.arange(len(data))
         before, after = data[np.maximum(places - 1, 0)], data[np.minimum(places + 1, len(data) - 1)]
@@ -326,7 +325,7 @@ mutant("ScalesInTheTensorsType", "Scales are rounded to the type of the tensors.
 
 
 def steps_added(s: Any, up: Any, axis: int, rank: int, outputs: int, length: int) -> Any:
-    """The step `coordinates`, from the first on."""
+    """A replacement of `coordinates` that adds float32 steps to the first coordinate."""
     steps = np.full(outputs, 1 / s.scale(axis, outputs, length), np.float32)
     steps[:1] = up(axis, rank, outputs, length)[:1]
     return np.add.accumulate(steps).astype(np.float64)
@@ -347,7 +346,7 @@ mutant("AxesReversed", "All list attributes are read in reverse order.")(
 
 
 def four_axes_alone(s: Any, up: Any, data: Array, *a: Any) -> Any:
-    """The step `answer` of four axes."""
+    """A replacement of `answer` that refuses other ranks than 4."""
     if data.ndim != 4:
         raise ValueError("rank")
     return up(data, *a)
@@ -368,7 +367,7 @@ mutant("ScaleInvertedInGradient", "The gradient takes scales for the scales from
 
 
 def assigned(s: Any, up: Any, made: Array, pixels: Array, passed: Array) -> None:
-    """The step `pass_at_edge` that keeps the last."""
+    """A replacement of `pass_at_edge` that assigns instead of adding."""
     made[pixels] = passed
 
 
@@ -381,7 +380,7 @@ mutant("ClampedGradientDropped", "Outputs beyond an edge pass no gradient to the
 
 
 def resampled(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
-    """The step `gradient_along` that resamples."""
+    """A replacement of `gradient_along` that resizes the gradient to `length`."""
     x = (np.arange(length) + 0.5) * len(data) / length - 0.5
     return data[np.clip(np.floor(x + 0.5), 0, len(data) - 1).astype(np.int64)]
 
@@ -398,7 +397,7 @@ mutant("GradientAveraged", "The gradient of a pixel is the average over the outp
 
 
 def to_both_pixels(s: Any, up: Any, data: Array, taps: Taps, length: int) -> Any:
-    """The step `gradient_along` that adds 0 times the gradient, too."""
+    """A replacement of `gradient_along` that also adds 0 times the gradient."""
     made = up(data, taps, length)
     for pixels, weights in taps.parts():
         np.add.at(made, pixels[weights == 0], data[weights == 0] * 0)
@@ -432,7 +431,7 @@ mutant("FloatShapeTaken", "A floating-point x_shape is accepted.", gradient_only
 
 
 def empty_refused(of_outputs: bool) -> Any:
-    """The step `output_lengths` that refuses lengths of 0, of outputs alone or of pixels."""
+    """A replacement of `output_lengths` that refuses empty outputs, or empty inputs."""
 
     def output_lengths(s: Any, up: Any, lengths: tuple[int, ...]) -> Any:
         made = up(lengths)

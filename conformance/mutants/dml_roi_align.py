@@ -1,4 +1,4 @@
-"""DmlRoiAlign and its gradient, right (`Control`) and wrong."""
+"""The control and the mutants of DmlRoiAlign and its gradient."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Control(RoiControl):
-    """The operators without a fault: passes every case."""
+    """The operators without a fault."""
 
     OPERATORS = ("DmlRoiAlign",)
 
     def defaults(self) -> dict[str, Any]:
-        """As `Node`."""
         return DEFAULTS
 
     @property
     def mode(self) -> str:
-        """As `RoiControl`."""
         return "max_interpolated" if self.attributes["reduction_function"] == "max" else "avg"
 
     @property
@@ -47,7 +45,6 @@ class Control(RoiControl):
         return bool(self.attributes["interpolation_mode"] == "nearest_neighbor")
 
     def check_attributes(self) -> None:
-        """As `Node`."""
         a = self.attributes
         if a["reduction_function"] not in ("average", "max") or a["output_height"] < 1 or a["output_width"] < 1:
             raise ValueError("reduction or size")
@@ -61,43 +58,40 @@ class Control(RoiControl):
             raise ValueError("samples")
 
     def are_shapes(self, rois: tuple[int, ...], images: tuple[int, ...]) -> bool:
-        """As `RoiControl`; both may have axes of length 1 in front."""
+        """Whether the shapes of RoIs and batch indices are right; both may have leading axes of length 1."""
         if not 2 <= len(rois) <= 4 or not 1 <= len(images) <= 4:
             return False
         return rois == (1,) * (len(rois) - 2) + (images[-1], 4) and set(images[:-1]) <= {1}
 
     def outside_value(self) -> float:
-        """As `RoiControl`."""
         return float(self.attributes["out_of_bounds_input_value"])
 
     def average(self, image: Array, axis_y: Axis, axis_x: Axis) -> Array:
-        """As `RoiControl`, with the samples outside the map."""
+        """The averages of a RoI's bins, [C, P, Q], with the samples outside the map."""
         on_map = np.outer(axis_y.counts / axis_y.per_bin, axis_x.counts / axis_x.per_bin)
         return self.completed(super().average(image, axis_y, axis_x), on_map)
 
     def completed(self, inside: Array, on_map: Array) -> Array:
-        """The average, from the part of the samples inside the map and from their share."""
+        """The average over all samples, from the average part inside the map and the share of samples there."""
         outside = np.multiply(self.outside_value(), 1 - on_map, where=on_map < 1, out=np.zeros_like(on_map))
         return np.asarray(inside + outside)
 
     def scales(self) -> tuple[float, float]:
-        """As `RoiControl`."""
         return float(self.attributes["spatial_scale_y"]), float(self.attributes["spatial_scale_x"])
 
     def input_offset(self) -> float:
-        """What is subtracted from coordinates on the map."""
+        """The offset that is subtracted from coordinates on the map."""
         return float(self.attributes["input_pixel_offset"])
 
     def output_offset(self) -> float:
-        """What is subtracted from the number of a sample."""
+        """The offset that is subtracted from the number of a sample."""
         return float(self.attributes["output_pixel_offset"])
 
     def is_to_corners(self) -> bool:
-        """Whether the outermost samples lie on the region's ends."""
+        """Whether the first and last samples lie on the ends of the region."""
         return bool(self.attributes["align_regions_to_corners"])
 
     def axis(self, r1: float, r2: float, scale: float, bins: int, length: int) -> Axis:
-        """As `RoiControl`."""
         a, size = self.start(r1, scale), self.size(r1, r2, scale)
         per_bin = self.count(size, bins)
         steps, middle = bins * per_bin, False
@@ -110,47 +104,45 @@ class Control(RoiControl):
         return self.sampled(c, self.by_ends(t, scale, False), is_first, per_bin, length)
 
     def place(self, a: float, size: float, t: Array) -> Array:
-        """Coordinates of samples."""
+        """The coordinates of samples at the shares `t` of a side."""
         return np.asarray(a + size * t - self.input_offset())
 
     def count(self, size: float, bins: int) -> int:
-        """As `RoiControl`."""
         least, most = self.limits()
         return min(max(self.adaptive_count(size, bins), least), most)
 
     def limits(self) -> tuple[int, int]:
-        """The least and the most samples of an output."""
+        """The minimum and maximum number of samples of a bin along an axis."""
         a = self.attributes
         return int(a["minimum_samples_per_output"]), int(a["maximum_samples_per_output"])
 
     def taps(self, c: Array, length: int) -> Array:
-        """As `RoiControl`; on a pixel there is one."""
+        """The pixels before and after each coordinate, [..., 2]; `length` stands for none, as after a whole coordinate."""
         clamped = np.clip(c, 0, length - 1)
         low, high = np.floor(clamped), np.ceil(clamped)
         if self.is_nearest:
-            # One of the two has no weight, and is not read.
+            # Only the pixel with weight 1 is read.
             is_low = self.weights(c, length)[..., 0] == 1
             return np.stack([np.where(is_low, low, length), np.where(is_low, length, high)], -1)
         return np.stack([low, np.where(high > low, high, length)], -1)
 
     def weights(self, c: Array, length: int) -> Array:
-        """As `RoiControl`."""
         if not self.is_nearest:
             return super().weights(c, length)
         is_low = np.clip(self.nearest(c), 0, length - 1) == np.floor(np.clip(c, 0, length - 1))
         return np.stack([is_low, ~is_low], -1).astype(np.float64)
 
     def nearest(self, c: Array) -> Array:
-        """The nearest whole coordinate."""
+        """The nearest pixel."""
         return np.floor(c + 0.5)
 
     def has_slope(self, c: Array, inside: Array, length: int) -> Array:
-        """As `RoiControl`: not on a pixel, so not where c is clamped."""
+        """Whether the value of a sample changes with its coordinate: not on a pixel, and so not where c is clamped."""
         clamped = np.clip(c, 0, length - 1)
         return np.asarray(inside & (clamped != np.floor(clamped)) & (not self.is_nearest))
 
     def gradient(self, dy: Array, rois: Array, images: Array, x_shape: Any, x: Any) -> list[Array]:
-        """As `RoiControl`; nearest_neighbor has no gradient by the regions, whatever it reads."""
+        """The gradients that the node has; nearest_neighbor has none by the regions."""
         made = super().gradient(dy, rois, images, x_shape, x)
         if self.wants_drois and not self.has_slope(np.array([0.5]), np.array([True]), 2)[0]:
             made[-1] = np.zeros_like(made[-1])
@@ -225,7 +217,7 @@ mutant("CountsIn32Bits", "The number of samples of a bin, the product over both 
 
 
 def empty_is_0(s: Any, up: Any, r1: float, r2: float, *a: Any) -> Any:
-    """The step `axis` of an empty region that reads zeros."""
+    """A replacement of `axis` by which empty regions read zeros."""
     made = up(r1, r2, *a)
     if r2 > r1 or s.limits()[0] == s.limits()[1]:
         return made
@@ -253,12 +245,12 @@ mutant("RegionIndexSigned", "uint32 indices are read as signed: the largest is -
 
 
 def is_signed(images: Array) -> bool:
-    """Whether indices have the type whose upper half may be taken for negative numbers."""
+    """Whether indices are uint32, whose upper half may be misread as negative numbers."""
     return images.dtype == np.uint32
 
 
 def signed(images: Array) -> Array:
-    """Indices of this type as int32."""
+    """uint32 indices reinterpreted as int32; others unchanged."""
     return images.astype(np.int32) if is_signed(images) else images
 
 

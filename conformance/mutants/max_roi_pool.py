@@ -1,4 +1,4 @@
-"""MaxRoiPool and its gradient, right (`Control`) and wrong."""
+"""The control and the mutants of MaxRoiPool and its gradient."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from conformance.mutants.sizes import FLT_MAX, Thresholds, add_lengths, clipped,
 DEFAULTS: dict[str, Any] = {"pooled_shape": [1, 1], "spatial_scale": 1.0}
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 FAR = 2**31
-"""Pixels beyond which an end lies no further."""
+"""Ends are limited to this many pixels on either side of 0."""
 
 
 class Found(NamedTuple):
-    """The winners of one RoI, [C, P, Q] each: rank among the pixels of the channel, row, column. Rank 0 is none."""
+    """The maxima of one RoI, [C, P, Q] each: rank among the pixels of the channel, row, column. Rank 0 means none."""
 
     rank: Array
     row: Array
@@ -26,22 +26,19 @@ class Found(NamedTuple):
 
 
 class Control(Node):
-    """The operators without a fault: passes every case. It compares ranks of pixels in place of pixels."""
+    """The operators without a fault. They compare ranks of pixels instead of values."""
 
     OPERATORS = ("MaxRoiPool",)
 
     def defaults(self) -> dict[str, Any]:
-        """As `Node`."""
         return DEFAULTS
 
     def check_attributes(self) -> None:
-        """As `Node`."""
         bins = self.attributes["pooled_shape"]
         if len(bins) != 2 or min(bins) < 1 or not 0 < self.attributes["spatial_scale"] < np.inf:
             raise ValueError("attribute")
 
     def answer(self, *inputs: Any) -> list[Array]:
-        """As `Node`."""
         if any(one is None for one in inputs) or len(inputs) != 2 + self.is_gradient:
             raise ValueError("inputs")
         *dy, x, rois = inputs
@@ -51,7 +48,7 @@ class Control(Node):
         return self.gradient(dy[0], boxes, images, x.shape, x) if dy else [self.forward(x, boxes, images)]
 
     def regions(self, rois: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-        """[R, 4] and [R]: boxes and images."""
+        """The boxes [R, 4] and the image [R] of each RoI."""
         if rois.ndim != 2 or rois.shape[1] != 5:
             raise ValueError("shape")
         numbers, boxes = self.columns(rois.astype(np.float64))
@@ -59,26 +56,26 @@ class Control(Node):
         return boxes, numbers.astype(np.int64)
 
     def columns(self, rois: Array) -> tuple[Array, Array]:
-        """Batch ids and boxes."""
+        """The batch ids [R] and the boxes [R, 4]."""
         return rois[:, 0], rois[:, 1:]
 
     def check(self, rois: Array, boxes: Array, numbers: Array, shape: tuple[int, ...]) -> None:
-        """Refuses data that are wrong."""
+        """Raise ValueError for wrong RoIs, batch ids or shapes."""
         if len(shape) != 4 or not self.are_images(numbers, shape[0]) or not self.are_boxes(boxes):
             raise ValueError("value")
         if rois.size and 0 in shape[2:]:
             raise ValueError("no pixels")
 
     def are_boxes(self, boxes: Array) -> bool:
-        """Whether all ends are numbers."""
+        """Whether all ends are finite."""
         return bool(np.isfinite(boxes).all())
 
     def are_images(self, numbers: Array, count: int) -> bool:
-        """Whether every batch id is of an image."""
+        """Whether every batch id is an integer and names an image."""
         return bool(np.all((numbers >= 0) & (numbers < count) & (numbers == np.floor(numbers))))
 
     def forward(self, x: Array, rois: Array, images: Array) -> Array:
-        """[R, C, P, Q]."""
+        """The result [R, C, P, Q]."""
         bins = self.bins()
         y = np.zeros((len(rois), x.shape[1], *bins))
         for r, roi in enumerate(rois):
@@ -86,7 +83,7 @@ class Control(Node):
         return y
 
     def bins(self) -> tuple[int, int]:
-        """Of a RoI along y and along x."""
+        """The number of bins of a RoI along y and along x."""
         height, width = self.attributes["pooled_shape"]
         return height, width
 
@@ -95,26 +92,26 @@ class Control(Node):
         return int(images[r])
 
     def image(self, x: Array, n: int) -> Array:
-        """[C, H, W]: the image n of the map."""
+        """Image n of the map, [C, H, W]."""
         return np.asarray(x[n])
 
     def pooled(self, image: Array, of_y: Array, of_x: Array) -> Array:
-        """[C, P, Q]: maxima."""
+        """The maxima of a RoI's bins, [C, P, Q]."""
         values, ranks = self.ranked(image)
         found = self.found(ranks, of_y, of_x)
         return np.asarray(np.where(found.rank > 0, np.append(self.empty(), values)[found.rank], self.empty()))
 
     def empty(self) -> float:
-        """What a bin without pixels is."""
+        """The result of a bin without pixels."""
         return 0.0
 
     def ranked(self, image: Array) -> tuple[Array, Array]:
-        """The values of an image in ascending order, NaN last; and of each pixel its rank among them from 1 on."""
+        """The sorted values of an image, NaN last, and the rank of each pixel among them, from 1."""
         values, ranks = np.unique(image, return_inverse=True)
         return values, ranks.reshape(image.shape) + 1
 
     def found(self, ranks: Array, of_y: Array, of_x: Array) -> Found:
-        """The winners: in each row the first of the largest pixels, and then the first of these rows."""
+        """The position of each bin's maximum: the first row with the largest pixel, and its first column."""
         shape = (len(ranks), len(of_y), len(of_x))
         made = Found(*(np.zeros(shape, np.int64) for _ in range(3)))
         for q, columns in enumerate(map(np.flatnonzero, of_x)):
@@ -131,11 +128,11 @@ class Control(Node):
         return made
 
     def first(self, ranks: Array) -> Array:
-        """Where the largest of the last axis is; of equals the first."""
+        """The index of the maximum along the last axis; the first of several."""
         return np.asarray(ranks.argmax(axis=-1))
 
     def gradient(self, dy: Array, rois: Array, images: Array, x_shape: tuple[int, ...], x: Array) -> list[Array]:
-        """[N, C, H, W]."""
+        """dX, [N, C, H, W]."""
         if dy.ndim != 4 or dy.shape[:2] != (len(rois), x_shape[1]) or 0 in dy.shape[2:]:
             raise ValueError("shape")
         dx = np.zeros(x_shape, self.sum_type())
@@ -146,15 +143,15 @@ class Control(Node):
         return [dx]
 
     def sum_type(self) -> np.dtype[Any]:
-        """In which the map's gradient is summed."""
+        """The type in which dX is summed."""
         return np.dtype(np.float64)
 
     def add(self, dx: Array, n: int, part: Array) -> None:
-        """Adds what one RoI passes to image n."""
+        """Add the gradient of one RoI to that of image n."""
         dx[n] += part.astype(dx.dtype)
 
     def passed(self, dy: Array, image: Array, of_y: Array, of_x: Array) -> Array:
-        """[C, H, W]: what one RoI passes to its image."""
+        """The gradient of one RoI, [C, H, W]."""
         values, ranks = self.ranked(image)
         found = self.found(ranks, of_y, of_x)
         made = np.zeros(image.shape)
@@ -164,24 +161,24 @@ class Control(Node):
         return made
 
     def passes(self, found: Found, largest: Array) -> Array:
-        """[C, P, Q]: whether a bin has a pixel to pass its gradient to; largest: the value of that."""
+        """Whether a bin passes its gradient to a pixel, [C, P, Q]; `largest` is the value of that pixel."""
         return np.asarray(found.rank > 0)
 
     def give(self, made: Array, pixels: tuple[Array, ...], dy: Array) -> None:
-        """Adds what bins pass to pixels."""
+        """Add the gradient of bins to their pixels."""
         np.add.at(made, pixels, dy)
 
     def masks(self, roi: Array, bins: Any, x: Array) -> tuple[Array, Array]:
-        """[P, H] and [Q, W]: the pixels of each bin along y and x."""
+        """The masks of the pixels of each bin along y, [P, H], and along x, [Q, W]."""
         x1, y1, x2, y2 = map(float, self.corners(roi))
         return self.mask(y1, y2, bins[0], x.shape[2]), self.mask(x1, x2, bins[1], x.shape[3])
 
     def corners(self, roi: Array) -> Any:
-        """X1 y1 x2 y2 of a RoI."""
+        """The numbers x1, y1, x2 and y2 of a RoI."""
         return roi
 
     def mask(self, r1: float, r2: float, bins: int, length: int) -> Array:
-        """[P, L]: the pixels of each bin along one axis."""
+        """The mask of the pixels of each bin along one axis, [P, L]."""
         start, end = self.ends(self.whole(self.scaled(r1)), self.whole(self.scaled(r2)), length)
         low, high = self.bounds(self.size(start, end), bins)
         begin, stop = self.on_map(start + low, start + high, length)
@@ -189,36 +186,36 @@ class Control(Node):
         return np.asarray((pixels >= begin[:, None]) & (pixels < stop[:, None]))
 
     def scaled(self, end: float) -> float:
-        """An end in pixels."""
+        """An end, scaled to pixels."""
         return end * self.scale()
 
     def scale(self) -> float:
-        """Pixels of a unit."""
+        """The number of pixels per unit of the stored coordinates."""
         return float(self.attributes["spatial_scale"])
 
     def whole(self, end: float) -> int:
-        """The pixel of an end: the nearest, of two the one further from 0."""
+        """An end rounded to the nearest pixel; ties go away from 0."""
         return int(Decimal(max(min(end, self.far()), -FAR)).to_integral_value(ROUND_HALF_UP))
 
     def far(self) -> float:
-        """The last pixel that an end may be."""
+        """The largest pixel that an end may be."""
         return FAR
 
     def ends(self, start: int, end: int, length: int) -> tuple[int, int]:
-        """The first and the last pixel of a RoI on a map of so many pixels."""
+        """The first and the last pixel of a RoI on a map of `length` pixels."""
         return start, end
 
     def size(self, start: int, end: int) -> int:
-        """Pixels of a RoI."""
+        """The number of pixels of a RoI."""
         return max(end - start + 1, 1)
 
     def bounds(self, size: int, bins: int) -> tuple[Array, Array]:
-        """[P] and [P]: the first pixel of each bin and that after the last, from the start of the RoI on."""
+        """The first and end pixel of each bin, [P] each, from the start of the RoI."""
         p = np.arange(bins)
         return p * size // bins, -(-(p + 1) * size // bins)
 
     def on_map(self, begin: Array, stop: Array, length: int) -> tuple[Array, Array]:
-        """The bounds of each bin on a map of so many pixels; what is beyond it is not read."""
+        """The bounds of each bin, clipped to a map of `length` pixels."""
         return begin, stop
 
 
@@ -227,7 +224,7 @@ mutant.begin_category(Category.COORDINATES)
 
 
 def rounded(change: Any) -> Any:
-    """The step `whole` with another rounding."""
+    """A replacement of `whole` with another rounding."""
     return lambda s, up, end: int(change(max(min(end, FAR), -FAR)))
 
 
@@ -267,7 +264,7 @@ mutant("ScaleOfXAlone", "spatial_scale is applied to x1 and x2 only.")(
 
 
 def unrounded(s: Any, up: Any, r1: float, r2: float, bins: int, length: int) -> Any:
-    """The step `mask` of ends that stay between pixels."""
+    """A replacement of `mask` that does not round the ends."""
     first, size, edges = s.scaled(r1), max(s.scaled(r2) - s.scaled(r1), 1.0), np.arange(bins + 1) / bins
     cells = np.clip(first + size * edges, -FAR, FAR)
     pixels = np.arange(length)
@@ -338,7 +335,7 @@ mutant("StartsWrap", "A negative start of a bin counts from the map's end, as in
 
 
 MARGIN = 32
-"""Pixels of a border of zeros."""
+"""The width of the border of zeros, in pixels."""
 BORDER = ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))
 mutant("OutsideIs0", "Pixels outside the map count as 0 instead of being left out.")(
     scaled=lambda s, up, end: up(end) + MARGIN,
@@ -357,7 +354,7 @@ mutant("EmptyRefused", "A bin without pixels is refused.")(found=lambda s, up, *
 
 
 def full(found: Found) -> Found:
-    """Winners of which there must be one in each bin."""
+    """The maxima; raises ValueError if a bin has none."""
     if not found.rank.all():
         raise ValueError("empty bin")
     return found
@@ -367,7 +364,7 @@ mutant.begin_category(Category.COUNTS)
 
 
 def divided(change: Any) -> Any:
-    """The step `bounds` from the bin, the size and the number of bins to first pixels and those after the last."""
+    """A replacement of `bounds`: `change` maps bin numbers, RoI size and bin count to first and end pixels."""
     return lambda s, up, size, bins: tuple(
         np.asarray(one).astype(np.int64) for one in change(np.arange(bins, dtype=float), float(size), float(bins))
     )
@@ -416,7 +413,7 @@ mutant.begin_category(Category.REDUCTIONS)
 
 
 def pooling(change: Any) -> Any:
-    """The step `pooled` with another reduction of the pixels [C, rows, columns] of a bin."""
+    """A replacement of `pooled` with another reduction of the pixels [C, rows, columns] of a bin."""
 
     def pooled(s: Any, up: Any, image: Array, of_y: Array, of_x: Array) -> Array:
         made = np.zeros((len(image), len(of_y), len(of_x)))
@@ -450,7 +447,7 @@ mutant("LastRowUnread", "The last row of a bin is not read if it has several.")(
 
 
 def beginning(number: float) -> dict[str, Any]:
-    """Steps of a maximum that begins at a number, so that no pixel wins that is not larger."""
+    """Replacements for a maximum with this start value: only larger pixels win."""
 
     def pooled(s: Any, up: Any, image: Array, of_y: Array, of_x: Array) -> Array:
         y = up(image, of_y, of_x)
@@ -485,7 +482,7 @@ mutant.begin_category(Category.TYPES)
 
 
 def in_type(size: int, bins: int, dtype: Any) -> tuple[Array, Array]:
-    """The step `bounds` of bins whose size has another type."""
+    """A replacement of `bounds` that computes in another type."""
     each, p = np.asarray(size, dtype) / np.asarray(bins, dtype), np.arange(bins + 1).astype(dtype)
     edges = (p * each).astype(np.float64)
     return np.floor(edges[:-1]).astype(np.int64), np.ceil(edges[1:]).astype(np.int64)
@@ -594,7 +591,7 @@ mutant("DxOverwritten", "dX of an image is overwritten by each RoI instead of su
 
 
 def assigned(s: Any, up: Any, made: Array, pixels: tuple[Array, ...], dy: Array) -> None:
-    """The step `give` that keeps the last."""
+    """A replacement of `give` that assigns instead of adding."""
     made[pixels] = dy
 
 
@@ -622,7 +619,7 @@ mutant("TieDownTheColumns", "Of several equal pixels, the first in column order 
 
 
 def to_ties(is_shared: bool) -> Any:
-    """The step `passed` that gives all equal pixels of a bin its gradient, or a share of it."""
+    """A replacement of `passed` that gives the gradient of a bin, or a share of it, to all equal pixels."""
 
     def passed(s: Any, up: Any, dy: Array, image: Array, of_y: Array, of_x: Array) -> Array:
         ranks = s.ranked(image)[1]
@@ -642,7 +639,7 @@ mutant("TiesShare", "Equal pixels share the gradient instead of the first gettin
 
 
 def spread(s: Any, up: Any, dy: Array, image: Array, of_y: Array, of_x: Array) -> Any:
-    """The step `passed` of an average."""
+    """A replacement of `passed` that is the gradient of an average."""
     shares = [of / np.maximum(of.sum(axis=1, keepdims=True), 1) for of in (of_y, of_x)]
     return np.einsum("cpq,ph,qw->chw", dy, *shares)
 
@@ -734,7 +731,7 @@ mutant("OtherRoisTaken", "A dY with another number of RoIs than rois is accepted
 
 
 def refused_without(axis: int) -> Any:
-    """The step `check` that refuses RoIs or a map with a length of 0."""
+    """A replacement of `check` that refuses RoIs or a map with length 0 along an axis."""
 
     def check(s: Any, up: Any, rois: Array, boxes: Array, numbers: Array, shape: Any) -> None:
         up(rois, boxes, numbers, shape)

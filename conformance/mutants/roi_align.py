@@ -1,4 +1,4 @@
-"""RoiAlign and its gradient, right (`Control`) and wrong."""
+"""The control and the mutants of RoiAlign and its gradient."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ COORDINATE_MODE = "coordinate_transformation_mode"
 
 
 class Control(RoiControl):
-    """The operators without a fault: passes every case."""
+    """The operators without a fault."""
 
     OPERATORS = ("RoiAlign",)
 
     def defaults(self) -> dict[str, Any]:
-        """As `Node`."""
         return {
             "mode": "avg",
             COORDINATE_MODE: "output_half_pixel" if self.version == 10 else "half_pixel",
@@ -34,7 +33,7 @@ class Control(RoiControl):
 
     @property
     def version(self) -> int:
-        """The opset of the node, 0 for a gradient."""
+        """The opset of the node; 0 for a gradient."""
         if self.is_gradient:
             return 0
         suffix = self.op_type.rpartition("_")[2]
@@ -42,11 +41,9 @@ class Control(RoiControl):
 
     @property
     def mode(self) -> str:
-        """As `RoiControl`."""
         return str(self.attributes["mode"])
 
     def check_attributes(self) -> None:
-        """As `Node`."""
         a = self.attributes
         if a["mode"] not in MODES or a[COORDINATE_MODE] not in COORDINATES:
             raise ValueError("mode")
@@ -56,32 +53,27 @@ class Control(RoiControl):
             raise ValueError("scale")
 
     def are_shapes(self, rois: tuple[int, ...], images: tuple[int, ...]) -> bool:
-        """As `RoiControl`."""
         return len(images) == 1 and rois == (images[0], 4)
 
     @property
     def is_half(self) -> bool:
-        """Whether the mode is half_pixel."""
+        """Whether coordinate_transformation_mode is half_pixel."""
         return bool(self.attributes[COORDINATE_MODE] == "half_pixel")
 
     def scales(self) -> tuple[float, float]:
-        """As `RoiControl`."""
         return (float(self.attributes["spatial_scale"]),) * 2
 
     def start(self, r1: float, scale: float) -> float:
-        """As `RoiControl`."""
         return r1 * scale - (0.5 if self.is_half else 0.0)
 
     def is_raised(self, size: float) -> bool:
-        """Whether the size is made 1."""
+        """Whether the size is raised to 1."""
         return size < 1 and not self.is_half
 
     def count(self, size: float, bins: int) -> int:
-        """As `RoiControl`."""
         return int(self.attributes["sampling_ratio"]) or max(self.adaptive_count(size, bins), 0)
 
     def axis(self, r1: float, r2: float, scale: float, bins: int, length: int) -> Axis:
-        """As `RoiControl`."""
         start, size = self.start(r1, scale), self.size(r1, r2, scale)
         is_raised = self.is_raised(size)
         size = 1.0 if is_raised else size
@@ -93,16 +85,16 @@ class Control(RoiControl):
         return self.sampled(c, self.by_ends(t, scale, is_raised), is_first, per_bin, length)
 
     def place(self, start: float, size: float, bins: int, per_bin: int, p: Array, i: Array) -> Array:
-        """Coordinates of the samples i of the bins p."""
+        """The coordinates of samples i of bins p."""
         return np.asarray(start + p * size / bins + (i + 0.5) * size / max(bins * per_bin, 1))
 
     def taps(self, c: Array, length: int) -> Array:
-        """As `RoiControl`; after the last pixel there is none."""
+        """The pixels before and after each coordinate; after the last pixel there is none."""
         low = np.floor(np.clip(c, 0, length - 1))
         return np.stack([low, low + 1], -1)
 
     def has_slope(self, c: Array, inside: Array, length: int) -> Array:
-        """As `RoiControl`: as the cell that begins at or before c has it."""
+        """Whether the cell that begins at or before c has a slope."""
         clamped = np.clip(c, 0, length - 1)
         return np.asarray(inside & (c == clamped) & (np.floor(clamped) < length - 1))
 
@@ -111,7 +103,7 @@ mutant = MutantFactory(Control)
 
 
 def rescaled(change: Any) -> Any:
-    """The step `scales` with another scale."""
+    """A replacement of `scales` with another scale."""
     return lambda s, up: (float(change(s, up()[0])),) * 2
 
 
@@ -177,7 +169,7 @@ mutant("NearestPixel", "The nearest pixel is read instead of interpolating.")(
 
 
 def by_axis(step: str, change: Any) -> dict[str, Any]:
-    """A step that knows `s.lengths` of the map and `s.number`, 0 for y and 1 for x, and those that tell it."""
+    """A replaced step that may read `s.lengths`, of the map, and `s.number`, 0 for y and 1 for x."""
 
     def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
         s.number, s.lengths = -1, lengths
@@ -224,7 +216,7 @@ mutant("Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from t
 
 
 def of_the_unraised_size(s: Any, up: Any, size: float) -> Any:
-    """The step `is_raised`, which remembers the size."""
+    """A replacement of `is_raised` that stores the size in `s.unraised`."""
     s.unraised = size
     return up(size)
 
@@ -236,7 +228,7 @@ mutant(
 
 
 def count_of_the_other(first: int) -> Any:
-    """The step `axes` where the adaptive number of samples is that of the first axis made: 0 for y, 1 for x."""
+    """A replacement of `axes` that uses one axis's adaptive number of samples for both: 0 for y, 1 for x."""
 
     def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
         s.fixed = None
@@ -253,7 +245,7 @@ for first, (one, two) in enumerate((("Y", "X"), ("X", "Y"))):
 
 
 def swapped_refused(low: int, other: int) -> Any:
-    """The step `axes` that fails where one side is swapped and the other is not."""
+    """A replacement of `axes` that refuses RoIs with swapped ends along one axis only."""
 
     def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
         is_adaptive = s.is_half and not s.attributes["sampling_ratio"]
@@ -279,7 +271,7 @@ mutant(
 
 
 def without_outside(s: Any, up: Any, axis_y: Axis, axis_x: Axis) -> Any:
-    """A divisor that counts samples inside the map alone."""
+    """A divisor that counts only samples inside the map."""
     return np.outer(np.maximum(axis_y.counts, 1), np.maximum(axis_x.counts, 1)).mean()
 
 
@@ -333,7 +325,7 @@ mutant(
 
 
 def without_zero_weights(s: Any, up: Any, pixels: Array, weights: Array) -> Any:
-    """The step `reduced` that leaves out corners of weight 0, if the bin has another."""
+    """A replacement of `reduced` that leaves out corners with weight 0 if the bin has others."""
     values, is_read = up(pixels, weights), weights > 0
     if s.mode != "max":
         return values
@@ -368,7 +360,7 @@ mutant("SumForAverage", "avg is the sum of the samples, not divided by their num
 
 
 def with_exchanged_corners(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
-    """An average in which two of the four weights are exchanged."""
+    """An average with two of the four weights exchanged."""
     weights = axis_y.weights[:, None, :, None, None, :] * axis_x.weights[None, :, None, :, :, None]
     is_listed = (axis_y.is_first[:, None, :, None] & axis_x.is_first[None, :, None])[..., None, None]
     values = s.pixels(image, axis_y, axis_x) * weights * is_listed
@@ -397,7 +389,7 @@ mutant("SumsInHalf", "Partial sums are float16 whatever the type of the tensors.
 
 
 def step_by_step(needs_all_inside: bool) -> Any:
-    """An average whose samples are added in the type of the tensors, one after the other."""
+    """An average that adds its samples one by one in the type of the tensors."""
 
     def average(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
         is_complete = all(axis.inside.shape[1] == axis.per_bin for axis in (axis_y, axis_x))
@@ -427,7 +419,7 @@ mutant("ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first.
 
 
 def cut_off(s: Any, up: Any, values: Array) -> Any:
-    """The step `rounded`, towards 0."""
+    """A replacement of `rounded` that rounds towards 0."""
     rounded = up(values)
     if s.dtype.itemsize != 2:
         return rounded
@@ -503,7 +495,7 @@ mutant("DxOfRatio0AtLeast1", "The gradient, but not the forward operator, sample
 
 
 def equal_shares(s: Any, up: Any, candidates: Array) -> list[tuple[Array, Any]]:
-    """The winners where all that are equal win."""
+    """The winners of a maximum if all equal candidates win."""
     wins = candidates == candidates.max(axis=-1, keepdims=True)
     share, everywhere = 1 / np.maximum(wins.sum(axis=-1), 1), np.ones(wins.shape[:-1], int)
     return [(k * everywhere, wins[..., k] * share) for k in np.flatnonzero(wins.any(axis=(0, 1, 2)))]
@@ -546,7 +538,7 @@ mutant("DroisThroughClamp", "A sample that is clamped to the border contributes 
 
 
 def from_outside(s: Any, up: Any, c: Array, *a: Any) -> Any:
-    """The samples, those outside the map with the pixels and the slope of the border's cell."""
+    """The samples, where those outside the map have the pixels and slopes of the cell at the border."""
     made, length = up(c, *a), a[-1]
     taps = s.taps(c, length).astype(np.int64)
     outside = ~made.inside[..., None]
@@ -611,7 +603,7 @@ mutant("ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative n
 
 
 def empty_if_not_finite(s: Any, up: Any, size: float, bins: int) -> Any:
-    """The step `count` of a RoI that is not finite."""
+    """A replacement of `count` that is 0 for RoIs that are not finite."""
     return up(size, bins) if np.isfinite(size) else 0
 
 
@@ -630,7 +622,7 @@ mutant("MoreIndicesTaken", "More batch indices than RoIs are accepted, and the e
 
 
 def pixels_made(s: Any, up: Any, x: Array, *a: Any) -> Any:
-    """The step `forward` that adds a pixel along axes without one."""
+    """A replacement of `forward` that pads axes without pixels to one pixel of 0."""
     return up(np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])]), *a)
 
 

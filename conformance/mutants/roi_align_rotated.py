@@ -1,7 +1,7 @@
-"""RoiAlignRotated and its gradient, right (`Control`) and wrong.
+"""The control and the mutants of RoiAlignRotated and its gradient.
 
-A point of the map is a complex number, x + iy, and a region is turned by a factor: (u + iv) exp(-it). Its samples are one
-list, from which come a dense matrix of weights, [bins, pixels], and five more of derivatives.
+A point of the map is a complex number, x + iy, and a region is rotated by a factor: (u + iv) exp(-it). Its samples are one
+list, which gives a dense matrix of weights, [bins, pixels], and five matrices of derivatives.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MOST_RATIO = 1024
 
 
 class Side(NamedTuple):
-    """The samples along one side of an upright region, those left out that cannot be on the map.
+    """The samples along one side of an upright region, without those that cannot be on the map.
 
-    t: [k], where they lie on a side of length 1 whose middle is 0.
+    t: [k], their positions on a side of length 1 around 0.
     bins: [k], the bin of each.
-    size: of the side, in pixels.
-    by_size: what a unit of the stored size adds to it; 0 where it has the least size.
-    per_bin: samples of a bin, those left out included.
+    size: the length of the side, in pixels.
+    by_size: the derivative of `size` by the stored size; 0 if it has been raised to 1.
+    per_bin: the number of samples of a bin, including those left out.
     """
 
     t: Array
@@ -50,12 +50,12 @@ class Grid(NamedTuple):
     """The samples of a region, in a list.
 
     bins: [S], the bin of each, counted row by row.
-    taps: [S, 4], the pixels that it reads, as indices into the flat map; the last index, H*W, stands for none.
-    weights: [S, 4], of those.
+    taps: [S, 4], the pixels that each reads, as indices into the flat map; the index H*W stands for none.
+    weights: [S, 4], the weights of those pixels.
     droi: [5, S, 4], the derivatives of the weights by the numbers of the RoI.
-    inside: [S], whether it is on the map.
-    shape: rows and columns of bins.
-    per_bin: samples of a bin along y and along x.
+    inside: [S], whether a sample is on the map.
+    shape: the number of rows and columns of bins.
+    per_bin: the number of samples of a bin along y and along x.
     """
 
     bins: Array
@@ -68,24 +68,23 @@ class Grid(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of bins."""
+        """The number of bins."""
         return self.shape[0] * self.shape[1]
 
     def matrix(self, values: Array, pixels: int) -> Array:
-        """[bins, pixels]: for each bin the sum of `values` [S, 4] at their taps."""
+        """A matrix [bins, pixels]: for each bin, the sum of `values` [S, 4] at their taps."""
         made = np.zeros((self.total, pixels + 1))
         np.add.at(made, (self.bins[:, None], self.taps), values)
         return made[:, :pixels]
 
 
 class Control(RoiControl):
-    """The operators without a fault: passes every case."""
+    """The operators without a fault."""
 
     OPERATORS = ("RoIAlignRotated",)
     NUMBERS: ClassVar[int] = 5
 
     def defaults(self) -> dict[str, Any]:
-        """As `Node`."""
         return {
             "aligned": 1,
             "clockwise": 0,
@@ -96,7 +95,6 @@ class Control(RoiControl):
         }
 
     def check_attributes(self) -> None:
-        """As `Node`."""
         a = self.attributes
         if a["aligned"] not in (0, 1) or a["clockwise"] not in (0, 1):
             raise ValueError("flag")
@@ -106,70 +104,65 @@ class Control(RoiControl):
             raise ValueError("scale")
 
     def are_shapes(self, rois: tuple[int, ...], images: tuple[int, ...]) -> bool:
-        """As `RoiControl`."""
         return len(images) == 1 and rois == (images[0], 5)
 
     @property
     def mode(self) -> str:
-        """As `RoiControl`."""
         return "avg"
 
     @property
     def is_aligned(self) -> bool:
-        """Whether the centre is moved by half a pixel."""
+        """Whether the centre is shifted by half a pixel."""
         return bool(self.attributes["aligned"])
 
     def scales(self) -> tuple[float, float]:
-        """As `RoiControl`."""
         return (float(self.attributes["spatial_scale"]),) * 2
 
     def axes(self, roi: Array, bins: Any, lengths: Any) -> Any:
-        """The samples: one grid."""
+        """The samples of a RoI, as one grid."""
         self.lengths = lengths
         cx, cy, w, h, angle = map(float, self.corners(roi))
         with np.errstate(all="ignore"):
             return (self.grid(self.centre(cx, cy), w, h, self.turn(angle), bins, lengths),)
 
     def centre(self, cx: float, cy: float) -> complex:
-        """On the map."""
+        """The centre on the map, as a complex number."""
         scale, shift = self.scales()[0], 0.5 if self.is_aligned else 0.0
         return complex(cx * scale - shift, cy * scale - shift)
 
     def turn(self, angle: float) -> float:
-        """By how much a region is turned counter-clockwise, in radians."""
+        """The counter-clockwise rotation of a region, in radians."""
         return self.sign() * angle
 
     def sign(self) -> float:
-        """Of the stored angle."""
+        """The sign of the stored angle: -1 if it is clockwise."""
         return -1.0 if self.attributes["clockwise"] else 1.0
 
     def turned(self, upright: Any, t: float) -> Any:
-        """Points of an upright region about 0, turned."""
+        """Points of an upright region around 0, rotated."""
         return upright * np.exp(-1j * t)
 
     def extent(self, stored: float) -> float:
-        """How long a side is on the map before the least size."""
+        """The length of a side on the map, before it is raised to 1."""
         return stored * self.scales()[0]
 
     def is_raised(self, size: float, axis: int) -> bool:
-        """Whether the size is made 1: of the width, which is axis 0, or of the height."""
+        """Whether the width (axis 0) or height (axis 1) is raised to 1."""
         del axis
         return size < 1 and not self.is_aligned
 
     def count(self, size: float, bins: int) -> int:
-        """As `RoiControl`."""
         return int(self.attributes["sampling_ratio"]) or max(self.adaptive_count(size, bins), 0)
 
     def adaptive_count(self, size: float, bins: int) -> int:
-        """As `RoiControl`."""
         return int(min(np.ceil(size / bins), 2.0**62))
 
     def counts(self, w: float, h: float, bins: Any) -> tuple[int, int]:
-        """Samples of a bin along x and y, for the sizes on the map."""
+        """The number of samples of a bin along x and y, from the sizes on the map."""
         return self.count(w, bins[1]), self.count(h, bins[0])
 
     def grid(self, centre: complex, w: float, h: float, t: float, bins: Any, lengths: Any) -> Grid:
-        """The samples of a region of stored sizes w and h."""
+        """The samples of a region with the stored sizes w and h."""
         extents = [self.extent(stored) for stored in (w, h)]
         are_raised = [self.is_raised(size, axis) for axis, size in enumerate(extents)]
         sizes = [1.0 if is_raised else size for is_raised, size in zip(are_raised, extents, strict=True)]
@@ -184,11 +177,11 @@ class Control(RoiControl):
         return self.sampled_at(z, by, number, tuple(bins), (y.per_bin, x.per_bin), lengths)
 
     def placed(self, centre: complex, upright: Array, t: float) -> Array:
-        """Points of an upright region about 0 on the map."""
+        """Points of an upright region around 0, rotated and moved to their place on the map."""
         return np.asarray(centre + self.turned(upright, t))
 
     def reach(self, centre: complex, t: float, lengths: Any) -> tuple[Any, Any]:
-        """From where to where along each upright axis, x first, the map lies: the frame of its border, turned back."""
+        """The range of the map along each upright axis, x first: the bounding box of the map, rotated back."""
         corners = [complex(x, y) for x, y in itertools.product((-2.0, lengths[1] + 1.0), (-2.0, lengths[0] + 1.0))]
         units = [self.turned(unit, t) for unit in (1.0 + 0j, 1j)]
         across = np.array([[one.real for one in units], [one.imag for one in units]])
@@ -197,7 +190,7 @@ class Control(RoiControl):
         return (back[0].min(), back[0].max()), (back[1].min(), back[1].max())
 
     def side(self, size: float, is_raised: bool, per_bin: int, bins: int, reach: tuple[float, float]) -> Side:
-        """The samples along a side; reach: where the map lies along it."""
+        """The samples along a side; `reach` is the range of the map along it."""
         total, low, high = per_bin * bins, 0, per_bin * bins
         if total > MOST_LISTED and size != 0:
             ends = np.sort((np.array(reach) / size + 0.5) * total)
@@ -208,22 +201,22 @@ class Control(RoiControl):
         return Side(t, p, size, 0.0 if is_raised else self.scales()[0], per_bin)
 
     def shares(self, k: Array, total: int) -> Array:
-        """Where sample k of so many lies on a side of length 1 whose middle is 0."""
+        """The positions of samples k of `total` on a side of length 1 around 0."""
         return np.asarray((k + 0.5) / max(total, 1) - 0.5)
 
     def by_numbers(self, x: Side, y: Side, away: Array, t: float) -> Array:
-        """[5, S]: what a unit of each number of the RoI moves a sample by; away: [S], from the centre to it."""
+        """The derivatives [5, S] of sample positions by the RoI's numbers; `away` [S]: samples relative to the centre."""
         scale, ones = self.scales()[0], np.ones((len(y.t), len(x.t)))
         along_w, along_h = x.by_size * x.t[None, :] * ones, y.by_size * y.t[:, None] * ones
         made = [scale * ones, 1j * scale * ones, self.turned(along_w, t), self.turned(1j * along_h, t)]
         return np.array([*(one.ravel() for one in made), self.by_angle(away)])
 
     def by_angle(self, away: Array) -> Array:
-        """[S]: what a radian moves a sample by."""
+        """The derivatives [S] of sample positions by the angle."""
         return np.asarray(self.sign() * -1j * away)
 
     def sampled_at(self, z: Array, by: Array, number: Array, shape: Any, per_bin: Any, lengths: Any) -> Grid:
-        """The grid of samples at z [S], with what moves them."""
+        """The grid of samples at z [S], with their derivatives."""
         y, x = self.place(z.imag), self.place(z.real)
         inside = self.inside_along(0, y, lengths[0]) & self.inside_along(1, x, lengths[1])
         y, x = np.where(inside, y, 0.0), np.where(inside, x, 0.0)
@@ -242,30 +235,29 @@ class Control(RoiControl):
         return Grid(number, taps.reshape(-1, 4), weights.reshape(-1, 4), droi, inside, shape, per_bin)
 
     def place(self, c: Array) -> Array:
-        """Coordinates along an axis, as they are computed."""
+        """Coordinates along an axis in the precision in which they are computed."""
         return c
 
     def inside_along(self, axis: int, c: Array, length: int) -> Array:
-        """Whether samples at c read the map, as far as the axis says, 0 for y and 1 for x."""
+        """Whether samples at c are inside the map along an axis, 0 for y and 1 for x."""
         del axis
         return self.inside(c, length)
 
     def taps(self, c: Array, length: int) -> Array:
-        """As `RoiControl`; after the last pixel there is none."""
+        """The pixels before and after each coordinate; after the last pixel there is none."""
         low = np.floor(np.clip(c, 0, length - 1))
         return np.stack([low, low + 1], -1)
 
     def has_slope(self, c: Array, inside: Array, length: int) -> Array:
-        """As `RoiControl`: as the cell that begins at or before c has it."""
+        """Whether the cell that begins at or before c has a slope."""
         clamped = np.clip(c, 0, length - 1)
         return np.asarray(inside & (c == clamped) & (np.floor(clamped) < length - 1))
 
     def average(self, image: Array, grid: Any, *_: Any) -> Array:
-        """As `RoiControl`."""
         return np.asarray(self.of_samples(image, grid.weights, grid) / self.divided_by(grid))
 
     def of_samples(self, image: Array, values: Array, grid: Grid, dy: Any = 1.0) -> Array:
-        """[C, P, Q]: of each bin the sum over its samples of the pixels times `values` [S, 4], times dy."""
+        """For each bin [C, P, Q], the sum over its samples of pixels times `values` [S, 4], times dy."""
         made, pixels = (len(image), *grid.shape), image.shape[1] * image.shape[2]
         flat = image.reshape(len(image), pixels)
         if self.is_dense(image, dy):
@@ -277,15 +269,14 @@ class Control(RoiControl):
         return np.asarray(sums.reshape(made))
 
     def divided_by(self, grid: Grid) -> Any:
-        """By which the sum of a bin is divided."""
+        """The divisor of the sum of a bin."""
         return max(grid.per_bin[0] * grid.per_bin[1], 1)
 
     def gradient_divided_by(self, grid: Grid) -> Any:
-        """By which what the map's gradient gets is divided."""
+        """The divisor of dX."""
         return self.divided_by(grid)
 
     def average_part(self, dy: Array, image: Array, grid: Any, *_: Any) -> tuple[Array, Any]:
-        """As `RoiControl`."""
         dx = self.given_back(dy, image.shape, grid) / self.gradient_divided_by(grid)
         if not self.wants_drois:
             return dx, np.zeros(5)
@@ -293,11 +284,11 @@ class Control(RoiControl):
         return dx, self.droi([self.droi_sum(one) for one in sums])
 
     def droi(self, sums: list[float]) -> Any:
-        """The derivatives of one RoI, in the order of its numbers."""
+        """The gradient by one RoI, in the order of its numbers."""
         return sums
 
     def given_back(self, dy: Array, shape: Any, grid: Grid) -> Array:
-        """[C, H, W]: what the samples pass to the pixels that they read, not divided."""
+        """The gradient that samples pass to the pixels that they read, [C, H, W], not divided."""
         flat, pixels = dy.reshape(len(dy), grid.total), shape[1] * shape[2]
         if self.is_dense(dy):
             return np.asarray((flat @ grid.matrix(grid.weights, pixels)).reshape(shape))
@@ -310,7 +301,7 @@ mutant = MutantFactory(Control)
 
 
 def remembering(name: str, place: int) -> Any:
-    """A step that keeps one of its arguments under a name."""
+    """A replaced step that stores one of its arguments as an attribute."""
 
     def step(s: Any, up: Any, *a: Any) -> Any:
         setattr(s, name, a[place])
@@ -320,22 +311,22 @@ def remembering(name: str, place: int) -> Any:
 
 
 def in_order(sums: list[float], *order: int) -> list[float]:
-    """The derivatives of a RoI in another order."""
+    """A replacement of `droi` with another order of the numbers."""
     return [sums[k] for k in order]
 
 
 def by_numbers_changed(change: Any) -> dict[str, Any]:
-    """The step `corners` with other numbers: of cx, cy, w, h and angle."""
+    """Replacements that compute cx, cy, w, h and angle from the stored numbers."""
     return {"corners": lambda s, up, roi: change(s, *map(float, up(roi)))}
 
 
 def moved_about(change: Any) -> Any:
-    """The step `placed` whose region is moved before it is turned: by `change` of its upright samples [y, x]."""
+    """A replacement of `placed` that shifts the upright samples by `change` of them before rotating."""
     return lambda s, up, centre, upright, t: up(centre, upright + change(s, upright), t)
 
 
 def corner_of(upright: Array) -> Any:
-    """From the middle of a region to its first corner, as near as its samples tell."""
+    """The vector from the centre of a region to its first corner, estimated from its samples."""
     first, last = upright.ravel()[[0, -1]] if upright.size else (0j, 0j)
     rows, columns = max(upright.shape[0], 1), max(upright.shape[1], 1)
     step = complex(
@@ -547,7 +538,7 @@ mutant("Ratio0OfTheOther", "The adaptive numbers of samples of the two axes are 
 
 
 def counts_around(s: Any, up: Any, w: float, h: float, bins: Any) -> Any:
-    """The step `counts` of the upright box around a region."""
+    """A replacement of `counts` for the bounding box of a region."""
     cos, sin = abs(np.cos(s.angle)), abs(np.sin(s.angle))
     return up(w * cos + h * sin, w * sin + h * cos, bins) if min(w, h) > 0 else up(w, h, bins)
 
@@ -579,7 +570,7 @@ mutant("EmptyIsNaN", "The average over no samples is NaN (0 divided by 0).")(
 
 
 def inside_of(grid: Grid) -> Array:
-    """[P, Q]: samples of each bin inside the map, at least 1."""
+    """The number of samples of each bin inside the map, [P, Q], at least 1."""
     counts = np.bincount(grid.bins, grid.inside, grid.total).reshape(grid.shape)
     return np.maximum(counts, 1)
 
@@ -591,7 +582,7 @@ mutant("SumForAverage", "An output is the sum of its samples, not divided by the
 
 
 def maxima(s: Any, up: Any, image: Array, grid: Grid, *_: Any) -> Array:
-    """The step `average` that is a maximum."""
+    """A replacement of `average` that is a maximum."""
     read = (np.pad(image.reshape(len(image), -1), ((0, 0), (0, 1)))[:, grid.taps] * grid.weights).sum(axis=2)
     made = np.full((len(image), grid.total), -np.inf)
     np.maximum.at(made.T, grid.bins, np.where(grid.inside, read, 0.0).T)
@@ -807,7 +798,7 @@ mutant("DroisThroughClamp", "A sample that is clamped to the border contributes 
 
 
 def undivided(s: Any, up: Any, dy: Array, image: Array, grid: Grid) -> Any:
-    """The step `average_part` whose drois is a sum over all samples."""
+    """A replacement of `average_part` whose drois is not divided by the number of samples."""
     dx, droi = up(dy, image, grid)
     return dx, [one * max(grid.per_bin[0] * grid.per_bin[1], 1) for one in droi]
 

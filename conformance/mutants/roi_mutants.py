@@ -1,4 +1,4 @@
-"""Faults that RoiAlign and DmlRoiAlign may both have, each by its two names, and steps of faults on RoIs."""
+"""Mutants that RoiAlign and DmlRoiAlign share under two names, and replacements for several mutants on RoIs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Steps = dict[str, Any]
 
 
 def widened(step: str) -> Steps:
-    """A step whose result is rounded to the type of the tensors."""
+    """A replacement that rounds the result of a step to the type of the tensors."""
     return {step: lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)}
 
 
 def refused_without(axis: int) -> Steps:
-    """A map or RoIs with a length of 0 are refused."""
+    """A replacement of `check` that refuses RoIs or a map with length 0 along an axis."""
 
     def check(s: Any, up: Any, rois: Array, images: Array, shape: Any) -> None:
         up(rois, images, shape)
@@ -28,25 +28,25 @@ def refused_without(axis: int) -> Steps:
 
 
 def too_many(s: Any, up: Any, *a: Any) -> Any:
-    """The step `adaptive_count` without memory for many samples."""
+    """A replacement of `adaptive_count` that refuses very many samples."""
     if up(*a) > 10**6:
         raise MemoryError("samples")
     return up(*a)
 
 
 def whole_blocks(s: Any, up: Any, x: Array, n: int) -> Any:
-    """The step `image` without the channels that fill no block of sixteen."""
+    """A replacement of `image` that clears the channels after the last whole block of 16."""
     is_done = np.arange(x.shape[1]) < max(x.shape[1] // 16 * 16, min(x.shape[1], 16))
     return np.where(is_done[:, None, None], up(x, n), 0)
 
 
 def in_32_bits(s: Any, up: Any, rois: Array, images: Array, shape: Any) -> Any:
-    """The step `regions` of indices that are cut to 32 bits."""
+    """A replacement of `regions` that truncates indices to 32 bits."""
     return up(rois, images.astype(np.int32 if images.dtype.kind == "i" else np.uint32), shape)
 
 
 def down_the_columns(s: Any, up: Any, image: Array, axis_y: Any, axis_x: Any, winner: Array) -> Any:
-    """The step `effect` of the first winner in the order of the columns."""
+    """A replacement of `effect` that chooses the first winner in column order."""
     candidates = s.candidates(image, axis_y, axis_x)
     each = 4 if s.mode == "max" else 1
     order = np.arange(candidates.shape[-1]).reshape(axis_y.inside.shape[1], -1, each).swapaxes(0, 1).ravel()
@@ -54,17 +54,17 @@ def down_the_columns(s: Any, up: Any, image: Array, axis_y: Any, axis_x: Any, wi
 
 
 def as_average(s: Any, up: Any, dy: Array, image: Array, axis_y: Any, axis_x: Any) -> Any:
-    """The step `maximum_part` that does as for an average."""
+    """A replacement of `maximum_part` that is the gradient of an average."""
     return s.average_part(dy, image, axis_y, axis_x)
 
 
 def last_cell(c: Array, length: int) -> Array:
-    """The pixel before c, never the last one."""
+    """The pixel before c, at most the last but one."""
     return np.clip(np.floor(c), 0, max(length - 2, 0))
 
 
 def add_borders(mutant: MutantFactory) -> None:
-    """Make the faults of ONNX's border, which RoIs along the axes and rotated ones have in common."""
+    """Make the mutants of the border that upright and rotated RoIs have in common."""
     for name, words, low, high in (
         ("OutsideFrom0", "Samples between -1 and 0 count as outside the map.", 0, 0),
         ("OutsideFromTheLast", "Samples between the last pixel and the map's length count as outside.", -1, -1),
@@ -93,7 +93,7 @@ def add_borders(mutant: MutantFactory) -> None:
 
 
 def refused_if(refuses: Any) -> Any:
-    """A step that fails where `refuses` says so of its arguments."""
+    """A replacement that raises ValueError if `refuses` is true of the step's arguments."""
 
     def step(s: Any, up: Any, *a: Any) -> Any:
         if refuses(*a):
@@ -104,7 +104,7 @@ def refused_if(refuses: Any) -> Any:
 
 
 def with_dx_always(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_shape: Array, x: Any) -> Any:
-    """Both gradients, of which as many as are wanted are taken from the front."""
+    """A replacement of `gradient` that returns the first of both gradients if one is wanted."""
     wanted, needs_x = sum(map(bool, s.outputs)), s.needs_x()
     s.outputs, names = ["dX", "drois"], s.outputs
     try:
@@ -114,14 +114,14 @@ def with_dx_always(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_sha
 
 
 def scale_unchecked(s: Any, up: Any) -> None:
-    """The step `check_attributes` without spatial_scale."""
+    """A replacement of `check_attributes` that does not check spatial_scale."""
     given, s.attributes = s.attributes, s.attributes | {"spatial_scale": 1.0}
     up()
     s.attributes = given
 
 
 def add_mutants(mutant: MutantFactory, which: int) -> None:
-    """Make them all of the control of one dialect: by their first names, or the second."""
+    """Make the shared mutants of one control; `which` is 0 for the names of RoiAlign, 1 for those of DmlRoiAlign."""
 
     def name(*names: str) -> str:
         return names[which]

@@ -1,6 +1,6 @@
-"""Faults of blocked, vectorised and threaded code, beyond small sizes and with unusual values.
+"""Mutants with the faults of blocked, vectorised and threaded code: wrong for large sizes or unusual values.
 
-From what size on a fault is wrong is drawn from a seed, so that no list of sizes in the cases can be made to fit.
+The size from which on a mutant is wrong is drawn from a seed, so cases cannot be fitted to it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from conformance.mutants.base import Array, Category, MutantFactory
 HALF_MAX, FLT_MAX = float(np.finfo(np.float16).max), float(np.finfo(np.float32).max)
 TINY = "Subnormal results are flushed to 0."
 GARBAGE = 7.5
-"""What is in memory that nobody has cleared."""
+"""The content of memory that was not initialised."""
 
 
 class Thresholds:
-    """Numbers for the faults of one seed."""
+    """Random thresholds of one seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def __call__(self, name: str, low: int, high: int) -> int:
-        """A number for a fault: as likely in each octave from low to high."""
+        """The threshold of this name: log-uniform from low to high."""
         where = random.Random(f"{self._seed} {name}").uniform(math.log(low), math.log(high))  # noqa: S311
         return round(math.exp(where))
 
 
 def cleared(part: Any) -> dict[str, Any]:
-    """Steps in which some results, or the gradients by them, are taken for 0; part: their index, from all of them."""
+    """Replacements that clear some results, or their gradients; `part` maps an array to the index of these."""
 
     def without(values: Array) -> Any:
         made = values.copy()
@@ -46,7 +46,7 @@ def cleared(part: Any) -> dict[str, Any]:
 
 
 def unread(is_unread: Any) -> dict[str, Any]:
-    """Steps in which some pixels are taken for 0 and get no gradient; is_unread: from rows, columns, H and W."""
+    """Replacements by which pixels are not read and get no gradient; `is_unread` is asked of rows, columns, H and W."""
 
     def kept(image: Array) -> Array:
         (rows, columns), lengths = np.ogrid[: image.shape[1], : image.shape[2]], image.shape[1:]
@@ -59,7 +59,7 @@ def unread(is_unread: Any) -> dict[str, Any]:
 
 
 def wrapped(bits: int) -> dict[str, Any]:
-    """The step `image` whose pixels are found by an index of so many bits."""
+    """A replacement of `image` whose pixel index wraps around at so many bits."""
 
     def image(s: Any, up: Any, *a: Any) -> Array:
         given = up(*a)
@@ -72,13 +72,13 @@ def wrapped(bits: int) -> dict[str, Any]:
 
 
 def by_box(s: Any, up: Any, x: Array, rois: Array, images: Array) -> Array:
-    """The step `forward` that answers a box once, whatever its image."""
+    """A replacement of `forward` that computes each box once, whatever its image."""
     _, first, which = np.unique(rois, axis=0, return_index=True, return_inverse=True)
     return np.asarray(up(x, rois[first], images[first])[which.ravel()]) if len(rois) else up(x, rois, images)
 
 
 def uncleared(is_meant: Any) -> dict[str, Any]:
-    """The step `gradient` that leaves garbage in images without RoIs; is_meant: from n, the first and the last used."""
+    """A replacement of `gradient` with garbage in images without RoIs, where `is_meant(n, first used, last used)`."""
 
     def gradient(s: Any, up: Any, dy: Array, rois: Array, images: Array, x_shape: Array, *a: Any) -> list[Array]:
         made = up(dy, rois, images, x_shape, *a)
@@ -92,7 +92,7 @@ def uncleared(is_meant: Any) -> dict[str, Any]:
 
 
 def other_slope(is_meant: Any, is_before: bool) -> dict[str, Any]:
-    """Steps in which samples on some pixels have the slope of the cell before, or have one where they should have none."""
+    """Replacements that give samples on some pixels the slope of the wrong cell, or one where there should be none."""
 
     def met(s: Any, c: Array, n: int) -> Any:
         is_linear = s.is_gradient and not getattr(s, "is_nearest", False)
@@ -112,7 +112,7 @@ def other_slope(is_meant: Any, is_before: bool) -> dict[str, Any]:
 
 
 def overflowing(largest: float, itemsize: int) -> dict[str, Any]:
-    """The step `partial` of a type that goes up to `largest`."""
+    """A replacement of `partial` that overflows beyond `largest`."""
     return {
         "partial": lambda s, up, v: (
             np.where(np.abs(v) > largest, np.copysign(np.inf, v), v) if s.dtype.itemsize <= itemsize else v
@@ -121,24 +121,24 @@ def overflowing(largest: float, itemsize: int) -> dict[str, Any]:
 
 
 def flushed(s: Any, up: Any, values: Array) -> Array:
-    """The step `rounded` to 0 where a result is below the least normal number."""
+    """A replacement of `rounded` that flushes subnormal results to 0."""
     least = 2.0**-1022 if s.dtype == np.float64 else 2.0**-14 if s.dtype == np.float16 else 2.0**-126
     return np.asarray(up(np.where(np.abs(values) < least, 0.0, values)))
 
 
 def clipped(s: Any, up: Any, values: Array) -> Array:
-    """The step `rounded` to the largest number of float16 where that is infinite."""
+    """A replacement of `rounded` that clips float16 results."""
     is_met = (s.dtype == np.float16) & np.isfinite(values)
     return np.asarray(up(np.where(is_met, np.clip(values, -HALF_MAX, HALF_MAX), values)))
 
 
 def nan_if_first(s: Any, up: Any, v: Array) -> Any:
-    """The step `maximum` by `>` from the first candidate on."""
+    """A replacement of `maximum` that keeps NaN only as the first candidate, like a loop with `>`."""
     return np.where(np.isnan(v[..., 0]), np.nan, np.fmax.reduce(v, axis=-1)) if v.shape[-1] else up(v)
 
 
 def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
-    """Make the faults of any operator on RoIs beyond small lengths."""
+    """Make the mutants of any operator on RoIs that are wrong from some length on."""
     mutant.begin_category(Category.SIZES)
     n = threshold("channels", 16, 256)
     mutant("ChannelsDropped", f"Channels beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[:, n:]))
@@ -198,7 +198,7 @@ def add_lengths(mutant: MutantFactory, threshold: Thresholds) -> MutantFactory:
 
 
 def add_sizes(mutant: MutantFactory, seed: int = 0, *, has_maxima: bool = True) -> MutantFactory:
-    """Make the faults of an operator on sampled RoIs, with the numbers of a seed; has_maxima: whether it has any."""
+    """Make the mutants of an operator that samples RoIs; `has_maxima` is whether it has a max mode."""
     threshold = Thresholds(seed)
     add_lengths(mutant, threshold)
     n = threshold("ratio", 8, 32)
@@ -249,7 +249,7 @@ def add_sizes(mutant: MutantFactory, seed: int = 0, *, has_maxima: bool = True) 
 
 
 def _add_maxima(mutant: MutantFactory) -> None:
-    """Make the faults of a maximum of unusual values."""
+    """Make the mutants whose maxima are wrong for unusual values."""
     mutant("NaNLoses", "NaN is left out of a maximum.")(
         maximum=lambda s, up, v: np.fmax.reduce(v, axis=-1) if v.shape[-1] else up(v)
     )
@@ -260,7 +260,7 @@ def _add_maxima(mutant: MutantFactory) -> None:
 
 
 def add_resample_sizes(mutant: MutantFactory, seed: int = 0) -> MutantFactory:
-    """Make the faults of a resampling, with the numbers of a seed."""
+    """Make the mutants of a resampling operator, with thresholds of a seed."""
     threshold = Thresholds(seed)
     mutant.begin_category(Category.SIZES)
     for name, low, high in (("LastAxisDropped", 16, 256), ("LastAxisTailDropped", 4, 64)):

@@ -62,9 +62,11 @@ def twin(operator: Operator) -> Operator | None:
 def call(operator: Operator) -> str:
     """The call of the function on NumPy arrays, with its required arguments."""
     parameters = inspect.signature(getattr(ortops, operator.function)).parameters.values()
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    required = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    return f"ortops.{operator.function}({', '.join([*positional, '*', *required, '...'])})"
+    required = [p for p in parameters if p.default is p.empty]
+    positional, keywords = (
+        [p.name for p in required if (p.kind is p.KEYWORD_ONLY) == is_key] for is_key in (False, True)
+    )
+    return f"ortops.{operator.function}({', '.join([*positional, '*', *keywords, '...'])})"
 
 
 def builder(operator: Operator) -> str:

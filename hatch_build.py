@@ -1,11 +1,11 @@
-"""How packages are built: by hatchling, with documents and with compiled kernels in a wheel.
+"""The build backend: hatchling, which also puts the documents and compiled kernels into a wheel.
 
-On Linux a wheel holds machine code for every level of processors of the architecture that it is built on. An editable
-installation compiles at the first call instead. Two environment variables say otherwise:
+On Linux a wheel contains machine code for every microarchitecture level of the architecture that it is built on. An editable
+installation has none and compiles at the first call. Two environment variables change this:
 
-    ORTOPS_BUILD_COMPILED  0: no machine code, and a wheel for any platform; or levels separated by commas, such as
-                           x86-64-v3, or native for the best one of this machine
-    ORTOPS_BUILD_TYPES     element types separated by commas, of float16, bfloat16, float and double
+    ORTOPS_BUILD_COMPILED  0 for no machine code and a wheel for any platform; or levels separated by commas, such as
+                           x86-64-v3, or native for the best level of the building machine
+    ORTOPS_BUILD_TYPES     element types to compile for, separated by commas: float16, bfloat16, float, double
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.builders.wheel import WheelBuilder
 
 
-def get_requires_for_build_wheel(  # type: ignore[no-redef] # hatchling's, with more
+def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling's
     config_settings: dict[str, Any] | None = None,
 ) -> list[str]:
-    """What is installed to build a wheel: to run the kernels once, everything that the package itself needs."""
+    """The packages that building a wheel needs: to compile the kernels, all dependencies of the package itself."""
     requires = hatchling.build.get_requires_for_build_wheel(config_settings)
     return requires + (WheelBuilder(str(Path.cwd())).metadata.core.dependencies if _compiles() else [])
 
 
 class CompiledKernels(BuildHookInterface[Any]):
-    """Puts archives of machine code into a wheel."""
+    """The build hook that puts archives of machine code into a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile before the files of a wheel are collected."""
+        """Compile the kernels before hatchling collects the files of a wheel."""
         self.folder = tempfile.TemporaryDirectory()
         if version == "editable":
             return
@@ -48,13 +48,13 @@ class CompiledKernels(BuildHookInterface[Any]):
         archives = sorted(Path(self.folder.name).iterdir())
         if archives:
             build_data["pure_python"] = False
-            # Of the system the code needs only functions that all C libraries have, and nothing of Python.
+            # The code calls only functions that every version of the C library has, and nothing of Python.
             libc = "manylinux_2_17" if platform.libc_ver()[0] == "glibc" else "linux"
             build_data["tag"] = f"py3-none-{libc}_{platform.machine()}"
             build_data["force_include"] |= {str(path): f"ortops/kernels/compiled/{path.name}" for path in archives}
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove what was compiled."""
+        """Remove the temporary archives."""
         self.folder.cleanup()
 
 
@@ -63,8 +63,8 @@ def _compiles() -> bool:
 
 
 def _options() -> list[str]:
-    """The arguments for the command that compiles."""
-    given = {"--level": "ORTOPS_BUILD_COMPILED", "--type": "ORTOPS_BUILD_TYPES"}
+    """The command-line options of `ortops.kernels.jit.build`."""
+    variables = {"--level": "ORTOPS_BUILD_COMPILED", "--type": "ORTOPS_BUILD_TYPES"}
     return [
-        f"{option}={word}" for option, name in given.items() for word in os.environ.get(name, "").split(",") if word
+        f"{option}={word}" for option, name in variables.items() for word in os.environ.get(name, "").split(",") if word
     ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.problem import Problem
 from benchmarks.workloads import Array
-from conformance.growth import unit
+from conformance.error_bounds import unit_roundoff
 from ortops.spec import ELEMENT_DTYPES
 
 
@@ -52,8 +52,8 @@ def allowed(problem: Problem) -> float:
     """
     dtype = ELEMENT_DTYPES[problem.element_type]
     arithmetic = np.dtype(np.float64 if dtype == np.float64 else np.float32)
-    coordinates = unit(arithmetic) * max(problem.workload.shape[2:])
-    return 8 * (unit(dtype) + coordinates)
+    coordinates = unit_roundoff(arithmetic) * max(problem.workload.shape[2:])
+    return 8 * (unit_roundoff(dtype) + coordinates)
 
 
 def _relative(theirs: Array, ours: Array) -> float:

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.case import Array, Case
+from conformance.error_bounds import ErrorTerms, compute_dtype, smallest_subnormal, unit_roundoff
 from conformance.expect import Floats, expected_outputs
 from conformance.families import family_of
-from conformance.growth import Growth, arithmetic, least, unit
 from conformance.outcome import Difference
 from conformance.printable import printable
 
@@ -33,19 +33,19 @@ from conformance.printable import printable
 @functools.cache
 def allowed_errors(case: Case) -> dict[str, Floats]:
     """The largest error allowed to each element of each output of a case that expects values."""
-    growths = family_of(case.definition).growth(case)
-    return {name: _allowed(case, expected, growths[name]) for name, expected in expected_outputs(case).items()}
+    error_terms = family_of(case.definition).error_terms(case)
+    return {name: _allowed(case, expected, error_terms[name]) for name, expected in expected_outputs(case).items()}
 
 
-def _allowed(case: Case, expected: Floats, growth: Growth) -> Floats:
+def _allowed(case: Case, expected: Floats, error_terms: ErrorTerms) -> Floats:
     is_finite = np.isfinite(expected)
     rounded = np.abs(np.where(is_finite, expected, 0.0))
-    final = unit(case.dtype) * rounded + least(case.dtype) / 2
-    widest = arithmetic(case)
-    smallest = np.where(growth.magnitude > 0, least(widest) / 2, 0.0)
-    sums = (growth.terms + 8) * (unit(widest) * growth.magnitude + smallest)
+    final = unit_roundoff(case.dtype) * rounded + smallest_subnormal(case.dtype) / 2
+    widest = compute_dtype(case)
+    smallest = np.where(error_terms.magnitude > 0, smallest_subnormal(widest) / 2, 0.0)
+    sums = (error_terms.terms + 8) * (unit_roundoff(widest) * error_terms.magnitude + smallest)
     printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
-    allowed = final + sums + growth.drift + printed + case.input_error * growth.gain
+    allowed = final + sums + error_terms.coordinate_error + printed + case.input_error * error_terms.condition
     return np.asarray(np.where(is_finite, allowed, 0.0), np.float64)
 
 

@@ -13,10 +13,10 @@ from conformance.backends.external import External
 from conformance.case import Array, Case, fact_of
 from conformance.compare import allowed_errors
 from conformance.coverage.measure import asked
-from conformance.growth import unit
+from conformance.error_bounds import unit_roundoff
+from conformance.mutants import MUTANTS, Mutant
 from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
-from conformance.wrong import FAULTS, Fault
 
 MOST_COMPARED = 9
 """Failing cases of a family that are compared, and cases that passed."""
@@ -41,7 +41,7 @@ class Diagnosis:
     """
 
     family: str
-    fault: Fault
+    fault: Mutant
     agreed: int
     compared: int
 
@@ -71,7 +71,7 @@ def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
             failed.setdefault(result.case.family, []).append(result)
     found = [one for family, own in failed.items() for one in _explaining(family, own, results)]
     # Of faults that explain a family alike that one is likely which explains others, too.
-    weight = Counter[Fault]()
+    weight = Counter[Mutant]()
     for one in found:
         weight[one.fault] += one.agreed
     ranked = sorted(found, key=lambda one: (-one.agreed, -weight[one.fault]))
@@ -96,7 +96,7 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
     passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
     # The same family first: what a fault leaves right there tells it from another.
     confirming = _chosen([r for r in passed if r.case.family == family]) + _chosen(passed)
-    for fault in FAULTS:
+    for fault in MUTANTS:
         if not asked(fault, (failed[0].case,)):
             continue
         agreed = _agreed(fault, chosen)
@@ -116,7 +116,7 @@ def _chosen(results: Sequence[Result]) -> list[Result]:
     return list(unique.values())[:MOST_COMPARED]
 
 
-def _agreed(fault: Fault, failed: Sequence[Result]) -> int:
+def _agreed(fault: Mutant, failed: Sequence[Result]) -> int:
     """In how many of the cases the fault answers the same; 0 as soon as these are too few."""
     misses = 0
     for result in failed:
@@ -126,16 +126,16 @@ def _agreed(fault: Fault, failed: Sequence[Result]) -> int:
     return len(failed) - misses
 
 
-def _answer(fault: Fault, case: Case) -> Answer:
+def _answer(fault: Mutant, case: Case) -> Answer:
     return ask(_backend(fault), case)
 
 
 @functools.cache
-def _backend(fault: Fault) -> External:
+def _backend(fault: Mutant) -> External:
     return External(fault.backend)
 
 
-def _passes(fault: Fault, case: Case) -> bool:
+def _passes(fault: Mutant, case: Case) -> bool:
     return judge(case, _answer(fault, case)).outcome is Outcome.PASSED
 
 
@@ -160,4 +160,6 @@ def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
     if not np.array_equal(first[~is_finite], second[~is_finite], equal_nan=True):
         return False
     first, second = np.where(is_finite, first, 0), np.where(is_finite, second, 0)
-    return bool(np.all(np.abs(first - second) <= np.nan_to_num(allowed) + unit(result.case.dtype) * np.abs(second)))
+    return bool(
+        np.all(np.abs(first - second) <= np.nan_to_num(allowed) + unit_roundoff(result.case.dtype) * np.abs(second))
+    )

@@ -33,9 +33,9 @@ from conformance.backends import UnsupportedError
 from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
+from conformance.error_bounds import smallest_subnormal, unit_roundoff
 from conformance.expect import Floats, expected_outputs
 from conformance.families import family_of
-from conformance.growth import least, unit
 from conformance.model import Dialect, build
 from ortops.spec import ELEMENT_DTYPES
 
@@ -148,11 +148,11 @@ def tolerances(case: Case) -> Tolerances:
 
     That holds in exact arithmetic and in the tensor's type, in which NumPy computes both sides for float16.
     """
-    return Tolerances(2 * unit(case.dtype), max(_LEAST_PRINTED, *map(_least_atol, _calls(case))))
+    return Tolerances(2 * unit_roundoff(case.dtype), max(_LEAST_PRINTED, *map(_least_atol, _calls(case))))
 
 
 def _least_atol(case: Case) -> float:
-    rounding, smallest = unit(case.dtype), least(case.dtype)
+    rounding, smallest = unit_roundoff(case.dtype), smallest_subnormal(case.dtype)
     allowed, rounded = allowed_errors(case), rounded_outputs(case)
     atol = 0.0
     for name, expected in expected_outputs(case).items():

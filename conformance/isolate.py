@@ -18,7 +18,7 @@ from conformance.backends import Backend, conventions_of, is_unsafe
 from conformance.case import Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.run import Answer, Examiner, ask
-from ortops.child import Child, limited_memory
+from ortops.worker_process import WorkerProcess, limited_memory
 
 TIME_LIMIT = 60.0
 """Seconds for one case, the start of a child not included."""
@@ -37,7 +37,7 @@ class IsolatedBackend:
     time_limit: seconds that one case may take.
     provider: as `backends.load` takes it.
     memory_limit: MiB that one case may take beyond what the child has when it is asked, address space counted; None for
-        as much as there is. Only where `ortops.child.can_limit_memory`.
+        as much as there is. Only where `ortops.worker_process.can_limit_memory`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class IsolatedBackend:
     ) -> None:
         self.time_limit = time_limit
         self._memory_limit = memory_limit
-        self._child = Child(_serve, name, provider, memory_limit)
+        self._child = WorkerProcess(_serve, name, provider, memory_limit)
         self.kill, self.end = self._child.kill, self._child.end
 
     def __enter__(self) -> IsolatedBackend:  # noqa: PYI034  # Self is of Python 3.11

@@ -76,7 +76,9 @@ def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
     """The shapes of the outputs. A case that is wrong has none: those of its twin, or else any of the right rank."""
     operator, right = case.definition, case.twin or case
     shapes = {name: array.shape for name, array in right.inputs.items()}
-    values = {t.name: right.inputs[t.name].tolist() for t in operator.inputs if t.values and t.name in right.inputs}
+    values = {
+        t.name: right.inputs[t.name].tolist() for t in operator.inputs if t.element_axes and t.name in right.inputs
+    }
     try:
         found = output_shapes(operator, shapes, values, operator.check_attributes(right.attributes))
     except (TypeError, ValueError):

@@ -12,9 +12,9 @@ from ortops.spec import (
     DOMAIN,
     DOMAIN_VERSION,
     ELEMENT_DTYPES,
-    MOST_RANK,
-    OPEN,
+    MAX_RANK,
     RANK,
+    VARIABLE_AXES,
     Attribute,
     AttributeValue,
     Operator,
@@ -71,7 +71,7 @@ def model(
     wanted = _wanted(operator, outputs)
     optional = {tensor.name: tensor for tensor in operator.inputs if tensor.optional}
     if omit is None:
-        omit = [name for name, tensor in optional.items() if operator.why_needed(tensor, checked, wanted) is None]
+        omit = [name for name, tensor in optional.items() if operator.why_required(tensor, checked, wanted) is None]
     if not set(omit) <= set(optional):
         raise ValueError(f"omit = {tuple(omit)!r}: {operator.name} has the optional inputs {sorted(optional)}")
     inputs = ["" if tensor.name in omit else tensor.name for tensor in operator.inputs]
@@ -177,7 +177,7 @@ def tensor_ranks(
         ValueError: a name or a rank is not one that the operator has, or two open ranks disagree.
     """
     inputs = {tensor.name: tensor for tensor in operator.inputs}
-    givers = [attribute.name for attribute in operator.attributes if attribute.gives_rank]
+    givers = [attribute.name for attribute in operator.attributes if attribute.is_per_axis]
     lists = [(name, len(attributes[name])) for name in givers if attributes.get(name)]
     known = [(f"that of {name}", count) for name, count in lists]
     for name, rank in given.items():
@@ -185,17 +185,17 @@ def tensor_ranks(
             raise ValueError(f"ranks has {name!r}: must be one of {', '.join(inputs)}")
         if rank not in inputs[name].ranks:
             raise ValueError(f"rank of {name} = {rank!r}: must be {' or '.join(map(str, inputs[name].ranks))}")
-        if inputs[name].is_open:
+        if inputs[name].has_variable_rank:
             for source, other in known[:1]:
                 if rank != other:
                     raise ValueError(f"rank of {name} = {rank}: must be {other}, {source}")
             known.append((f"that of {name}", rank))
-    opened = known[0][1] if known else MOST_RANK
+    opened = known[0][1] if known else MAX_RANK
     found: dict[str, int] = {}
     for tensor in (*operator.inputs, *operator.outputs):
-        like = inputs.get(tensor.like, tensor)
+        like = inputs.get(tensor.leading_from, tensor)
         leading = given.get(like.name, len(like.shape)) - len(like.shape)
-        found[tensor.name] = opened if tensor.is_open else len(tensor.shape) + leading
+        found[tensor.name] = opened if tensor.has_variable_rank else len(tensor.shape) + leading
     return found
 
 
@@ -219,15 +219,15 @@ def axis_lengths(
             raise ValueError(f"axes[{name!r}] = {length}: must be >= 0")
     tensors = [tensor for operator in operators for tensor in (*operator.inputs, *operator.outputs)]
     names = dict.fromkeys(a for tensor in tensors for a in tensor.axes(ranks[tensor.name]) if isinstance(a, str))
-    opened = next((ranks[tensor.name] for tensor in tensors if tensor.is_open), 0)
+    opened = next((ranks[tensor.name] for tensor in tensors if tensor.has_variable_rank), 0)
     given = attributes | {RANK: opened} if opened else attributes
     fixed: dict[str, int] = {name: value for name, value in given.items() if name in names and isinstance(value, int)}
     for attribute in (attribute for operator in operators for attribute in operator.attributes if attribute.axes):
         fixed |= zip(attribute.axes, attributes[attribute.name], strict=True)
     derived = [
-        (f"{target.removesuffix(OPEN)}{i}", derive(axes.get(f"{source}{i}"), i, attributes))
+        (f"{target.removesuffix(VARIABLE_AXES)}{i}", derive(axes.get(f"{source}{i}"), i, attributes))
         for operator in operators
-        for target, (source, derive) in operator.derived.items()
+        for target, (source, derive) in operator.derived_axes.items()
         for i in range(opened)
     ]
     fixed |= {name: length for name, length in derived if isinstance(length, int)}

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ortops.spec import MOST_RANK, AttributeValue
+from ortops.spec import MAX_RANK, AttributeValue
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def resize_axes(
         ValueError: an argument is not an allowed one, or a length is not known that is needed.
     """
     rank = len(x_shape)
-    if not 1 <= rank <= MOST_RANK:
-        raise ValueError(f"x_shape = {x_shape}: must have 1 to {MOST_RANK} axes")
+    if not 1 <= rank <= MAX_RANK:
+        raise ValueError(f"x_shape = {x_shape}: must have 1 to {MAX_RANK} axes")
     given = range(rank) if options["axes"] is None else options["axes"]
     chosen = [axis + rank if axis < 0 else axis for axis in given]
     if len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(rank)):

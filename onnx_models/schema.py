@@ -125,7 +125,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
             if given.tensor_type.HasField("shape"):
                 axes.bind_shape(tensor, [_length(dimension) for dimension in given.tensor_type.shape.dim])
                 have_shape.add(tensor.name)
-        if tensor.values:
+        if tensor.element_axes:
             axes.bind_values(tensor, _values(context, i))
     for i in present:
         tensor = operator.outputs[i]
@@ -134,7 +134,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
         if kind not in operator.types:
             element_type = onnx.TensorProto.DataType.Value(kind.upper())
             # One that is like an input of unknown rank has an unknown rank, too.
-            shape = axes.shape_of(tensor) if not tensor.like or tensor.like in have_shape else None
+            shape = axes.shape_of(tensor) if not tensor.leading_from or tensor.leading_from in have_shape else None
             context.set_output_type(i, onnx.helper.make_tensor_type_proto(element_type, shape))
 
 

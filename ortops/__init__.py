@@ -1,10 +1,12 @@
-"""RoiAlign and its gradient for ONNX Runtime, written in Python."""
+"""ONNX Runtime custom operators in Python: RoiAlign, RoIAlignRotated, MaxRoiPool, DirectML's ROI_ALIGN1 and RESAMPLE2.
+
+Each has a gradient operator, and each is also a function on NumPy arrays.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ortops.first_use import warmup
 from ortops.functional import (
     dml_resample,
     dml_resample_grad,
@@ -18,6 +20,7 @@ from ortops.functional import (
     roi_align_rotated_grad,
 )
 from ortops.operators import OPERATORS
+from ortops.precompile import warmup
 
 if TYPE_CHECKING:
     from ortops.engine.session import InferenceSession, library_path, register
@@ -48,7 +51,7 @@ __all__ = [  # noqa: RUF022  # in groups
 
 
 def __getattr__(name: str) -> Any:
-    # onnxruntime is imported by those who use it: `import ortops` stays fast.
+    # onnxruntime is imported on first use, so that `import ortops` stays fast.
     if name in ("InferenceSession", "library_path", "register"):
         from ortops.engine import session
 

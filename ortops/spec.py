@@ -1,6 +1,7 @@
-"""What an operator is, as frozen data: attributes with their rules, tensors with named axes, and the operator itself.
+"""The classes of an operator's definition: attributes with their rules, tensors with named axes, and the operator itself.
 
-Everything else in this project is a function of these definitions. This module knows neither ONNX Runtime nor numba.
+Definitions are frozen data, and everything else is made from them: schemas, checks, builders, documents, test cases. This
+module imports neither ONNX Runtime nor numba.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ DOMAIN = "ai.onnx.contrib"
 
 DOMAIN_VERSION = 1
 
-MOST_RANK = 4
-"""Axes of a tensor whose rank is open, and values of a list that has one for each of them."""
+MAX_RANK = 4
+"""The largest rank of a tensor of variable rank, and the largest length of a list with one value for each axis."""
 
 AttributeType = Literal["INT", "FLOAT", "STRING", "INTS", "FLOATS"]
 AttributeValue: TypeAlias = Any
-"""An int, a float or a str, or a tuple of ints or of floats: the attribute's type says which."""
+"""An int, a float or a str, or a tuple of ints or of floats, as the attribute's type says."""
 
 ElementType = Literal["float16", "bfloat16", "float", "double", "int64", "uint32"]
 
@@ -40,22 +41,23 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
 
 _INT64 = np.iinfo(np.int64)
 _PYTHON_TYPES: Mapping[str, type] = {"INT": numbers.Integral, "FLOAT": numbers.Real, "STRING": str}
-_WORDS = {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}
+_TYPE_RULES = {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of an operator: its type, its default and the rule its value must keep, or each value of a list.
+    """One attribute of an operator: its type, its default and the rule for its value, or for each value of a list.
 
-    A list (INTS, FLOATS) has one value for each axis of the operator's tensors of open rank, or none; or its values are the
-    lengths of named axes.
+    A list (INTS, FLOATS) is empty or has one value for each axis of the operator's tensors of variable rank; with `axes`,
+    its values are the lengths of these axes.
 
-    choices: the allowed strings, case as written; empty where any string will do.
+    doc: full sentences: the meaning, the unit and the allowed values.
+    choices: the allowed strings, case-sensitive; empty if every string is allowed.
     minimum, maximum: the least and the largest allowed number, or None.
-    positive: True where the number must be finite and above 0.
-    finite: True where the number must be finite.
-    axes: the names of the axes whose lengths are the values of a list.
-    required: True where ONNX's own node must have it, so that the default is this project's.
+    positive: True if the number must be finite and above 0.
+    finite: True if the number must be finite.
+    axes: the names of the axes whose lengths a list gives.
+    required: True if ONNX requires the attribute, so that the default is this project's own.
     """
 
     name: str
@@ -88,28 +90,29 @@ class Attribute:
             return f"must be >= {self.minimum} and <= {self.maximum}"
         if self.minimum is not None:
             return f"must be >= {self.minimum}"
-        return _WORDS[self._kind]
+        return _TYPE_RULES[self._kind]
 
     @property
     def is_list(self) -> bool:
-        """Whether it has several values."""
+        """Whether the value is a list."""
         return self.type.endswith("S")
 
     @property
-    def gives_rank(self) -> bool:
-        """Whether it has one value for each axis of the tensors of open rank."""
+    def is_per_axis(self) -> bool:
+        """Whether the value is a list with one entry for each axis of the tensors of variable rank."""
         return self.is_list and not self.axes
 
     @property
     def _kind(self) -> str:
-        """The type of one value."""
+        """The type of the value, or of each value of a list."""
         return self.type.removesuffix("S")
 
     def check(self, value: object) -> AttributeValue:
-        """The value as int, float (rounded to float32) or str, or as a tuple of them.
+        """The value as int, float (rounded to float32) or str, or a list of them as a tuple.
 
         Raises:
-            TypeError: it has another type. ValueError: it breaks the rule. Both name attribute, value and rule.
+            TypeError: the value has a wrong type.
+            ValueError: the value breaks the rule. Both messages name attribute, value and rule.
         """
         if not self.is_list:
             return self._check_one(self.name, value)
@@ -117,8 +120,8 @@ class Attribute:
             raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, must be a list")
         if self.axes and len(value) != len(self.axes):
             raise ValueError(f"{self.name} = {list(value)}: must have {len(self.axes)} values, {', '.join(self.axes)}")
-        if len(value) > MOST_RANK:
-            raise ValueError(f"{self.name} has {len(value)} values: must have one for each of up to {MOST_RANK} axes")
+        if len(value) > MAX_RANK:
+            raise ValueError(f"{self.name} has {len(value)} values: must have at most {MAX_RANK}, one for each axis")
         return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
 
     def _check_one(self, name: str, value: object) -> int | float | str:
@@ -126,33 +129,33 @@ class Attribute:
             raise TypeError(f"{name} = {value!r}: {self.type} attribute, {self.rule}")
         if isinstance(value, str):
             kept: int | float | str = value
-            lawful = not self.choices or value in self.choices
+            is_allowed = not self.choices or value in self.choices
         else:
-            # ONNX stores a FLOAT attribute as float32, so that is its value here too, in a session and outside.
+            # ONNX stores a FLOAT attribute as float32. The functions outside of sessions round it alike.
             with np.errstate(over="ignore"):
                 kept = int(value) if self._kind == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
             if self._kind == "INT" and abs(kept) > _INT64.max:
                 raise ValueError(f"{name} = {value!r}: must fit in 64 bits")
-            lawful = self.minimum is None or kept >= self.minimum
-            lawful = lawful and (self.maximum is None or kept <= self.maximum)
+            is_allowed = self.minimum is None or kept >= self.minimum
+            is_allowed = is_allowed and (self.maximum is None or kept <= self.maximum)
             if self.positive or self.finite:
-                lawful = lawful and math.isfinite(kept) and (kept > 0 or not self.positive)
-        if not lawful:
+                is_allowed = is_allowed and math.isfinite(kept) and (kept > 0 or not self.positive)
+        if not is_allowed:
             raise ValueError(f"{name} = {value!r}: {self.rule}")
         return kept
 
 
-OPEN = "..."
-"""How the name of axes ends whose number is open: ``N...`` stands for N0, N1 and so on."""
+VARIABLE_AXES = "..."
+"""The suffix of a name that stands for all axes of a tensor of variable rank: ``N...`` for N0, N1 and so on."""
 
 RANK = "rank"
-"""The axis whose length is the number of those axes."""
+"""The name of the axis whose length is the rank of the tensors of variable rank."""
 
 Length = int | str | None
-"""A length, the name of a length that is not known yet (``dim_param``), or neither."""
+"""The length of an axis: a number, a symbolic name (ONNX's ``dim_param``), or None if unknown."""
 
-Derivation = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
-"""From the length of an axis, its number and the attributes to another length."""
+LengthFunction = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
+"""Takes the length of an input axis, its number and the attributes; returns the length of the output axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,70 +163,79 @@ class Tensor:
     """One input or output of an operator.
 
     type: a type variable of the operator (``T1``) or an element type (``int64``).
-    shape: one entry an axis: a length, or the name of an axis. Equal names have equal lengths throughout the operator;
-        the name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4 axes, as
-        many for every such name; `RANK` is their number.
-    values: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis each one gives.
-    optional: True where a node may leave it out.
-    leading: how many axes of length 1 it may have before these.
-    like: for an output: the input whose leading axes it has, too.
-    without_gradient: for an input of floating point by which there is no gradient: why its derivative is 0.
-    needed_for: for an optional input: the outputs that are computed from it in any case.
-    needed_unless: for an optional input: an attribute and the only value of it with which the other outputs do without.
+    shape: for each axis its length or its name. Axes of one name have the same length in all tensors of the operator; the
+        name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4 axes, for the
+        same number in every tensor; the axis `RANK` has this number as its length.
+    element_axes: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis for each element.
+    optional: True if a node may leave the tensor out.
+    max_leading_ones: how many axes of length 1 may come before those of `shape`.
+    leading_from: for an output: the input that has the same leading axes of length 1.
+    zero_gradient_reason: for a floating-point input whose derivative is 0 everywhere: the reason.
+    required_for: for an optional input: the outputs that cannot be computed without it.
+    required_unless: for an optional input: an attribute and its only value with which the input may be left out.
+    doc: full sentences: the meaning, the unit and the allowed values.
     """
 
     name: str
     type: str
     shape: tuple[int | str, ...]
-    values: tuple[str, ...] = ()
+    element_axes: tuple[str, ...] = ()
     optional: bool = False
-    leading: int = 0
-    like: str = ""
-    without_gradient: str = ""
-    needed_for: tuple[str, ...] = ()
-    needed_unless: tuple[str, AttributeValue] | None = None
+    max_leading_ones: int = 0
+    leading_from: str = ""
+    zero_gradient_reason: str = ""
+    required_for: tuple[str, ...] = ()
+    required_unless: tuple[str, AttributeValue] | None = None
     doc: str = ""
 
     @property
-    def is_open(self) -> bool:
-        """Whether its rank is open."""
+    def has_variable_rank(self) -> bool:
+        """Whether the tensor may have 1 to `MAX_RANK` axes."""
         return _is_open(self.shape)
 
     @property
     def ranks(self) -> range:
-        """The ranks that it may have."""
-        return range(1, MOST_RANK + 1) if self.is_open else range(len(self.shape), len(self.shape) + self.leading + 1)
+        """The ranks that the tensor may have."""
+        return (
+            range(1, MAX_RANK + 1)
+            if self.has_variable_rank
+            else range(len(self.shape), len(self.shape) + self.max_leading_ones + 1)
+        )
 
     def axes(self, rank: int) -> tuple[int | str, ...]:
-        """What `shape` says of each axis, where it has `rank` of them."""
-        return _numbered(self.shape, rank) if self.is_open else (1,) * (rank - len(self.shape)) + self.shape
+        """The length or the name of each axis of a tensor with `rank` axes."""
+        return _numbered(self.shape, rank) if self.has_variable_rank else (1,) * (rank - len(self.shape)) + self.shape
 
-    def valued_axes(self, rank: int) -> tuple[int | str, ...]:
-        """What `values` says of each element, where open ranks are `rank`."""
-        return _numbered(self.values, rank) if _is_open(self.values) else self.values
+    def axes_of_elements(self, rank: int) -> tuple[int | str, ...]:
+        """The name of the axis for each element, where tensors of variable rank have `rank` axes."""
+        return _numbered(self.element_axes, rank) if _is_open(self.element_axes) else self.element_axes
 
 
 def _is_open(axes: tuple[int | str, ...]) -> bool:
-    return len(axes) == 1 and str(axes[0]).endswith(OPEN)
+    return len(axes) == 1 and str(axes[0]).endswith(VARIABLE_AXES)
 
 
 def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
-    return tuple(f"{str(axes[0]).removesuffix(OPEN)}{i}" for i in range(rank))
+    return tuple(f"{str(axes[0]).removesuffix(VARIABLE_AXES)}{i}" for i in range(rank))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """An operator: everything that its schema, kernel, registration, builder, reference and cases are made from.
+    """The definition of an operator. Its schema, registration, builder, documentation and test cases are made from it.
 
+    family: the name of its module in ``reference``, in ``kernels`` and in ``functional``.
+    function: the name of the function of these modules that computes it.
+    doc: what the operator does, in one sentence or a few.
     types: for each type variable, the element types it may have.
-    family: the module of this name in ``reference`` and in ``kernels`` computes it.
-    function: the function of those modules that does, taking the inputs by position and the attributes by name.
-    constants: arguments of that function which this operator fixes instead of having them as attributes.
-    ordered: pairs of attributes of which the first must not exceed the second.
-    either: lists of which at least one must have values.
-    derived: for open axes that no input has: those that they are made from, and how.
-    standard: name and opset of the ONNX operator it computes, or None.
+    constants: arguments of `function` that this operator fixes and has no attributes for.
+    ordered_attributes: pairs of attributes of which the first must not exceed the second.
+    at_least_one_of: attributes that are lists, of which at least one must not be empty.
+    derived_axes: for each axis name of an output that no input has: the name of the input's axes and the function that
+        gives the output's lengths.
+    standard: name and opset of the ONNX operator that it implements, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
+    formula: what it computes, as lines of plain text for a code block.
+    source: the document that defines it, with its version and its URL.
     """
 
     name: str
@@ -235,11 +247,13 @@ class Operator:
     outputs: tuple[Tensor, ...]
     types: Mapping[str, tuple[ElementType, ...]]
     constants: Mapping[str, AttributeValue] = field(default_factory=dict)
-    ordered: tuple[tuple[str, str], ...] = ()
-    either: tuple[str, ...] = ()
-    derived: Mapping[str, tuple[str, Derivation]] = field(default_factory=dict)
+    ordered_attributes: tuple[tuple[str, str], ...] = ()
+    at_least_one_of: tuple[str, ...] = ()
+    derived_axes: Mapping[str, tuple[str, LengthFunction]] = field(default_factory=dict)
     standard: tuple[str, int] | None = None
     gradient: str | None = None
+    formula: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
         for kind in ("attributes", "inputs", "outputs"):
@@ -247,9 +261,9 @@ class Operator:
             if len(set(names)) != len(names):
                 raise ValueError(f"{self.name}: {kind} {names} repeat a name")
         known = set(self.types) | set(get_args(ElementType))
-        axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.values)}
+        axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.element_axes)}
         axes |= {name for attribute in self.attributes for name in (attribute.name, *attribute.axes)} | set(
-            self.derived
+            self.derived_axes
         )
         for tensor in (*self.inputs, *self.outputs):
             if tensor.type not in known:
@@ -263,47 +277,48 @@ class Operator:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether it is the gradient of another operator."""
+        """Whether the operator computes the gradient of another one."""
         return self.gradient is None
 
-    def why_needed(
+    def why_required(
         self, tensor: Tensor, attributes: Mapping[str, AttributeValue], wanted: Collection[str]
     ) -> str | None:
-        """The output, or the attribute and its value, for which an optional input is needed; None where it is not.
+        """The reason why an optional input is required: an output, or an attribute with its value. None if it is not.
 
         Args:
             tensor: the input.
-            attributes: those given; others have their defaults.
-            wanted: names of the outputs that are wanted.
+            attributes: the attributes that a node has; others have their defaults.
+            wanted: names of the outputs to compute.
         """
-        if tensor.needed_unless is not None:
-            name, sparing = tensor.needed_unless
+        if tensor.required_unless is not None:
+            name, exempt = tensor.required_unless
             value = attributes.get(name, next(a.default for a in self.attributes if a.name == name))
-            if value != sparing:
+            if value != exempt:
                 return f"{name} = {value!r}"
-        return next((name for name in tensor.needed_for if name in wanted), None)
+        return next((name for name in tensor.required_for if name in wanted), None)
 
     def element_types(self, tensor: Tensor) -> tuple[str, ...]:
         """The element types that `tensor` may have."""
         return self.types.get(tensor.type, (tensor.type,))
 
     def check_attributes(self, given: Mapping[str, object]) -> dict[str, AttributeValue]:
-        """Every argument of the operator's function: attributes given or by default, and the constants.
+        """The value of every attribute, given or default, and the constants: all keyword arguments of `function`.
 
         Raises:
-            TypeError: an attribute is unknown or has a wrong type. ValueError: a value breaks its attribute's rule.
+            TypeError: an attribute is unknown or has a wrong type.
+            ValueError: a value breaks the rule of its attribute, or two attributes disagree.
         """
         unknown = set(given) - {attribute.name for attribute in self.attributes}
         if unknown:
             raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
         checked = {a.name: a.check(given.get(a.name, a.default)) for a in self.attributes}
-        for low, high in self.ordered:
+        for low, high in self.ordered_attributes:
             if checked[low] > checked[high]:
                 raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
-        if self.either and not any(checked[name] for name in self.either):
-            raise ValueError(f"{' and '.join(self.either)} are empty: at least one must have values")
-        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.gives_rank and checked[a.name]}
+        if self.at_least_one_of and not any(checked[name] for name in self.at_least_one_of):
+            raise ValueError(f"{' and '.join(self.at_least_one_of)} are empty: at least one must have values")
+        lists = {a.name: len(checked[a.name]) for a in self.attributes if a.is_per_axis and checked[a.name]}
         if len(set(lists.values())) > 1:
             counts = ", ".join(f"{name} has {count}" for name, count in lists.items())
-            raise ValueError(f"{counts} values: must have as many each, one for each axis")
+            raise ValueError(f"{counts} values: must have the same number, one for each axis")
         return checked | dict(self.constants)

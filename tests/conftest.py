@@ -20,7 +20,7 @@ FIRST = (
     "test_conformance_fuzz_cluster",
     "test_portable",
     "test_conformance_adoption",
-    "test_conformance_wrong_backends",
+    "test_conformance_mutants",
     "test_conformance_cli",
     "test_gradient_movement",
     "test_resize",

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 
 import ortops
-from conformance.fuzz.examine import Plan
+from conformance.fuzz.worker import Plan
 
 PLAN = Plan("ending_backends:supports_nothing", 24, ("RoiAlign_16",))
 NUMBER = 1

@@ -368,11 +368,11 @@ def test_importing_the_package_loads_no_runtime_and_no_command_line() -> None:
         (onnx_models.dml_resample, ValueError, "scales and output_sizes are empty: at least one must have values"),
         (lambda: onnx_models.dml_resample(scales=2.0), TypeError, "scales = 2.0: FLOATS attribute, must be a list"),
         (lambda: onnx_models.dml_resample(scales=(2, 0)), ValueError, r"scales\[1\] = 0: must be finite and > 0"),
-        (lambda: onnx_models.dml_resample(scales=(1,) * 5), ValueError, "scales has 5 values: must have one for each"),
+        (lambda: onnx_models.dml_resample(scales=(1,) * 5), ValueError, "scales has 5 values: must have at most 4"),
         (
             lambda: onnx_models.dml_resample(scales=(2, 2), output_sizes=(4,)),
             ValueError,
-            "scales has 2, output_sizes has 1 values: must have as many each, one for each axis",
+            "scales has 2, output_sizes has 1 values: must have the same number, one for each axis",
         ),
         (
             lambda: onnx_models.dml_resample(scales=(2, 2), rank=3),
@@ -488,7 +488,7 @@ def dml_feeds(operator: str, index_type: str, lead: int) -> dict[str, Array]:
     found = {}
     for tensor in BY_NAME[operator].inputs:
         array = feeds("float")[DML_NAMES.get(tensor.name, "dY")]
-        if tensor.leading:
+        if tensor.max_leading_ones:
             array = array.reshape((1,) * lead + array.shape)
         found[tensor.name] = array.astype(index_type) if tensor.type == "I" else array
     return found

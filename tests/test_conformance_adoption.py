@@ -25,8 +25,8 @@ from conformance.expected_failures import ExpectedFailure, find, read
 from conformance.isolate import IsolatedBackend
 from conformance.run import ask
 from conformance.vectors import collect
-from ortops.child import can_limit_memory
 from ortops.spec import AttributeValue
+from ortops.worker_process import can_limit_memory
 
 pytestmark = pytest.mark.slow
 
@@ -351,7 +351,7 @@ def test_a_case_beyond_its_memory_has_crashed_and_the_others_are_asked(tmp_path:
 
 
 def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ortops.child.can_limit_memory", lambda: False)
+    monkeypatch.setattr("ortops.worker_process.can_limit_memory", lambda: False)
     result = run("--backend", "reference", "--select", INSIDE, "--isolate", "--memory-limit", "100")
     assert result.exit_code == 2
     assert "--memory-limit: 100: only on Linux" in words(result)

@@ -18,11 +18,11 @@ from conformance.case import Case
 from conformance.compare import compare
 from conformance.expect import expected_outputs, reference
 from conformance.model import build
+from conformance.mutants.dml_roi_align import Control as DmlControl
+from conformance.mutants.roi_align import Control
+from conformance.mutants.roi_control import RoiControl
 from conformance.vectors import collect, literal, scenes
 from conformance.vectors.dialects import Rule
-from conformance.wrong.dml_roi_align import Control as DmlControl
-from conformance.wrong.roi import RoiControl
-from conformance.wrong.roi_align import Control
 from ortops.operators import BY_NAME, OPERATORS
 
 MARGIN = 1e-3

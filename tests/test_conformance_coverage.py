@@ -18,14 +18,14 @@ from conformance.commands import coverage as command
 from conformance.coverage.measure import OFFICIAL, Catch, asked, caught, decisive, failing, measure
 from conformance.coverage.report import Summary
 from conformance.coverage.values import ABSENT, INTEGERS, NUMBERS, by_operator, label_of, lines
+from conformance.mutants import MUTANTS, Category, Mutant
 from conformance.vectors import collect
-from conformance.wrong import FAULTS, Family, Fault
 from ortops.operators import BY_NAME, OPERATORS
 
 INTEGERS_TAKEN = "dml_resample/refusal/input_of_integers/float"
 
 
-LIKELY = {Family.SIZES: ("/sizes/", "/values/"), Family.DEFAULTS: ("/refusal/", "/defaults/")}
+LIKELY = {Category.SIZES: ("/sizes/", "/values/"), Category.DEFAULTS: ("/refusal/", "/defaults/")}
 """What the ids of cases contain that are likely to catch a fault of a family."""
 
 
@@ -40,7 +40,7 @@ def kind_of(case: Case) -> tuple[str, ...]:
     return re.sub(r"\d+", "", fact), element_type, variant if re.search(TOLD_BY_VARIANT, fact) else ""
 
 
-def likeliest_first(fault: Fault, lately: Sequence[str]) -> list[Case]:
+def likeliest_first(fault: Mutant, lately: Sequence[str]) -> list[Case]:
     """The decisive cases of a fault: those that caught another one lately, then one case of each kind, then a second one.
 
     The last of a kind in the suite, which has the largest number, is the first of it here.
@@ -49,7 +49,7 @@ def likeliest_first(fault: Fault, lately: Sequence[str]) -> list[Case]:
     ranks = {}
     for case in reversed(decisive(fault, collect())):
         kind = kind_of(case)
-        is_likely = any(part in case.id for part in LIKELY.get(fault.family, ()))
+        is_likely = any(part in case.id for part in LIKELY.get(fault.category, ()))
         ranks[case] = (case.id not in lately, met[kind], not is_likely, case.id)
         met[kind] += 1
     return sorted(ranks, key=ranks.__getitem__)
@@ -60,7 +60,7 @@ def catches() -> list[Catch]:
     """A decisive case that catches each fault; None only where all of them have been asked."""
     lately: deque[str] = deque(maxlen=3)
     found = []
-    for fault in FAULTS:
+    for fault in MUTANTS:
         case = next(failing(fault.backend, likeliest_first(fault, lately)), None)
         if case is not None:
             lately.append(case.id)
@@ -68,8 +68,8 @@ def catches() -> list[Catch]:
     return found
 
 
-def named(name: str) -> Fault:
-    return next(fault for fault in FAULTS if fault.name == name)
+def named(name: str) -> Mutant:
+    return next(fault for fault in MUTANTS if fault.name == name)
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_every_wrong_implementation_is_caught() -> None:
 
 def test_a_fact_is_needed_where_it_is_the_first_to_catch_a_fault() -> None:
     first, second = collect()[0].id, collect()[-1].id
-    catches = [Catch(f, (i,), i, None) for f, i in zip(FAULTS[:3], (first, second, first), strict=True)]
-    names = [fault.name for fault in FAULTS[:3]]
+    catches = [Catch(f, (i,), i, None) for f, i in zip(MUTANTS[:3], (first, second, first), strict=True)]
+    names = [fault.name for fault in MUTANTS[:3]]
     needed = Summary(collect(), catches).needed
     assert needed == {fact_of(first): [names[0], names[2]], fact_of(second): [names[1]]}
 
@@ -97,13 +97,13 @@ def test_a_fault_of_types_is_decided_by_all_cases_and_others_by_one_type() -> No
 
 def test_a_fault_of_gradients_alone_passes_the_forward_cases() -> None:
     forward = [c for c in collect() if c.operator == "RoiAlign_16" and c.element_type == "float"][::7]
-    alone = [fault for fault in FAULTS if fault.operators == "roi_align" and fault.is_of_gradients_alone]
+    alone = [fault for fault in MUTANTS if fault.operators == "roi_align" and fault.is_gradient_only]
     assert len(alone) > 30
     assert [fault.name for fault in alone if next(failing(fault.backend, forward), None)] == []
 
 
 def test_every_fault_of_the_family_of_gradients_is_of_them_alone() -> None:
-    assert [f.name for f in FAULTS if f.family is Family.GRADIENTS and not f.is_of_gradients_alone] == []
+    assert [f.name for f in MUTANTS if f.category is Category.GRADIENTS and not f.is_gradient_only] == []
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
@@ -149,7 +149,7 @@ def few_catches() -> Iterator[Catch]:
     found = {c.fault: c for c in caught([named("roi_align:Opset10As16")], official, everything=True)}
     refusals = tuple(case for case in collect() if case.id == INTEGERS_TAKEN)
     found |= {c.fault: c for c in caught([named("dml_resample:IntegersTaken")], refusals)}
-    for fault in reversed(FAULTS):
+    for fault in reversed(MUTANTS):
         yield found.get(fault, Catch(fault, (), None, False if fault.operators == "roi_align" else None))
 
 
@@ -158,9 +158,9 @@ def test_the_command_tells_and_writes_what_was_measured(tmp_path: Path, monkeypa
     files = tmp_path / "c.json", tmp_path / "c.md"
     result = CliRunner().invoke(main, ["coverage", "--json", str(files[0]), "--markdown", str(files[1])])
     assert result.exit_code == 1, "faults are not caught"
-    assert f"2 of {len(FAULTS)} caught; ONNX's own vectors catch 1 of" in result.stdout.splitlines()[-1]
+    assert f"2 of {len(MUTANTS)} caught; ONNX's own vectors catch 1 of" in result.stdout.splitlines()[-1]
     data = json.loads(files[0].read_text("utf-8"))
-    assert [fault["name"] for fault in data["faults"]] == [fault.name for fault in FAULTS]
+    assert [fault["name"] for fault in data["faults"]] == [fault.name for fault in MUTANTS]
     found = {fault["name"]: fault["caught_by"] for fault in data["faults"] if fault["caught_by"]}
     assert set(found) == {"roi_align:Opset10As16", "dml_resample:IntegersTaken"}
     assert all("/v10/" in case_id for case_id in found["roi_align:Opset10As16"])
@@ -191,7 +191,7 @@ def test_what_is_asked_no_further_is_found_all_the_same() -> None:
 @pytest.mark.slow
 def test_a_sound_suite_is_one_that_catches_every_fault() -> None:
     assert Summary(collect(), catches()).is_sound
-    assert not Summary(collect(), [*catches()[1:], Catch(FAULTS[0], (), None, None)]).is_sound
+    assert not Summary(collect(), [*catches()[1:], Catch(MUTANTS[0], (), None, None)]).is_sound
 
 
 def test_the_command_refuses_a_file_in_no_folder(tmp_path: Path) -> None:

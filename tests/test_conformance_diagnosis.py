@@ -12,14 +12,14 @@ from conformance.backends.external import External
 from conformance.case import Array, Case
 from conformance.diagnosis import MOST_COMPARED, MOST_SHOWN, diagnose
 from conformance.expect import expected_outputs
+from conformance.mutants import MUTANTS, Category
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
-from conformance.wrong import FAULTS, Family
 
 pytestmark = pytest.mark.slow
 
-BY_NAME = {fault.name: fault for fault in FAULTS}
+BY_NAME = {fault.name: fault for fault in MUTANTS}
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def test_a_backend_with_a_fault_answers_like_it_in_every_family_that_fails(name:
 def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
     found = [one for one in diagnose(results_of("roi_align:ScaleIgnored")) if one.family == "roi_align/matrix"]
     told = str(found[0])
-    assert told.startswith("answers like ScaleIgnored: takes RoIs in pixels of the map (")
+    assert told.startswith("answers like ScaleIgnored: spatial_scale is ignored, so RoIs are in pixels of the map (")
     assert told.endswith(f"({MOST_COMPARED} of {MOST_COMPARED} failing cases compared)")
 
 
@@ -103,4 +103,4 @@ def test_one_fault_explains_what_another_family_of_failures_does_not() -> None:
 
 
 def test_there_are_faults_of_every_kind_to_name() -> None:
-    assert {fault.family for fault in FAULTS} == set(Family)
+    assert {fault.category for fault in MUTANTS} == set(Category)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -18,7 +19,7 @@ from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Array, Case, Source
 from conformance.expect import expected_outputs
-from conformance.explain import explain, page
+from conformance.explain import explain, page, picture
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import number, write
 from conformance.run import Answer, ask, judge
@@ -56,10 +57,10 @@ def test_the_first_case_of_every_family_has_a_page_with_what_is_expected(family:
     if case.expects_error:
         assert "An error is expected" in text
         return
-    for part in explanation.parts:
+    for part in explanation.outputs:
         assert part.expected is not None
         assert all(number(value) in text for value in part.expected.ravel().tolist())
-    assert len(explanation.parts) == sum(value.size > 0 for value in expected_outputs(case).values())
+    assert len(explanation.outputs) == sum(value.size > 0 for value in expected_outputs(case).values())
 
 
 @pytest.mark.parametrize("family", sorted(FIRST))
@@ -79,7 +80,7 @@ def test_the_convention_of_the_case_gives_what_is_expected(family: str) -> None:
     explanation = explain(FIRST[family])
     if explanation.values is None:
         pytest.skip("no RoI")
-    own = next(shown.convention for shown in explanation.shown if shown.convention.is_own)
+    own = next(shown.convention for shown in explanation.conventions if shown.convention.is_own)
     assert column(explanation, own.short) == column(explanation, "expected")
 
 
@@ -94,9 +95,9 @@ def test_half_a_pixel_shows_in_the_coordinates() -> None:
 
 
 def test_half_a_pixel_shows_in_the_picture() -> None:
-    old, new, _ = (shapes(shown.picture, "dot") for shown in explain(by_id(OFFICIAL), roi=2).shown)
+    old, new, _ = (shapes(shown.drawing, "dot") for shown in explain(by_id(OFFICIAL), roi=2).conventions)
     assert len(old) == len(new) == 100
-    picture = explain(by_id(OFFICIAL), roi=2).shown[0].picture
+    picture = explain(by_id(OFFICIAL), roi=2).conventions[0].drawing
     cell = float(shapes(picture, "cell")[0].at["width"])
     assert float(old[0].at["cx"]) - float(new[0].at["cx"]) == pytest.approx(cell / 2)
     width = float(ET.fromstring(picture.svg).attrib["width"])  # noqa: S314  # our own
@@ -106,18 +107,24 @@ def test_half_a_pixel_shows_in_the_picture() -> None:
 def test_a_sample_names_its_pixels_and_weights() -> None:
     x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
     case = forward(x, [1.5, 1.5, 2.0, 2.5], output_height=1, output_width=1, sampling_ratio=1)
-    (dot,) = shapes(explain(case).shown[1].picture, "dot")
+    (dot,) = shapes(explain(case).conventions[1].drawing, "dot")
     assert dot.title == "bin (0, 0) sample (0, 0) at y 1.5, x 1.25; " + READS
 
 
 def test_no_number_is_written_under_a_sample() -> None:
     x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
     attributes = {"output_height": 1, "output_width": 1, "sampling_ratio": 2}
-    several = explain(forward(x, [1.5, 1.5, 2.0, 2.5], **attributes)).shown[1].picture
-    assert {str(n) for n in range(16)} - {text.title for text in shapes(several, "value")} == {"5", "9"}
+    several = explain(forward(x, [1.0, 1.0, 2.0, 2.0], **{**attributes, "sampling_ratio": 5})).conventions[1].drawing
+    assert {str(n) for n in range(16)} - {text.title for text in shapes(several, "value")} == {"5"}
+    dots, texts = shapes(several, "dot"), shapes(several, "value")
+    assert not any(
+        abs(float(text.at["y"]) - float(dot.at["cy"])) < 7 and abs(float(text.at["x"]) - float(dot.at["cx"])) < 10
+        for dot in dots
+        for text in texts
+    )
     for y in (0.6, 1.0, 1.4):
         one = {**attributes, "sampling_ratio": 1}
-        picture = explain(forward(x, [1.0, y, 2.0, y + 1.0], **one)).shown[1].picture
+        picture = explain(forward(x, [1.0, y, 2.0, y + 1.0], **one)).conventions[1].drawing
         (dot,) = shapes(picture, "dot")
         beside = [text for text in shapes(picture, "value") if abs(float(text.at["x"]) - float(dot.at["cx"])) < 10]
         assert len(beside) == 4
@@ -129,8 +136,10 @@ def test_what_came_has_the_colours_of_what_is_expected() -> None:
     answer = ask(backends.load("reference"), case)
     assert answer.outputs is not None
     answer.outputs["Y"][0, 0, 0, 0] = -5
-    drawings = explain(case, answer=answer).parts[0].drawings
-    expected, got, _ = ([cell.at["fill"] for cell in shapes(drawing, "cell")] for drawing in drawings)
+    drawings = explain(case, answer=answer).outputs[0].drawings
+    expected, got, _ = (
+        [(cell.at["class"], cell.at["fill-opacity"]) for cell in shapes(drawing, "cell")] for drawing in drawings
+    )
     assert expected[1:] == got[1:]
     assert expected[0] != got[0]
 
@@ -139,7 +148,7 @@ def test_an_answer_where_an_error_is_due_is_drawn() -> None:
     case = by_id("roi_align/refusal/mode_unknown/v16/float")
     answer = Answer("outputs", {"Y": np.arange(24.0).reshape(1, 2, 3, 4), "name": np.array(["text"])})
     explanation = explain(case, answer=answer, result=judge(case, answer), backend="mine")
-    (part,) = explanation.parts
+    (part,) = explanation.outputs
     assert (part.title, part.shape, list(part.named)) == ("Y[0, 0]", (3, 4), ["got"])
     parsed(page.render(explanation))
     write(explanation, Console(file=io.StringIO()))
@@ -149,7 +158,7 @@ def test_an_answer_that_has_no_numbers_is_left_out() -> None:
     case = by_id(OFFICIAL)
     shape = expected_outputs(case)["Y"].shape
     answer = Answer("outputs", {"Y": np.full(shape, "text")})
-    assert list(explain(case, answer=answer, result=judge(case, answer)).parts[0].named) == ["expected"]
+    assert list(explain(case, answer=answer, result=judge(case, answer)).outputs[0].named) == ["expected"]
 
 
 def test_one_roi_of_several_is_chosen() -> None:
@@ -166,17 +175,17 @@ def test_the_worst_element_is_marked_and_its_roi_shown() -> None:
     assert explanation.roi.startswith("RoI 1 ")
     assert explanation.values is not None
     assert [row.cells[0] for row in explanation.values.rows if row.marked] == ["(3, 2)"]
-    assert explanation.parts[0].mark == (3, 2)
-    assert any("marked" in dot.at["class"] for dot in shapes(explanation.shown[0].picture, "dot"))
-    assert [drawing.title for drawing in explanation.parts[0].drawings] == ["expected", "got", "difference"]
+    assert explanation.outputs[0].mark == (3, 2)
+    assert any("marked" in dot.at["class"] for dot in shapes(explanation.conventions[0].drawing, "dot"))
+    assert [drawing.title for drawing in explanation.outputs[0].drawings] == ["expected", "got", "difference"]
     assert "failed: Y[1, 0, 3, 2]" in explanation.facts["backend wrong"]
 
 
 def test_conventions_of_gradients_differ_in_dx() -> None:
     explanation = explain(FIRST["roi_align_grad/matrix"])
-    old, new, _ = ([cell.title for cell in shapes(shown.picture, "cell")] for shown in explanation.shown)
+    old, new, _ = ([cell.title for cell in shapes(shown.drawing, "cell")] for shown in explanation.conventions)
     assert old != new
-    assert [part.title.split("[")[0] for part in explanation.parts] == ["dX", "drois"]
+    assert [part.title.split("[")[0] for part in explanation.outputs] == ["dX", "drois"]
 
 
 def test_what_onnx_cannot_follow_is_said() -> None:
@@ -198,10 +207,10 @@ def test_huge_rois_and_maps_stay_small(length: int, roi: list[float], ratio: int
     x = np.linspace(0, 1, length * length).reshape(1, 1, length, length)
     case = forward(x, roi, output_height=6, output_width=6, sampling_ratio=ratio)
     explanation = explain(case)
-    for shown in explanation.shown:
-        assert len(shapes(shown.picture, "cell")) <= MOST_CELLS**2
-        assert len(shapes(shown.picture, "dot")) <= MOST_SAMPLES
-        assert "left out" in shown.picture.left_out
+    for shown in explanation.conventions:
+        assert len(shapes(shown.drawing, "cell")) <= MOST_CELLS**2
+        assert len(shapes(shown.drawing, "dot")) <= MOST_SAMPLES
+        assert "left out" in shown.drawing.left_out
     html = page.render(explanation)
     assert len(html) < 1_000_000
     parsed(html)
@@ -221,6 +230,66 @@ def test_terminal_and_page(tmp_path: Path) -> None:
     parser = parsed(file.read_text("utf-8"))
     assert parser.counts["svg"] == 6
     assert parser.counts["circle"] == 300
+
+
+def drawn(file: Path) -> tuple[list[str], int]:
+    """The headings of a picture file, and its number of drawings."""
+    root = ET.fromstring(file.read_text("utf-8"))  # noqa: S314  # our own
+    texts = [text.text or "" for text in root.iter() if text.get("class") == "words heading"]
+    return texts, sum(child.tag.endswith("svg") for child in root)
+
+
+def test_a_picture_file_has_the_drawings_that_are_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "case.svg"
+    result = run(OFFICIAL, "--svg", str(file))
+    assert result.exit_code == 0
+    assert f"wrote {file}" in result.output.replace("\n", "")
+    assert drawn(file) == (["ONNX RoiAlign-10", "ONNX RoiAlign-16/22", "DirectML"], 3)
+    light = file.read_text("utf-8")
+    run(OFFICIAL, "--svg", str(file), "--drawing", "2", "--drawing", "1", "--theme", "dark")
+    assert drawn(file) == (["ONNX RoiAlign-16/22", "ONNX RoiAlign-10"], 2)
+    assert "#0d1117" in file.read_text("utf-8")
+    assert "#0d1117" not in light
+
+
+@pytest.mark.parametrize("family", sorted(FIRST))
+def test_the_first_case_of_every_family_has_a_picture_unless_it_is_a_refusal(family: str) -> None:
+    explanation = explain(FIRST[family])
+    if picture.panels(explanation):
+        root = ET.fromstring(picture.render("a title", "", picture.chosen(explanation, ()), "a hint"))  # noqa: S314
+        assert sum(child.tag.endswith("svg") for child in root) > 0
+    else:
+        with pytest.raises(ValueError, match="the case has no drawings"):
+            picture.chosen(explanation, ())
+
+
+def test_a_picture_has_the_values_of_few_samples_and_bins() -> None:
+    x = np.arange(1.0, 26.0).reshape(1, 1, 5, 5)
+    one = explain(forward(x, [1.0, 1.0, 3.0, 3.0], sampling_ratio=2)).conventions
+    assert [shown.result for shown in one[:2]] == ["samples 10, 11, 15, 16: Y = 13", "samples 7, 8, 12, 13: Y = 10"]
+    four = explain(forward(x, [0.0, 0.0, 4.0, 4.0], sampling_ratio=2, output_height=2, output_width=2)).conventions
+    assert four[1].result == "Y = [[4, 6], [14, 16]]"
+    many = explain(forward(x, [0.0, 0.0, 4.0, 4.0], sampling_ratio=2, output_height=3, output_width=2)).conventions
+    assert many[1].result == ""
+
+
+def test_the_bins_of_a_max_roi_pool_are_drawn_with_their_largest_pixels() -> None:
+    x = np.arange(49.0).reshape(1, 1, 7, 7)
+    x[0, 0, 2, 1] = 90
+    inputs: Mapping[str, Array] = {"X": x, "rois": np.array([[0, 1.0, 1.0, 5.0, 9.0]])}
+    case = Case("test/explain/x", SOURCE, "MaxRoiPool_22", {"pooled_shape": (3, 2)}, inputs, ("Y",), "a test")
+    (shown,) = explain(case).conventions
+    blocks, rings = shapes(shown.drawing, "block"), shapes(shown.drawing, "largest")
+    # Of the three rows of bins, which have the pixels 1 to 3, 4 to 6 and 7 to 9, the last one is off the map.
+    assert len(blocks) == len(rings) == 4
+    cell = {(c.at["x"], c.at["y"]): c.title for c in shapes(shown.drawing, "cell")}
+    size = float(shapes(shown.drawing, "cell")[0].at["width"])
+    found = [
+        cell[f"{float(ring.at['cx']) - size / 2}", f"{float(ring.at['cy']) - size / 2}"].rsplit(" ", 1)[1]
+        for ring in rings
+    ]
+    assert found == ["90", "26", "45", "47"]
+    assert explain(replace(case, attributes={"pooled_shape": (1, 2)})).conventions[0].result == "Y = [[90, 47]]"
 
 
 def test_no_page_unless_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +316,11 @@ def test_a_pattern_must_have_one_match() -> None:
         (OFFICIAL, "--roi", "3"),
         (OFFICIAL, "--backend", "no_such_module"),
         (OFFICIAL, "--out", "no/such/folder/x.html"),
+        (OFFICIAL, "--svg", "no/such/folder/x.svg"),
+        (OFFICIAL, "--drawing", "1"),
+        (OFFICIAL, "--theme", "dark"),
+        (OFFICIAL, "--svg", "x.svg", "--drawing", "0"),
+        (OFFICIAL, "--svg", "x.svg", "--drawing", "9"),
         ("dml_resample/published/page_example/float", "--roi", "0"),
     ],
 )

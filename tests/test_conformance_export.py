@@ -25,10 +25,10 @@ from conformance.__main__ import main
 from conformance.backends import session
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
+from conformance.error_bounds import smallest_subnormal
 from conformance.expect import expected_outputs
-from conformance.growth import least
 from conformance.model import with_open_lengths
-from conformance.rois.question import samples
+from conformance.rois.geometry import samples
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -327,7 +327,11 @@ def check_scalars(case: Case) -> None:
         assert (needed <= atol + rtol * np.abs(written)).all(), case.id
         most_needed = max(most_needed, float(np.max(needed - rtol * np.abs(written), initial=0.0)))
         largest = max(largest, float(np.max(np.abs(written), initial=0.0)))
-    slack = 4 * rtol * (most_needed + rtol * largest) + 4 * least(case.dtype) + float(np.finfo(np.float64).tiny)
+    slack = (
+        4 * rtol * (most_needed + rtol * largest)
+        + 4 * smallest_subnormal(case.dtype)
+        + float(np.finfo(np.float64).tiny)
+    )
     assert atol <= most_needed + slack, case.id
 
 

@@ -20,13 +20,13 @@ from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Case
 from conformance.expect import expected_outputs
-from conformance.fuzz import campaign, examine, file
-from conformance.fuzz.campaign import Here
-from conformance.fuzz.check import HERE, Failure, check, with_expectation
-from conformance.fuzz.examine import Plan
+from conformance.fuzz import campaign, file, worker
+from conformance.fuzz.campaign import LocalPool
+from conformance.fuzz.check import REFERENCE, Failure, check, with_expectation
 from conformance.fuzz.generate import generate
-from conformance.fuzz.settled import is_settled
 from conformance.fuzz.shrink import shrink
+from conformance.fuzz.well_posed import is_well_posed
+from conformance.fuzz.worker import Plan
 from conformance.run import Answer, Examiner, ask
 from ortops.operators import BY_NAME
 
@@ -72,13 +72,13 @@ def test_the_reference_agrees_with_itself(seed: int) -> None:
 
 def test_ortops_has_no_failure() -> None:
     counts = outcomes("ortops", 0, 150)
-    assert set(counts) <= {"passed", "unsettled"}
-    assert counts["unsettled"] <= 6
+    assert set(counts) <= {"passed", "ill-posed"}
+    assert counts["ill-posed"] <= 6
 
 
 def test_every_operator_is_asked_right_and_wrong() -> None:
-    spoiled = [case for number in range(1500) if (case := generate(0, number)).twin is not None]
-    due = {(c.operator, with_expectation(replace(c, twin=None)).expects_error) for c in spoiled}
+    corrupted = [case for number in range(1500) if (case := generate(0, number)).twin is not None]
+    due = {(c.operator, with_expectation(replace(c, twin=None)).expects_error) for c in corrupted}
     assert due >= set(itertools.product(BY_NAME, ("attribute", "data")))
     assert all(c.operator == "RoiAlign_16" for c in (generate(0, number, ("RoiAlign_16",)) for number in range(20)))
 
@@ -99,11 +99,11 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend_name", "operator", "number"),
     [
-        ("conformance.wrong.roi_align:XAndYSwapped", "RoiAlign_16", 0),
-        ("conformance.wrong.roi_align:Opset10As16", "RoiAlign_10", 0),
-        ("conformance.wrong.roi_align:DroisWithoutScale", "RoiAlignGrad", 5),
-        ("conformance.wrong.dml_roi_align:CornersIgnored", "DmlRoiAlign", 15),
-        ("conformance.wrong.dml_resample:ResampleTieGoesDown", "DmlResample", 27),
+        ("conformance.mutants.roi_align:XAndYSwapped", "RoiAlign_16", 0),
+        ("conformance.mutants.roi_align:Opset10As16", "RoiAlign_10", 0),
+        ("conformance.mutants.roi_align:DroisWithoutScale", "RoiAlignGrad", 5),
+        ("conformance.mutants.dml_roi_align:CornersIgnored", "DmlRoiAlign", 15),
+        ("conformance.mutants.dml_resample:ResampleTieGoesDown", "DmlResample", 27),
     ],
 )
 def test_a_fault_is_found_made_small_and_fails_again(
@@ -122,7 +122,7 @@ def test_a_fault_is_found_made_small_and_fails_again(
 
 def test_a_backend_that_ends_the_process_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each case that ends the process costs the start of another.
-    monkeypatch.setattr(examine, "shrink", functools.partial(shrink, most_tries=6))
+    monkeypatch.setattr(worker, "shrink", functools.partial(shrink, most_tries=6))
     monkeypatch.setattr(campaign, "MOST_ALIKE", 1)
     arguments = ("--seed", "6", "--cases", "14", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
     result = fuzz("--backend", "ending_backends:ends_itself_at_a_wrong_index", *arguments)
@@ -172,29 +172,29 @@ def _expecting(operator: str, attributes: dict[str, Any], inputs: dict[str, Any]
     return with_expectation(_case(operator, attributes, inputs, output))
 
 
-@pytest.mark.parametrize(("x", "settled"), [(0.5, True), (0.50000006, False), (1.25, True), (1.2345, True)])
-def test_a_sample_a_last_bit_from_the_border_is_not_settled(x: float, settled: bool) -> None:
+@pytest.mark.parametrize(("x", "well_posed"), [(0.5, True), (0.50000006, False), (1.25, True), (1.2345, True)])
+def test_a_sample_a_last_bit_from_the_border_is_ill_posed(x: float, well_posed: bool) -> None:
     inputs = {
         "X": np.array([[[[1, 2, 3]]]], np.float32),
         "rois": np.array([[x - 1, 0.5, x - 1, 0.5]], np.float32),
         "batch_indices": np.zeros(1, np.int64),
     }
-    assert is_settled(_expecting("RoiAlign_16", {"sampling_ratio": 1}, inputs, "Y"), HERE) is settled
+    assert is_well_posed(_expecting("RoiAlign_16", {"sampling_ratio": 1}, inputs, "Y"), REFERENCE) is well_posed
 
 
-@pytest.mark.parametrize(("x2", "settled"), [(2.0, True), (2.0000002, False), (2.0001, True), (2.5, True)])
-def test_a_number_of_samples_is_settled_where_the_size_is_exact_or_not_a_few_roundings_from_whole(
-    x2: float, settled: bool
+@pytest.mark.parametrize(("x2", "well_posed"), [(2.0, True), (2.0000002, False), (2.0001, True), (2.5, True)])
+def test_a_number_of_samples_is_well_posed_where_the_size_is_exact_or_not_a_few_roundings_from_whole(
+    x2: float, well_posed: bool
 ) -> None:
     inputs = {
         "X": np.array([[[[1, 5, 2, 9], [3, 0, 7, 4], [8, 6, 1, 2]]]], np.float32),
         "rois": np.array([[0, 0.1, x2, 1.33]], np.float32),
         "batch_indices": np.zeros(1, np.int64),
     }
-    assert is_settled(_expecting("RoiAlign_16", {}, inputs, "Y"), HERE) is settled
+    assert is_well_posed(_expecting("RoiAlign_16", {}, inputs, "Y"), REFERENCE) is well_posed
 
 
-def test_the_gradient_by_the_rois_of_a_flat_map_is_settled() -> None:
+def test_the_gradient_by_the_rois_of_a_flat_map_is_well_posed() -> None:
     inputs = {
         "dY": np.full((1, 1, 2, 2), 3.3, np.float32),
         "rois": np.array([[0.3, 0.1, 1.7, 1.33]], np.float32),
@@ -202,11 +202,11 @@ def test_the_gradient_by_the_rois_of_a_flat_map_is_settled() -> None:
         "x_shape": np.array([1, 1, 3, 4]),
         "X": np.full((1, 1, 3, 4), 0.1, np.float32),
     }
-    assert is_settled(_expecting("RoiAlignGrad", {"mode": "avg"}, inputs, "drois"), HERE)
+    assert is_well_posed(_expecting("RoiAlignGrad", {"mode": "avg"}, inputs, "drois"), REFERENCE)
 
 
-@pytest.mark.parametrize(("scale", "offset", "settled"), [(2.0, 0.0, True), (3.0, 0.5, False), (1.3, 0.5, True)])
-def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset: float, settled: bool) -> None:
+@pytest.mark.parametrize(("scale", "offset", "well_posed"), [(2.0, 0.0, True), (3.0, 0.5, False), (1.3, 0.5, True)])
+def test_a_tie_of_the_nearest_is_well_posed_where_it_is_exact(scale: float, offset: float, well_posed: bool) -> None:
     attributes = {
         "interpolation_mode": "nearest_neighbor",
         "scales": (scale,),
@@ -215,14 +215,16 @@ def test_a_tie_of_the_nearest_is_settled_where_it_is_exact(scale: float, offset:
     }
     inputs = {"InputTensor": np.arange(4, dtype=np.float32)}
     assert (
-        is_settled(_expecting("DmlResample", {**attributes, "output_sizes": (6,)}, inputs, "OutputTensor"), HERE)
-        is settled
+        is_well_posed(
+            _expecting("DmlResample", {**attributes, "output_sizes": (6,)}, inputs, "OutputTensor"), REFERENCE
+        )
+        is well_posed
     )
 
 
 @pytest.mark.slow
 def test_as_many_processes_as_there_are_find_the_same(tmp_path: Path) -> None:
-    backend = "conformance.wrong.roi_align:XAndYSwapped"
+    backend = "conformance.mutants.roi_align:XAndYSwapped"
     counts, files = [], []
     for jobs in ("1", "2"):
         place = ("--jobs", jobs, "--out", str(tmp_path / jobs))
@@ -247,8 +249,8 @@ def test_a_campaign_counts_every_case_by_what_came_of_it() -> None:
 def test_a_case_that_ends_or_hangs_the_reference_is_named_and_the_others_are_counted(
     oracle: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examine, "ORACLE", f"ending_backends:{oracle}")
-    monkeypatch.setattr(examine, "TIME_LIMIT", 3.0 if "hangs" in oracle else 60.0)
+    monkeypatch.setattr(worker, "ORACLE", f"ending_backends:{oracle}")
+    monkeypatch.setattr(worker, "TIME_LIMIT", 3.0 if "hangs" in oracle else 60.0)
     counts, (failure,) = outcome(ending_backends.PLAN, 12)
     assert counts == {"unsupported": 11, "failed": 1}
     assert (failure.case.id, failure.kind) == (ending_backends.PLAN.case(ending_backends.NUMBER).id, "reference")
@@ -266,8 +268,8 @@ def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: 
     asked = tmp_path / "asked"
     monkeypatch.setenv("ASKED", str(asked))
     others = psutil.Process().children(recursive=True)
-    with Here(1) as crew:
-        next(_ for _ in campaign.run(Plan("ending_backends:never_ends", 0), crew) if asked.exists())
+    with LocalPool(1) as pool:
+        next(_ for _ in campaign.run(Plan("ending_backends:never_ends", 0), pool) if asked.exists())
         processes = [process for process in psutil.Process().children(recursive=True) if process not in others]
     assert len(processes) >= 2
     assert psutil.wait_procs(processes, timeout=20)[1] == []
@@ -298,20 +300,20 @@ def test_values_are_of_both_ends_of_their_type_and_of_none() -> None:
     assert any(0 < np.abs(x).max() < np.finfo(np.float32).tiny for x in maps)
 
 
-def test_a_hostile_case_is_proven_by_the_case_before_it_was_spoiled() -> None:
-    spoiled = [case for number in range(60) if (case := generate(0, number)).twin is not None]
-    expecting = [case for case in map(with_expectation, spoiled) if case.expects_error]
+def test_a_corrupted_case_is_proven_by_the_case_before_its_change() -> None:
+    corrupted = [case for number in range(60) if (case := generate(0, number)).twin is not None]
+    expecting = [case for case in map(with_expectation, corrupted) if case.expects_error]
     assert expecting
     assert all(case.twin is not None and case.twin.expected is not None for case in expecting)
     unproven = {check(case, Examiner(lambda _: Answer("refusal", text="no"))) for case in expecting[:5]}
     assert unproven == {"unsupported"}
 
 
-def test_what_no_rule_says_of_infinities_is_not_settled() -> None:
+def test_what_no_rule_says_of_infinities_is_ill_posed() -> None:
     def is_it(roi: list[float], mode: str = "avg", odd: float = np.inf) -> bool:
         x = np.array([[[[1, 2, 3, odd], [4, 5, 6, 7]]]], np.float32)
         inputs = {"X": x, "rois": np.array([roi], np.float32), "batch_indices": np.zeros(1, np.int64)}
-        return is_settled(_expecting("RoiAlign_16", {"sampling_ratio": 1, "mode": mode}, inputs, "Y"), HERE)
+        return is_well_posed(_expecting("RoiAlign_16", {"sampling_ratio": 1, "mode": mode}, inputs, "Y"), REFERENCE)
 
     assert is_it([0.75, 1, 0.75, 1])  # reads pixels 0 and 1
     assert not is_it([2.5, 1, 2.5, 1])  # on pixel 2: the infinite one has the weight 0
@@ -319,8 +321,8 @@ def test_what_no_rule_says_of_infinities_is_not_settled() -> None:
     assert is_it([2.75, 1, 2.75, 1], "max_interpolated", np.nan)
 
 
-@pytest.mark.parametrize(("value", "settled"), [(30000.0, True), (65519.9, False), (66000.0, True)])
-def test_what_is_clearly_beyond_the_range_of_its_type_is_settled(value: float, settled: bool) -> None:
+@pytest.mark.parametrize(("value", "well_posed"), [(30000.0, True), (65519.9, False), (66000.0, True)])
+def test_what_is_clearly_beyond_the_range_of_its_type_is_well_posed(value: float, well_posed: bool) -> None:
     inputs = {
         "dY": np.full((2, 1, 1, 1), value / 2, np.float16),
         "rois": np.full((2, 4), 0.5, np.float16),
@@ -328,13 +330,13 @@ def test_what_is_clearly_beyond_the_range_of_its_type_is_settled(value: float, s
         "x_shape": np.array([1, 1, 1, 1]),
     }
     case = _expecting("RoiAlignGrad", {"sampling_ratio": 1}, inputs, "dX")
-    assert is_settled(case, HERE) is settled
+    assert is_well_posed(case, REFERENCE) is well_posed
     assert (expected_outputs(case)["dX"] > 65000).all() == (value > 65000)
 
 
 def outcome(plan: Plan, cases: int) -> tuple[Counter[str], list[Failure]]:
-    with Here(1) as crew:
-        reports = list(campaign.run(plan, crew, cases))
+    with LocalPool(1) as pool:
+        reports = list(campaign.run(plan, pool, cases))
     return sum((r.counts for r in reports), Counter()), [failure for r in reports for failure in r.failures]
 
 

@@ -21,14 +21,14 @@ from distributed import Client, LocalCluster
 import ending_backends
 from conformance.__main__ import main
 from conformance.fuzz import campaign, cluster
-from conformance.fuzz.campaign import Crew, CrewError
+from conformance.fuzz.campaign import WorkerPool, WorkerPoolError
 from conformance.fuzz.check import Failure
 from conformance.fuzz.cluster import Cluster
-from conformance.fuzz.examine import Plan
+from conformance.fuzz.worker import Plan
 
 pytestmark = pytest.mark.slow
 
-SWAPPED = "conformance.wrong.roi_align:XAndYSwapped"
+SWAPPED = "conformance.mutants.roi_align:XAndYSwapped"
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def fuzz(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["fuzz", *arguments])
 
 
-def outcome(plan: Plan, crew: Crew, cases: int) -> tuple[Counter[str], list[Failure]]:
-    reports = list(campaign.run(plan, crew, cases))
+def outcome(plan: Plan, pool: WorkerPool, cases: int) -> tuple[Counter[str], list[Failure]]:
+    reports = list(campaign.run(plan, pool, cases))
     return sum((r.counts for r in reports), Counter()), [failure for r in reports for failure in r.failures]
 
 
@@ -69,8 +69,8 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkey
     cases, plan, counts = 60, Plan("reference", 4), Counter[str]()
     with Client(workers.scheduler_address, set_as_default=False) as client:
         process = next(iter(client.run(os.getpid).values()))
-    with Cluster(workers.scheduler_address, plan.backend) as crew:
-        for report in campaign.run(plan, crew, cases):
+    with Cluster(workers.scheduler_address, plan.backend) as pool:
+        for report in campaign.run(plan, pool, cases):
             if report.counts and not counts:
                 os.kill(process, signal.SIGKILL)
             counts += report.counts
@@ -81,15 +81,15 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkey
     ("backend", "kind", "message"),
     [
         ("ends_itself", "crash", "exit code -9"),
-        ("ends_its_worker", "reference", "every worker that examined it ended"),
+        ("ends_its_worker", "reference", "every worker that ran it died"),
     ],
 )
 def test_a_case_that_ends_a_process_is_named_and_the_others_are_counted(
     workers: LocalCluster, backend: str, kind: str, message: str
 ) -> None:
     plan = replace(ending_backends.PLAN, backend=f"ending_backends:{backend}")
-    with Cluster(workers.scheduler_address, plan.backend) as crew:
-        counts, (failure,) = outcome(plan, crew, 20)
+    with Cluster(workers.scheduler_address, plan.backend) as pool:
+        counts, (failure,) = outcome(plan, pool, 20)
     assert counts == {"unsupported": 19, "failed": 1}
     assert (failure.case.id, failure.kind) == (plan.case(ending_backends.NUMBER).id, kind)
     assert message in failure.message
@@ -103,8 +103,8 @@ def test_a_campaign_ends_with_its_time(workers: LocalCluster, tmp_path: Path) ->
 
 
 def test_what_is_handed_out_is_cancelled_when_the_campaign_is_left(workers: LocalCluster) -> None:
-    with Cluster(workers.scheduler_address, "reference") as crew:
-        next(report for report in campaign.run(Plan("reference", 0), crew) if report.counts)
+    with Cluster(workers.scheduler_address, "reference") as pool:
+        next(report for report in campaign.run(Plan("reference", 0), pool) if report.counts)
         assert handed_out(workers)
     for _ in range(300):
         if not handed_out(workers):
@@ -119,24 +119,24 @@ def handed_out(workers: LocalCluster) -> list[str]:
 
 
 def test_a_cluster_without_workers_ends_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "ALONE_SECONDS", 0.0)
+    monkeypatch.setattr(cluster, "NO_WORKER_SECONDS", 0.0)
     monkeypatch.setattr(cluster, "ASK_EVERY", 0.0)
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as made,
-        Cluster(made.scheduler_address, "reference") as crew,
+        Cluster(made.scheduler_address, "reference") as pool,
     ):
-        reports = campaign.run(Plan("reference", 0), crew)
+        reports = campaign.run(Plan("reference", 0), pool)
         next(reports)
         # Not by scale(0), which waits for the worker's thread and may wait forever.
         for address in list(made.scheduler.workers):
             made.sync(made.scheduler.remove_worker, address, stimulus_id="test")
-        with pytest.raises(CrewError, match="no worker for"):
+        with pytest.raises(WorkerPoolError, match="no worker for"):
             list(reports)
 
 
 def test_workers_have_the_versions_that_are_here(workers: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "version", lambda _: "0")
-    with pytest.raises(CrewError, match=r"worker tcp://.* has ortops .*: must be 0, as here"):
+    with pytest.raises(WorkerPoolError, match=r"worker tcp://.* has ortops .*: must be 0, as here"):
         Cluster(workers.scheduler_address, "reference")
 
 

@@ -277,7 +277,7 @@ def test_a_cell_that_has_unsupported_cases_is_not_plain_green() -> None:
 
 def test_a_diagnosis_is_shown_on_page_and_terminal(tmp_path: Path) -> None:
     page, results, table = (tmp_path / name for name in ("run.html", "run.json", "matrix.html"))
-    backend = "conformance.wrong.roi_align:ShiftBeforeScale"
+    backend = "conformance.mutants.roi_align:ShiftBeforeScale"
     options = ("--select", "roi_align/matrix/scale_*/v16/avg/*/float", "--html", str(page), "--json", str(results))
     done = run("--backend", backend, *options)
     said = "answers like ShiftBeforeScale: "

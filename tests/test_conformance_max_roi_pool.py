@@ -19,11 +19,11 @@ from conformance.families import max_roi_pool as family
 from conformance.fuzz.check import Failure, check
 from conformance.fuzz.generate import MOST_WORK, generate
 from conformance.fuzz.shrink import shrink
+from conformance.mutants.max_roi_pool import Control, mutant
 from conformance.outcome import Outcome
 from conformance.run import Answer, Examiner, ask, judge
 from conformance.vectors import literal, max_roi_pool_matrix, max_roi_pool_sizes
 from conformance.vectors.max_roi_pool_matrix import INEXACT, SCENES
-from conformance.wrong.max_roi_pool import Control, fault
 
 NAMES = ("MaxRoiPool_1", "MaxRoiPool_22", "MaxRoiPoolGrad")
 OWN = [
@@ -48,13 +48,13 @@ def oracle(case: Case) -> Answer:
     return ask(load("reference"), case)
 
 
-def settled(case: Case) -> bool:
-    return family.is_settled(case, oracle)
+def well_posed(case: Case) -> bool:
+    return family.is_well_posed(case, oracle)
 
 
-def test_cases_are_settled_unless_they_are_about_rounding_or_the_gradient_of_nan() -> None:
+def test_cases_are_well_posed_unless_they_are_about_rounding_or_the_gradient_of_nan() -> None:
     cases = [case for case in OWN if case.element_type in ("float", "double")]
-    open_facts = {case.id.split("/")[2] for case in cases if not settled(case)}
+    open_facts = {case.id.split("/")[2] for case in cases if not well_posed(case)}
     of_nan = {
         case.id.split("/")[2] for case in cases if case.definition.is_gradient and np.isnan(case.inputs["X"]).any()
     }
@@ -80,11 +80,11 @@ def test_an_output_of_the_operator_may_only_be_rounded_to_its_type() -> None:
 
 def test_the_error_of_a_gradient_grows_with_the_outputs_that_add_up() -> None:
     case = next(case for case in OWN if case.id == "max_roi_pool_grad/matrix/overlapping/float")
-    growth = family.growth(case)["dX"]
+    error_terms = family.error_terms(case)["dX"]
     dx = expected_outputs(case)["dX"]
-    assert np.all(growth.magnitude >= np.abs(dx))
-    assert np.sum(growth.terms) == case.inputs["dY"].size  # no bin is empty, and each passes once
-    np.testing.assert_array_equal(growth.terms == 0, growth.magnitude == 0)
+    assert np.all(error_terms.magnitude >= np.abs(dx))
+    assert np.sum(error_terms.terms) == case.inputs["dY"].size  # no bin is empty, and each passes once
+    np.testing.assert_array_equal(error_terms.terms == 0, error_terms.magnitude == 0)
 
 
 def one_roi(roi: list[float], x: list[float], bins: int, scale: float = 1.0, *, is_gradient: bool = False) -> Case:
@@ -106,25 +106,25 @@ def one_roi(roi: list[float], x: list[float], bins: int, scale: float = 1.0, *, 
 
 
 @pytest.mark.parametrize("is_gradient", [False, True])
-def test_a_bound_that_float32_changes_is_not_settled_where_the_pixel_counts(is_gradient: bool) -> None:
+def test_a_bound_that_float32_changes_is_ill_posed_where_the_pixel_counts(is_gradient: bool) -> None:
     of_roi = functools.partial(one_roi, [0, 0, 0, 6, 0], bins=13, is_gradient=is_gradient)
-    assert not settled(of_roi([1, 2, 3, 4, 5, 6, 7, 100, 9]))
-    assert settled(of_roi([1, 2, 3, 4, 5, 6, 7, 0.5, 9]))
-    assert settled(one_roi([0, 0, 0, 6, 0], [1, 2, 3, 4, 5, 6, 7, 100, 9], 7, is_gradient=is_gradient))
+    assert not well_posed(of_roi([1, 2, 3, 4, 5, 6, 7, 100, 9]))
+    assert well_posed(of_roi([1, 2, 3, 4, 5, 6, 7, 0.5, 9]))
+    assert well_posed(one_roi([0, 0, 0, 6, 0], [1, 2, 3, 4, 5, 6, 7, 100, 9], 7, is_gradient=is_gradient))
 
 
 @pytest.mark.parametrize("is_gradient", [False, True])
-def test_an_end_that_float32_makes_a_half_is_not_settled_and_a_half_is(is_gradient: bool) -> None:
+def test_an_end_that_float32_makes_a_half_is_ill_posed_and_a_half_is(is_gradient: bool) -> None:
     ramp = [float(i) for i in range(8)]
-    assert not settled(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.7, is_gradient=is_gradient))
-    assert settled(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.5, is_gradient=is_gradient))
-    assert settled(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.75, is_gradient=is_gradient))
+    assert not well_posed(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.7, is_gradient=is_gradient))
+    assert well_posed(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.5, is_gradient=is_gradient))
+    assert well_posed(one_roi([0, 5, 0, 5, 0], ramp, 1, 0.75, is_gradient=is_gradient))
 
 
-def test_the_gradient_of_nan_is_not_settled_and_that_of_a_tie_is() -> None:
+def test_the_gradient_of_nan_is_ill_posed_and_that_of_a_tie_is() -> None:
     for x, is_one in (([1.0, np.nan], False), ([1.0, 1.0], True)):
-        assert settled(one_roi([0, 0, 0, 1, 0], x, 1))
-        assert settled(one_roi([0, 0, 0, 1, 0], x, 1, is_gradient=True)) == is_one
+        assert well_posed(one_roi([0, 0, 0, 1, 0], x, 1))
+        assert well_posed(one_roi([0, 0, 0, 1, 0], x, 1, is_gradient=True)) == is_one
 
 
 def test_an_explanation_lists_the_pixels_of_the_bins() -> None:
@@ -183,13 +183,13 @@ def test_random_cases_are_quick_and_of_any_kind_and_the_second_implementation_pa
         met["halves"] += bool(np.any(np.mod(rois[:, 1:], 1) == 0.5))
         met["empty"] += bool(np.any(next(iter(expected.values())) == 0))
         met["odd"] += not np.isfinite(case.inputs["X"]).all()
-        met["settled"] += settled(case)
+        met["well-posed"] += well_posed(case)
     assert all(met[name] >= 15 for name in (*NAMES, "bfloat16", "inverted", "halves", "empty", "odd")), met
-    assert met["settled"] >= 250
+    assert met["well-posed"] >= 250
 
 
 def test_a_failure_is_made_small_down_to_the_images_that_it_needs() -> None:
-    examiner = Examiner(functools.partial(ask, External(fault.find("BatchIdIgnored"))))
+    examiner = Examiner(functools.partial(ask, External(mutant.find("BatchIdIgnored"))))
     case = next(case for case in OWN if case.id == "max_roi_pool/matrix/images_and_channels/v22/double")
     failure = check(case, examiner)
     assert isinstance(failure, Failure)

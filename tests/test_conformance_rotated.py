@@ -23,23 +23,23 @@ from conformance.backends.external import External
 from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
 from conformance.coverage.values import lines
+from conformance.error_bounds import unit_roundoff
 from conformance.expect import expected_outputs, reference
 from conformance.explain import explain, page
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import write
 from conformance.families import roi_align_rotated as family
+from conformance.fuzz.corrupt import corrupt
 from conformance.fuzz.generate import generate
-from conformance.fuzz.hostile import spoil
-from conformance.fuzz.settled import is_settled
-from conformance.growth import unit
-from conformance.rotated.growth import Roundings
-from conformance.rotated.question import coordinates, question_of
+from conformance.fuzz.well_posed import is_well_posed
+from conformance.mutants.roi_align_rotated import Control
+from conformance.rotated.error_bounds import Roundings
+from conformance.rotated.geometry import coordinates, geometry_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
-from conformance.wrong.roi_align_rotated import Control
 from ortops.operators import BY_NAME
-from ortops.operators.roi_align_rotated import MOST_SAMPLES as MOST_RATIO
+from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO as MOST_RATIO
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED
 from pages import column, parsed, shapes
 
@@ -115,10 +115,10 @@ def test_rois_are_exact_in_every_type_that_they_are_asked_in(scene: rotated_matr
 
 def test_rounding_moves_no_sample_of_a_case_over_a_border_or_a_pixel() -> None:
     for case in (case for case in MATRIX if case.element_type == "float"):
-        question = question_of(case)
-        for roi, region in zip(question.rois, question.regions(), strict=True):
-            delta = 8 * max(Roundings(region, float(roi[4]), unit(np.dtype(np.float32))).delta)
-            for c, length in zip(coordinates(region), question.sampling.lengths, strict=True):
+        geometry = geometry_of(case)
+        for roi, region in zip(geometry.rois, geometry.regions(), strict=True):
+            delta = 8 * max(Roundings(region, float(roi[4]), unit_roundoff(np.dtype(np.float32))).delta)
+            for c, length in zip(coordinates(region), geometry.sampling.lengths, strict=True):
                 inside = c[(c > -delta) & (c < length - 1 + delta)]
                 far = [np.abs(c + 1), np.abs(c - length), np.abs(inside - np.round(inside))]
                 assert min(float(np.min(one, initial=1.0)) for one in far) > delta, case.id
@@ -325,8 +325,8 @@ EXACT = {"sampling_ratio": 1, "aligned": 0, "output_height": 2, "output_width": 
         (forward(map_of(7, 7), [3.25, 3.0, 4.0, 4.0, 0.5], **{**EXACT, "sampling_ratio": 0}), True),
     ],
 )
-def test_a_case_is_settled_unless_rounding_decides(case: Case, expected: bool) -> None:
-    assert is_settled(case, oracle) is expected
+def test_a_case_is_well_posed_unless_rounding_decides(case: Case, expected: bool) -> None:
+    assert is_well_posed(case, oracle) is expected
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -334,8 +334,8 @@ def test_a_weight_of_0_times_no_number_settles_nothing(value: float) -> None:
     x = map_of(5, 5)
     x[0, 0, 2, 3] = value
     on_a_pixel = [2.0, 2.0, 1.0, 1.0, 0.0]
-    assert not is_settled(forward(x, on_a_pixel, sampling_ratio=1, aligned=0), oracle)
-    assert is_settled(forward(x, [1.25, 1.25, 1.0, 1.0, 0.5], sampling_ratio=1, aligned=0), oracle)
+    assert not is_well_posed(forward(x, on_a_pixel, sampling_ratio=1, aligned=0), oracle)
+    assert is_well_posed(forward(x, [1.25, 1.25, 1.0, 1.0, 0.5], sampling_ratio=1, aligned=0), oracle)
 
 
 # Random cases.
@@ -365,10 +365,10 @@ def test_random_cases_that_are_right_are_answered() -> None:
             assert oracle(case).outputs is not None, case.id
 
 
-def test_random_cases_that_are_settled_are_answered_alike_by_a_second_implementation() -> None:
+def test_random_cases_that_are_well_posed_are_answered_alike_by_a_second_implementation() -> None:
     right = [case for case in random_cases()[:24] if case.twin is None]
     failed = [case for case in right if judge(case, ask(External(Control), case)).outcome.is_bad]
-    assert [case.id for case in failed if is_settled(case, oracle)] == []
+    assert [case.id for case in failed if is_well_posed(case, oracle)] == []
     assert len(failed) < len(right) / 10
 
 
@@ -383,7 +383,7 @@ def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
 
 def test_a_random_change_may_be_to_the_numbers_of_a_roi() -> None:
     case, rng = named("/angles/"), np.random.default_rng(0)
-    changed = [spoil(case, rng).inputs.get("rois") for _ in range(300)]
+    changed = [corrupt(case, rng).inputs.get("rois") for _ in range(300)]
     odd = [rois for rois in changed if rois is not None and rois.shape == (9, 5) and not np.isfinite(rois).all()]
     assert odd
     assert any(not np.isfinite(rois[:, 4]).all() for rois in odd)
@@ -418,14 +418,14 @@ def test_a_case_has_a_page_and_its_own_reading_gives_what_is_expected(case: Case
     parsed(page.render(explanation))
     write(explanation, Console(file=io.StringIO()))
     if explanation.values is not None:
-        assert column(explanation, explanation.shown[0].convention.short) == column(explanation, "expected")
+        assert column(explanation, explanation.conventions[0].convention.short) == column(explanation, "expected")
 
 
 def test_readings_are_mixed_up_one_thing_at_a_time() -> None:
     explanation = explain(named("/angles/aligned/counter"), roi=2)
-    names = [shown.convention.name for shown in explanation.shown]
+    names = [shown.convention.name for shown in explanation.conventions]
     assert names == ["aligned 1, clockwise 0", "aligned 0, clockwise 0", "aligned 1, clockwise 1", "angle in degrees"]
-    assert [shown.convention.is_own for shown in explanation.shown] == [True, False, False, False]
+    assert [shown.convention.is_own for shown in explanation.conventions] == [True, False, False, False]
     (table,) = explanation.coordinates
     own, not_aligned, clockwise, degrees = (
         np.array([[float(one) for one in row.cells[k].split(", ")] for row in table.rows]) for k in (2, 3, 4, 5)
@@ -441,11 +441,11 @@ def test_readings_are_mixed_up_one_thing_at_a_time() -> None:
 
 def test_a_quarter_turn_shows_in_the_picture() -> None:
     case = forward(map_of(6, 6), [3.0, 2.0, 3.0, 1.0, math.pi / 2], output_width=3, sampling_ratio=1, aligned=0)
-    dots = shapes(explain(case).shown[0].picture, "dot")
+    dots = shapes(explain(case).conventions[0].drawing, "dot")
     xs, ys = ([float(each.at[name]) for each in dots] for name in ("cx", "cy"))
     assert np.ptp(xs) < 0.1
     assert ys[0] > ys[1] > ys[2], "the first bin is below where positive angles turn counter-clockwise"
-    cell = float(shapes(explain(case).shown[0].picture, "cell")[0].at["width"])
+    cell = float(shapes(explain(case).conventions[0].drawing, "cell")[0].at["width"])
     np.testing.assert_allclose(np.diff(ys), -cell, atol=0.1)
 
 
@@ -453,7 +453,7 @@ def test_the_lines_of_a_region_are_turned_with_it() -> None:
     case = forward(
         map_of(8, 8), [3.5, 3.5, 4.0, 2.0, math.pi / 6], output_height=2, output_width=3, aligned=0, sampling_ratio=1
     )
-    picture = explain(case).shown[0].picture
+    picture = explain(case).conventions[0].drawing
     sides, inner = shapes(picture, "roi"), shapes(picture, "bin")
     assert (len(sides), len(inner)) == (4, 3)
     cell = float(shapes(picture, "cell")[0].at["width"])
@@ -469,13 +469,13 @@ def test_the_lines_of_a_region_are_turned_with_it() -> None:
 
 def test_a_sample_names_its_pixels_and_weights() -> None:
     x = np.arange(16, dtype=np.float64).reshape(1, 1, 4, 4)
-    (dot,) = shapes(explain(forward(x, [1.75, 2.0, 1.0, 1.0, 1.25], sampling_ratio=1)).shown[0].picture, "dot")
+    (dot,) = shapes(explain(forward(x, [1.75, 2.0, 1.0, 1.0, 1.25], sampling_ratio=1)).conventions[0].drawing, "dot")
     reads = "reads [1, 1] x 0.375, [1, 2] x 0.125, [2, 1] x 0.375, [2, 2] x 0.125; value 7.25"
     assert dot.title == f"bin (0, 0) sample (0, 0) at y 1.5, x 1.25; {reads}"
 
 
 def test_no_number_is_written_under_a_sample() -> None:
-    picture = explain(named("/angles/aligned/counter"), roi=2).shown[0].picture
+    picture = explain(named("/angles/aligned/counter"), roi=2).conventions[0].drawing
     dots, texts = shapes(picture, "dot"), shapes(picture, "value")
     assert len(texts) > 40
     for text in texts:
@@ -489,7 +489,7 @@ def test_derivatives_are_by_the_five_numbers_of_a_roi() -> None:
     case = next(c for c in of_type("double", NAMES[1]) if c.outputs == ("dX", "drois") and "/matrix/" in c.id)
     explanation = explain(case)
     assert column(explanation, "by") == ["cx", "cy", "w", "h", "angle"]
-    assert [part.title.split("[")[0] for part in explanation.parts] == ["dX", "drois"]
+    assert [part.title.split("[")[0] for part in explanation.outputs] == ["dX", "drois"]
     own, clockwise = (column(explanation, f"aligned 1, clockwise {k}") for k in (0, 1))
     assert own != clockwise
 
@@ -503,7 +503,7 @@ def test_the_worst_element_is_marked_and_its_roi_shown() -> None:
     assert explanation.roi.startswith("RoI 5 of 9")
     assert explanation.values is not None
     assert [row.cells[0] for row in explanation.values.rows if row.marked] == ["(1, 2)"]
-    picture = explanation.shown[0].picture
+    picture = explanation.conventions[0].drawing
     assert sum("marked" in dot.at["class"] for dot in shapes(picture, "dot")) == 4
     assert len(shapes(picture, "worst")) == 4
 
@@ -529,10 +529,10 @@ def test_a_wrong_pixel_of_dx_shows_a_roi_of_its_image() -> None:
 def test_huge_regions_and_maps_stay_small(length: int, roi: list[float], ratio: int) -> None:
     case = forward(map_of(length, length), roi, output_height=6, output_width=6, sampling_ratio=ratio)
     explanation = explain(case)
-    for shown in explanation.shown:
-        assert len(shapes(shown.picture, "cell")) <= MOST_CELLS**2
-        assert len(shapes(shown.picture, "dot")) <= MOST_SAMPLES
-        assert "left out" in shown.picture.left_out
+    for shown in explanation.conventions:
+        assert len(shapes(shown.drawing, "cell")) <= MOST_CELLS**2
+        assert len(shapes(shown.drawing, "dot")) <= MOST_SAMPLES
+        assert "left out" in shown.drawing.left_out
     html = page.render(explanation)
     assert len(html) < 1_500_000
     parsed(html)
@@ -547,7 +547,7 @@ def test_a_roi_that_is_not_there_is_an_error(roi: int) -> None:
 
 def test_a_case_without_rois_has_nothing_to_draw() -> None:
     explanation = explain(named("/empty/no_rois"))
-    assert explanation.shown == ()
+    assert explanation.conventions == ()
     assert explanation.notes == ("The case has no RoIs to draw.",)
 
 
@@ -560,7 +560,7 @@ def test_the_command_explains_runs_and_exports(tmp_path: Path) -> None:
     assert explained.exit_code == 0
     assert "aligned 1, clockwise 0: half a pixel is subtracted from the centre" in explained.output
     assert parsed(file.read_text("utf-8")).counts["svg"] == 5
-    wrong = "conformance.wrong.roi_align_rotated:ClockwiseIgnored"
+    wrong = "conformance.mutants.roi_align_rotated:ClockwiseIgnored"
     some = ["--select", "roi_align_rotated/matrix/angles/*/float"]
     run = CliRunner().invoke(main, ["--backend", wrong, *some])
     assert run.exit_code == 1

@@ -250,7 +250,7 @@ def test_the_library_path_serves_those_who_register_it_themselves() -> None:
 def test_options_that_have_the_library_already_are_refused_with_the_mend() -> None:
     chosen = options()
     chosen.register_custom_ops_library(onnxruntime_extensions.get_library_path())
-    with pytest.raises(OrtError, match=r"sess_options have .* twice, from ortops and .*: leave the other out"):
+    with pytest.raises(OrtError, match=r"sess_options have .* twice, from ortops and .*: remove the other call"):
         session(onnx_models.roi_align(16), chosen)
 
 
@@ -262,7 +262,7 @@ def test_an_unknown_engine_is_refused(engine: Any) -> None:
 
 def test_one_process_has_one_engine() -> None:
     ortops.register(options())
-    with pytest.raises(RuntimeError, match="this process uses 'direct' already"):
+    with pytest.raises(RuntimeError, match="this process already uses 'direct'"):
         ortops.register(options(), "pyop")
 
 

@@ -1,4 +1,4 @@
-"""The seams to onnxruntime and onnxruntime-extensions; what changes them for good runs in processes of its own."""
+"""The interfaces to onnxruntime and onnxruntime-extensions. Tests that change them for good run in their own processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ortops.engine.c_api import ort_api
-from ortops.engine.extensions import RELEASES
+from ortops.engine.extensions import SUPPORTED_RELEASES
 from test_package import python
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def test_one_module_uses_onnxruntime_extensions() -> None:
 
 
 def test_the_releases_in_errors_are_those_of_the_requirements() -> None:
-    assert f'"onnxruntime-extensions{RELEASES}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'"onnxruntime-extensions{SUPPORTED_RELEASES}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the operators are Python operators there")
@@ -75,7 +75,7 @@ except RuntimeError as error:
 @pytest.mark.parametrize("engine", ["direct", "pyop", "auto"])
 def test_without_onnxruntime_extensions_the_error_names_the_releases(engine: str) -> None:
     printed = python(REGISTER.format(change="import sys; sys.modules['onnxruntime_extensions'] = None", engine=engine))
-    assert printed.startswith(f"onnxruntime-extensions cannot be imported: must be {RELEASES} (")
+    assert printed.startswith(f"onnxruntime-extensions cannot be imported: must be {SUPPORTED_RELEASES} (")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_without_onnxruntime_extensions_the_error_names_the_releases(engine: str
 def test_a_missing_part_of_onnxruntime_extensions_is_named(part: str, engine: str) -> None:
     change = f"import onnxruntime_extensions; del onnxruntime_extensions._ocos.{part}"
     printed = python(REGISTER.format(change=change, engine=engine))
-    assert re.fullmatch(rf"onnxruntime-extensions [\d.]+ has no {part}: must be {RELEASES}", printed)
+    assert re.fullmatch(rf"onnxruntime-extensions [\d.]+ has no {part}: must be {SUPPORTED_RELEASES}", printed)
 
 
 def test_an_onnxruntime_without_the_api_is_refused_before_anything_is_added() -> None:

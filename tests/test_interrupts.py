@@ -1,4 +1,4 @@
-"""Interrupts while ONNX Runtime computes and makes sessions: a few of the processes of ``python -m tests.interrupted``."""
+"""Signals while ONNX Runtime computes and makes sessions: a few of the processes of ``python -m tests.interrupted``."""
 
 from __future__ import annotations
 

@@ -16,14 +16,15 @@ import pytest
 import onnx_models.collection
 import ortops
 from conformance.families import Family, family_of
+from conformance.mutants import CONTROLS, MUTANTS
 from conformance.vectors import collect
-from conformance.wrong import CONTROLS, FAULTS
+from docs.operators import row
 from onnx_models.gradient.rules.table import RULES
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import DOMAIN, Attribute, Operator
 
-README = Path(__file__).parents[1] / "README.md"
+REFERENCE = Path(__file__).parents[1] / "docs" / "operators.md"
 
 ROOMS = {
     "ortops.operators": "the definition of {name}",
@@ -32,7 +33,7 @@ ROOMS = {
     "ortops.functional": "{function} on NumPy arrays",
     "onnx_models.portable": "the body of {name} in standard operators",
     "conformance.families": "what the suite knows of {name}: bounds, random cases, drawings",
-    "conformance.wrong": "wrong implementations of {name} with a control that is right",
+    "conformance.mutants": "wrong implementations of {name} with a control that is right",
 }
 """The packages that have a module for each family of operators, and what it holds."""
 
@@ -65,21 +66,10 @@ def missing(operator: Operator) -> Iterator[str]:
         yield f"conformance/vectors has no case of {operator.name}."
     if not any(case.expects_error for case in cases):
         yield f"conformance/vectors has no case in which {operator.name} is to refuse what it is given."
-    if operator.family not in CONTROLS or all(fault.operators != operator.family for fault in FAULTS):
-        yield f"CONTROLS and FAULTS in conformance/wrong/__init__.py do not have the family {operator.family}."
-    if _row(operator) not in README.read_text("utf-8"):
-        yield f"The table of operators in README.md has no row {_row(operator)}."
-
-
-def _row(operator: Operator) -> str:
-    """The row of an operator in the README's table; ? marks tensors that a node may leave out."""
-    inputs, outputs = (
-        ", ".join(tensor.name + "?" * tensor.optional for tensor in tensors)
-        for tensors in (operator.inputs, operator.outputs)
-    )
-    attributes = ", ".join(attribute.name for attribute in operator.attributes)
-    types = ", ".join(operator.element_types(operator.inputs[0]))
-    return f"| {operator.name} | {inputs} | {outputs} | {attributes} | {types} |"
+    if operator.family not in CONTROLS or all(fault.operators != operator.family for fault in MUTANTS):
+        yield f"CONTROLS and MUTANTS in conformance/mutants/__init__.py do not have the family {operator.family}."
+    if row(operator) not in REFERENCE.read_text("utf-8"):
+        yield f"docs/operators.md does not have {operator.name}: `python -m docs` writes it."
 
 
 def _module(room: str, operator: Operator) -> Any:
@@ -128,7 +118,7 @@ def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
     said = list(missing(new))
     assert "ortops/kernels/roi_median.py is missing: the kernel of RoiMedian." in said
     assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said
-    assert f"The table of operators in README.md has no row {_row(new)}." in said
+    assert "docs/operators.md does not have RoiMedian: `python -m docs` writes it." in said
     assert len(said) == len(ROOMS) + 8
 
 

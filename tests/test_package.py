@@ -1,4 +1,4 @@
-"""What importing and shutting down costs, and what the package needs."""
+"""The cost of importing and shutting down, and the dependencies of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pyop engine, in processes of its own: one process has one engine."""
+"""The pyop engine, in processes of its own, since a process has only one engine."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_python_operators_of_others_still_work() -> None:
 
 
 def test_direct_is_refused_once_pyop_is_in_use() -> None:
-    assert "this process uses 'pyop' already" in run("""
+    assert "this process already uses 'pyop'" in run("""
         try:
             ortops.register(onnxruntime.SessionOptions(), "direct")
         except RuntimeError as error:

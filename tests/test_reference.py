@@ -16,7 +16,7 @@ import pytest
 
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
-from ortops.reference.sampling import Axis, axes_of_roi, coordinate, is_inside, points_inside, taps
+from ortops.reference.sampling import OnnxAxis, axes_of_roi, coordinate, is_inside, points_inside, taps
 from ortops.spec import Operator, Tensor
 
 Array = npt.NDArray[np.float64]
@@ -529,14 +529,14 @@ def test_no_sample_inside_the_map_is_skipped(size: float, sign: float) -> None:
     rng = np.random.default_rng(6)
     for per_bin in (1, 7, 20_000):
         start = -sign * size * float(rng.uniform(0, 1)) + float(rng.uniform(-3, 8))
-        axis = Axis(start, sign * size, 1.0, size_varies=True, bins=2, per_bin=per_bin, length=6)
+        axis = OnnxAxis(start, sign * size, 1.0, size_varies=True, bins=2, per_bin=per_bin, length=6)
         for p in range(2):
             expected = [i for i in range(per_bin) if is_inside(coordinate(axis, p, i), 6)]
             assert [i for point in points_inside(axis, p) for i in point.indices] == expected, f"{axis}, bin {p}"
 
 
 def test_no_sample_is_skipped_where_float64_cannot_tell_neighbours_apart() -> None:
-    axis = Axis(-1e18, 2e18, 1.0, size_varies=True, bins=1, per_bin=2 * 10**18, length=6)
+    axis = OnnxAxis(-1e18, 2e18, 1.0, size_varies=True, bins=1, per_bin=2 * 10**18, length=6)
     expected = [i for i in range(10**18 - 2000, 10**18 + 2000) if is_inside(coordinate(axis, 0, i), 6)]
     assert len(expected) > 100
     assert [i for point in points_inside(axis, 0) for i in point.indices] == expected
@@ -556,7 +556,7 @@ def test_there_are_at_most_two_to_the_62_samples_along_a_bin(ratio: int, size: f
 
 
 def test_samples_at_one_coordinate_are_taken_together() -> None:
-    axis = Axis(2.0, 0.0, 1.0, size_varies=True, bins=1, per_bin=1000, length=6)
+    axis = OnnxAxis(2.0, 0.0, 1.0, size_varies=True, bins=1, per_bin=1000, length=6)
     assert points_inside(axis, 0) == [(2.0, list(range(1000)))]
 
 
@@ -735,7 +735,7 @@ def test_bfloat16_came_with_opset_22() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
-    [([False, False], "needs at least one output"), ([True], "must have 2 entries, one an output")],
+    [([False, False], "needs at least one output"), ([True], "must have 2 entries, one for each output")],
 )
 def test_at_least_one_output_is_wanted(wanted: list[bool], message: str) -> None:
     with pytest.raises(ValueError, match=message):

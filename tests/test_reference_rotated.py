@@ -14,7 +14,7 @@ import pytest
 from conformance.case import Case
 from conformance.vectors import literal
 from ortops.operators import BY_NAME
-from ortops.operators.roi_align_rotated import MOST_SAMPLES
+from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 from ortops.reference import evaluate
 from ortops.reference.roi_align_rotated import Region, region_of
 
@@ -343,10 +343,10 @@ def test_a_long_row_through_the_map_is_met_where_it_lies_on_it() -> None:
 
 @pytest.mark.slow
 def test_the_most_samples_of_a_bin_are_all_met() -> None:
-    y = forward(one([1.0, 1.0, 1.0, 1.0, 0.5], np.ones((1, 0, 2, 2)), sampling_ratio=MOST_SAMPLES))
+    y = forward(one([1.0, 1.0, 1.0, 1.0, 0.5], np.ones((1, 0, 2, 2)), sampling_ratio=MAX_SAMPLING_RATIO))
     assert y.shape == (1, 0, 1, 1)
-    region = region_of([2.5, 2.5, 1, 1, 0.5], (1, 1), (5, 5), 1, 0, MOST_SAMPLES, 1.0)
-    assert listed(region, 0, 0) == MOST_SAMPLES**2
+    region = region_of([2.5, 2.5, 1, 1, 0.5], (1, 1), (5, 5), 1, 0, MAX_SAMPLING_RATIO, 1.0)
+    assert listed(region, 0, 0) == MAX_SAMPLING_RATIO**2
 
 
 # --- data ----------------------------------------------------------------------------------------------------------
@@ -418,7 +418,7 @@ def changed(p: Problem, position: tuple[int, int], value: float) -> Problem:
         (problem(18)._replace(batch_indices=np.array([0, 0, -1, 0, 0])), r"batch_indices\[2\] is -1: must be >= 0"),
         (problem(18)._replace(x=np.zeros((2, 2, 0, 7))), "H = 0, W = 7: both must be >= 1 where there are RoIs"),
         (problem(18)._replace(rois=np.zeros((5, 4))), "rois"),
-        (problem(18, sampling_ratio=MOST_SAMPLES + 1), "sampling_ratio"),
+        (problem(18, sampling_ratio=MAX_SAMPLING_RATIO + 1), "sampling_ratio"),
         (problem(18, aligned=2), "aligned"),
     ],
 )

@@ -28,7 +28,7 @@ OTHER = Operator(
     inputs=(
         Tensor("bias", "T", ("L",), optional=True),
         Tensor("data", "U", ("L", 3, "A", "A", "L")),
-        Tensor("sizes", "int64", (2,), values=("L", "B"), optional=True),
+        Tensor("sizes", "int64", (2,), element_axes=("L", "B"), optional=True),
     ),
     outputs=(Tensor("sum", "U", ("B", "length"), optional=True), Tensor("count", "int64", (), optional=True)),
     types={"T": ("float16", "float"), "U": ("float16", "float")},
@@ -386,7 +386,9 @@ def test_a_reference_to_a_list_of_the_function_counts_with_the_value_of_the_call
 
     good = model("scales = [2.0, 0.5], offsets = [0.0, 0.0]")
     assert inferred(good, check_custom_domain=False) == {"y": ("float", [4, 2])}
-    with pytest.raises(InferenceError, match="scales has 1, input_pixel_offsets has 2 values: must have as many each"):
+    with pytest.raises(
+        InferenceError, match="scales has 1, input_pixel_offsets has 2 values: must have the same number"
+    ):
         onnx.shape_inference.infer_shapes(model("scales = [2.0], offsets = [0.0, 0.0]"))
 
 

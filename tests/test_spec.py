@@ -55,3 +55,24 @@ def test_a_definition_with_an_unknown_axis_or_type_is_refused() -> None:
         operator(Tensor("y", "U", ("N",)))
     with pytest.raises(ValueError, match=r"\['x', 'x'\] repeat a name"):
         Operator("Op", "op", "op", "", (), (Tensor("x", "T", ()), Tensor("x", "T", ())), (), {"T": ("float",)})
+
+
+@pytest.mark.parametrize("operator", ortops.OPERATORS, ids=lambda operator: operator.name)
+def test_every_operator_says_what_it_computes_and_what_defines_it(operator: Operator) -> None:
+    assert operator.doc.endswith(".")
+    assert "https://" in operator.source
+    names = [tensor.name for tensor in operator.outputs]
+    if not operator.is_gradient:
+        names += [tensor.name for tensor in operator.inputs] + [attribute.name for attribute in operator.attributes]
+    assert [name for name in names if name not in operator.formula] == []
+    lines = operator.formula.split("\n")
+    assert operator.formula.isascii()
+    assert lines == [line.rstrip() for line in operator.formula.strip().splitlines()]
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("operator", ortops.OPERATORS, ids=lambda operator: operator.name)
+def test_every_attribute_and_tensor_is_described_by_sentences(operator: Operator) -> None:
+    docs = {attribute.name: attribute.doc for attribute in operator.attributes}
+    docs |= {tensor.name: tensor.doc for tensor in (*operator.inputs, *operator.outputs)}
+    assert {name: doc for name, doc in docs.items() if not doc.endswith(".") or len(doc.split()) < 5} == {}

@@ -1,4 +1,4 @@
-"""ortops.warmup: what it computes, and that nothing is left to compile after it."""
+"""ortops.warmup: the operators that it runs, and that nothing is left to compile after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ortops
-from ortops import first_use
+from ortops import precompile
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import Operator
 
@@ -45,7 +45,7 @@ def choices(operator):
         given = {attribute.name: value for attribute, value in zip(free, values)}
         sizes = {"output_height": 2, "output_width": 3}
         given |= {name: size for name, size in sizes.items() if name in {a.name for a in operator.attributes}}
-        yield given | ({"scales": (1.0, 1.0, 2.0, 0.5)} if operator.either else {})
+        yield given | ({"scales": (1.0, 1.0, 2.0, 0.5)} if operator.at_least_one_of else {})
 
 def use(operators=OPERATORS, fixed=None):
     for operator, threads in itertools.product(operators, (1, 2)):
@@ -126,8 +126,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Operator, str, Mapping[
     def compute(operator: Operator, inputs: Any, attributes: Mapping[str, Any], *_: object) -> None:
         made.append((operator, str(inputs[0].dtype), attributes))
 
-    monkeypatch.setattr(first_use, "compute", compute)
-    monkeypatch.setattr(first_use, "_warm_calls", lambda: None)
+    monkeypatch.setattr(precompile, "compute", compute)
+    monkeypatch.setattr(precompile, "_compile_entry_points", lambda: None)
     return made
 
 

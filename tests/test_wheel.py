@@ -1,4 +1,4 @@
-"""The wheel: its compiled code, for which processors it is made, and that it runs where numba is not there."""
+"""The wheel: its compiled code, the processors that it is made for, and that it runs without numba."""
 
 from __future__ import annotations
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from conformance.wrong import roi_align
-from conformance.wrong.roi_align import Control
+from conformance.mutants import roi_align
+from conformance.mutants.roi_align import Control
 
 __all__ = ["Aborts", "Control", "Hangs", "MaxTheOtherWay", "NoHalfPixel"]
 
-MaxTheOtherWay, NoHalfPixel = roi_align.fault.find("MaxTheOtherWay"), roi_align.fault.find("NoHalfPixel")
+MaxTheOtherWay, NoHalfPixel = roi_align.mutant.find("MaxTheOtherWay"), roi_align.mutant.find("NoHalfPixel")
 
 
 class Aborts(Control):

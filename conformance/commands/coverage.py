@@ -10,10 +10,10 @@ import click
 from conformance.commands.options import JOBS, out_file
 from conformance.coverage.measure import measure
 from conformance.coverage.report import Summary
+from conformance.mutants import MUTANTS
 from conformance.progress import with_progress
 from conformance.report.terminal import console
 from conformance.vectors import collect
-from conformance.wrong import FAULTS
 
 WIDTH = 200
 """Characters where the output is no terminal."""
@@ -27,14 +27,14 @@ WIDTH = 200
 def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: int | None, everything: bool) -> None:
     """Measure the suite itself.
 
-    Shows which values of attributes the cases have, which of the wrong implementations of `conformance.wrong` they
+    Shows which values of attributes the cases have, which of the wrong implementations of `conformance.mutants` they
     catch, and how many facts are the first to catch one.
 
     The exit status is 0 when every wrong implementation is caught, 1 when not, 2 for a wrong call.
     """
     catches = measure(jobs or os.cpu_count() or 1, everything=everything)
     unit = "wrong implementations"
-    summary = Summary(collect(), list(with_progress(catches, "coverage", total=len(FAULTS), unit=unit)))
+    summary = Summary(collect(), list(with_progress(catches, "coverage", total=len(MUTANTS), unit=unit)))
     summary.write(console(WIDTH))
     if json_file is not None:
         json_file.write_text(summary.json(), "utf-8")

@@ -1,17 +1,18 @@
-"""``python -m conformance explain``: one case as a picture."""
+"""``python -m conformance explain``: the drawings and tables of one case."""
 
 from __future__ import annotations
 
 import difflib
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from conformance import backends
 from conformance.case import Case
 from conformance.commands.options import out_file, wrong_call
-from conformance.explain import explain, page, tables
+from conformance.explain import explain, page, picture, tables
 from conformance.isolate import asking
 from conformance.report import terminal
 from conformance.vectors import collect
@@ -25,17 +26,48 @@ _MOST_NAMED = 8
     "--backend",
     "backend_name",
     metavar="B",
-    help=f"Show what it answers, too: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend interface.",
+    help=f"Compare the outputs of this backend, too: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend "
+    "interface.",
 )
 @click.option(
-    "--roi", type=click.IntRange(min=0), metavar="R", help="Number of the RoI, by default the worst one, or the first."
+    "--roi",
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="Number of the RoI to draw, by default that of the worst element, or else 0.",
 )
-@out_file("--out", "Write the picture to this page.", "FILE.html")
-def explain_command(case_id: str, backend_name: str | None, roi: int | None, out_file: Path | None) -> None:
-    """Show where the samples of one CASE fall, by each convention: an id, or a pattern that one id matches.
+@out_file("--out", "Write all drawings and tables to this page.", "FILE.html")
+@out_file("--svg", "Write drawings, side by side, to this picture.", "FILE.svg")
+@click.option(
+    "--drawing",
+    "drawings",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="Number of a drawing in the SVG file, counted from 1 in the order of the page; may be given several times. By "
+    "default all drawings of conventions, or of the outputs if there are none.",
+)
+@click.option(
+    "--theme",
+    type=click.Choice(get_args(picture.Theme)),
+    default="light",
+    help="Colours of the SVG file, by default light.",
+)
+def explain_command(
+    case_id: str,
+    backend_name: str | None,
+    roi: int | None,
+    out_file: Path | None,
+    svg_file: Path | None,
+    drawings: tuple[int, ...],
+    theme: picture.Theme,
+) -> None:
+    """Show where the samples of one CASE fall, by each convention.
 
-    The terminal has the coordinates and the values; a page, where one is asked for, the pictures.
+    CASE is an id, or a pattern that exactly one id matches. The terminal shows the coordinates and the values; --out
+    and --svg write the pictures.
     """
+    if svg_file is None and (drawings or theme != "light"):
+        raise click.UsageError("--drawing and --theme are about the file of --svg, which is not given")
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
         with wrong_call("--backend", backends.MissingBackendError), asking(backend_name) as examiner:
@@ -47,10 +79,16 @@ def explain_command(case_id: str, backend_name: str | None, roi: int | None, out
     if out_file is not None:
         out_file.write_text(page.render(explanation), "utf-8")
         click.echo(f"wrote {out_file}")
+    if svg_file is not None:
+        with wrong_call("--drawing", ValueError):
+            panels = picture.chosen(explanation, drawings)
+        text = picture.render(case.id, explanation.roi, panels, explanation.hint * bool(explanation.conventions), theme)
+        svg_file.write_text(text, "utf-8")
+        click.echo(f"wrote {svg_file}")
 
 
 def _case(wanted: str) -> Case:
-    """The case of this id, or the one that matches."""
+    """The case of this id, or the only case whose id matches the pattern."""
     cases = {case.id: case for case in collect()}
     matching = [wanted] if wanted in cases else [name for name in cases if fnmatchcase(name, wanted)]
     if len(matching) == 1:

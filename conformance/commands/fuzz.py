@@ -15,9 +15,9 @@ import click
 from conformance import backends, isolate
 from conformance.commands.options import FOLDER, IN_FILE, JOBS, wrong_call
 from conformance.fuzz import campaign, file
-from conformance.fuzz.campaign import Crew, CrewError, Here
+from conformance.fuzz.campaign import LocalPool, WorkerPool, WorkerPoolError
 from conformance.fuzz.check import Failure, check
-from conformance.fuzz.examine import TIME_LIMIT, Plan
+from conformance.fuzz.worker import TIME_LIMIT, Plan
 from conformance.progress import with_progress
 from ortops.operators import BY_NAME
 
@@ -78,17 +78,17 @@ def fuzz_command(
         found = _replayed(backend_name, replay)
     else:
         limit = SECONDS if seconds is None and cases is None else seconds
-        with _crew(backend_name, jobs, address) as crew:
-            found = _run(Plan(backend_name, seed, operators), crew, cases, limit, folder)
+        with _pool(backend_name, jobs, address) as pool:
+            found = _run(Plan(backend_name, seed, operators), pool, cases, limit, folder)
     if found:
         raise click.exceptions.Exit(1)
 
 
 @contextlib.contextmanager
-def _crew(backend_name: str, jobs: int | None, address: str | None) -> Iterator[Crew]:
+def _pool(backend_name: str, jobs: int | None, address: str | None) -> Iterator[WorkerPool]:
     """Those who examine the cases: processes here, or the workers of the scheduler at the address."""
     if address is None:
-        with Here(jobs or os.cpu_count() or 1) as here:
+        with LocalPool(jobs or os.cpu_count() or 1) as here:
             yield here
         return
     if jobs is not None:
@@ -97,7 +97,7 @@ def _crew(backend_name: str, jobs: int | None, address: str | None) -> Iterator[
         from conformance.fuzz.cluster import Cluster
     except ModuleNotFoundError as error:
         raise click.BadParameter(f"{error}: pip install 'ortops[dask]'", param_hint="--dask") from error
-    with wrong_call("--dask", CrewError):
+    with wrong_call("--dask", WorkerPoolError):
         cluster = Cluster(address, backend_name)
     with cluster:
         yield cluster
@@ -113,7 +113,7 @@ def _replayed(backend_name: str, path: Path) -> bool:
     return isinstance(found, Failure)
 
 
-def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folder: Path) -> bool:
+def _run(plan: Plan, pool: WorkerPool, cases: int | None, seconds: float | None, folder: Path) -> bool:
     """Whether a campaign finds a failure; prints each, and the counts."""
     begun, counts, written, lost = time.monotonic(), Counter[str](), 0, ""
     name = re.sub(r"[^-\w]", "-", plan.backend)
@@ -121,7 +121,7 @@ def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folde
     def examined() -> Iterator[str]:
         """The outcome of each case; counts it, and writes and prints the failures."""
         nonlocal written
-        for report in campaign.run(plan, crew, cases, seconds):
+        for report in campaign.run(plan, pool, cases, seconds):
             for outcome in report.counts.elements():
                 counts[outcome] += 1
                 yield outcome
@@ -139,9 +139,9 @@ def _run(plan: Plan, crew: Crew, cases: int | None, seconds: float | None, folde
     try:
         for _ in with_progress(examined(), "fuzz", cases, note=lambda: f"{rate()}, {counts['failed']} failed"):
             pass
-    except CrewError as error:
+    except WorkerPoolError as error:
         lost = str(error)
-    kinds = ("passed", "failed", "unsupported", "unsettled")
+    kinds = ("passed", "failed", "unsupported", "ill-posed")
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind] or kind in kinds[:2])
     click.echo(f"seed {plan.seed}: {parts}; {rate()}, {written} different failures")
     if lost:

@@ -28,7 +28,7 @@ from conformance.report.matrix import Matrix
 from conformance.report.record import Run
 from conformance.run import STRICT
 from conformance.vectors import collect
-from ortops import child
+from ortops import worker_process
 
 
 def _part(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
@@ -305,7 +305,7 @@ def _check_limits(is_isolated: bool, time_limit: float | None, memory_limit: int
     for name, limit in (("--time-limit", time_limit), ("--memory-limit", memory_limit)):
         if limit is not None and not is_isolated:
             raise click.BadParameter(f"{limit:g}: only with --isolate", param_hint=name)
-    if memory_limit is not None and not child.can_limit_memory():
+    if memory_limit is not None and not worker_process.can_limit_memory():
         raise click.BadParameter(f"{memory_limit}: only on Linux", param_hint="--memory-limit")
 
 

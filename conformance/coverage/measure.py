@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from conformance.backends.external import External
 from conformance.case import Case, fact_of
+from conformance.mutants import MUTANTS, Category, Mutant
 from conformance.run import ask, judge
 from conformance.vectors import collect
-from conformance.wrong import FAULTS, Family, Fault
 
 OFFICIAL = "roi_align/official"
 """The family of ONNX's own vectors."""
@@ -30,7 +30,7 @@ class Catch:
     by_onnx: whether one of ONNX's own vectors catches it; None where ONNX has none of an operator that has the fault.
     """
 
-    fault: Fault
+    fault: Mutant
     ids: tuple[str, ...]
     first: str | None
     by_onnx: bool | None
@@ -42,25 +42,25 @@ def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
     return (case for case in cases if judge(case, ask(asking, case)).outcome.is_bad)
 
 
-def asked(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+def asked(fault: Mutant, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     """The cases of the operators that have the fault."""
-    return _asked(fault.operators, fault.is_of_gradients_alone, cases)
+    return _asked(fault.operators, fault.is_gradient_only, cases)
 
 
-def decisive(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+def decisive(fault: Mutant, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     """Those that say whether a fact catches a fault.
 
     Of a fault of types all; of others one type's, float where the fact has it: that half precision alone shows a fault of
     borders is chance. Of faults of sizes and values also the cases of values of all types.
     """
     kept = asked(fault, cases)
-    return kept if fault.family is Family.TYPES else _of_one_type_each(kept, fault.family is Family.SIZES)
+    return kept if fault.category is Category.TYPES else _of_one_type_each(kept, fault.category is Category.SIZES)
 
 
 @functools.cache
-def _asked(operators: str, is_of_gradients_alone: bool, cases: tuple[Case, ...]) -> tuple[Case, ...]:
+def _asked(operators: str, is_gradient_only: bool, cases: tuple[Case, ...]) -> tuple[Case, ...]:
     kept = (case for case in cases if case.definition.family == operators)
-    return tuple(case for case in kept if case.definition.name.endswith("Grad") or not is_of_gradients_alone)
+    return tuple(case for case in kept if case.definition.name.endswith("Grad") or not is_gradient_only)
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, 
     return tuple(filter(is_kept, cases))
 
 
-def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool = False) -> list[Catch]:
+def caught(faults: Sequence[Mutant], cases: tuple[Case, ...], *, everything: bool = False) -> list[Catch]:
     """What catches each of the faults.
 
     Args:
@@ -87,8 +87,8 @@ def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool
     # Cases outside, faults inside: the expected values of a case are computed once and need not be kept.
     deciding = {fault: frozenset(decisive(fault, cases)) for fault in faults}
     asking = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
-    ids: dict[Fault, list[str]] = {fault: [] for fault in faults}
-    first: dict[Fault, str] = {}
+    ids: dict[Mutant, list[str]] = {fault: [] for fault in faults}
+    first: dict[Mutant, str] = {}
     by_onnx = {fault: False if fault.operators == OFFICIAL.split("/", maxsplit=1)[0] else None for fault in faults}
     for case in cases:
         is_official = case.family == OFFICIAL
@@ -102,7 +102,7 @@ def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool
     return [Catch(f, tuple(ids[f] if everything else ids[f][:1]), first.get(f), by_onnx[f]) for f in faults]
 
 
-def measure(jobs: int, faults: Sequence[Fault] = FAULTS, *, everything: bool = False) -> Iterator[Catch]:
+def measure(jobs: int, faults: Sequence[Mutant] = MUTANTS, *, everything: bool = False) -> Iterator[Catch]:
     """Each fault with what catches it, in whatever order they are done.
 
     Args:
@@ -113,14 +113,14 @@ def measure(jobs: int, faults: Sequence[Fault] = FAULTS, *, everything: bool = F
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         tasks = [pool.submit(_caught, numbers, everything) for numbers in _groups(jobs, faults)]
         for done in as_completed(tasks):
-            yield from (Catch(FAULTS[number], *found) for number, found in done.result())
+            yield from (Catch(MUTANTS[number], *found) for number, found in done.result())
 
 
-def _groups(jobs: int, faults: Sequence[Fault]) -> list[list[int]]:
+def _groups(jobs: int, faults: Sequence[Mutant]) -> list[list[int]]:
     """Numbers of faults that are asked together: of the same operators, and alike in what they cost."""
     groups = []
     for operators in dict.fromkeys(fault.operators for fault in faults):
-        numbers = [FAULTS.index(fault) for fault in faults if fault.operators == operators]
+        numbers = [MUTANTS.index(fault) for fault in faults if fault.operators == operators]
         count = min(4 * jobs, len(numbers))
         groups += [numbers[first::count] for first in range(count)]
     return groups
@@ -129,5 +129,5 @@ def _groups(jobs: int, faults: Sequence[Fault]) -> list[list[int]]:
 def _caught(
     numbers: Sequence[int], everything: bool
 ) -> list[tuple[int, tuple[tuple[str, ...], str | None, bool | None]]]:
-    found = caught([FAULTS[number] for number in numbers], collect(), everything=everything)
+    found = caught([MUTANTS[number] for number in numbers], collect(), everything=everything)
     return [(n, (catch.ids, catch.first, catch.by_onnx)) for n, catch in zip(numbers, found, strict=True)]

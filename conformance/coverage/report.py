@@ -16,7 +16,7 @@ from rich.console import Console
 from conformance.case import Case, fact_of
 from conformance.coverage.measure import Catch
 from conformance.coverage.values import Line, by_operator
-from conformance.wrong import FAULTS, Family
+from conformance.mutants import MUTANTS, Category
 
 
 class Table(NamedTuple):
@@ -37,7 +37,7 @@ class Summary:
     @cached_property
     def found(self) -> list[Catch]:
         """The catches in the order of the faults."""
-        order = {fault: number for number, fault in enumerate(FAULTS)}
+        order = {fault: number for number, fault in enumerate(MUTANTS)}
         return sorted(self.catches, key=lambda catch: order[catch.fault])
 
     @cached_property
@@ -57,10 +57,10 @@ class Summary:
     def tables(self) -> list[Table]:
         """Values of attributes, faults by what they are about, families of cases."""
         values = [_of_values(name, lines) for name, lines in by_operator(self.cases).items()]
-        return [*values, *(self._of_faults(family) for family in Family), self._of_facts()]
+        return [*values, *(self._of_faults(family) for family in Category), self._of_facts()]
 
-    def _of_faults(self, family: Family) -> Table:
-        catches = [catch for catch in self.found if catch.fault.family is family]
+    def _of_faults(self, family: Category) -> Table:
+        catches = [catch for catch in self.found if catch.fault.category is family]
         onnx = {True: "catch it", False: "do not", None: ""}
         rows = [(c.fault.name, c.fault.description, c.first or "none", onnx[c.by_onnx]) for c in catches]
         columns = ("wrong implementation", "what is wrong", "first case", "ONNX's vectors")
@@ -91,7 +91,7 @@ class Summary:
                 "faults": [
                     {
                         "name": catch.fault.name,
-                        "family": catch.fault.family.value,
+                        "family": catch.fault.category.value,
                         "description": catch.fault.description,
                         "first": catch.first,
                         "caught_by": list(catch.ids),

@@ -148,7 +148,7 @@ def _size(length: int) -> str:
 def _of_shapes(operator: Operator, cases: Sequence[Case]) -> Iterator[Line]:
     """Ranks where they are open, else how many images, channels and RoIs there are."""
     first = operator.inputs[0].name
-    if operator.inputs[0].is_open:
+    if operator.inputs[0].has_variable_rank:
         yield from _of("rank", (str(case.inputs[first].ndim) for case in cases), RANKS)
         return
     of_maps = [case.inputs["x_shape"] if "x_shape" in case.inputs else case.inputs[first].shape for case in cases]

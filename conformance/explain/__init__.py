@@ -1,4 +1,4 @@
-"""One case of the suite as a picture: where its samples fall, by the conventions that people mix up."""
+"""Explain one case of the suite: draw where its samples fall, by each of the conventions that are often confused."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The conventions side by side: where each puts the samples of a RoI, and what comes of it.
+"""The conventions of RoiAlign: where each one puts the samples of a RoI, and what values follow.
 
-Samples are those of the reference's own axes, values those of its operators, so a picture cannot disagree with the suite.
+The reference computes both the samples and the values, so a picture cannot disagree with the suite.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.expect import Floats, reference
-from conformance.rois.question import Coordinates, Placed, Question, Sampling
+from conformance.rois.geometry import AxisGeometry, Coordinates, Geometry, Sampling
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue, Operator
@@ -26,7 +26,7 @@ TORCHVISION = (
     "bin, as in ONNX; -1 or 0 is adaptive, the size of the bin in pixels rounded up, as 0 is in ONNX."
 )
 MOST_SAMPLES = 1_000_000
-"""Samples on the map, over all bins and channels; the values of a convention that has more are not computed."""
+"""The limit of samples on the map, over all bins and channels: a convention with more has no values."""
 
 _NAMES: dict[Key, tuple[str, str]] = {
     "output_half_pixel": ("ONNX RoiAlign-10", "output_half_pixel, the same as torchvision aligned=False"),
@@ -36,78 +36,78 @@ _NAMES: dict[Key, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Convention:
-    """One way to read the attributes of a case.
+class RoiConvention:
+    """One convention, with the attributes of a case translated into it.
 
-    is_own: whether it is that of the case.
-    notes: in what it cannot follow the case.
+    is_own: whether the case itself uses this convention.
+    notes: sentences about attributes of the case that this convention does not have.
     """
 
     key: Key
-    question: Question
+    geometry: Geometry
     sampling: Sampling
     is_own: bool
     notes: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The name in headings."""
+        """The name that headings show."""
         return _NAMES[self.key][0]
 
     @property
     def short(self) -> str:
-        """The name in the headings of columns."""
+        """The short name that columns of tables show."""
         return self.name.removeprefix("ONNX ")
 
     @property
     def detail(self) -> str:
-        """Another name of the convention, or the attributes that set it."""
+        """The name of the convention in ONNX and torchvision, or the attributes that make it."""
         offsets = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*self.sampling.offsets)
         return _NAMES[self.key][1] or offsets
 
-    def axes(self, r: int) -> tuple[Placed, Placed]:
-        """RoI `r` along y and along x."""
+    def axes(self, r: int) -> tuple[AxisGeometry, AxisGeometry]:
+        """The geometry of RoI `r` along y and along x."""
         return self.sampling.place(self.roi(r))
 
     def output(self, r: int, c: int) -> Floats | None:
-        """The bins [rows, columns] of RoI `r` and channel `c`; None without a feature map or with too many samples."""
-        x = self.question.x
+        """The bins [rows, columns] of RoI `r` and channel `c`; None without a feature map, or if samples are too many."""
+        x = self.geometry.x
         if x is None or self._samples([r]) > MOST_SAMPLES:
             return None
-        n = int(self.question.indices[r])
-        inputs = self._inputs(x[n : n + 1, c : c + 1], self.question.rois[r : r + 1], np.zeros(1, np.int64))
+        n = int(self.geometry.indices[r])
+        inputs = self._inputs(x[n : n + 1, c : c + 1], self.geometry.rois[r : r + 1], np.zeros(1, np.int64))
         sizes = dict(zip(("output_height", "output_width"), self.sampling.bins, strict=True))
         operator, outputs = self._operator(gradient=False)
         values = reference(operator, {**self._attributes(operator), **sizes}, inputs, outputs)
         return np.asarray(values[outputs[0]][0, 0], np.float64)
 
     def gradients(self, wanted: Sequence[str]) -> dict[str, Floats]:
-        """The wanted gradients among dx and drois, by these names; none where there are too many samples."""
-        question = self.question
-        if question.dy is None or self._samples(range(len(question.rois))) * question.x_shape[1] > MOST_SAMPLES:
+        """The wanted gradients among dx and drois by these names; empty if there are too many samples."""
+        geometry = self.geometry
+        if geometry.dy is None or self._samples(range(len(geometry.rois))) * geometry.x_shape[1] > MOST_SAMPLES:
             return {}
         operator, outputs = self._operator(gradient=True)
-        inputs = self._inputs(question.x, question.rois, question.indices)
-        inputs |= {operator.inputs[0].name: question.dy, "x_shape": np.array(question.x_shape, np.int64)}
+        inputs = self._inputs(geometry.x, geometry.rois, geometry.indices)
+        inputs |= {operator.inputs[0].name: geometry.dy, "x_shape": np.array(geometry.x_shape, np.int64)}
         roles = dict(zip(outputs, ("dx", "drois"), strict=True))
         names = [name for name, role in roles.items() if role in wanted]
         answer = reference(operator, self._attributes(operator), inputs, names)
         values = {roles[name]: value for name, value in answer.items()}
         if "drois" in values and self.key != "DirectML":
-            values["drois"] = values["drois"] * self._stretch()
+            values["drois"] = values["drois"] * self._scale_ratio()
         return values
 
     def _samples(self, rois: Sequence[int]) -> float:
         return sum(y.on_map * x.on_map for y, x in map(self.axes, rois))
 
-    def _stretch(self) -> Floats:
-        """Factors of x1, y1, x2, y2 that give RoIs the scale of y where ONNX's one scale is that of x."""
-        scale_y, scale_x = self.question.sampling.scales
+    def _scale_ratio(self) -> Floats:
+        """Factors of x1, y1, x2, y2. They turn coordinates along y into units of x, since ONNX has one scale for both."""
+        scale_y, scale_x = self.geometry.sampling.scales
         return np.array([1.0, scale_y / scale_x] * 2)
 
     def roi(self, r: int) -> list[float]:
-        """The coordinates x1, y1, x2, y2 as stored; in ONNX's conventions with those along y in units of x."""
-        row = self.question.rois[r] if self.key == "DirectML" else self.question.rois[r] * self._stretch()
+        """The coordinates x1, y1, x2, y2 as stored; in the conventions of ONNX, those along y are in units of x."""
+        row = self.geometry.rois[r] if self.key == "DirectML" else self.geometry.rois[r] * self._scale_ratio()
         return [float(end) for end in row]
 
     def _operator(self, *, gradient: bool) -> tuple[Operator, tuple[str, ...]]:
@@ -120,7 +120,7 @@ class Convention:
         if self.key == "DirectML":
             tensors = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": indices}
         else:
-            tensors = {"X": x, "rois": rois * self._stretch(), "batch_indices": indices}
+            tensors = {"X": x, "rois": rois * self._scale_ratio(), "batch_indices": indices}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def _attributes(self, operator: Operator) -> dict[str, AttributeValue]:
@@ -144,33 +144,33 @@ class Convention:
         return {a.name: values[a.name] for a in operator.attributes if a.name in values}
 
 
-def conventions_of(question: Question) -> tuple[Convention, ...]:
-    """The conventions of a case, in the order of the pictures."""
-    own = question.coordinates or "DirectML"
-    return tuple(_convention(key, question, is_own=key == own) for key in _NAMES)
+def conventions_of(geometry: Geometry) -> tuple[RoiConvention, ...]:
+    """All conventions of a case, in the order of the pictures."""
+    own = geometry.coordinates or "DirectML"
+    return tuple(_convention(key, geometry, is_own=key == own) for key in _NAMES)
 
 
-def _convention(key: Key, question: Question, *, is_own: bool) -> Convention:
-    sampling, notes = question.sampling, list[str]()
+def _convention(key: Key, geometry: Geometry, *, is_own: bool) -> RoiConvention:
+    sampling, notes = geometry.sampling, list[str]()
     if key == "DirectML" and not is_own:
         most = min(sampling.limits[0], UINT32_MAX), min(sampling.limits[1], UINT32_MAX)
         sampling = replace(sampling, limits=most, coordinates=None, offsets=(0.5, -0.5))
         if sampling.mode == "max":
             notes = ["DirectML's max is the largest interpolated sample, not the largest weighted pixel."]
     elif key != "DirectML" and not is_own:
-        notes = _lost_by_onnx(sampling) if question.coordinates is None else []
+        notes = _unsupported_by_onnx(sampling) if geometry.coordinates is None else []
         scales, offset = (sampling.scales[1],) * 2, 0.5 if key == "half_pixel" else 0.0
         bins, lengths, limits, mode = sampling.bins, sampling.lengths, sampling.limits, sampling.mode
         sampling = Sampling(scales, bins, lengths, limits, mode, key, (offset, -0.5))
-    return Convention(key, question, sampling, is_own, tuple(notes))
+    return RoiConvention(key, geometry, sampling, is_own, tuple(notes))
 
 
-def _lost_by_onnx(sampling: Sampling) -> list[str]:
-    lost = (
+def _unsupported_by_onnx(sampling: Sampling) -> list[str]:
+    rules = (
         (sampling.nearest, "interpolates linearly, never to the nearest pixel"),
         (sampling.to_corners, "does not align samples to corners"),
         (sampling.outside != 0.0, "has 0 for samples off the map"),
         (not sampling.ratio and sampling.limits != (1, UINT32_MAX), "has no limits to the number of samples"),
         (sampling.scales[0] != sampling.scales[1], "has one scale; the RoI's y coordinates are scaled instead"),
     )
-    return [f"ONNX {what}." for applies, what in lost if applies]
+    return [f"ONNX {what}." for applies, what in rules if applies]

@@ -1,4 +1,4 @@
-"""All that is said about one case, gathered for the page and for the terminal."""
+"""The explanation of one case: the facts, drawings and tables that the page and the terminal show."""
 
 from __future__ import annotations
 
@@ -10,53 +10,60 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.expect import Floats, expected_outputs, reference
-from conformance.explain.draw import Drawing, Part
-from conformance.explain.resample import Axis
+from conformance.explain.draw import Drawing, OutputSlice
+from conformance.explain.resample import AxisDrawing
 from conformance.explain.tables import Table, differences
 from conformance.families import family_of
 from conformance.outcome import Result
 from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 
+HINT = (
+    "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
+    "Filled dots are samples on the map, and hollow dots are samples off the map."
+)
+"""How to read a picture of sampled RoIs."""
 
-class Way(Protocol):
-    """One way to read a case, as it is named."""
+
+class Convention(Protocol):
+    """A convention, one way to interpret the attributes of a case, as headings and tables show it."""
 
     @property
     def name(self) -> str:
-        """The name in headings."""
+        """The name that headings show."""
         ...
 
     @property
     def short(self) -> str:
-        """The name in the headings of columns."""
+        """The short name that columns of tables show."""
         ...
 
     @property
     def detail(self) -> str:
-        """What it is, in words."""
+        """A line that describes it."""
         ...
 
     @property
     def is_own(self) -> bool:
-        """Whether it is that of the case."""
+        """Whether the case itself uses this convention."""
         ...
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """In what it cannot follow the case."""
+        """Sentences about attributes of the case that this convention does not have."""
         ...
 
 
-class Shown(NamedTuple):
-    """A convention with its picture."""
+class ConventionDrawing(NamedTuple):
+    """A convention with its drawing, and a line of the values that it gives, which may be empty."""
 
-    convention: Way
-    picture: Drawing
+    convention: Convention
+    drawing: Drawing
+    result: str = ""
 
 
-class Worst(NamedTuple):
-    """The element that is furthest from what it should be."""
+class WorstElement(NamedTuple):
+    """The element of an output with the largest error, and its index."""
 
     output: str
     at: tuple[int, ...]
@@ -64,40 +71,42 @@ class Worst(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known about a case.
+    """The explanation of a case.
 
-    facts: lines under its id, by heading.
-    roi: what the pictures are about, in words; empty where they are about no RoI.
-    shown: the conventions, none where there are no RoIs.
-    coordinates: tables of sample coordinates.
-    values: the table of what each convention gives, or None.
-    parts: the outputs as heat maps.
-    axes: pictures of resampled axes.
-    notes: what else is to be known.
+    facts: the lines under the id of the case, by heading.
+    roi: the RoI that the drawings show, as text; empty if they show none.
+    conventions: the drawings of the conventions; empty if there are no RoIs.
+    hint: a text that says how to read these drawings.
+    coordinates: the tables of sample coordinates.
+    values: the table of the values that each convention gives, or None.
+    outputs: the outputs as heat maps.
+    axes: the drawings of resampled axes.
+    notes: further sentences.
     """
 
     case: Case
     facts: Mapping[str, str]
     roi: str = ""
-    shown: tuple[Shown, ...] = ()
+    conventions: tuple[ConventionDrawing, ...] = ()
+    hint: str = HINT
     coordinates: tuple[Table, ...] = ()
     values: Table | None = None
-    parts: tuple[Part, ...] = ()
-    axes: tuple[Axis, ...] = ()
+    outputs: tuple[OutputSlice, ...] = ()
+    axes: tuple[AxisDrawing, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def explain(
     case: Case, roi: int | None = None, answer: Answer | None = None, result: Result | None = None, backend: str = ""
 ) -> Explanation:
-    """What there is to say about a case.
+    """Explain a case.
 
     Args:
         case: the case.
-        roi: number of the RoI to draw; None for the one with the worst element, or else the first.
-        answer: what a backend made of the case, or None where none was asked.
-        result: how that was judged.
-        backend: its name.
+        roi: the number of the RoI to draw. None draws the RoI of the worst element, or the first one without a backend.
+        answer: the answer of a backend, or None.
+        result: the verdict on this answer.
+        backend: the name of the backend.
 
     Raises:
         ValueError: the case has no RoI of this number.
@@ -105,11 +114,11 @@ def explain(
     facts, outputs = _facts(case, backend, result), _numbers(answer)
     if case.expects_error:
         if roi is not None:
-            raise ValueError("a case that is to be refused has no RoI to draw")
-        return Explanation(case, facts, parts=_accepted(outputs), notes=(_refusal(case),))
+            raise ValueError(f"roi = {roi}: a case that expects an error has no RoI to draw")
+        return Explanation(case, facts, outputs=_accepted(outputs), notes=(_refusal(case),))
     expected = expected_outputs(case)
     got = {name: y for name, y in outputs.items() if name in expected and y.shape == expected[name].shape}
-    compared = Compared(expected, got, _worst(expected, got, result))
+    compared = Comparison(expected, got, _worst(expected, got, result))
     return family_of(case.definition).explanation(case, facts, compared, roi)
 
 
@@ -131,7 +140,7 @@ def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:
 
 
 def _refusal(case: Case) -> str:
-    """Why a case is to be refused, in the reference's words."""
+    """A sentence that says why an error is expected, with the message of the reference."""
     due = f"An error is expected: its {case.expects_error} is wrong."
     try:
         reference(case.definition, case.attributes, case.inputs, case.outputs)
@@ -141,29 +150,29 @@ def _refusal(case: Case) -> str:
 
 
 def _numbers(answer: Answer | None) -> dict[str, Floats]:
-    """The backend's outputs in float64, without those whose element type no operator of the suite has."""
+    """The backend's outputs in float64. Outputs of an element type that no operator has are left out."""
     outputs: Mapping[str, Array] = (answer.outputs if answer else None) or {}
     known = set(ELEMENT_DTYPES.values())
     return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
 
 
-def _accepted(outputs: Mapping[str, Floats]) -> tuple[Part, ...]:
-    """The first two-dimensional slice of each output that came where an error is due."""
+def _accepted(outputs: Mapping[str, Floats]) -> tuple[OutputSlice, ...]:
+    """The first two-dimensional slice of each output of a backend that should have raised an error."""
     leads = {name: (0,) * max(values.ndim - 2, 0) for name, values in outputs.items() if values.size}
-    return tuple(Part(_title(n, lead), None, np.atleast_2d(outputs[n][lead])) for n, lead in leads.items())
+    return tuple(OutputSlice(_title(n, lead), None, np.atleast_2d(outputs[n][lead])) for n, lead in leads.items())
 
 
 def _title(name: str, lead: tuple[int, ...]) -> str:
-    """The name of the slice of an output: of its last two axes, where the other axes have the indices `lead`."""
+    """The title of the slice of an output at the indices `lead` of all axes but the last two."""
     return name + (f"[{', '.join(map(str, lead))}]" if lead else "")
 
 
-def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> Worst | None:
-    """The element that the judge names, or else the one with the largest difference, of an output that came."""
+def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> WorstElement | None:
+    """The worst element that the verdict names, or else the element with the largest difference of the first output."""
     named = result.worst if result else None
     if named is not None and named.index is not None and named.output in got:
-        return Worst(named.output, named.index)
-    return next((Worst(n, _furthest(got[n], due)) for n, due in expected.items() if n in got and due.size), None)
+        return WorstElement(named.output, named.index)
+    return next((WorstElement(n, _furthest(got[n], due)) for n, due in expected.items() if n in got and due.size), None)
 
 
 def _furthest(got: Floats, expected: Floats) -> tuple[int, ...]:
@@ -173,35 +182,35 @@ def _furthest(got: Floats, expected: Floats) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What is expected of a case beside what came of it.
+class Comparison:
+    """The expected outputs of a case beside those of a backend.
 
-    got: the backend's outputs that have the shape they should have.
-    worst: the element that is furthest from what it should be, if anything came.
+    got: the backend's outputs of the right shape.
+    worst: the element with the largest error, or None without outputs to compare.
     """
 
     expected: Mapping[str, Floats]
     got: Mapping[str, Floats]
-    worst: Worst | None
+    worst: WorstElement | None
 
-    def worst_within(self, output: str, lead: tuple[int, ...]) -> Worst:
-        """The element that is furthest from what it should be, within a part of an output that came."""
-        return Worst(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
+    def worst_within(self, output: str, lead: tuple[int, ...]) -> WorstElement:
+        """The element with the largest error in the part `lead` of one of the backend's outputs."""
+        return WorstElement(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
 
     def of(self, output: str, part: Callable[[Floats], Floats]) -> tuple[Floats, Floats | None]:
-        """What is expected of a part of an output, and what came."""
+        """A part of the expected output, and the same part of the backend's, which may be None."""
         return part(self.expected[output]), part(self.got[output]) if output in self.got else None
 
-    def parts(self, leads: Mapping[str, tuple[int, ...]]) -> tuple[Part, ...]:
-        """Two axes of every output that has elements; `leads` are the indices of the other axes."""
+    def slices(self, leads: Mapping[str, tuple[int, ...]]) -> tuple[OutputSlice, ...]:
+        """The last two axes of each output that has elements; `leads` are the indices of the other axes, by output."""
         parts = []
         for name, values in self.expected.items():
             if values.size == 0:
                 continue
-            # The index of the one row or vector that a tensor of rank 1 is.
+            # A tensor of rank 1 is drawn as one row.
             index = self.worst.at if self.worst and self.worst.output == name else None
             lead = leads.get(name, index[:-2] if index else (0,) * max(values.ndim - 2, 0))
             mark = None if index is None or index[:-2] != lead else (index[-2] if len(index) > 1 else 0, index[-1])
             came = np.atleast_2d(self.got[name][lead]) if name in self.got else None
-            parts.append(Part(_title(name, lead), np.atleast_2d(values[lead]), came, mark))
+            parts.append(OutputSlice(_title(name, lead), np.atleast_2d(values[lead]), came, mark))
         return tuple(parts)

@@ -1,4 +1,4 @@
-"""The page: one file without others and without scripts. Its sections are fit for pages of many cases, too."""
+"""The HTML page of an explanation, a single file without scripts. Pages of several cases reuse its sections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jinja2
 from conformance.explain.explanation import Explanation
 
 SECTIONS = ("facts", "places", "outputs", "coordinates")
-"""The sections of a page: facts in words, where samples fall, expected and answered outputs, tables of coordinates."""
+"""The sections of a page: facts, drawings of the samples, outputs as heat maps, tables of coordinates."""
 
 
 def render(explanation: Explanation) -> str:
@@ -18,7 +18,7 @@ def render(explanation: Explanation) -> str:
 
 
 def sections(explanation: Explanation) -> tuple[str, ...]:
-    """The `SECTIONS` as HTML, the empty ones left out. They want the style sheet of drawings.css."""
+    """The `SECTIONS` that are not empty, as HTML. A page with them must include drawings.css."""
     macros = environment().get_template("sections.html.jinja").module
     texts = (str(getattr(macros, name)(explanation)).strip() for name in SECTIONS)
     return tuple(text for text in texts if text)
@@ -26,7 +26,7 @@ def sections(explanation: Explanation) -> tuple[str, ...]:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """The templates of this folder, made once: to read them takes longer than to fill them."""
+    """The environment of this folder's templates. It is cached, since templates take longer to compile than to render."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("conformance", "explain"),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""One axis of a resampled tensor: where each output is read, over the pixels of the input."""
+"""Drawings of the axes of a resampled tensor: the coordinate of each output over the pixels of the input."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from conformance.case import Case
-from conformance.explain.draw import MOST_CELLS, Drawing, drawn, element
+from conformance.explain.draw import MOST_CELLS, Drawing, element, image
 from conformance.explain.tables import Row, Table, around, number, table
 from ortops.reference.dml_resample import ResampledAxis, resampled_axes
 from ortops.shapes import output_shapes
 
 MOST_OUTPUTS = 60
 
-_CELL, _MARGIN, _HEIGHT = 24, 40, 170
+_MARGIN = 40
+_TOP, _MARKS, _HEIGHT = 30, 140, 178  # of the pixels, of the outputs below them, and of the drawing
 
 
-class Axis(NamedTuple):
+class AxisDrawing(NamedTuple):
     """One axis as a drawing and as a table."""
 
     drawing: Drawing
     table: Table
 
 
-def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
-    """Every axis of a right case of DmlResample or of its gradient; `mark` is the index of the worst element, or None."""
+def axis_drawings(case: Case, mark: Sequence[int] | None) -> tuple[AxisDrawing, ...]:
+    """Draw each axis of a case of DmlResample or of its gradient; `mark` is the index of the worst element, or None."""
     arguments = case.definition.check_attributes(case.attributes)
     is_gradient = "x_shape" in case.inputs
     if is_gradient:
@@ -38,48 +39,55 @@ def axes_of(case: Case, mark: Sequence[int] | None) -> tuple[Axis, ...]:
     settings = {name: value for name, value in arguments.items() if name != "output_sizes"}
     made = []
     for k, axis in enumerate(resampled_axes(lengths, sizes, **settings)):
-        # The mark is an output, or in a gradient a pixel.
+        # The index of the mark is one of an output, or in a gradient of a pixel.
         at = None if mark is None else mark[k]
         reads = [{tap.pixel for tap in axis.taps(o)} if is_gradient else {o} for o in range(axis.size)]
         marked = [o for o in range(axis.size) if at in reads[o]]
         rows = [Row((str(o), number(axis.coordinate(o)), _reads(axis, o)), o in marked) for o in range(axis.size)]
-        made.append(Axis(_drawing(k, axis, marked), table(f"Axis {k}", ("output", "coordinate", "reads"), rows)))
+        made.append(AxisDrawing(_drawing(k, axis, marked), table(f"Axis {k}", ("output", "coordinate", "reads"), rows)))
     return tuple(made)
 
 
 def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
-    """Axis `k`: its pixels with a dot where each output is read, and below them the outputs with lines to what they read."""
+    """Draw the pixels of axis `k` with a dot where each output is read, and below them the outputs with lines to pixels."""
     outputs = around((marked or [0])[0], axis.size, MOST_OUTPUTS)
     centre = round(min(max(axis.coordinate((marked or outputs)[0]), 0.0), axis.length - 1.0))
     pixels = around(centre if marked else centre + MOST_CELLS // 2, axis.length, MOST_CELLS)
     shown = [o for o in outputs if pixels[0] - 2 <= axis.coordinate(o) <= pixels[-1] + 2]
+    cell = min(max(480 // len(pixels), 24), 48)
     # A mark for each output, side by side under the pixels.
-    pitch = max(len(pixels) * _CELL / max(len(shown), 1), 14.0)
+    pitch = max(len(pixels) * cell / max(len(shown), 1), 14.0)
 
     def at(c: float) -> float:
-        return round(_MARGIN + (c - pixels[0] + 0.5) * _CELL, 2)
+        return round(_MARGIN + (c - pixels[0] + 0.5) * cell, 2)
 
     parts = []
     for i in pixels:
-        square = {"x": at(i - 0.5), "y": 30, "width": _CELL, "height": _CELL, "fill": "#e8f0f8"}
-        parts.append(element("rect", "", f"pixel {i}", class_="cell", **square))
+        square = {"x": at(i - 0.5), "y": _TOP, "width": cell, "height": cell, "fill_opacity": 0.16}
+        parts.append(element("rect", "", f"pixel {i}", class_="cell heat", **square))
         parts.append(element("text", str(i), x=at(i), y=18, class_="label"))
     for j, o in enumerate(shown):
         mark, kind = round(_MARGIN + (j + 0.5) * pitch, 2), "dot marked" if o in marked else "dot"
         for tap in axis.taps(o):
-            line = {"x1": at(tap.pixel), "y1": 54, "x2": mark, "y2": 132, "stroke_opacity": round(tap.weight, 3)}
+            line = {
+                "x1": at(tap.pixel),
+                "y1": _TOP + cell,
+                "x2": mark,
+                "y2": _MARKS,
+                "stroke_opacity": round(tap.weight, 3),
+            }
             parts.append(element("line", class_="reading", **line))
         title = f"output {o} at {number(axis.coordinate(o))}: reads {_reads(axis, o)}"
-        for x, y, r in ((at(axis.coordinate(o)), 42, 3.5), (mark, 136, 4)):
+        for x, y, r in ((at(axis.coordinate(o)), _TOP + cell // 2, 3.5), (mark, _MARKS + 4, 4)):
             parts.append(element("circle", "", title, cx=x, cy=y, r=r, class_=kind))
-        parts.append(element("text", str(o), x=mark, y=154, class_="label"))
+        parts.append(element("text", str(o), x=mark, y=_MARKS + 22, class_="label"))
     scale = "the ratio of the lengths" if axis.scale is None else number(axis.scale)
     offsets = f"offsets {number(axis.input_pixel_offset)} and {number(axis.output_pixel_offset)}"
     some = [f"{len(pixels)} of {axis.length} pixels"] * (len(pixels) < axis.length)
     some += [f"{len(shown)} of {axis.size} outputs"] * (len(shown) < axis.size)
     return Drawing(
         f"Axis {k}: {axis.length} pixels, {axis.size} outputs, scale {scale}, {offsets}",
-        drawn(round(2 * _MARGIN + max(len(pixels) * _CELL, len(shown) * pitch)), _HEIGHT, parts),
+        image(round(2 * _MARGIN + max(len(pixels) * cell, len(shown) * pitch)), _HEIGHT, parts),
         f"Drawn are {' and '.join(some)}; the others are left out." if some else "",
     )
 

@@ -1,4 +1,4 @@
-"""The explanation of a case with rotated RoIs: one RoI by each way to read its angle and its place, on the map."""
+"""The explanation of a case with rotated RoIs: one RoI by each convention for its angle and its centre."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ from conformance.explain.draw import (
     Drawing,
     Frame,
     cells,
+    covers,
     dot,
+    heat_scale,
     left_out,
     line,
-    reads,
-    scale,
+    numbers,
+    reading_text,
+    result_of,
     window_of,
 )
-from conformance.explain.explanation import Compared, Explanation, Shown
-from conformance.explain.rois import focus_of, values_of
+from conformance.explain.explanation import Comparison, ConventionDrawing, Explanation
+from conformance.explain.rois import focus_of, value_table
 from conformance.explain.tables import MOST_ROWS, Row, Table, number, table
-from conformance.rotated.question import NUMBERS, Question, Sampling, question_of, work_of
+from conformance.rotated.geometry import NUMBERS, Geometry, Sampling, geometry_of, work_of
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.reference.sampling import is_inside, taps
 from ortops.spec import AttributeValue
 
-ELSEWHERE = (
+OTHER_LIBRARIES = (
     "mmcv has the angle in radians, and aligned and clockwise as they are here. detectron2's ROIAlignRotated is aligned "
     "and counter-clockwise, with the angle in degrees."
 )
@@ -45,11 +48,11 @@ _MOST_LISTED = 1000
 _MOST_LINES = 2000
 
 Point = tuple[float, float]
-"""X and y on the map."""
+"""The coordinates x and y on the map."""
 
 
-class Located(NamedTuple):
-    """Sample (iy, ix) of bin (p, q)."""
+class Sample(NamedTuple):
+    """Sample (iy, ix) of bin (p, q), at y and x on the map."""
 
     p: int
     q: int
@@ -60,13 +63,14 @@ class Located(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One way to read the attributes and the angles of a case.
+class RotatedConvention:
+    """One convention: the attributes of a case, perhaps with one of them changed, and the unit of its angles.
 
-    in_degrees: whether angles are taken for degrees.
+    in_degrees: whether the stored angles are taken as degrees.
+    is_own: whether the case itself uses this convention.
     """
 
-    question: Question
+    geometry: Geometry
     sampling: Sampling
     in_degrees: bool
     is_own: bool
@@ -74,18 +78,18 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """The name in headings."""
+        """The name that headings show."""
         words = f"aligned {self.sampling.aligned}, clockwise {self.sampling.clockwise}"
         return "angle in degrees" if self.in_degrees else words
 
     @property
     def short(self) -> str:
-        """The name in the headings of columns."""
+        """The short name that columns of tables show."""
         return self.name
 
     @property
     def detail(self) -> str:
-        """What it is, in words."""
+        """A line that describes it."""
         centre = "half a pixel is subtracted from the centre" if self.sampling.aligned else "sizes are at least 1 pixel"
         direction = "clockwise" if self.sampling.clockwise else "counter-clockwise"
         return f"{centre}; positive angles turn {direction}{', and are degrees' if self.in_degrees else ''}"
@@ -94,20 +98,20 @@ class Reading:
     def rois(self) -> Floats:
         """[R, 5]: the RoIs with their angles in radians."""
         factors = np.array([1.0, 1.0, 1.0, 1.0, math.pi / 180 if self.in_degrees else 1.0])
-        return np.asarray(self.question.rois * factors)
+        return np.asarray(self.geometry.rois * factors)
 
     def region(self, r: int) -> Region:
-        """RoI `r` on the map."""
+        """The region of RoI `r` on the map."""
         return self.sampling.region(self.rois[r].tolist())
 
     def output(self, r: int, c: int) -> Floats | None:
-        """The bins [rows, columns] of RoI `r` and channel `c`; None without a feature map or with too many samples."""
-        question = self.question
-        if question.x is None or self._is_too_much(question.rois[r : r + 1]):
+        """The bins [rows, columns] of RoI `r` and channel `c`; None without a feature map, or if samples are too many."""
+        geometry = self.geometry
+        if geometry.x is None or self._exceeds_limit(geometry.rois[r : r + 1]):
             return None
-        n = int(question.indices[r])
+        n = int(geometry.indices[r])
         inputs = {
-            "X": question.x[n : n + 1, c : c + 1],
+            "X": geometry.x[n : n + 1, c : c + 1],
             "rois": self.rois[r : r + 1],
             "batch_indices": np.zeros(1, np.int64),
         }
@@ -116,21 +120,21 @@ class Reading:
         return np.asarray(values["Y"][0, 0])
 
     def gradients(self, wanted: Sequence[str]) -> dict[str, Floats]:
-        """The wanted ones among dX and drois, by these names; none where there are too many samples."""
-        question = self.question
-        if question.dy is None or self._is_too_much(question.rois):
+        """The wanted gradients among dX and drois by these names; empty if there are too many samples."""
+        geometry = self.geometry
+        if geometry.dy is None or self._exceeds_limit(geometry.rois):
             return {}
         inputs = {
-            "dY": question.dy,
+            "dY": geometry.dy,
             "rois": self.rois,
-            "batch_indices": question.indices,
-            "x_shape": np.array(question.x_shape, np.int64),
+            "batch_indices": geometry.indices,
+            "x_shape": np.array(geometry.x_shape, np.int64),
         }
-        inputs |= {} if question.x is None else {"X": question.x}
+        inputs |= {} if geometry.x is None else {"X": geometry.x}
         return reference(ROI_ALIGN_ROTATED_GRAD, self._attributes, inputs, wanted)
 
-    def _is_too_much(self, rois: Floats) -> bool:
-        return work_of(replace(self.question, sampling=self.sampling, rois=rois)) > MOST_COMPUTED
+    def _exceeds_limit(self, rois: Floats) -> bool:
+        return work_of(replace(self.geometry, sampling=self.sampling, rois=rois)) > MOST_COMPUTED
 
     @property
     def _attributes(self) -> dict[str, AttributeValue]:
@@ -143,34 +147,34 @@ class Reading:
         }
 
 
-def readings_of(question: Question) -> tuple[Reading, ...]:
-    """That of the case, and those with which it is mixed up: aligned or not, clockwise or not, degrees."""
-    own = question.sampling
+def conventions_of(geometry: Geometry) -> tuple[RotatedConvention, ...]:
+    """The convention of the case, and three that are easily confused with it: aligned, clockwise or the unit differs."""
+    own = geometry.sampling
     return (
-        Reading(question, own, in_degrees=False, is_own=True),
-        Reading(question, replace(own, aligned=1 - own.aligned), in_degrees=False, is_own=False),
-        Reading(question, replace(own, clockwise=1 - own.clockwise), in_degrees=False, is_own=False),
-        Reading(question, own, in_degrees=True, is_own=False),
+        RotatedConvention(geometry, own, in_degrees=False, is_own=True),
+        RotatedConvention(geometry, replace(own, aligned=1 - own.aligned), in_degrees=False, is_own=False),
+        RotatedConvention(geometry, replace(own, clockwise=1 - own.clockwise), in_degrees=False, is_own=False),
+        RotatedConvention(geometry, own, in_degrees=True, is_own=False),
     )
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
-    """As `conformance.families.Family` has it."""
-    question = question_of(case)
-    count = len(question.rois)
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+    """See `conformance.families.Family`."""
+    geometry = geometry_of(case)
+    count = len(geometry.rois)
     if roi is not None and not 0 <= roi < count:
         raise ValueError(f"RoI {roi}: the case has {count}")
-    if count == 0 or 0 in question.x_shape:
+    if count == 0 or 0 in geometry.x_shape:
         note = f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw."
-        return Explanation(case, facts, parts=compared.parts({}), notes=(note,))
-    found = focus_of(compared, roi, ROLES.__getitem__, functools.partial(_roi_at, question))
-    return _about_roi(question, facts, compared, *found)
+        return Explanation(case, facts, outputs=compared.slices({}), notes=(note,))
+    found = focus_of(compared, roi, ROLES.__getitem__, functools.partial(_roi_near, geometry))
+    return _explain_roi(geometry, facts, compared, *found)
 
 
-def _roi_at(question: Question, index: tuple[int, ...]) -> int:
-    """The first RoI that may give a gradient to the pixel; one of its image, or the first, where none does."""
-    of_image = [r for r, n in enumerate(question.indices.tolist()) if n == index[0]]
-    regions = question.regions()
+def _roi_near(geometry: Geometry, index: tuple[int, ...]) -> int:
+    """The first RoI that may contribute to the gradient of a pixel, else a RoI of the pixel's image, else RoI 0."""
+    of_image = [r for r, n in enumerate(geometry.indices.tolist()) if n == index[0]]
+    regions = geometry.regions()
 
     def is_near(r: int) -> bool:
         spans = zip(_spans(regions[r]), index[2:], strict=True)
@@ -179,69 +183,71 @@ def _roi_at(question: Question, index: tuple[int, ...]) -> int:
     return next(filter(is_near, of_image), (of_image or [0])[0])
 
 
-def _about_roi(
-    question: Question, facts: Mapping[str, str], compared: Compared, r: int, c: int, focus: tuple[int, int] | None
+def _explain_roi(
+    geometry: Geometry, facts: Mapping[str, str], compared: Comparison, r: int, c: int, focus: tuple[int, int] | None
 ) -> Explanation:
-    """RoI `r` and channel `c` of a case by each reading, with bin `focus` in the middle."""
-    n, worst, wanted = int(question.indices[r]), compared.worst, list(compared.expected)
+    """Explain RoI `r` and channel `c` by each convention, with bin `focus` in the middle of the drawings."""
+    n, worst, wanted = int(geometry.indices[r]), compared.worst, list(compared.expected)
     leads = {name: lead for name, lead in (("Y", (r, c)), ("dX", (n, c))) if name in wanted}
     if worst and worst.at[:-2] != leads.get(worst.output, worst.at[:-2]):
         compared = replace(compared, worst=compared.worst_within(worst.output, leads[worst.output]))
-    readings = readings_of(question)
-    regions = [reading.region(r) for reading in readings]
+    conventions = conventions_of(geometry)
+    regions = [convention.region(r) for convention in conventions]
     frame = _frame(regions, focus)
-    data = None if question.x is None else question.x[n, c]
-    seen, what, values = [data] * len(readings), "X", None
+    data = None if geometry.x is None else geometry.x[n, c]
+    seen, what, values = [data] * len(conventions), "X", None
+    results = [""] * len(conventions)
     if "Y" in wanted:
-        answers = [reading.output(r, c) for reading in readings]
-        bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*question.sampling.bins)]
+        answers = [convention.output(r, c) for convention in conventions]
+        bins = [(f"({p}, {q})", (p, q)) for p, q in np.ndindex(*geometry.sampling.bins)]
         pair = compared.of("Y", lambda y: y[r, c])
-        values = values_of("Values of the bins", "bin", readings, answers, bins, pair, focus)
+        values = value_table("Values of the bins", "bin", conventions, answers, bins, pair, focus)
+        results = [result_of("Y", output) for output in answers]
     else:
-        gradients = [reading.gradients(wanted) for reading in readings]
+        gradients = [convention.gradients(wanted) for convention in conventions]
         if "dX" in wanted:
             seen, what = [g["dX"][n, c] if "dX" in g else data for g in gradients], "dX"
         if "drois" in wanted:
             given = [g["drois"][r] if "drois" in g else None for g in gradients]
             labels = [(name, (k,)) for k, name in enumerate(NUMBERS)]
             title, pair = "drois: derivatives by the RoI", compared.of("drois", lambda drois: drois[r])
-            values = values_of(title, "by", readings, given, labels, pair)
+            values = value_table(title, "by", conventions, given, labels, pair)
     pictures = [
-        _picture(reading, region, frame, focus, data, pixels, what)
-        for reading, region, pixels in zip(readings, regions, seen, strict=True)
+        _picture(convention, region, frame, focus, data, pixels, what)
+        for convention, region, pixels in zip(conventions, regions, seen, strict=True)
     ]
     numbers = ", ".join(
-        f"{name} {number(value)}" for name, value in zip(NUMBERS, question.rois[r].tolist(), strict=True)
+        f"{name} {number(value)}" for name, value in zip(NUMBERS, geometry.rois[r].tolist(), strict=True)
     )
-    degrees = number(math.degrees(float(question.rois[r, 4])))
+    degrees = number(math.degrees(float(geometry.rois[r, 4])))
     return Explanation(
-        question.case,
+        geometry.case,
         facts,
-        f"RoI {r} of {len(question.rois)}: {numbers} ({degrees} degrees); image {n}, channel {c}",
-        tuple(map(Shown, readings, pictures)),
-        (_coordinates(readings, regions, focus),),
-        values,
-        tuple(replace(part, tabled=part.title.split("[")[0] != "dX") for part in compared.parts(leads)),
-        notes=(ELSEWHERE,),
+        f"RoI {r} of {len(geometry.rois)}: {numbers} ({degrees} degrees); image {n}, channel {c}",
+        tuple(map(ConventionDrawing, conventions, pictures, results)),
+        coordinates=(_coordinates(conventions, regions, focus),),
+        values=values,
+        outputs=tuple(replace(part, is_tabled=part.title.split("[")[0] != "dX") for part in compared.slices(leads)),
+        notes=(OTHER_LIBRARIES,),
     )
 
 
-def _on_map(region: Region, u: float, v: float) -> Point:
-    """A point of the upright region about its centre, on the map."""
+def _to_map(region: Region, u: float, v: float) -> Point:
+    """The map coordinates of a point that is given in the region's own axes, from its centre."""
     x, y = u * region.cos + v * region.sin, v * region.cos - u * region.sin
     return region.center_x + x, region.center_y + y
 
 
-def _upright(region: Region, x: float, y: float) -> Point:
-    """A point of the map on the upright region about its centre: u along its width, v along its height."""
+def _from_map(region: Region, x: float, y: float) -> Point:
+    """The coordinates of a point of the map in the region's own axes, from its centre: u along the width, v the height."""
     x, y = x - region.center_x, y - region.center_y
     return x * region.cos - y * region.sin, x * region.sin + y * region.cos
 
 
 def _spans(region: Region) -> tuple[Point, Point]:
-    """From where to where a region goes along y and along x."""
+    """The bounding box of a region: its first and last coordinate along y and along x."""
     corners = [
-        _on_map(region, u * region.width.size, v * region.height.size)
+        _to_map(region, u * region.width.size, v * region.height.size)
         for u, v in itertools.product((-0.5, 0.5), repeat=2)
     ]
     (xs, ys) = ([corner[k] for corner in corners] for k in (0, 1))
@@ -249,9 +255,9 @@ def _spans(region: Region) -> tuple[Point, Point]:
 
 
 def _frame(regions: Sequence[Region], focus: tuple[int, int] | None) -> Frame:
-    """The pixels that show a RoI by every reading, or the part of it around bin `focus`; the first reading is its own."""
+    """The pixels that show a RoI by every convention, or its part around bin `focus` of the first region."""
     own = regions[0]
-    x, y = _on_map(own, 0.0, 0.0) if focus is None else _on_map(own, *_middle(own, focus))
+    x, y = _to_map(own, 0.0, 0.0) if focus is None else _to_map(own, *_middle(own, focus))
     spans = [_spans(region) for region in regions]
     rows, columns = (
         window_of([end for span in spans for end in span[k]], own.map_size[k], centre) for k, centre in ((0, y), (1, x))
@@ -260,12 +266,12 @@ def _frame(regions: Sequence[Region], focus: tuple[int, int] | None) -> Frame:
 
 
 def _edge(side: Side, p: int) -> float:
-    """Where bin `p` begins along a side of the upright region, from its middle."""
+    """The start of bin `p` along a side of the region, from its middle."""
     return side.size * (p / side.bins - 0.5)
 
 
 def _middle(region: Region, at: tuple[int, int]) -> Point:
-    """The middle of a bin of the upright region."""
+    """The middle of a bin, in the region's own axes."""
     v, u = (
         (_edge(side, p) + _edge(side, p + 1)) / 2 for side, p in zip((region.height, region.width), at, strict=True)
     )
@@ -273,7 +279,7 @@ def _middle(region: Region, at: tuple[int, int]) -> Point:
 
 
 def _picture(
-    reading: Reading,
+    convention: RotatedConvention,
     region: Region,
     frame: Frame,
     focus: tuple[int, int] | None,
@@ -281,34 +287,29 @@ def _picture(
     pixels: Floats | None,
     what: str,
 ) -> Drawing:
-    """A region over `pixels` [H, W], if there are any, whose name is `what`; data: the feature map, or None."""
+    """Draw a region over `pixels` [H, W], which may be None, of the tensor `what`; `data` is the feature map, or None."""
     rows, columns = (
         range(max(view.start, 0), min(view.stop, length))
         for view, length in zip((frame.rows, frame.columns), region.map_size, strict=True)
     )
     values = {(h, w): math.nan if pixels is None else float(pixels[h, w]) for h in rows for w in columns}
-    colour = scale(values.values(), signed=what.startswith("d"))
-    parts = cells(frame, values, colour, None if pixels is None else f"{what} ")
-    parts += _lines(region, frame, "bin", _inner(region))
-    parts += _lines(region, frame, "roi", _box(region, (0, region.height.bins), (0, region.width.bins)))
+    heat = heat_scale(values.values(), signed=what.startswith("d"))
+    parts = cells(frame, values, heat, None if pixels is None else f"{what} ")
+    parts += _lines(region, frame, "bin", _bin_edges(region))
+    parts += _lines(region, frame, "roi", _outline(region, (0, region.height.bins), (0, region.width.bins)))
     if focus:
-        parts += _lines(region, frame, "worst", _box(region, *((p, p + 1) for p in focus)))
-    samples = list(itertools.islice(_within(region, frame, focus), MOST_SAMPLES))
+        parts += _lines(region, frame, "worst", _outline(region, *((p, p + 1) for p in focus)))
+    samples = list(itertools.islice(_visible_samples(region, frame, focus), MOST_SAMPLES))
     parts += [_dot(region, frame, sample, focus, data) for sample in samples]
     if pixels is not None:
-        parts += [frame.value(*at, value) for at, value in values.items() if not _is_covered(at, samples)]
+        parts += numbers(frame, values, lambda i, j: any(covers(s.y, s.x, i, j) for s in samples))
     total = region.total * region.height.bins * region.width.bins
     words = left_out(frame, _spans(region), region.map_size, len(samples), total)
-    return Drawing(reading.name, frame.drawing(parts), words)
+    return Drawing(convention.name, frame.image(parts), words)
 
 
-def _is_covered(at: tuple[int, int], samples: Sequence[Located]) -> bool:
-    """Whether a sample lies on the number in the middle of a pixel."""
-    return any(abs(s.y - at[0]) < 0.3 and abs(s.x - at[1]) < 0.55 for s in samples)
-
-
-def _box(region: Region, rows: tuple[int, int], columns: tuple[int, int]) -> Iterator[tuple[Point, Point]]:
-    """The four sides of some bins, on the upright region."""
+def _outline(region: Region, rows: tuple[int, int], columns: tuple[int, int]) -> Iterator[tuple[Point, Point]]:
+    """The four sides of a block of bins, in the region's own axes."""
     (top, bottom), (left, right) = (
         [_edge(side, p) for p in ends] for side, ends in ((region.height, rows), (region.width, columns))
     )
@@ -316,8 +317,8 @@ def _box(region: Region, rows: tuple[int, int], columns: tuple[int, int]) -> Ite
     return zip(corners, corners[1:] + corners[:1], strict=True)
 
 
-def _inner(region: Region) -> Iterator[tuple[Point, Point]]:
-    """The edges between bins, on the upright region."""
+def _bin_edges(region: Region) -> Iterator[tuple[Point, Point]]:
+    """The edges between bins, in the region's own axes."""
     for p in range(1, min(region.height.bins, _MOST_LINES)):
         v = _edge(region.height, p)
         yield (-region.width.size / 2, v), (region.width.size / 2, v)
@@ -327,13 +328,13 @@ def _inner(region: Region) -> Iterator[tuple[Point, Point]]:
 
 
 def _lines(region: Region, frame: Frame, kind: str, lines: Iterator[tuple[Point, Point]]) -> list[str]:
-    """Lines of the upright region, as far as they are in the frame."""
-    cut = (_cut(_on_map(region, *first), _on_map(region, *last), frame) for first, last in lines)
+    """The visible parts of lines that are given in the region's own axes."""
+    cut = (_clipped(_to_map(region, *first), _to_map(region, *last), frame) for first, last in lines)
     return [line(frame, kind, *ends) for ends in cut if ends is not None]
 
 
-def _cut(first: Point, last: Point, frame: Frame) -> tuple[Point, Point] | None:
-    """The part of a line that is in the frame, or None."""
+def _clipped(first: Point, last: Point, frame: Frame) -> tuple[Point, Point] | None:
+    """The part of a line of the map that is in the frame, or None."""
     begin, end = 0.0, 1.0
     for a, b, view in zip(first, last, (frame.columns, frame.rows), strict=True):
         if not (math.isfinite(a) and math.isfinite(b)):
@@ -351,26 +352,26 @@ def _cut(first: Point, last: Point, frame: Frame) -> tuple[Point, Point] | None:
     return (cut[0][0], cut[0][1]), (cut[1][0], cut[1][1])
 
 
-def _within(region: Region, frame: Frame, focus: tuple[int, int] | None) -> Iterator[Located]:
-    """The samples in the frame, those of the focus first."""
+def _visible_samples(region: Region, frame: Frame, focus: tuple[int, int] | None) -> Iterator[Sample]:
+    """The samples in the frame; those of bin `focus` come first."""
     low_x, high_x = frame.columns.start - 0.5, frame.columns.stop - 0.5
     low_y, high_y = frame.rows.start - 0.5, frame.rows.stop - 0.5
     numbers = region.center_x, region.center_y, region.width.size, region.height.size
     if region.total == 0 or not all(map(math.isfinite, numbers)):
         return
-    corners = [_upright(region, x, y) for x, y in itertools.product((low_x, high_x), (low_y, high_y))]
+    corners = [_from_map(region, x, y) for x, y in itertools.product((low_x, high_x), (low_y, high_y))]
     us, vs = ([corner[k] for corner in corners] for k in (0, 1))
     shape = region.height.bins, region.width.bins
     for p, q in itertools.chain([focus] if focus else [], (at for at in np.ndindex(shape) if at != focus)):
         columns = region.width.between(q, min(us), max(us))
         for ky, kx in itertools.product(region.height.between(p, min(vs), max(vs)), columns):
             u, v = region.width.size * region.width.along(kx), region.height.size * region.height.along(ky)
-            x, y = _on_map(region, u, v)
+            x, y = _to_map(region, u, v)
             if low_x <= x <= high_x and low_y <= y <= high_y:
-                yield Located(p, q, ky - p * region.height.per_bin, kx - q * region.width.per_bin, y, x)
+                yield Sample(p, q, ky - p * region.height.per_bin, kx - q * region.width.per_bin, y, x)
 
 
-def _dot(region: Region, frame: Frame, sample: Located, focus: tuple[int, int] | None, data: Floats | None) -> str:
+def _dot(region: Region, frame: Frame, sample: Sample, focus: tuple[int, int] | None, data: Floats | None) -> str:
     p, q, iy, ix, y, x = sample
     height, width = region.map_size
     inside = is_inside(y, height) and is_inside(x, width)
@@ -381,15 +382,17 @@ def _dot(region: Region, frame: Frame, sample: Located, focus: tuple[int, int] |
         corners = [
             (a.pixel, b.pixel, a.weight * b.weight) for a, b in pairs if a.pixel is not None and b.pixel is not None
         ]
-        tail = reads(corners, data)
+        tail = reading_text(corners, data)
     kind = f"dot{'' if inside else ' outside'}{' marked' if (p, q) == focus else ''}"
     return dot(frame, kind, f"{title}; {tail}", y, x)
 
 
-def _coordinates(readings: Sequence[Reading], regions: Sequence[Region], focus: tuple[int, int] | None) -> Table:
-    """Where the samples lie: of small RoIs all of them, of others those that can be on the map."""
+def _coordinates(
+    conventions: Sequence[RotatedConvention], regions: Sequence[Region], focus: tuple[int, int] | None
+) -> Table:
+    """A table of the samples: of all samples, or for a large RoI of those near the map."""
     totals = [region.total * region.height.bins * region.width.bins for region in regions]
-    found = [_listed(region, total) for region, total in zip(regions, totals, strict=True)]
+    found = [_samples_to_list(region, total) for region, total in zip(regions, totals, strict=True)]
     rows = [
         Row(
             (
@@ -404,14 +407,14 @@ def _coordinates(readings: Sequence[Reading], regions: Sequence[Region], focus: 
         )
         for p, q, iy, ix in sorted(set().union(*found))
     ]
-    columns = ("bin", "sample", *(reading.short for reading in readings))
+    columns = ("bin", "sample", *(convention.short for convention in conventions))
     return table("Coordinates of the samples, x and y", columns, rows, max(totals))
 
 
-def _listed(region: Region, total: int) -> dict[tuple[int, int, int, int], Located]:
+def _samples_to_list(region: Region, total: int) -> dict[tuple[int, int, int, int], Sample]:
     if total <= MOST_ROWS:
         frame = Frame(*(range(-(10**9), 10**9) for _ in range(2)))
     else:
         frame = Frame(*(range(-1, length + 1) for length in region.map_size))
-    located = itertools.islice(_within(region, frame, None), _MOST_LISTED)
+    located = itertools.islice(_visible_samples(region, frame, None), _MOST_LISTED)
     return {(s.p, s.q, s.iy, s.ix): s for s in located}

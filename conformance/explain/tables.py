@@ -1,4 +1,4 @@
-"""Tables that the page and the terminal show alike, and all that the terminal shows of an explanation."""
+"""The tables of an explanation, and its text for the terminal."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from conformance.explain.explanation import Explanation
 
 MOST_ROWS = 100
-"""The most rows that a table keeps."""
+"""The limit of rows in a table."""
 
 _MOST_PRINTED = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; a marked one has the worst element."""
+    """One row of a table; the row of the worst element is marked."""
 
     cells: tuple[str, ...]
     marked: bool = False
@@ -35,9 +35,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A titled table.
+    """A table with a title.
 
-    total: how many rows there are, those left out included.
+    total: the number of rows, including those that are left out.
     """
 
     title: str
@@ -47,29 +47,29 @@ class Table:
 
     @property
     def left_out(self) -> int:
-        """How many rows are left out."""
+        """The number of rows that are left out."""
         return self.total - len(self.rows)
 
 
 def table(title: str, columns: tuple[str, ...], rows: Sequence[Row], total: int = 0) -> Table:
-    """A table of at most `MOST_ROWS` of the rows."""
-    return Table(title, columns, kept(rows, MOST_ROWS), max(total, len(rows)))
+    """A table of at most `MOST_ROWS` rows: those around the marked row, or the first ones."""
+    return Table(title, columns, rows_around_marked(rows, MOST_ROWS), max(total, len(rows)))
 
 
-def kept(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
-    """At most `most` rows in a run that has the marked one; the first ones where none is marked."""
+def rows_around_marked(rows: Sequence[Row], most: int) -> tuple[Row, ...]:
+    """At most `most` consecutive rows: those around the marked row, or the first ones if none is marked."""
     run = around(next((i for i, row in enumerate(rows) if row.marked), 0), len(rows), most)
     return tuple(rows[run.start : run.stop])
 
 
 def around(at: int, length: int, most: int) -> range:
-    """At most `most` of `length` places in a run that has the place `at`, in its middle where there is room."""
+    """A range of at most `most` of `length` indices that contains `at`, in its middle if the ends allow it."""
     first = max(min(at - most // 2, length - most), 0)
     return range(first, min(first + most, length))
 
 
 def number(value: float) -> str:
-    """A value as the tables print it."""
+    """A value as tables print it: with 6 significant digits."""
     return "nan" if math.isnan(value) else f"{value + 0.0:.6g}"
 
 
@@ -81,18 +81,18 @@ def differences(got: Floats, expected: Floats) -> Floats:
 
 
 def write(explanation: Explanation, out: Console) -> None:
-    """Print the short version of an explanation: coordinates and values."""
+    """Print the facts, the coordinates and the values of an explanation."""
     line(out, explanation.case.id, "bold")
     for heading, fact in explanation.facts.items():
         line(out, f"{heading}: {fact}")
     if explanation.roi:
         line(out, f"\n{explanation.roi}", "bold")
-    for convention, _ in explanation.shown:
+    for convention in (shown.convention for shown in explanation.conventions):
         line(out, f"  {convention.name}: {convention.detail}{' (this case)' if convention.is_own else ''}")
     tables = [*explanation.coordinates, *(axis.table for axis in explanation.axes)]
     tables += [explanation.values] if explanation.values else []
-    for part in explanation.parts:
-        if not part.tabled:
+    for part in explanation.outputs:
+        if not part.is_tabled:
             named = part.named
             rows = [
                 Row((f"[{i}, {j}]", *(number(float(values[i, j])) for values in named.values())), (i, j) == part.mark)
@@ -106,7 +106,7 @@ def write(explanation: Explanation, out: Console) -> None:
 
 
 def _print(out: Console, whole: Table) -> None:
-    shown = replace(whole, rows=kept(whole.rows, _MOST_PRINTED))
+    shown = replace(whole, rows=rows_around_marked(whole.rows, _MOST_PRINTED))
     line(out, f"\n{shown.title}", "italic")
     printed = rich.table.Table(box=rich.box.SIMPLE)
     for column in shown.columns:

@@ -1,7 +1,7 @@
 """What the suite knows of each family of operators beyond its cases: a module here for each, with the functions of `Family`.
 
 `Operator.family` names the module, here as in `ortops.reference` and `ortops.kernels`. The wrong implementations of a family
-are `conformance.wrong.<family>`.
+are `conformance.mutants.<family>`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
     # Those that ask a family import this module.
-    from conformance.explain.explanation import Compared, Explanation
-    from conformance.fuzz.draw import Draw
-    from conformance.growth import Growth
+    from conformance.error_bounds import ErrorTerms
+    from conformance.explain.explanation import Comparison, Explanation
+    from conformance.fuzz.random_draw import RandomDraw
     from conformance.run import Asker
 
-Drawn = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
+DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
 """The attributes, the inputs in float64 and integers, and the outputs of a random case."""
 
 
@@ -28,7 +28,7 @@ class Family(Protocol):
     """The functions of a module."""
 
     @staticmethod
-    def growth(case: Case) -> dict[str, Growth]:
+    def error_terms(case: Case) -> dict[str, ErrorTerms]:
         """How errors grow into the outputs of a right case, by their names."""
         ...
 
@@ -38,7 +38,7 @@ class Family(Protocol):
         ...
 
     @staticmethod
-    def random_case(draw: Draw, operator: Operator) -> Drawn:
+    def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
         """A random case for the fuzz campaign."""
         ...
 
@@ -48,12 +48,12 @@ class Family(Protocol):
         ...
 
     @staticmethod
-    def is_settled(case: Case, oracle: Asker) -> bool:
+    def is_well_posed(case: Case, oracle: Asker) -> bool:
         """Whether a right case has one right answer, and not several of which the last bit of a number decides."""
         ...
 
     @staticmethod
-    def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
+    def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
         """The drawings and tables of a right case.
 
         Args:

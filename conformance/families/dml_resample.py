@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Case
+from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
 from conformance.expect import Floats
-from conformance.explain.explanation import Compared, Explanation
-from conformance.explain.resample import axes_of as axes_drawn
-from conformance.families import Drawn
-from conformance.fuzz.draw import LARGE, Draw, chosen
-from conformance.fuzz.steady import STEPS, are_short, is_near_whole, is_power_of_2
-from conformance.growth import Growth, arithmetic, unit
+from conformance.explain.explanation import Comparison, Explanation
+from conformance.explain.resample import axis_drawings
+from conformance.families import DrawnCase
+from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
+from conformance.fuzz.random_draw import LARGE, RandomDraw, draw_attributes
 from conformance.run import Asker
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
@@ -63,7 +63,7 @@ def axes_of(case: Case) -> list[Axis]:
     return list(map(Axis, outputs, lengths, scales, before, after))
 
 
-def growth(case: Case) -> dict[str, Growth]:
+def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """Growth into OutputTensor [M...], or of the gradient into OutputGradientTensor [N...]."""
     pairs = [_weights_and_errors(case, axis) for axis in axes_of(case)]
     if "x_shape" in case.inputs:
@@ -72,12 +72,14 @@ def growth(case: Case) -> dict[str, Growth]:
     # What is infinite or not a number is compared exactly.
     magnitudes = np.where(np.isfinite(data), np.abs(data), 0.0)
     weights = [weights for weights, _ in pairs]
-    drifts = [_along([*weights[:i], errors, *weights[i + 1 :]], magnitudes) for i, (_, errors) in enumerate(pairs)]
+    coordinate_errors = [
+        _along([*weights[:i], errors, *weights[i + 1 :]], magnitudes) for i, (_, errors) in enumerate(pairs)
+    ]
     terms = [np.max(np.sum((weights > 0) | (errors > 0), axis=1), initial=0) for weights, errors in pairs]
-    total = Growth(
+    total = ErrorTerms(
         _along(weights, magnitudes),
         math.prod(map(float, terms)),
-        reduce(np.add, drifts),
+        reduce(np.add, coordinate_errors),
         _along(weights, np.ones_like(data)),
     )
     return {case.outputs[0]: total}
@@ -99,7 +101,7 @@ def _weights_and_errors(case: Case, axis: Axis) -> tuple[Floats, Floats]:
         nearest = np.clip(reads[arguments["rounding_direction"]], 0, axis.length - 1)
         return np.equal.outer(nearest, pixels).astype(np.float64), np.zeros((axis.outputs, axis.length))
     reach = (np.arange(axis.outputs) + abs(axis.after)) / axis.scale + abs(axis.before)
-    delta = ROUNDINGS * unit(arithmetic(case)) * reach
+    delta = ROUNDINGS * unit_roundoff(compute_dtype(case)) * reach
     clamped = np.clip(x, 0, axis.length - 1)
     # A coordinate that is clamped, and stays so whatever its error, has none.
     delta = np.where(np.abs(x - clamped) > delta, 0.0, np.minimum(delta, 1.0))
@@ -119,14 +121,14 @@ def work(case: Case) -> float:
     return 0
 
 
-def random_case(draw: Draw, operator: Operator) -> Drawn:
+def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """As `conformance.families.Family` has it."""
-    rank = draw.whole(1, 4)
-    lengths = [draw.whole(1, (60, 12, 6, 4)[rank - 1]) for _ in range(rank)]
+    rank = draw.integer(1, 4)
+    lengths = [draw.integer(1, (60, 12, 6, 4)[rank - 1]) for _ in range(rank)]
     if draw.chance(LARGE):
-        lengths[draw.whole(0, rank - 1)] = draw.length(1000)
+        lengths[draw.integer(0, rank - 1)] = draw.length(1000)
     scales = tuple(draw.scale() if length < 100 and draw.chance(0.8) else 1.0 for length in lengths)
-    sizes = tuple(draw.whole(0 if draw.chance(0.1) else 1, (80, 12, 7, 5)[rank - 1]) for _ in range(rank))
+    sizes = tuple(draw.integer(0 if draw.chance(0.1) else 1, (80, 12, 7, 5)[rank - 1]) for _ in range(rank))
     has_scales = draw.chance(0.6)
     given = {
         "scales": scales if has_scales else (),
@@ -134,18 +136,18 @@ def random_case(draw: Draw, operator: Operator) -> Drawn:
         "input_pixel_offsets": tuple(draw.offset() for _ in range(rank)) if draw.chance(0.6) else (),
         "output_pixel_offsets": tuple(draw.offset() for _ in range(rank)) if draw.chance(0.6) else (),
     }
-    attributes, outputs = chosen(draw, operator, given), (operator.outputs[0].name,)
+    attributes, outputs = draw_attributes(draw, operator, given), (operator.outputs[0].name,)
     if not operator.is_gradient:
         return attributes, {"InputTensor": draw.values(lengths)}, outputs
     shapes = output_shapes(DML_RESAMPLE, {"InputTensor": tuple(lengths)}, {}, DML_RESAMPLE.check_attributes(given))
     return attributes, {"InputGradientTensor": draw.values(shapes[0]), "x_shape": np.array(lengths)}, outputs
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: Asker) -> bool:
     """Whether no number of outputs and no pixel that an output reads hinges on a last bit."""
     del oracle
     arguments = case.definition.check_attributes(case.attributes)
-    rounding = unit(arithmetic(case)) * max(STEPS)
+    rounding = unit_roundoff(compute_dtype(case)) * max(FACTORS)
     is_nearest = arguments["interpolation_mode"] == "nearest_neighbor"
     is_floored = not arguments.get("output_sizes", (0,))
     has_numbers = all(np.isfinite(a.astype(np.float64)).all() for a in case.inputs.values())
@@ -153,23 +155,23 @@ def is_settled(case: Case, oracle: Asker) -> bool:
     for axis in axes_of(case):
         is_exact = is_power_of_2(axis.scale)
         size = np.array([axis.length * axis.scale])
-        if is_floored and not is_exact and is_near_whole(size, rounding * axis.outputs):
+        if is_floored and not is_exact and is_near_integer(size, rounding * axis.outputs):
             return False
         # Where a pixel is infinite or NaN, it matters also whether linear interpolation reads it at all.
-        if (has_numbers and not is_nearest) or (is_exact and are_short([axis.before, axis.after])):
+        if (has_numbers and not is_nearest) or (is_exact and have_few_bits([axis.before, axis.after])):
             continue
         if axis.outputs:
             x = axis.coordinates
             x = x[(x > -1) & (x < axis.length)]
             reach = axis.length + 1.5 + 2 * abs(axis.before) + abs(axis.after) / axis.scale
-            if is_near_whole(x + shift, 4 * rounding * reach):
+            if is_near_integer(x + shift, 4 * rounding * reach):
                 return False
     return True
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
     """As `conformance.families.Family` has it."""
     if roi is not None:
         raise ValueError(f"{case.operator} has no RoIs")
-    drawn = axes_drawn(case, compared.worst.at if compared.worst else None)
-    return Explanation(case, facts, parts=compared.parts({}), axes=drawn)
+    drawings = axis_drawings(case, compared.worst.at if compared.worst else None)
+    return Explanation(case, facts, outputs=compared.slices({}), axes=drawings)

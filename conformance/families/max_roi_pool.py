@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conformance.case import Case
+from conformance.error_bounds import ErrorTerms, compute_dtype
 from conformance.expect import Floats, reference
-from conformance.explain.explanation import Compared, Explanation
+from conformance.explain import max_roi_pool as drawing
+from conformance.explain.explanation import Comparison, ConventionDrawing, Explanation
 from conformance.explain.tables import Row, Table, number, table
-from conformance.families import Drawn
-from conformance.fuzz.draw import Draw, chosen
-from conformance.growth import Growth, arithmetic
+from conformance.families import DrawnCase
+from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.rois.random import random_indices, random_rois, random_sizes
 from conformance.run import Asker
-from ortops.operators.max_roi_pool import LARGEST
+from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import Operator
 
 PIXELS_A_SAMPLE = 20
@@ -52,16 +53,16 @@ class Bounds(NamedTuple):
     narrowest: slice
 
 
-def growth(case: Case) -> dict[str, Growth]:
+def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """Growth into Y [R, C, PH, PW], which is not rounded, or into dX [N, C, H, W]."""
     none, one = np.zeros(1), np.ones(1)
     if not case.definition.is_gradient:
-        return {"Y": Growth(none, 0.0, none, one)}
+        return {"Y": ErrorTerms(none, 0.0, none, one)}
     dy = case.inputs["dY"].astype(np.float64)
     # What is infinite or not a number is compared exactly.
     magnitude = _passed(case, np.where(np.isfinite(dy), np.abs(dy), 0.0))
     count = _passed(case, np.ones(dy.shape))
-    return {"dX": Growth(magnitude, count, none, count)}
+    return {"dX": ErrorTerms(magnitude, count, none, count)}
 
 
 def _passed(case: Case, dy: Floats) -> Floats:
@@ -86,11 +87,11 @@ def work(case: Case) -> float:
     return float(evaluations * channels * sum(areas) / PIXELS_A_SAMPLE)
 
 
-def random_case(draw: Draw, operator: Operator) -> Drawn:
+def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """As `conformance.families.Family` has it."""
     scale, sizes = draw.scale(), random_sizes(draw)
     sizes = sizes._replace(images=min(sizes.images, MOST_IMAGES))
-    attributes = chosen(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
+    attributes = draw_attributes(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
     x, boxes = draw.values(sizes[:4]), random_rois(draw, sizes, scale, scale)
     indices = random_indices(draw, sizes.images, sizes.rois)
     inputs = {"X": x, "rois": np.concatenate([indices[:, None], boxes], axis=1)}
@@ -99,14 +100,14 @@ def random_case(draw: Draw, operator: Operator) -> Drawn:
     return attributes, inputs, (operator.outputs[0].name,)
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: Asker) -> bool:
     """Whether the rounding of an end or of a bin's bound decides nowhere which pixel is the largest of a bin.
 
     That of several the first wins, row by row, is a rule, so they have one gradient. Of several NaN no rule says which of
     them is the largest, so their gradient is not settled.
     """
     del oracle
-    dtypes, is_gradient = {np.dtype(np.float64), arithmetic(case)}, case.definition.is_gradient
+    dtypes, is_gradient = {np.dtype(np.float64), compute_dtype(case)}, case.definition.is_gradient
     x = case.inputs["X"].astype(np.float64)
     for n, sides in _rois(case):
         rows, columns = (list(_bounds(side, *dtypes)) for side in sides)
@@ -121,14 +122,14 @@ def is_settled(case: Case, oracle: Asker) -> bool:
     return True
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: int | None) -> Explanation:
-    """As `conformance.families.Family` has it; in place of pictures the pixels of the RoI's bins."""
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+    """As `conformance.families.Family` has it, with the pixels of the RoI's bins."""
     rois = list(_rois(case))
     if roi is not None and not 0 <= roi < len(rois):
         raise ValueError(f"RoI {roi}: the case has {len(rois)}")
     if not rois or not case.inputs["X"].size:
         note = f"The case has {'no pixels' if rois else 'no RoIs'} to list."
-        return Explanation(case, facts, parts=compared.parts({}), notes=(note,))
+        return Explanation(case, facts, outputs=compared.slices({}), notes=(note,))
     worst, is_gradient = compared.worst, case.definition.is_gradient
     of_worst = 0 if worst is None else worst.at[0]
     if worst is not None and is_gradient:  # the first RoI of the pixel's image, if there is one
@@ -142,12 +143,25 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Compared, roi: i
         case,
         facts,
         f"RoI {r} of {len(rois)}: {ends}; channel {channel}",
+        conventions=(_drawing(case, *rois[r], channel, (marked[0], marked[1]) if marked else None),),
+        hint=drawing.HINT,
         coordinates=tuple(
             _listed(name, side, marked[k] if marked else None)
             for k, (name, side) in enumerate(zip("yx", rois[r][1], strict=True))
         ),
-        parts=compared.parts({case.outputs[0]: lead}),
+        outputs=compared.slices({case.outputs[0]: lead}),
     )
+
+
+def _drawing(case: Case, n: int, sides: tuple[Side, Side], c: int, marked: tuple[int, int] | None) -> ConventionDrawing:
+    """The bins of a RoI on channel `c` of image `n`, with one of them marked."""
+    y, x = (
+        drawing.Side(
+            (side.ends[0] * side.scale, side.ends[1] * side.scale), [b.widest for b in _bounds(side)], side.length
+        )
+        for side in sides
+    )
+    return drawing.bins_shown(case.inputs["X"][n, c].astype(np.float64), (y, x), marked)
 
 
 def _listed(name: str, side: Side, marked: int | None) -> Table:
@@ -183,7 +197,7 @@ def _pixels_of(side: Side, dtype: np.dtype[Any]) -> tuple[int, int]:
     """The first pixel of a RoI and how many it has, where its ends are scaled in a type."""
     with np.errstate(over="ignore"):
         scaled = (np.array(side.ends, dtype) * np.array(side.scale, dtype)).astype(np.float64).tolist()
-    start, end = (_half_away(min(max(one, -LARGEST), LARGEST)) for one in scaled)
+    start, end = (_half_away(min(max(one, -MAX_COORDINATE), MAX_COORDINATE)) for one in scaled)
     return start, max(end - start + 1, 1)
 
 

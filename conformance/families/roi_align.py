@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from conformance.explain.rois import explanation
-from conformance.families import Drawn
-from conformance.fuzz.draw import Draw, chosen
-from conformance.rois.growth import growth
-from conformance.rois.question import ONNX_NAMES, samples
+from conformance.families import DrawnCase
+from conformance.fuzz.random_draw import RandomDraw, draw_attributes
+from conformance.rois.error_bounds import error_terms
+from conformance.rois.geometry import ONNX_NAMES, samples
 from conformance.rois.random import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.rois.settled import is_settled
+from conformance.rois.well_posed import is_well_posed
 from ortops.spec import Operator
 
-__all__ = ["explanation", "growth", "is_settled", "random_case", "samples", "work"]
+__all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "samples", "work"]
 
 
-def random_case(draw: Draw, operator: Operator) -> Drawn:
+def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """As `conformance.families.Family` has it."""
     scale, sizes = draw.scale(), random_sizes(draw)
     given = {
@@ -23,6 +23,6 @@ def random_case(draw: Draw, operator: Operator) -> Drawn:
         "sampling_ratio": sizes.ratio,
         "spatial_scale": scale,
     }
-    attributes, x = chosen(draw, operator, given), draw.values(sizes[:4])
+    attributes, x = draw_attributes(draw, operator, given), draw.values(sizes[:4])
     rois, indices = random_rois(draw, sizes, scale, scale), random_indices(draw, sizes.images, sizes.rois)
     return with_tensors(draw, operator, attributes, ONNX_NAMES, sizes, x, rois, indices)

@@ -8,16 +8,16 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.explain.rotated import explanation
-from conformance.families import Drawn
-from conformance.fuzz.draw import Draw, chosen
-from conformance.rois.question import ONNX_NAMES
+from conformance.families import DrawnCase
+from conformance.fuzz.random_draw import RandomDraw, draw_attributes
+from conformance.rois.geometry import ONNX_NAMES
 from conformance.rois.random import random_indices, random_rois, random_sizes, with_tensors
-from conformance.rotated.growth import growth
-from conformance.rotated.question import question_of, samples, work_of
-from conformance.rotated.settled import is_settled
+from conformance.rotated.error_bounds import error_terms
+from conformance.rotated.geometry import geometry_of, samples, work_of
+from conformance.rotated.well_posed import is_well_posed
 from ortops.spec import Operator
 
-__all__ = ["explanation", "growth", "is_settled", "random_case", "samples", "work"]
+__all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "samples", "work"]
 
 QUARTERS = (0.0, math.pi / 2, -math.pi / 2, math.pi, 1e-3, 50 * math.pi)
 """Radians."""
@@ -25,26 +25,26 @@ QUARTERS = (0.0, math.pi / 2, -math.pi / 2, math.pi, 1e-3, 50 * math.pi)
 
 def work(case: Case) -> float:
     """As `conformance.families.Family` has it."""
-    return work_of(question_of(case))
+    return work_of(geometry_of(case))
 
 
-def random_case(draw: Draw, operator: Operator) -> Drawn:
+def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """As `conformance.families.Family` has it."""
     scale, sizes = draw.scale(), random_sizes(draw)
     given = {
         "output_height": sizes.bins_y,
         "output_width": sizes.bins_x,
-        "aligned": draw.whole(0, 1),
-        "clockwise": draw.whole(0, 1),
+        "aligned": draw.integer(0, 1),
+        "clockwise": draw.integer(0, 1),
         "sampling_ratio": sizes.ratio,
         "spatial_scale": scale,
     }
-    attributes, x = chosen(draw, operator, given), draw.values(sizes[:4])
+    attributes, x = draw_attributes(draw, operator, given), draw.values(sizes[:4])
     upright, indices = random_rois(draw, sizes, scale, scale), random_indices(draw, sizes.images, sizes.rois)
     return with_tensors(draw, operator, attributes, ONNX_NAMES, sizes, x, _turned(draw, upright), indices)
 
 
-def _turned(draw: Draw, upright: Array) -> Array:
+def _turned(draw: RandomDraw, upright: Array) -> Array:
     """[R, 5] from the ends x1 y1 x2 y2 of the RoIs: all with angle 0, or each with another angle."""
     first, last = upright[:, :2], upright[:, 2:]
     # What goes from one end of float16 to the other is no float16.
@@ -54,8 +54,8 @@ def _turned(draw: Draw, upright: Array) -> Array:
     return np.concatenate([first / 2 + last / 2, sizes, np.array(angles).reshape(-1, 1)], axis=1)
 
 
-def _angle(draw: Draw) -> float:
+def _angle(draw: RandomDraw) -> float:
     """Radians: any, more than a turn, or one of `QUARTERS`."""
     if draw.chance(0.3):
-        return draw.one(QUARTERS)
+        return draw.choice(QUARTERS)
     return float(draw.rng.uniform(-math.pi, math.pi) * (10 if draw.chance(0.2) else 1))

@@ -1,5 +1,7 @@
-"""Random cases against the reference: `generate` and `hostile` make them, `check` judges, `shrink` makes them small.
+"""Fuzzing: random cases, compared with the reference.
 
-`settled` keeps out what hinges on the last bit of a number, `file` writes a case down. `campaign` runs many: it hands what
-`examine` does to an executor, threads here or a `cluster` of dask.
+`generate` makes a case, with choices of `random_draw`, and `corrupt` makes some of them invalid. `check` compares a backend
+with the reference, and `shrink` minimises a failing case. `well_posed` and `perturbation` reject failures that only rounding
+causes. `file` writes and reads cases. `campaign` runs many cases with the functions of `worker`, on local threads or on a
+`cluster` of dask workers.
 """

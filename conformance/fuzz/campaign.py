@@ -1,8 +1,7 @@
-"""Many cases: an executor examines ranges of them, and makes small what fails.
+"""Fuzz campaigns: dispatch ranges of cases to a pool of workers, collect the results, and shrink the failures.
 
-What comes back is taken in the order of numbers, so the counts and the failures depend on the plan alone, not on who does
-what, nor on when. A range whose workers ended is examined again, case by case and while nothing else is, until it is known
-which case does it.
+Results are collected in the order of the case numbers, so counts and failures depend on the plan only, not on the workers or
+their timing. A range whose workers died runs again, case by case with nothing else running, to find the one that kills them.
 """
 
 from __future__ import annotations
@@ -16,40 +15,44 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future
 from typing import Any, Protocol
 
 from conformance.fuzz.check import Failure
-from conformance.fuzz.examine import MOST_ALIKE, Plan, Report, end_all, examine, make_small
+from conformance.fuzz.worker import MOST_ALIKE, Plan, Report, end_all, run_cases, shrink_failure
 from conformance.printable import PrintableError
 
-RANGE = 16  # one call examines so many cases at most
-AHEAD = 64  # for each worker so many ranges may be done before one that is not: what comes back waits for it
-REPORT_EVERY = 0.2  # seconds between two reports, at most
-GRACE = 10.0  # seconds after its time for what a campaign has begun to come back: a case is not interrupted
+RANGE = 16  # the most cases of one call
+AHEAD = 64  # the most ranges per worker that may wait for an earlier one, since results are collected in order
+REPORT_EVERY = 0.2  # the most seconds between two reports
+GRACE = 10.0  # seconds that running cases may take after the campaign's time: a case is not interrupted
 
 
-class CrewError(PrintableError):
-    """Nobody is there to do what remains."""
+class WorkerPoolError(PrintableError):
+    """No worker is left for the remaining cases."""
 
 
-class Crew(Protocol):
-    """The workers: an executor, and what it raises where every worker that tried has ended."""
+class WorkerPool(Protocol):
+    """The workers of a campaign.
+
+    executor: runs functions on the workers.
+    lost_errors: the exceptions that a future raises if every worker that ran its call has died.
+    """
 
     executor: Executor
-    lost: tuple[type[BaseException], ...]
+    lost_errors: tuple[type[BaseException], ...]
 
     @property
-    def width(self) -> int:
+    def worker_count(self) -> int:
         """The number of workers."""
 
     def check(self) -> None:
-        """Raise CrewError if nobody is there any more."""
+        """Raise WorkerPoolError if no worker is left."""
 
 
-class Here(contextlib.AbstractContextManager["Here"]):
-    """So many threads of this process; a context manager that ends what they do, and their children."""
+class LocalPool(contextlib.AbstractContextManager["LocalPool"]):
+    """Threads of this process. As a context manager it stops them and their child processes on exit."""
 
-    lost: tuple[type[BaseException], ...] = ()
+    lost_errors: tuple[type[BaseException], ...] = ()
 
     def __init__(self, jobs: int) -> None:
-        self.width = jobs
+        self.worker_count = jobs
         self.executor: Executor = ThreadPoolExecutor(jobs)
 
     def __exit__(self, *_: object) -> None:
@@ -59,106 +62,110 @@ class Here(contextlib.AbstractContextManager["Here"]):
         end_all()
 
     def check(self) -> None:
-        """Raise nothing: threads are always there."""
+        """Do nothing: threads do not get lost."""
 
 
-def run(plan: Plan, crew: Crew, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:
-    """The reports of a campaign: counts of cases, and failures made small of which no two look the same.
+def run(plan: Plan, pool: WorkerPool, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:
+    """Run a campaign and yield its reports: counts of cases, and shrunk failures with distinct signatures.
 
-    It has the cases 0 to `cases` - 1, without end where that is None; after so many seconds no more are begun.
+    Args:
+        plan: the backend, the seed and the operators.
+        pool: the workers.
+        cases: the number of cases; None for no limit.
+        seconds: the time after which no further case starts; None for no limit.
 
     Raises:
-        CrewError: nobody is there any more.
+        WorkerPoolError: no worker is left.
     """
-    campaign = _Campaign(plan, crew, math.inf if cases is None else cases, time.time() + (seconds or math.inf))
-    while campaign.hand_out():
+    campaign = _Campaign(plan, pool, math.inf if cases is None else cases, time.time() + (seconds or math.inf))
+    while campaign.submit():
         yield campaign.wait()
-        yield from campaign.take_back()
-    yield from campaign.rest()
+        yield from campaign.collect()
+    yield from campaign.drain()
 
 
 class _Campaign:
-    """What has been handed out, in order: ranges of cases, and failures to be made small."""
+    """The state of a campaign: submitted ranges of cases and failures that are being shrunk, both in order."""
 
-    def __init__(self, plan: Plan, crew: Crew, cases: float, ends: float) -> None:
-        self._plan, self._crew, self._cases, self._ends = plan, crew, cases, ends
+    def __init__(self, plan: Plan, pool: WorkerPool, cases: float, ends: float) -> None:
+        self._plan, self._pool, self._cases, self._ends = plan, pool, cases, ends
         self._next = 0
-        self._parts = deque[tuple[int, int, Future[Report]]]()
-        self._small = deque[tuple[Failure, Future[Failure]]]()
+        self._ranges = deque[tuple[int, int, Future[Report]]]()
+        self._shrinking = deque[tuple[Failure, Future[Failure]]]()
         self._alike, self._seen = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
 
-    def hand_out(self) -> bool:
-        """Hand out as much as the crew should have; whether there is anything to wait for."""
-        width = self._crew.width
-        size = math.ceil(min(self._cases / 4 / width, RANGE))
-        while self._next < self._cases and time.time() < self._ends and len(self._parts) < AHEAD * width:
-            if len(self._running()) >= 2 * width:
+    def submit(self) -> bool:
+        """Submit ranges until every worker has two, and return whether there is anything to wait for."""
+        worker_count = self._pool.worker_count
+        size = math.ceil(min(self._cases / 4 / worker_count, RANGE))
+        while self._next < self._cases and time.time() < self._ends and len(self._ranges) < AHEAD * worker_count:
+            if len(self._running()) >= 2 * worker_count:
                 break
             first, self._next = self._next, int(min(self._next + size, self._cases))
-            self._parts.append((first, self._next, self._examined(first, self._next)))
-        return bool(self._parts or self._small) and time.time() < self._ends + GRACE
+            self._ranges.append((first, self._next, self._submit_range(first, self._next)))
+        return bool(self._ranges or self._shrinking) and time.time() < self._ends + GRACE
 
     def wait(self, *others: Future[Report]) -> Report:
-        """Wait for something to come back, but not for long; an empty report, by which whoever asks can end it."""
+        """Wait briefly for a result. The report is empty; yielding it lets the caller stop the campaign."""
         wait([*self._running(), *others], REPORT_EVERY, FIRST_COMPLETED)
-        self._crew.check()
+        self._pool.check()
         return Report(Counter())
 
-    def take_back(self) -> Iterator[Report]:
-        """What has come back and has nothing missing before it."""
-        while self._parts and self._parts[0][2].done():
-            first, stop, future = self._parts.popleft()
+    def collect(self) -> Iterator[Report]:
+        """Yield the reports of finished ranges and shrunk failures, up to the first one that is not finished."""
+        while self._ranges and self._ranges[0][2].done():
+            first, stop, future = self._ranges.popleft()
             try:
-                yield self._counted(future.result())
-            except self._crew.lost:
-                yield from self._one_by_one(first, stop)
+                yield self._count(future.result())
+            except self._pool.lost_errors:
+                yield from self._run_singly(first, stop)
             except CancelledError as error:
-                raise CrewError("what it was asked to do was dropped") from error
-        while self._small and self._small[0][1].done():
-            failure, small = self._small.popleft()
-            with contextlib.suppress(*self._crew.lost, CancelledError):
+                raise WorkerPoolError("the submitted cases were cancelled") from error
+        while self._shrinking and self._shrinking[0][1].done():
+            failure, small = self._shrinking.popleft()
+            with contextlib.suppress(*self._pool.lost_errors, CancelledError):
                 failure = small.result()
-            yield self._unlike(failure)
+            yield self._if_new(failure)
 
-    def rest(self) -> Iterator[Report]:
-        """What has come back behind something that has not, and failures for which there was no time."""
-        for _, _, future in self._parts:
+    def drain(self) -> Iterator[Report]:
+        """Yield the reports of finished ranges after an unfinished one, and failures that were not shrunk in time."""
+        for _, _, future in self._ranges:
             if future.done() and not future.cancelled() and future.exception() is None:
-                yield self._counted(future.result())
-        yield from (self._unlike(failure) for failure, _ in self._small)
+                yield self._count(future.result())
+        yield from (self._if_new(failure) for failure, _ in self._shrinking)
 
     def _running(self) -> list[Future[Any]]:
-        futures: list[Future[Any]] = [*(part[2] for part in self._parts), *(small[1] for small in self._small)]
+        futures: list[Future[Any]] = [*(part[2] for part in self._ranges), *(small[1] for small in self._shrinking)]
         return [future for future in futures if not future.done()]
 
-    def _examined(self, first: int, stop: int) -> Future[Report]:
-        return self._crew.executor.submit(examine, self._plan, first, stop, self._ends)
+    def _submit_range(self, first: int, stop: int) -> Future[Report]:
+        return self._pool.executor.submit(run_cases, self._plan, first, stop, self._ends)
 
-    def _counted(self, part: Report) -> Report:
-        """The counts alone; the failures are handed out to be made small, of those alike the first `MOST_ALIKE`."""
+    def _count(self, part: Report) -> Report:
+        """Return the counts only, and submit the failures to be shrunk: the first `MOST_ALIKE` of those alike."""
         for failure in part.failures:
             self._alike[failure.rough_signature] += 1
             if self._alike[failure.rough_signature] <= MOST_ALIKE:
-                future = self._crew.executor.submit(make_small, self._plan, failure, self._ends)
-                self._small.append((failure, future))
+                future = self._pool.executor.submit(shrink_failure, self._plan, failure, self._ends)
+                self._shrinking.append((failure, future))
         return Report(part.counts)
 
-    def _unlike(self, failure: Failure) -> Report:
-        """The failure, unless one before looked the same."""
+    def _if_new(self, failure: Failure) -> Report:
+        """A report of the failure, or an empty one if an earlier failure has the same signature."""
         is_new = failure.signature not in self._seen
         self._seen.add(failure.signature)
         return Report(Counter(), [failure] if is_new else [])
 
-    def _one_by_one(self, first: int, stop: int) -> Iterator[Report]:
-        """The cases of a range whose workers ended, each while nothing else is examined: another is not to end them."""
+    def _run_singly(self, first: int, stop: int) -> Iterator[Report]:
+        """Run the cases of a range whose workers died, each with nothing else running that could kill a worker."""
         for number in range(first, stop):
             while self._running():
                 yield self.wait()
-            future = self._examined(number, number + 1)
+            future = self._submit_range(number, number + 1)
             while not future.done():
                 yield self.wait(future)
             try:
-                yield self._counted(future.result())
-            except self._crew.lost:
-                failure = Failure(self._plan.case(number), "reference", "every worker that examined it ended")
-                yield self._counted(Report(Counter(failed=1), [failure]))
+                yield self._count(future.result())
+            except self._pool.lost_errors:
+                failure = Failure(self._plan.case(number), "reference", "every worker that ran it died")
+                yield self._count(Report(Counter(failed=1), [failure]))

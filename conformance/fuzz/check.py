@@ -1,4 +1,4 @@
-"""What is wrong with an answer to a random case: nothing, or a `Failure`."""
+"""Compare a backend with the reference on a random case."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
 from conformance.expect import forget
-from conformance.fuzz.settled import is_settled
-from conformance.fuzz.steady import in_double
+from conformance.fuzz.perturbation import in_double
+from conformance.fuzz.well_posed import is_well_posed
 from conformance.outcome import Outcome
 from conformance.run import Asker, Examiner, ask
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
-Outcomes = Literal["passed", "unsupported", "unsettled"]
+Verdict = Literal["passed", "unsupported", "ill-posed"]
 
-HERE: Asker = functools.partial(ask, Reference())  # the reference in this process
+REFERENCE: Asker = functools.partial(ask, Reference())  # the reference in this process
 
 
 class ReferenceFailedError(Exception):
-    """The reference neither answered nor refused a case."""
+    """The reference neither computed a case nor refused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A case that a backend fails.
 
-    kind: values that are wrong, a right case refused, a wrong one accepted, no operator, the end of the process, or
-        something that the reference itself cannot do.
+    kind: "values" are wrong, a valid case is "refused", an invalid one is "accepted", the operator is "missing", the process
+        ends ("crash"), or the "reference" itself fails.
+    message: what is wrong, in words.
     """
 
     case: Case
@@ -41,19 +42,19 @@ class Failure:
 
     @property
     def signature(self) -> tuple[str, ...]:
-        """What failures that look the same have in common: all but numbers, and attributes' numbers."""
+        """A key that similar failures share: operator, kind, message without numbers, and attributes without numbers."""
         attributes = {n: v if isinstance(v, str) else "" for n, v in self.case.attributes.items()}
         return (*self.rough_signature, *(f"{n}={v}" for n, v in sorted(attributes.items())))
 
     @property
     def rough_signature(self) -> tuple[str, ...]:
-        """The same without attributes, for cases that are not small yet."""
+        """The signature without attributes, for cases that are not shrunk yet."""
         text = re.sub(r"[-+]?\b(\d[\d.e+-]*|nan|inf)\b", "#", self.message).split("0x")[0][:120]
         return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Outcomes:
-    """The failure of a case, or what else came of it; the oracle, which is the reference, says what the case expects."""
+def check(case: Case, examiner: Examiner, oracle: Asker = REFERENCE) -> Failure | Verdict:
+    """Run a case and return its failure or verdict. The oracle is the reference: it says what the case expects."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -65,12 +66,12 @@ def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Out
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:
                 return "unsupported"
-            if answer.kind == "outputs" and not is_settled(expecting, oracle):
-                return "unsettled"
-        except Exception as error:  # noqa: BLE001  # whatever the reference or the bounds stumble over is found
+            if answer.kind == "outputs" and not is_well_posed(expecting, oracle):
+                return "ill-posed"
+        except Exception as error:  # noqa: BLE001  # any exception of the reference or the error bounds is a finding
             return Failure(bare, "reference", f"{type(error).__name__}: {error}")
         finally:
-            # A campaign asks without end, and never the same again.
+            # A campaign never runs the same case twice, so cached results would only fill the memory.
             allowed_errors.cache_clear()
             forget()
     kinds: dict[str, Kind] = {"refusal": "refused", "missing": "missing", "crash": "crash"}
@@ -79,11 +80,11 @@ def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Out
     return Failure(found, kind, result.message)
 
 
-def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
-    """The case with the values that the reference computes, or with the error that it says is due, its words as note.
+def with_expectation(case: Case, oracle: Asker = REFERENCE) -> Case:
+    """Return the case with what the reference makes of it: expected values, or the expected error with its message as note.
 
     Raises:
-        ReferenceFailedError: it does neither.
+        ReferenceFailedError: the reference neither computes the case nor refuses it.
     """
     case = replace(case, expected=None, expects_error=None)
     try:
@@ -101,5 +102,5 @@ def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
 
 def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: Asker) -> Case:
     twin = None if case.twin is None else with_expectation(case.twin, oracle)
-    # Two faults are in a case whose twin is wrong, too: it proves nothing.
+    # A twin that is invalid too cannot prove that the refusal has the right reason.
     return replace(case, expects_error=due, note=words, twin=None if twin is None or twin.expects_error else twin)

@@ -1,7 +1,7 @@
-"""A cluster of dask.distributed as a campaign's crew. The workers need what is installed here, and no configuration.
+"""A dask.distributed cluster as the worker pool of a campaign. Its workers need the packages of this process, nothing else.
 
-What a worker had is done again elsewhere when it is lost, by the scheduler; what ends worker after worker comes back as
-an error when it has ended more than `distributed.scheduler.allowed-failures`, 3 unless the cluster says otherwise.
+The scheduler repeats the tasks of a lost worker elsewhere. A task that kills more workers than the cluster's setting
+`distributed.scheduler.allowed-failures`, 3 by default, comes back as an error.
 """
 
 from __future__ import annotations
@@ -20,41 +20,39 @@ from distributed import Client, KilledWorker, Security
 from distributed.comm.core import connect
 
 from conformance import backends
-from conformance.fuzz.campaign import CrewError
+from conformance.fuzz.campaign import WorkerPoolError
 
-CONNECT_SECONDS = 15.0  # for the scheduler to answer, and for a first worker to be there
-ANSWER_SECONDS = (
-    60.0  # for workers to say what they have, after some imports, and for the scheduler to say who is there
-)
-ALONE_SECONDS = 60.0  # for which the cluster may have no worker
-ASK_EVERY = 1.0  # second, the scheduler is asked how many workers it has
+CONNECT_SECONDS = 15.0  # limit for the scheduler to answer, and for the first worker to connect
+ANSWER_SECONDS = 60.0  # limit for workers to report their versions, after some imports, and for any other answer
+NO_WORKER_SECONDS = 60.0  # the cluster may be without workers for so long
+ASK_EVERY = 1.0  # seconds between two queries of the number of workers
 
 PACKAGES = ("ortops", "numba", "numpy", "onnx", "onnxruntime", "onnxruntime-extensions")
-"""The workers have the versions of these that are here: other versions may make other cases, and other answers."""
+"""Workers must have the same versions of these as this process: others may generate other cases or give other results."""
 
 T = TypeVar("T")
 
 
 class Cluster(contextlib.AbstractContextManager["Cluster"]):
-    """The workers of a scheduler; a context manager that cancels what they have not done.
+    """The workers of a scheduler. As a context manager it cancels their unfinished tasks on exit.
 
     Raises:
-        CrewError: nobody is there, or a worker that cannot do what is asked.
+        WorkerPoolError: no scheduler or no worker answers, or a worker lacks the backend or has other versions.
     """
 
-    lost: tuple[type[BaseException], ...] = (KilledWorker,)
+    lost_errors: tuple[type[BaseException], ...] = (KilledWorker,)
 
     def __init__(self, address: str, backend: str) -> None:
         self._address = address
         try:
-            # A client that cannot connect for another reason than time takes half a minute to go.
+            # A client that fails to connect for another reason than a timeout takes half a minute to close.
             asyncio.run(asyncio.wait_for(_reach(address), CONNECT_SECONDS))
             self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, asyncio.TimeoutError, TypeError, ValueError, ImportError) as error:
             text = f"is not a scheduler that answers within {CONNECT_SECONDS:g} s: {type(error).__name__}: {error}"
-            raise CrewError(f"{address} {text}") from error
+            raise WorkerPoolError(f"{address} {text}") from error
         self.executor: Executor = self._client.get_executor(pure=False, retries=3)
-        self.width = 1
+        self.worker_count = 1
         self._asked = self._seen = -math.inf
         try:
             self._check_workers(backend)
@@ -67,57 +65,61 @@ class Cluster(contextlib.AbstractContextManager["Cluster"]):
         self.close()
 
     def close(self) -> None:
-        """Cancel what has not been done, and leave: a worker or a scheduler that hangs does not keep anybody here."""
+        """Cancel unfinished tasks and disconnect, without waiting for workers or a scheduler that hang."""
         for leave in (lambda: self.executor.shutdown(wait=False), self._client.close):
-            wait([_begun(leave)], CONNECT_SECONDS)
+            wait([_in_thread(leave)], CONNECT_SECONDS)
 
     def check(self) -> None:
-        """Raise CrewError if there is no scheduler, or if it has had no worker for long."""
+        """Raise WorkerPoolError if the scheduler is gone or has been without workers for `NO_WORKER_SECONDS`."""
         now = time.monotonic()
         if now - self._asked < ASK_EVERY:
             return
         self._asked = now
         threads = sum(self._within(ANSWER_SECONDS, self._client.nthreads).values())
-        # Two for each, so that none waits for this process.
-        self.width = 2 * max(threads, 1)
+        # Two tasks for each thread, so that none waits for this process.
+        self.worker_count = 2 * max(threads, 1)
         if threads:
             self._seen = now
-        elif now - self._seen > ALONE_SECONDS:
-            raise CrewError(f"the scheduler at {self._address} has had no worker for {ALONE_SECONDS:g} s")
+        elif now - self._seen > NO_WORKER_SECONDS:
+            raise WorkerPoolError(f"the scheduler at {self._address} has had no worker for {NO_WORKER_SECONDS:g} s")
 
     def _check_workers(self, backend: str) -> None:
         try:
             self._client.wait_for_workers(1, CONNECT_SECONDS)
         except asyncio.TimeoutError as error:
-            raise CrewError(f"the scheduler at {self._address} has no worker after {CONNECT_SECONDS:g} s") from error
+            raise WorkerPoolError(
+                f"the scheduler at {self._address} has no worker after {CONNECT_SECONDS:g} s"
+            ) from error
         here = _versions(backend)
         answers = self._within(ANSWER_SECONDS, lambda: self._client.run(_versions, backend, on_error="return"))
         for worker, there in answers.items():
             if isinstance(there, Exception):
-                raise CrewError(f"worker {worker} cannot do it: {type(there).__name__}: {there}")
+                raise WorkerPoolError(f"worker {worker} cannot load the backend: {type(there).__name__}: {there}")
             for package, expected in here.items():
                 if there[package] != expected:
-                    raise CrewError(f"worker {worker} has {package} {there[package]}: must be {expected}, as here")
+                    raise WorkerPoolError(
+                        f"worker {worker} has {package} {there[package]}: must be {expected}, as here"
+                    )
 
     def _within(self, seconds: float, ask: Callable[[], T]) -> T:
-        """What the cluster answers; CrewError where it does not, or not in time."""
-        answer = _begun(ask)
+        """Return the result of `ask`; raise WorkerPoolError if the cluster is gone or too slow."""
+        answer = _in_thread(ask)
         if not wait([answer], seconds).done:
-            raise CrewError(f"the cluster at {self._address} has not answered within {seconds:g} s")
+            raise WorkerPoolError(f"the cluster at {self._address} has not answered within {seconds:g} s")
         try:
             return answer.result()
         except (OSError, RuntimeError, asyncio.TimeoutError) as error:
-            raise CrewError(f"the scheduler at {self._address} is gone: {error}") from error
+            raise WorkerPoolError(f"the scheduler at {self._address} is gone: {error}") from error
 
 
-def _begun(function: Callable[[], T]) -> Future[T]:
-    """The result of a function that another thread runs; the process does not wait for its end."""
+def _in_thread(function: Callable[[], T]) -> Future[T]:
+    """Run a function in a daemon thread, which the process does not wait for when it ends."""
     result = Future[T]()
 
     def run() -> None:
         try:
             result.set_result(function())
-        except Exception as error:  # noqa: BLE001  # it is raised again where it is waited for
+        except Exception as error:  # noqa: BLE001  # the future raises it again
             result.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -130,10 +132,10 @@ async def _reach(address: str) -> None:
 
 
 def _versions(backend: str) -> dict[str, str]:
-    """What is installed, where the backend is.
+    """The installed versions of `PACKAGES`, on a worker that can load the backend.
 
     Raises:
-        MissingBackendError: it is not.
+        MissingBackendError: the worker cannot load the backend.
     """
     backends.load(backend)
     return {package: version(package) for package in PACKAGES}

@@ -1,10 +1,11 @@
-"""A found case as a JSON file, with all that running it again needs.
+"""Failing cases as JSON files, which `conformance fuzz --replay` reads.
 
+    id, note                         the case's name, and what it is about
     operator, attributes, outputs    of the node
-    inputs                           by name: element type, shape and values, flat; what JSON has no number for is text
-    backend, kind, message           who failed, how, and what it said
+    inputs                           by name: element type, shape and flat values; NaN and infinities are strings
+    backend, kind, message           the backend that failed, the kind of failure, and its message
 
-What is expected is not written: the reference says it again.
+Expected values are not written, because the reference computes them again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
 
 def write(path: Path, failure: Failure, backend: str) -> None:
-    """Write the case of a failure of this backend to a file."""
+    """Write the case of a failure to a file; `backend` is the name of the backend that failed."""
     case = failure.case
     data = {
         "id": case.id,
@@ -42,10 +43,10 @@ def write(path: Path, failure: Failure, backend: str) -> None:
 
 
 def read(path: Path) -> Case:
-    """The case in a file.
+    """Read a case from a file.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: the file does not hold a case.
     """
     try:
         data = json.loads(path.read_text("utf-8"))
@@ -59,7 +60,7 @@ def read(path: Path) -> Case:
             note=printable(str(data["note"])),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no case: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{path} does not hold a case: {type(error).__name__}: {error}") from error
 
 
 def _written(array: Array) -> dict[str, Any]:

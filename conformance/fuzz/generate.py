@@ -1,10 +1,10 @@
-"""A random case of an operator. Its seed and its number make it, so any process can make it again.
+"""Random cases. A case depends only on its seed and number, so any process can generate it again.
 
-A part of the cases is exact: coordinates are short binary fractions and everything on the way to a sample is one, so
-that borders, ties and whole numbers of samples can be met. All others take any numbers.
+A share of the cases is exact: coordinates and all intermediate numbers are short binary fractions, so that samples lie
+exactly on borders and pixels, and numbers of samples are exactly whole. The other cases have arbitrary numbers.
 
-Up to two axes of a case are as long as they are in practice, no more, since the reference computes every sample in Python:
-a case that would take it too long is drawn again.
+At most two axes of a case are as long as in practice, since the reference computes every sample in Python. A case that would
+take it too long is drawn again.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ import numpy as np
 import ortops
 from conformance.case import Case, Source
 from conformance.families import family_of
-from conformance.fuzz.draw import Draw
-from conformance.fuzz.hostile import pick, spoil
+from conformance.fuzz.corrupt import corrupt, pick
+from conformance.fuzz.random_draw import RandomDraw
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, Operator
 
 BY_REFERENCE = Source("ortops/reference", f"ortops {ortops.__version__}", "any input")
 
-EXACT, HOSTILE, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
-"""The part of the cases that is exact, that has something wrong; of attributes left out; of right cases that may have
+EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
+"""The shares of exact cases, of corrupted cases, of attributes that are left out, and of valid cases that may have
 infinities, NaN and numbers at either end of their type's range."""
 
 MOST_WORK = 15_000
-"""Samples that the reference computes for a case: 0.1 to 0.2 s."""
+"""The most samples that the reference computes for a case, which takes 0.1 to 0.2 s."""
 
 
 def generate(seed: int, number: int, names: Sequence[str] = ()) -> Case:
-    """Case `number` of a campaign with this seed over the operators of these names, over all where there are none."""
+    """Generate case `number` of the campaign with this seed, for one of the named operators; for any if none is named."""
     rng = np.random.default_rng([seed, number])
     operator = pick(rng, [operator for operator in OPERATORS if not names or operator.name in names])
-    is_hostile = bool(rng.random() < HOSTILE)
+    is_corrupt = bool(rng.random() < CORRUPT)
     case = None
     while case is None or family_of(operator).work(case) > MOST_WORK:
-        case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", tame=is_hostile)
-    return spoil(case, rng) if is_hostile else case
+        case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", no_extremes=is_corrupt)
+    return corrupt(case, rng) if is_corrupt else case
 
 
-def _case(rng: np.random.Generator, operator: Operator, id_: str, *, tame: bool) -> Case:
+def _case(rng: np.random.Generator, operator: Operator, id_: str, *, no_extremes: bool) -> Case:
     types: dict[str, str] = {variable: str(rng.choice(allowed)) for variable, allowed in operator.types.items()}
     is_exact = bool(rng.random() < EXACT)
-    draw = Draw(rng, is_exact, tame or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))])
+    draw = RandomDraw(
+        rng, is_exact, no_extremes or bool(rng.random() >= WILD), ELEMENT_DTYPES[next(iter(types.values()))]
+    )
     attributes, inputs, outputs = family_of(operator).random_case(draw, operator)
     required = {attribute.name for attribute in operator.attributes if attribute.required}
     dtypes = {t.name: ELEMENT_DTYPES[types.get(t.type, t.type)] for t in operator.inputs if t.name in inputs}

@@ -1,4 +1,4 @@
-"""From a failing case to a small one that fails in the same way: each change that keeps the failure is kept."""
+"""Shrink a failing case: try changes that make it smaller, and keep those after which it still fails the same way."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from conformance.case import Array, Case
 from conformance.fuzz.check import Failure
 from ortops.spec import AttributeValue, Tensor
 
-MOST_TRIES = 600  # the number of cases that are asked to make one small
-MOST_ELEMENTS = 40  # the numbers of a tensor are made simpler one by one where there are no more than this
-MOST_SINGLE = 16  # about so many entries along an axis are tried by themselves
+MOST_TRIES = 600  # the most cases that are run to shrink one
+MOST_ELEMENTS = 40  # tensors of at most so many elements are simplified element by element
+MOST_SINGLE = 16  # about so many entries along an axis are tried alone
 
 MOST_LENGTH = 2000
-"""An axis whose length an element of a tensor gives is made shorter up to this length: a wrong one may be huge."""
+"""An axis whose length is an element of a tensor is shortened only if it is at most this long: invalid ones may be huge."""
 
 Retry = Callable[[Case], object]
 
 
 def shrink(failure: Failure, retry: Retry, most_tries: int = MOST_TRIES) -> Failure:
-    """The smallest failure of the same kind that was found; `retry` asks a case, and returns a `Failure` where it fails."""
+    """Return the smallest failure of the same kind that was found; `retry` returns a `Failure` for a case that fails."""
     is_smaller = True
     while is_smaller:
         is_smaller = False
@@ -48,7 +48,7 @@ def _fewer_inputs(case: Case) -> Iterator[Case]:
 
 def _fewer_leading_axes(case: Case) -> Iterator[Case]:
     for tensor, array in _tensors(case):
-        if tensor.leading and len(tensor.shape) < array.ndim and array.shape[0] == 1:
+        if tensor.max_leading_ones and len(tensor.shape) < array.ndim and array.shape[0] == 1:
             yield _with_inputs(case, {tensor.name: array[0]})
 
 
@@ -65,7 +65,7 @@ def _simpler_attributes(case: Case) -> Iterator[Case]:
 
 
 def _simpler(value: AttributeValue) -> Iterator[AttributeValue]:
-    """Simpler values than this one; none of them leads back to it."""
+    """Yield simpler values than this one, by an order without cycles."""
     if isinstance(value, tuple):
         for i, one in enumerate(value):
             for simpler in _simpler(one):
@@ -78,30 +78,30 @@ def _simpler(value: AttributeValue) -> Iterator[AttributeValue]:
 
 
 def _length(value: float) -> tuple[int, float]:
-    """How long a number is to write, by which one is simpler than another."""
+    """A sort key of simplicity: the number of characters of a number, and its absolute value."""
     return len(repr(float(value)).strip("-")) + (value < 0), abs(value)
 
 
 def _fewer_axes(case: Case) -> Iterator[Case]:
-    """Every tensor whose rank is open without one of its axes."""
-    for axis in range(max((array.ndim for tensor, array in _tensors(case) if tensor.is_open), default=0)):
+    """Remove one axis from all tensors of variable rank."""
+    for axis in range(max((array.ndim for tensor, array in _tensors(case) if tensor.has_variable_rank), default=0)):
         changed = {}
         for tensor, array in _tensors(case):
-            if tensor.is_open and array.ndim > max(axis, 1) and array.shape[axis]:
+            if tensor.has_variable_rank and array.ndim > max(axis, 1) and array.shape[axis]:
                 changed[tensor.name] = array.take(0, axis)
-            elif tensor.values and array.ndim == 1 and len(array) > max(axis, 1):
+            elif tensor.element_axes and array.ndim == 1 and len(array) > max(axis, 1):
                 changed[tensor.name] = np.delete(array, axis)
         lists = {n: v[:axis] + v[axis + 1 :] for n, v in case.attributes.items() if isinstance(v, tuple) and v}
         yield replace(_with_inputs(case, changed), attributes={**case.attributes, **lists})
 
 
 def _shorter_axes(case: Case) -> Iterator[Case]:
-    """One named axis shorter, in every tensor that has it."""
+    """Shorten one named axis, in every tensor that has it."""
     lengths: dict[str, int] = {}
     for tensor, name, _, length in _named_axes(case):
-        lengths.setdefault(name, 0 if tensor.values and length > MOST_LENGTH else length)
+        lengths.setdefault(name, 0 if tensor.element_axes and length > MOST_LENGTH else length)
     for name, length in lengths.items():
-        # Each half; single entries, which differ; all but one of them.
+        # Try each half, single entries, and all entries but one.
         few = range(0, length, max(length // MOST_SINGLE, 1))
         keeps = [[*range(length // 2)], [*range(length // 2, length)], *([i] for i in few)]
         for keep in [*keeps, *([*range(i), *range(i + 1, length)] for i in few)]:
@@ -110,32 +110,32 @@ def _shorter_axes(case: Case) -> Iterator[Case]:
 
 
 def _named_axes(case: Case) -> Iterator[tuple[Tensor, str, int, int]]:
-    """Every axis that has a name: the tensor that has it, or whose element gives it, its name, its number, its length."""
+    """Yield the tensor, name, number and length of every named axis, including those whose length is a tensor's element."""
     for tensor, array in _tensors(case):
         axes: Sequence[int | str] = ()
-        if tensor.values and array.ndim == 1:
-            axes, lengths = tensor.valued_axes(array.size), array.tolist()
-        elif not tensor.values and array.ndim in tensor.ranks:
+        if tensor.element_axes and array.ndim == 1:
+            axes, lengths = tensor.axes_of_elements(array.size), array.tolist()
+        elif not tensor.element_axes and array.ndim in tensor.ranks:
             axes, lengths = tensor.axes(array.ndim), array.shape
         if axes and len(axes) == len(lengths):
             yield from ((tensor, a, i, lengths[i]) for i, a in enumerate(axes) if isinstance(a, str))
 
 
 def _kept(case: Case, name: str, length: int, keep: Sequence[int]) -> Case:
-    """The case with these entries alone along the axis of this name and length."""
+    """Keep only these entries along the axis of this name and length."""
     changed: dict[str, Array] = {}
     for tensor, axis, place, there in _named_axes(case):
         array = case.inputs[tensor.name]
-        if axis == name and tensor.values:
+        if axis == name and tensor.element_axes:
             changed[tensor.name] = array.copy()
             changed[tensor.name][place] = len(keep)
         elif axis == name and there == length:
             changed[tensor.name] = array.take(np.array(keep, np.int64), place)
     for tensor, array in _tensors(case):
-        if name == "N" and array.dtype.kind in "iu" and not tensor.values:
+        if name == "N" and array.dtype.kind in "iu" and not tensor.element_axes:
             changed[tensor.name] = _renumbered(array, keep)
     if name == "N" and all(array.dtype.kind not in "iu" for array in case.inputs.values()):
-        # The RoIs begin with the numbers of their images.
+        # The RoIs begin with batch ids.
         for tensor, array in _tensors(case):
             if isinstance(tensor.shape[-1], int) and array.ndim == 2:
                 changed[tensor.name] = np.concatenate([_renumbered(array[:, :1], keep), array[:, 1:]], axis=1)
@@ -143,19 +143,19 @@ def _kept(case: Case, name: str, length: int, keep: Sequence[int]) -> Case:
 
 
 def _renumbered(images: Array, keep: Sequence[int]) -> Array:
-    """The numbers of images of which these alone are left; others stay as they are."""
+    """Renumber images after only those in `keep` are left; indices of removed images stay as they are."""
     numbers = np.where(np.isin(images, keep), np.searchsorted(keep, images), images)
     return numbers.astype(images.dtype)
 
 
 def _in_float(case: Case) -> Iterator[Case]:
-    """In float, the type that most runtimes have."""
+    """Convert the case to float, which most runtimes support."""
     if case.element_type != "float":
         yield _with_inputs(case, {n: a.astype(np.float32) for n, a in case.inputs.items() if a.dtype.kind not in "iu"})
 
 
 def _simpler_tensors(case: Case) -> Iterator[Case]:
-    """All numbers of a tensor at once."""
+    """Simplify all elements of a tensor at once."""
     ways: Sequence[Callable[[Array], Array]] = (
         np.zeros_like,
         np.ones_like,
@@ -164,16 +164,16 @@ def _simpler_tensors(case: Case) -> Iterator[Case]:
         lambda a: np.round(a * 32) / 32,
     )
     for tensor, array in _tensors(case):
-        for way in ways if array.size and not tensor.values else ():
+        for way in ways if array.size and not tensor.element_axes else ():
             simpler = way(array)
             if _weight(simpler) < _weight(array):
                 yield _with_inputs(case, {tensor.name: simpler.astype(array.dtype)})
 
 
 def _simpler_elements(case: Case) -> Iterator[Case]:
-    """One number of a tensor."""
+    """Simplify one element of a tensor."""
     for tensor, array in _tensors(case):
-        for i in range(array.size if array.size <= MOST_ELEMENTS and not tensor.values else 0):
+        for i in range(array.size if array.size <= MOST_ELEMENTS and not tensor.element_axes else 0):
             for simpler in _simpler(array.flat[i].item() if array.dtype.kind in "iu" else float(array.flat[i])):
                 changed = array.copy()
                 changed.flat[i] = simpler
@@ -187,7 +187,7 @@ def _tensors(case: Case) -> list[tuple[Tensor, Array]]:
 
 
 def _weight(array: Array) -> float:
-    """How many characters its first 400 numbers take to write: a tensor with fewer is simpler."""
+    """The number of characters of the first 400 elements: a tensor with fewer is simpler."""
     return float(sum(_length(float(value))[0] for value in array.astype(np.float64).ravel()[:400]))
 
 
@@ -200,4 +200,4 @@ _FEWER = (_shorter_axes, _fewer_axes, _fewer_outputs, _fewer_inputs, _fewer_lead
 _SIMPLER = (_default_attributes, _simpler_attributes, _in_float, _simpler_tensors, _simpler_elements)
 
 STEPS: Sequence[Callable[[Case], Iterator[Case]]] = (*_FEWER, *_SIMPLER)
-"""The ways to make a case smaller, tried in this order, over and over until none helps."""
+"""The ways to make a case smaller, tried in this order until none helps."""

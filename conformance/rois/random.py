@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.families import Drawn
-from conformance.fuzz.draw import LARGE, Draw
-from conformance.rois.question import question_of
+from conformance.families import DrawnCase
+from conformance.fuzz.random_draw import LARGE, RandomDraw
+from conformance.rois.geometry import geometry_of
 from ortops.spec import AttributeValue, Operator
 
 
@@ -39,15 +39,15 @@ KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
 """Where a RoI lies, or which form it has."""
 
 
-def random_sizes(draw: Draw) -> Sizes:
+def random_sizes(draw: RandomDraw) -> Sizes:
     """Small lengths; in a part of the cases one or two are large, and the others smaller still."""
     is_large = draw.chance(LARGE)
     bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
     few = 2 if is_large else len(ratios)
-    x_shape = draw.whole(1, 3), draw.whole(0, few) or 1, draw.whole(1, 9), draw.whole(1, 9)
-    rois, bins_y, bins_x = draw.whole(is_large, few), draw.one(bins[:few]), draw.one(bins[:few])
-    sizes = Sizes(*x_shape, rois, bins_y, bins_x, draw.one(ratios[: few + 1]))
-    names = [draw.one(OFTEN) for _ in range(draw.whole(1, 2) if is_large else 0)]
+    x_shape = draw.integer(1, 3), draw.integer(0, few) or 1, draw.integer(1, 9), draw.integer(1, 9)
+    rois, bins_y, bins_x = draw.integer(is_large, few), draw.choice(bins[:few]), draw.choice(bins[:few])
+    sizes = Sizes(*x_shape, rois, bins_y, bins_x, draw.choice(ratios[: few + 1]))
+    names = [draw.choice(OFTEN) for _ in range(draw.integer(1, 2) if is_large else 0)]
     if is_large and draw.chance(0.1):
         names = ["height", "width"]
     for name in names:
@@ -57,49 +57,49 @@ def random_sizes(draw: Draw) -> Sizes:
     return sizes
 
 
-def random_rois(draw: Draw, sizes: Sizes, scale_y: float, scale_x: float) -> Array:
+def random_rois(draw: RandomDraw, sizes: Sizes, scale_y: float, scale_x: float) -> Array:
     """[R, 4] in stored coordinates."""
     count, ends = sizes.rois, np.array([sizes.width, sizes.height] * 2)
     corners = np.sort(draw.rng.uniform(0, 1, (count, 2, 2)), axis=1)
     if draw.chance(0.5):  # of any size, as they are in large maps
         middle = corners.mean(axis=1, keepdims=True)
         corners = middle + (corners - middle) * np.exp(draw.rng.uniform(-4, 0, (count, 1, 1)))
-    kinds = ("inside", draw.one(KINDS), draw.one(KINDS))
-    rois = np.array([_moved(draw, roi, draw.one(kinds)) for roi in corners.reshape(-1, 4)]).reshape(-1, 4) * ends
+    kinds = ("inside", draw.choice(KINDS), draw.choice(KINDS))
+    rois = np.array([_moved(draw, roi, draw.choice(kinds)) for roi in corners.reshape(-1, 4)]).reshape(-1, 4) * ends
     if draw.exact:
         rois = np.round(np.clip(rois, -512, 512) * 4) / 4
     if draw.chance(0.1):  # bins of a little more than a whole number of pixels: one sample more where samples adapt
         whole = draw.rng.integers(0, 4, (count, 2)) * [sizes.bins_x, sizes.bins_y]
-        rois[:, 2:] = rois[:, :2] + whole + draw.one((1 / 64, 1e-3))
+        rois[:, 2:] = rois[:, :2] + whole + draw.choice((1 / 64, 1e-3))
     if draw.chance(0.15):  # the same box more than once
         rois = rois[draw.rng.integers(0, max(count // 2, 1), count)]
     largest = 6e4 if draw.dtype == np.float16 else np.inf
     return np.asarray(np.clip(rois / np.array([scale_x, scale_y] * 2), -largest, largest))
 
 
-def _moved(draw: Draw, roi: Array, kind: str) -> Array:
+def _moved(draw: RandomDraw, roi: Array, kind: str) -> Array:
     """A RoI of one of `KINDS`; the map is from 0 to 1."""
     if kind == "mirrored":
-        roi = roi[list(draw.one(((2, 3, 0, 1), (2, 1, 0, 3), (0, 3, 2, 1))))]
+        roi = roi[list(draw.choice(((2, 3, 0, 1), (2, 1, 0, 3), (0, 3, 2, 1))))]
     if kind == "flat":
-        roi = roi[list(draw.one(((0, 1, 2, 1), (0, 1, 0, 3))))]
+        roi = roi[list(draw.choice(((0, 1, 2, 1), (0, 1, 0, 3))))]
     return {
         "across": roi * 2 - 0.5,
         "point": roi[[0, 1, 0, 1]],
-        "outside": roi + draw.whole(-3, 3),
-        "huge": (roi - 0.5) * draw.one((30.0, 1e3, 1e6)),
+        "outside": roi + draw.integer(-3, 3),
+        "huge": (roi - 0.5) * draw.choice((30.0, 1e3, 1e6)),
     }.get(kind, roi)
 
 
-def random_indices(draw: Draw, images: int, count: int) -> Array:
+def random_indices(draw: RandomDraw, images: int, count: int) -> Array:
     """[R]: of any images in any order; or of some alone, so that others have no RoI; or in order."""
-    some = draw.rng.choice(images, draw.whole(1, images), replace=False) if draw.chance(0.4) else np.arange(images)
+    some = draw.rng.choice(images, draw.integer(1, images), replace=False) if draw.chance(0.4) else np.arange(images)
     indices = draw.rng.choice(some, count)
     return np.sort(indices) if draw.chance(0.3) else indices
 
 
 def with_tensors(
-    draw: Draw,
+    draw: RandomDraw,
     operator: Operator,
     attributes: dict[str, AttributeValue],
     names: Mapping[str, str],
@@ -107,14 +107,14 @@ def with_tensors(
     x: Array,
     rois: Array,
     indices: Array,
-) -> Drawn:
+) -> DrawnCase:
     """A case of an operator with RoIs or of its gradient, the gradient of whose output is random.
 
     Args:
         draw: the choices.
         operator: the definition.
         attributes: those drawn.
-        names: of the tensors, by their roles (`conformance.rois.question`).
+        names: of the tensors, by their roles (`conformance.rois.geometry`).
         sizes: the lengths.
         x: the map.
         rois: in stored coordinates.
@@ -124,18 +124,18 @@ def with_tensors(
     inputs = {names["x"]: x, names["rois"]: rois, names["indices"]: indices}
     if not operator.is_gradient:
         return attributes, inputs, outputs
-    outputs = draw.one((outputs, outputs[:1], outputs[1:]))
+    outputs = draw.choice((outputs, outputs[:1], outputs[1:]))
     inputs |= {names["dy"]: draw.values((sizes.rois, sizes.channels, *sizes[5:7])), "x_shape": np.array(sizes[:4])}
     (optional,) = (tensor for tensor in operator.inputs if tensor.optional)
-    if operator.why_needed(optional, attributes, outputs) is None and draw.chance(0.5):
+    if operator.why_required(optional, attributes, outputs) is None and draw.chance(0.5):
         del inputs[names["x"]]
     return attributes, inputs, outputs
 
 
 def work(case: Case) -> float:
     """As `conformance.families.Family` has it."""
-    question = question_of(case)
-    _, channels, height, width = question.x_shape
+    geometry = geometry_of(case)
+    _, channels, height, width = geometry.x_shape
     # For each RoI the reference makes a list of its image; it has the corners of a sample once for all channels.
-    lists = len(question.rois) * channels * height * width / 300
-    return lists + sum(y.on_map * x.on_map for y, x in question.placed()) * (channels + 2)
+    lists = len(geometry.rois) * channels * height * width / 300
+    return lists + sum(y.on_map * x.on_map for y, x in geometry.placed()) * (channels + 2)

@@ -99,7 +99,7 @@ def sixteenths(shape: Sequence[int], turn: int = 0) -> Array:
 
 
 def cases(
-    fact: str,
+    scenario: str,
     note: str,
     crop: Crop,
     *,
@@ -128,7 +128,7 @@ def cases(
     # DirectML has no maximum of weighted pixels.
     known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
     yield from ask(
-        fact,
+        scenario,
         Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
         data,
         outputs,

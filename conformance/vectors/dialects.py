@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from conformance.case import Array, Case
-from conformance.rois.question import DIRECTML_NAMES, ONNX_NAMES
+from conformance.rois.geometry import DIRECTML_NAMES, ONNX_NAMES
 from conformance.vectors.expand import expand
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue
@@ -61,7 +61,7 @@ class Rule:
 
 
 def ask(
-    fact: str,
+    scenario: str,
     rule: Rule,
     tensors: Mapping[str, Array],
     outputs: Sequence[str],
@@ -101,7 +101,7 @@ def ask(
             asked = [role for role in outputs if role in roles]
             if asked:
                 yield from expand(
-                    fact,
+                    scenario,
                     function=function,
                     variant=words if variant is None else variant,
                     attributes=attributes,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from conformance.case import Basis, Case
-from conformance.rois.question import Placed, Sampling
+from conformance.rois.geometry import AxisGeometry, Sampling
 from conformance.vectors.dialects import Rule, ask
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene
@@ -95,12 +95,12 @@ def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, Attribut
             "minimum_samples_per_output": least,
             "maximum_samples_per_output": most,
         }
-        if _is_settled(scene, {**chosen, **tried}):
+        if _is_well_posed(scene, {**chosen, **tried}):
             return tried
     raise ValueError(f"{scene.name}: no offsets of {OFFSETS} keep its samples away from where a last bit decides")
 
 
-def _is_settled(scene: Scene, attributes: Attributes) -> bool:
+def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
     scale_x, scale_y = (float(np.float32(attributes[f"spatial_scale_{axis}"])) for axis in "xy")
     sampling = Sampling(
         (scale_y, scale_x),
@@ -115,7 +115,7 @@ def _is_settled(scene: Scene, attributes: Attributes) -> bool:
     return all(_is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
 
 
-def _is_clear(placed: Placed, sampling: Sampling) -> bool:
+def _is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
     """Whether no last bit decides along one axis of one region: not how many samples it has, and not what they read."""
     axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
     is_free = least - MARGIN < wanted < most + MARGIN and least < most

@@ -9,7 +9,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Case, Source
-from conformance.growth import unit
+from conformance.error_bounds import unit_roundoff
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
@@ -17,7 +17,7 @@ FLOATS = ("float16", "bfloat16", "float", "double")
 
 
 def expand(
-    fact: str,
+    scenario: str,
     *,
     function: str,
     note: str,
@@ -61,7 +61,7 @@ def expand(
         for element_type in _types_of(operator, types):
             dtype = ELEMENT_DTYPES[element_type]
             yield Case(
-                id="/".join([function, fact, *version, *filter(None, [variant]), element_type]),
+                id="/".join([function, scenario, *version, *filter(None, [variant]), element_type]),
                 source=source or by_reference(function),
                 operator=operator.name,
                 attributes=own,
@@ -106,4 +106,4 @@ def _rounded(operator: Operator, name: str, array: Array, dtype: np.dtype[Any]) 
 def _rounding(inputs: Mapping[str, Array], element_type: str, published_type: str | None) -> float:
     if published_type is None or element_type in (published_type, "double"):
         return 0.0
-    return unit(ELEMENT_DTYPES[element_type]) * float(np.max(np.abs(inputs["X"])))
+    return unit_roundoff(ELEMENT_DTYPES[element_type]) * float(np.max(np.abs(inputs["X"])))

@@ -49,10 +49,10 @@ def _defaults() -> Iterator[Case]:
         (DIRECTML, "_grad", of_directml, None),
     ):
         names, backward = NAMES[dialect], ["dy", "x_shape"] if suffix else []
-        for fact, attributes in given.items():
+        for scenario, attributes in given.items():
             if not (suffix and attributes):  # a gradient has no output sizes
                 yield from expand(
-                    f"defaults/{fact}",
+                    f"defaults/{scenario}",
                     function=dialect + suffix,
                     source=source,
                     note=note,
@@ -84,16 +84,16 @@ def _empty() -> Iterator[Case]:
         "no_pixels_no_regions": f"{no_pixels} regions",
     }
     sizes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
-    for dialect, facts, outputs, source, basis in (
+    for dialect, scenarios, outputs, source, basis in (
         (ONNX, of_onnx, ["y"], replace(TEXT, section="Outputs"), Basis.REFERENCE),
         (ONNX, of_gradient, ["dx", "drois"], None, Basis.REFERENCE),
         (DIRECTML, of_directml, ["y", "dx", "drois"], PAGES, Basis.OURS),
     ):
-        for (fact, note), (x_shape, count) in zip(facts.items(), sizes, strict=True):
+        for (scenario, note), (x_shape, count) in zip(scenarios.items(), sizes, strict=True):
             x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 4))
             indices = np.zeros(count, np.int64)
             yield from ask(
-                f"empty/{fact}",
+                f"empty/{scenario}",
                 Rule(),
                 {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": np.array(x_shape)},
                 outputs,
@@ -161,12 +161,12 @@ def _many_at_one_place() -> Iterator[Case]:
     dx = np.zeros((1, 1, 3, 3))
     dx[0, 0, 1, 1] = MANY
     by_hand = Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand")
-    for dialect, fact, rois, ratio, index_type, source in (
+    for dialect, scenario, rois, ratio, index_type, source in (
         (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand),
         (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES),
     ):
         yield from ask(
-            f"edge/{fact}",
+            f"edge/{scenario}",
             Rule(ratio=ratio),
             {
                 "dy": np.ones((MANY, 1, 1, 1)),

@@ -22,10 +22,13 @@ COMMAND = "python -m conformance.vectors.frozen"
 
 def render(ids: Iterable[str]) -> str:
     """The list of the cases with these ids."""
-    facts: dict[str, list[str]] = defaultdict(list)
+    scenarios: dict[str, list[str]] = defaultdict(list)
     for case_id in ids:
-        facts["/".join(case_id.split("/")[:3])].append(case_id)
-    lines = [f"{fact} {len(of_fact)} {_digest(of_fact)}" for fact, of_fact in sorted(facts.items())]
+        scenarios["/".join(case_id.split("/")[:3])].append(case_id)
+    lines = [
+        f"{scenario} {len(ids_of_scenario)} {_digest(ids_of_scenario)}"
+        for scenario, ids_of_scenario in sorted(scenarios.items())
+    ]
     return "\n".join([f"suite {ortops.__version__}", *lines, ""])
 
 

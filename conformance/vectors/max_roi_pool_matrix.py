@@ -256,7 +256,7 @@ def cases() -> Iterator[Case]:
 
 
 def ask(
-    fact: str,
+    scenario: str,
     x: Array,
     rois: Array | Sequence[Sequence[float]],
     dy: Array,
@@ -286,7 +286,7 @@ def ask(
     ):
         if expected is None or output in expected:
             yield from expand(
-                fact,
+                scenario,
                 function=function,
                 attributes=attributes,
                 inputs=inputs,
@@ -323,7 +323,7 @@ def _defaults() -> Iterator[Case]:
 
 def _empty() -> Iterator[Case]:
     """Nothing to compute is no error."""
-    for fact, note, x_shape, count in (
+    for scenario, note, x_shape, count in (
         ("no_rois", "without RoIs Y is empty and dX is 0", (2, 3, 4, 5), 0),
         ("no_channels", "without channels Y and dX are empty", (2, 0, 4, 5), 2),
         ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
@@ -334,7 +334,7 @@ def _empty() -> Iterator[Case]:
         expected = {"Y": y, "dX": np.zeros(x_shape)}
         x = np.ones(x_shape)
         yield from ask(
-            f"empty/{fact}", x, rois, y + 1, expected=expected, note=note, source=TEXT, basis=Basis.REFERENCE
+            f"empty/{scenario}", x, rois, y + 1, expected=expected, note=note, source=TEXT, basis=Basis.REFERENCE
         )
 
 
@@ -385,12 +385,12 @@ def _many_at_one_place() -> Iterator[Case]:
     dx = np.zeros((1, 1, 3, 3))
     dx[0, 0, 1, 1] = MANY
     x = dx / MANY
-    for fact, rois, bins in (
+    for scenario, rois, bins in (
         ("dX_of_4096_rois", np.tile([0.0, 0, 0, 2, 2], (MANY, 1)), (1, 1)),
         ("dX_of_4096_bins", np.array([[0.0, 1, 1, 1, 1]]), (64, 64)),
     ):
         yield from ask(
-            f"edge/{fact}",
+            f"edge/{scenario}",
             x,
             rois,
             np.ones((len(rois), 1, *bins)),

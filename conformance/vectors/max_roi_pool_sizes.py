@@ -33,19 +33,19 @@ WINDOWS = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for turn, (fact, note, crop) in enumerate(each_size()):
+    for turn, (scenario, note, crop) in enumerate(each_size()):
         if any((bins, bins + 1) in dict(INEXACT) for bins in crop.bins):
             continue  # where floating point makes a bin wider: a fact of its own
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
-        yield from _of_crop(f"sizes/{fact}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
-    for fact, note, images in (
+        yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
+    for scenario, note, images in (
         ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
         ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
         ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
         ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
     ):
         crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
-        yield from _of_crop(f"sizes/{fact}", note, crop, types=["float", "double"])
+        yield from _of_crop(f"sizes/{scenario}", note, crop, types=["float", "double"])
     yield from _long_bins()
     yield from _odd_pixels()
     yield from _large_and_tiny()
@@ -53,7 +53,7 @@ def cases() -> Iterator[Case]:
 
 
 def _of_crop(
-    fact: str, note: str, crop: Crop, *, x: Array | None = None, dy: Array | None = None, **rest: Any
+    scenario: str, note: str, crop: Crop, *, x: Array | None = None, dy: Array | None = None, **rest: Any
 ) -> Iterator[Case]:
     """The cases of a crop, with another map or another gradient than its own."""
     (height, width), x, dy = crop.bins, crop.x if x is None else x, crop.dy if dy is None else dy
@@ -67,7 +67,7 @@ def _of_crop(
     ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
     yield from ask(
-        fact,
+        scenario,
         x,
         rois,
         dy,
@@ -102,20 +102,18 @@ def _long_bins() -> Iterator[Case]:
 
 def _odd_pixels() -> Iterator[Case]:
     """Pixels that are no numbers where no bin has them; and all of them infinite."""
-    for fact, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
+    for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         x = np.full(WINDOWS.x_shape, value)
         height, width = WINDOWS.bins
         for n, row, column in WINDOWS.windows:
             window = np.s_[n, :, row : row + height + 1, column : column + width + 1]
             x[window] = WINDOWS.x[window]
-        note = f"pixels that no bin has are {fact.replace('_', ' ')}, and do nothing"
-        yield from _of_crop(f"values/{fact}_beside_the_bins", note, WINDOWS, x=x, basis=Basis.OURS)
-    for fact, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        note = (
-            f"all pixels are {fact.replace('_', ' ')}, and so are the outputs; the first of each bin has its gradient"
-        )
+        note = f"pixels that no bin has are {scenario.replace('_', ' ')}, and do nothing"
+        yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x, basis=Basis.OURS)
+    for scenario, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
+        note = f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of each bin has its gradient"
         everywhere = np.full(WINDOWS.x_shape, value)
-        yield from _of_crop(f"values/{fact}_everywhere", note, WINDOWS, x=everywhere, basis=Basis.OURS)
+        yield from _of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere, basis=Basis.OURS)
     for place in np.ndindex(2, 2):
         x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
         x[0, 0][place] = NAN
@@ -137,7 +135,7 @@ def _large_and_tiny() -> Iterator[Case]:
     for element_type in FLOATS:
         info = ml_dtypes.finfo(ELEMENT_DTYPES[element_type])  # type: ignore[no-untyped-call]
         large, least = 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_subnormal)
-        for fact, value, note in (
+        for scenario, value, note in (
             ("large", large, "numbers near the largest one of the type are not infinite"),
             ("large_negative", -large, "a maximum of numbers near the most negative one of the type: none begins at 0"),
             ("tiny", float(info.smallest_normal), "the least normal numbers are not flushed to 0"),
@@ -152,7 +150,7 @@ def _large_and_tiny() -> Iterator[Case]:
             dx = np.zeros((1, 1, 3, 4))
             dx[0, 0, 0, [0, 2]] = value
             yield from ask(
-                f"values/{fact}",
+                f"values/{scenario}",
                 np.full(dx.shape, value),
                 [[0, 0, 0, 3, 2]],
                 y,
@@ -167,10 +165,10 @@ def _large_and_tiny() -> Iterator[Case]:
 def _beyond_float16() -> Iterator[Case]:
     """A sum that is rounded to float16 is infinite from 65520 on, and not the largest number."""
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
-    for fact, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
+    for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
         dy = np.full((MANY, 1, 1, 1), each)
         for case in _of_crop(
-            f"values/dX_{fact}",
+            f"values/dX_{scenario}",
             f"{MANY} RoIs pass {each} each to one pixel, {MANY * each:g} together",
             crop,
             dy=dy,

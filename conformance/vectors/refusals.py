@@ -56,7 +56,12 @@ def _attributes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refused(
-    right: Mapping[str, Any], inputs: Mapping[str, Array], what: str, fact: str, note: str, change: Mapping[str, Any]
+    right: Mapping[str, Any],
+    inputs: Mapping[str, Array],
+    what: str,
+    scenario: str,
+    note: str,
+    change: Mapping[str, Any],
 ) -> Iterator[Case]:
     """The cases in which one thing is wrong, each with the right one as its twin."""
     known = {tensor.name for definition in BY_NAME.values() for tensor in definition.inputs}
@@ -71,11 +76,13 @@ def _refused(
         "variant": right.get("variant", ""),
         "basis": Basis.OURS,
     }
-    fact = f"refusal/{fact}"
-    valid = expand(f"{fact}/valid", note="the same without the fault", attributes=attributes, inputs=inputs, **common)
+    scenario = f"refusal/{scenario}"
+    valid = expand(
+        f"{scenario}/valid", note="the same without the fault", attributes=attributes, inputs=inputs, **common
+    )
     twins = {case.operator: case for case in valid}
     spoiled = expand(
-        fact,
+        scenario,
         note=note,
         attributes={**attributes, **_attributes({name: v for name, v in change.items() if name not in known})},
         inputs={**kept, **changed},

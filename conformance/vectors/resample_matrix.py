@@ -119,7 +119,7 @@ def _ways() -> list[tuple[str, str]]:
 
 
 def _asked(
-    fact: str,
+    scenario: str,
     scene: Scene,
     attributes: Attributes,
     tensors: Mapping[str, Array] | None = None,
@@ -146,7 +146,7 @@ def _asked(
     ):
         if expected is None or role in expected:
             yield from expand(
-                fact,
+                scenario,
                 function=function,
                 note=scene.note,
                 attributes={**attributes, **scaling},
@@ -193,10 +193,10 @@ def _defaults() -> Iterator[Case]:
         ("dml_resample_grad", "none_given", {}),
         ("dml_resample_grad", "nearest_without_direction", nearest),
     )
-    for function, fact, attributes in asked:
+    for function, scenario, attributes in asked:
         is_forward = function == "dml_resample"
         yield from expand(
-            f"defaults/{fact}",
+            f"defaults/{scenario}",
             function=function,
             note=note,
             attributes=attributes,
@@ -233,7 +233,7 @@ def _many_at_one_place() -> Iterator[Case]:
     """A sum in float16 stops at 2048."""
     note = "the gradients of many outputs {} are not summed in half precision"
     nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
-    facts: tuple[tuple[Scene, Attributes, Array], ...] = (
+    scenarios: tuple[tuple[Scene, Attributes, Array], ...] = (
         (
             Scene("edge_gradient_of_8192_outputs", note.format("beyond the last pixel"), (3,), (1.0,), (8192,)),
             {**nearest, "input_pixel_offsets": (-8192.0,)},
@@ -256,7 +256,7 @@ def _many_at_one_place() -> Iterator[Case]:
             np.array([4096.0, 4096.0]),
         ),
     )
-    for scene, attributes, dx in facts:
+    for scene, attributes, dx in scenarios:
         yield from _asked(f"edge/{scene.name}", scene, attributes, _ones(scene), {"dx": dx}, source=DOCUMENTATION)
 
 

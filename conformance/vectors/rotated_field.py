@@ -16,7 +16,7 @@ import numpy as np
 import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.model import with_open_lengths
-from conformance.rotated.question import samples_of
+from conformance.rotated.geometry import samples_of
 from conformance.vectors.dialects import NAMES, ROTATED, Rule, ask
 from conformance.vectors.expand import expand
 from conformance.vectors.rotated_matrix import (
@@ -107,26 +107,26 @@ def _sizes() -> Iterator[Scene]:
     for ratio in (9, 17, 33):
         note = f"{ratio * ratio} samples of a bin"
         yield Scene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y",))
-    for fact, more in (("is", 0.0), ("just_above", 2.0**-8)):
+    for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
         for whole in (2, 7):
             size, side = 2 * (whole + more), whole + (more > 0)
             note = f"adaptive: bins of {whole + more} pixels have {side} samples on each axis"
             square = ((8.25, 7.5, size, size, OF_30, 0),)
-            yield Scene(f"adaptive_{fact}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",))
+            yield Scene(f"adaptive_{scenario}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",))
 
 
 def _defaults() -> Iterator[Case]:
     """Attributes left out."""
     scene = next(scene for scene in SCENES if scene.name == "ratio_0_sides_differ")
     tensors, names = scene.tensors(1, 0), NAMES[ROTATED]
-    for suffix, fact, attributes in (
+    for suffix, scenario, attributes in (
         ("", "none_given", {}),
         ("", "sizes_given", {"output_height": 2, "output_width": 2}),
         ("_grad", "none_given", {}),
     ):
         roles = ("dy", "rois", "indices", "x_shape", "x") if suffix else ("x", "rois", "indices")
         yield from expand(
-            f"defaults/{fact}",
+            f"defaults/{scenario}",
             function=ROTATED + suffix,
             note="one output, aligned, counter-clockwise, adaptive sampling, scale 1",
             attributes=attributes,
@@ -139,7 +139,7 @@ def _defaults() -> Iterator[Case]:
 
 def _empty() -> Iterator[Case]:
     """Nothing to compute is no error."""
-    for fact, note, x_shape, count in (
+    for scenario, note, x_shape, count in (
         ("no_rois", "without RoIs Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
         ("no_channels", "without channels Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
         ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
@@ -148,7 +148,7 @@ def _empty() -> Iterator[Case]:
         x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 5))
         indices, shape = np.zeros(count, np.int64), np.array(x_shape)
         yield from _asked(
-            f"empty/{fact}",
+            f"empty/{scenario}",
             {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": shape},
             ("y", "dx", "drois"),
             ("float", "double"),
@@ -159,7 +159,7 @@ def _empty() -> Iterator[Case]:
 
 
 def _asked(
-    fact: str,
+    scenario: str,
     tensors: Mapping[str, Array],
     outputs: Sequence[str],
     types: Sequence[str],
@@ -173,7 +173,7 @@ def _asked(
 ) -> Iterator[Case]:
     source = SOURCE if rest.get("expected") else None
     yield from ask(
-        fact,
+        scenario,
         Rule(ratio=ratio),
         tensors,
         outputs,
@@ -197,18 +197,18 @@ def _odd_values() -> Iterator[Case]:
     for roi, n in zip(tensors["rois"].tolist(), tensors["indices"], strict=True):
         taps = samples_of(sampling.region(roi)).taps
         unread[n].reshape(SMALL.x_shape[1], -1)[:, taps[taps >= 0]] = False
-    for fact, value in (("nan", np.nan), ("infinity", np.inf)):
+    for scenario, value in (("nan", np.nan), ("infinity", np.inf)):
         changed = {**tensors, "x": np.where(unread, value, tensors["x"])}
-        note = f"pixels that no sample reads are {fact}, and do nothing"
+        note = f"pixels that no sample reads are {scenario}, and do nothing"
         yield from _asked(
-            f"values/{fact}_beside_the_samples", changed, SMALL.outputs, ("float",), note, bins=SMALL.bins
+            f"values/{scenario}_beside_the_samples", changed, SMALL.outputs, ("float",), note, bins=SMALL.bins
         )
         for role, outputs, place in (("x", ("y",), (1, 1, *pixel)), ("dy", ("dx",), (0, 1, 1, 1))):
             odd = tensors[role].copy()
             odd[place] = value
             where = "in a sample" if role == "x" else "in a gradient"
-            note = f"{fact} {where} is in what reads it, and in nothing else"
-            fact_of_role = f"values/{fact}_{where.replace(' ', '_')}"
+            note = f"{scenario} {where} is in what reads it, and in nothing else"
+            fact_of_role = f"values/{scenario}_{where.replace(' ', '_')}"
             yield from _asked(fact_of_role, {**tensors, role: odd}, outputs, ("float",), note, bins=SMALL.bins)
 
 
@@ -221,14 +221,14 @@ def _constants() -> Iterator[Case]:
         large, tiny, least = ends(dtype)
         # The sums of double have no wider type to be in.
         overflows = {} if dtype == np.float64 else {"sum_overflows": large, "negative_sum_overflows": -large}
-        for fact, value in (*overflows.items(), ("tiny", tiny), ("subnormal", 8 * least)):
+        for scenario, value in (*overflows.items(), ("tiny", tiny), ("subnormal", 8 * least)):
             yield from _asked(
-                f"values/{fact}",
+                f"values/{scenario}",
                 {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
                 ("y",),
                 (element_type,),
                 "a constant map, the sum of whose samples may be beyond the type's range"
-                if fact in overflows
+                if scenario in overflows
                 else "the least numbers are not flushed to 0",
                 ratio=8,
                 bins=(1, 2),
@@ -239,11 +239,11 @@ def _constants() -> Iterator[Case]:
 def _many_at_one_place() -> Iterator[Case]:
     """Sums of many RoIs at one place, which half precision cannot hold, or just can."""
     count = 4096
-    for fact, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
+    for scenario, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
         dx = np.zeros((1, 1, 3, 3))
         dx[0, 0, :2, :2] = count * each / 4
         yield from _asked(
-            f"values/{fact}",
+            f"values/{scenario}",
             {
                 "dy": np.full((count, 1, 1, 1), each),
                 "rois": np.tile([1.0, 1.0, 1.0, 1.0, 0.0], (count, 1)),
@@ -259,10 +259,10 @@ def _many_at_one_place() -> Iterator[Case]:
 
 def _on_pixels() -> Iterator[Case]:
     """Derivatives where the only sample stands exactly on a pixel: the slope of the cell that begins there."""
-    for fact, c in (("at_the_first_pixel", 0.0), ("on_a_pixel", 2.0), ("on_the_last_pixel", 4.0)):
+    for scenario, c in (("at_the_first_pixel", 0.0), ("on_a_pixel", 2.0), ("on_the_last_pixel", 4.0)):
         for along, roi in (("x", [c, 1.5, 2, 2, 0]), ("y", [1.5, c, 2, 2, 0])):
             yield from _asked(
-                f"values/sample_{fact}",
+                f"values/sample_{scenario}",
                 {
                     "dy": np.ones((1, 1, 1, 1)),
                     "rois": np.array([roi]),
@@ -294,20 +294,20 @@ CONSTANTS = {
 
 def _sessions() -> Iterator[Case]:
     """How a session is made and run: several times, with lengths that have names only, with inputs that are constants."""
-    asked: dict[str, tuple[Scene, ...]] = {f"after_{fact}": (other,) for fact, other in OTHERS.items()}
-    for fact, others in {**asked, "again": (SMALL, *OTHERS.values())}.items():
+    asked: dict[str, tuple[Scene, ...]] = {f"after_{scenario}": (other,) for scenario, other in OTHERS.items()}
+    for scenario, others in {**asked, "again": (SMALL, *OTHERS.values())}.items():
         note = "a later call of a session, after calls with tensors of other sizes"
-        before = [{case.operator: case.inputs for case in _small(fact, note, other)} for other in others]
-        for case in _small(fact, note):
+        before = [{case.operator: case.inputs for case in _small(scenario, note, other)} for other in others]
+        for case in _small(scenario, note):
             yield replace(with_open_lengths(case), before=tuple(inputs[case.operator] for inputs in before))
     yield from map(with_open_lengths, _small("named_lengths", "a model whose lengths have names and no values"))
     yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     small = _small("constant", "inputs that are constants of the model")
-    for (fact, names), case in itertools.product(CONSTANTS.items(), small):
+    for (scenario, names), case in itertools.product(CONSTANTS.items(), small):
         constants = tuple(name for name in case.inputs if name in names)
         if constants:
-            yield replace(case, id=case.id.replace("/constant/", f"/constant_{fact}/"), initializers=constants)
+            yield replace(case, id=case.id.replace("/constant/", f"/constant_{scenario}/"), initializers=constants)
 
 
-def _small(fact: str, note: str, scene: Scene = SMALL, **rest: Any) -> Iterator[Case]:
-    return of_scene(f"session/{fact}", scene, 1, 0, note=note, variant="", **rest)
+def _small(scenario: str, note: str, scene: Scene = SMALL, **rest: Any) -> Iterator[Case]:
+    return of_scene(f"session/{scenario}", scene, 1, 0, note=note, variant="", **rest)

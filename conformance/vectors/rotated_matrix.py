@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Basis, Case
-from conformance.rotated.question import Sampling, coordinates
+from conformance.rotated.geometry import Sampling, coordinates
 from conformance.vectors.dialects import ROTATED, Rule, ask
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import scatter
@@ -119,12 +119,12 @@ def cases() -> Iterator[Case]:
         yield from of_scene(f"matrix/{scene.name}", replace(scene, types=types, outputs=outputs), *variant)
 
 
-def of_scene(fact: str, scene: Scene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
+def of_scene(scenario: str, scene: Scene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
     """The cases of one variant of a scene; rest: further arguments of `ask`."""
     words = f"{'aligned' if aligned else 'not_aligned'}/{'clockwise' if clockwise else 'counter_clockwise'}"
     given = {"note": scene.note, "basis": scene.basis, "types": scene.types, "variant": words}
     yield from ask(
-        fact,
+        scenario,
         Rule(scale=scene.scale, ratio=scene.ratio),
         scene.tensors(aligned, clockwise),
         scene.outputs,

@@ -33,29 +33,29 @@ CONSTANTS = (
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for turn, (fact, other) in enumerate(OTHERS):
+    for turn, (scenario, other) in enumerate(OTHERS):
         mode = list(OF_MODE)[turn % len(OF_MODE)]
-        note = f"the second call of a session, after one with tensors {fact.replace('_', ' ')}"
-        yield from _in_one_session(f"session/after_{fact}", note, mode, (other,))
+        note = f"the second call of a session, after one with tensors {scenario.replace('_', ' ')}"
+        yield from _in_one_session(f"session/after_{scenario}", note, mode, (other,))
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
     yield from map(with_open_lengths, _of_crop("named_lengths", "a model whose lengths have names and no values"))
     yield from _of_crop("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
-    for fact, names in CONSTANTS:
-        for case in _of_crop(f"constant_{fact}", f"{fact.replace('_', ' ')} given as a constant of the model"):
+    for scenario, names in CONSTANTS:
+        for case in _of_crop(f"constant_{scenario}", f"{scenario.replace('_', ' ')} given as a constant of the model"):
             constants = tuple(name for name in case.inputs if name in names)
             if constants:
                 yield replace(case, initializers=constants)
 
 
-def _of_crop(fact: str, note: str, **rest: Any) -> Iterator[Case]:
-    return crops.cases(f"session/{fact}", note, CROP, types=["float"], **rest)
+def _of_crop(scenario: str, note: str, **rest: Any) -> Iterator[Case]:
+    return crops.cases(f"session/{scenario}", note, CROP, types=["float"], **rest)
 
 
-def _in_one_session(fact: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
+def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
     """The cases of the crop, with the inputs of others before it; a node's bins and attributes are the same for all."""
-    asked = list(crops.cases(fact, note, replace(CROP, mode=mode), types=["float"]))
-    calls = [crops.cases(fact, note, replace(crop, mode=mode), types=["float"]) for crop in earlier]
+    asked = list(crops.cases(scenario, note, replace(CROP, mode=mode), types=["float"]))
+    calls = [crops.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in earlier]
     before = [{case.id: case.inputs for case in of_crop} for of_crop in calls]
     for case in asked:
         yield replace(with_open_lengths(case), before=tuple(inputs[case.id] for inputs in before))

@@ -38,7 +38,7 @@ RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33)
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for turn, (fact, note, crop) in enumerate(each_size()):
+    for turn, (scenario, note, crop) in enumerate(each_size()):
         types = ["float", ("double", "float16", "bfloat16")[turn % 3]]
         taking_turns = replace(
             crop,
@@ -46,10 +46,10 @@ def cases() -> Iterator[Case]:
             coordinates=COORDINATES[turn // 3 % len(COORDINATES)],
             scale=SCALES[turn % 5 % len(SCALES)],
         )
-        yield from crops.cases(f"sizes/{fact}", note, taking_turns, types=types)
+        yield from crops.cases(f"sizes/{scenario}", note, taking_turns, types=types)
         if taking_turns.mode == "max":  # which DirectML does not have
             instead = replace(taking_turns, mode="max_interpolated")
-            yield from crops.cases(f"sizes/{fact}", note, instead, types=types, dialects=["dml_roi_align"])
+            yield from crops.cases(f"sizes/{scenario}", note, instead, types=types, dialects=["dml_roi_align"])
     yield from _images_without_rois()
     yield from _ratios()
     yield from _adaptive_counts()
@@ -69,14 +69,14 @@ def each_size() -> Iterator[tuple[str, str, Crop]]:
         yield f"height_{n}", f"a map {n} rows high", Crop((2, 2, n, 4), tuple((1, h, 1) for h in ends))
     for height, width in PLANES:
         windows = ((1, height - 3, width - 3), (0, height - 3, 0), (1, 0, width - 3), (0, height // 2, width // 2))
-        fact, note = f"map_{height}x{width}", f"images of {height} x {width} = {height * width} pixels"
-        yield fact, note, Crop((2, 1, height, width), windows)
+        scenario, note = f"map_{height}x{width}", f"images of {height} x {width} = {height * width} pixels"
+        yield scenario, note, Crop((2, 1, height, width), windows)
     for n in BINS:
         yield f"bins_1x{n}", f"{n} bins side by side", Crop((1, 2, 3, n + 2), ((0, 0, 1), (0, 1, 0)), (1, n))
         yield f"bins_{n}x1", f"{n} bins one below another", Crop((1, 2, n + 2, 3), ((0, 1, 0), (0, 0, 1)), (n, 1))
     for height, width in BINS_OF_A_ROI:
-        fact, note = f"bins_{height}x{width}", f"{height * width} bins in a RoI"
-        yield fact, note, Crop((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
+        scenario, note = f"bins_{height}x{width}", f"{height * width} bins in a RoI"
+        yield scenario, note, Crop((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
     for n in IMAGES:
         windows = tuple((image, image % 2, image // 2 % 2) for image in (n - 1, 0, n // 2, n - 2, n - 1))
         yield f"images_{n}", f"{n} images, RoIs on few of them", Crop((n, 2, 4, 4), windows)
@@ -84,7 +84,7 @@ def each_size() -> Iterator[tuple[str, str, Crop]]:
 
 def _images_without_rois() -> Iterator[Case]:
     """An image without RoIs has the gradient 0; one box may be on several images."""
-    for turn, (fact, note, images) in enumerate(
+    for turn, (scenario, note, images) in enumerate(
         (
             ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
             ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
@@ -95,7 +95,7 @@ def _images_without_rois() -> Iterator[Case]:
     ):
         for mode, coordinates in itertools.product(MODES, COORDINATES[turn % 2 :][:1]):
             crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3), mode, coordinates)
-            yield from crops.cases(f"sizes/{fact}", note, crop, types=["float", "double"])
+            yield from crops.cases(f"sizes/{scenario}", note, crop, types=["float", "double"])
 
 
 def _ratios() -> Iterator[Case]:
@@ -121,10 +121,10 @@ def _ratios() -> Iterator[Case]:
 def _adaptive_counts() -> Iterator[Case]:
     """The size of a bin is an integer, or a little more: then it has one sample more."""
     for turn, whole in enumerate((1, 2, 3, 4, 7, 8)):
-        for fact, more in (("is", 0.0), ("just_above", 2.0**-8)):
+        for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
             size = 2 * (whole + more)
             yield from ask(
-                f"sizes/adaptive_{fact}_{whole}",
+                f"sizes/adaptive_{scenario}_{whole}",
                 Rule(),
                 {
                     "x": scatter((1, 2, 17, 18), seed=300 + turn),

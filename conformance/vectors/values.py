@@ -43,10 +43,10 @@ def cases() -> Iterator[Case]:
 
 
 def _untouched() -> Iterator[Case]:
-    for (fact, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
+    for (scenario, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
         yield from crops.cases(
-            f"values/{fact}_beside_the_samples",
-            f"pixels that no sample touches are {fact}, and do nothing",
+            f"values/{scenario}_beside_the_samples",
+            f"pixels that no sample touches are {scenario}, and do nothing",
             replace(CROP, mode=mode),
             change=partial(_outside_windows, value=value),
         )
@@ -65,18 +65,18 @@ def _outside_windows(inputs: Inputs, value: float) -> Inputs:
 
 def _touched() -> Iterator[Case]:
     """A pixel that is no number spoils the bins that read it, and no others."""
-    for fact, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
+    for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         for mode in MODES:
             yield from crops.cases(
-                f"values/{fact}_in_a_sample",
-                f"a pixel that is {fact.replace('_', ' ')} is in the bins that read it, and in no others",
+                f"values/{scenario}_in_a_sample",
+                f"a pixel that is {scenario.replace('_', ' ')} is in the bins that read it, and in no others",
                 replace(CROP, mode=mode),
                 outputs=["y"],
                 change=partial(_with_element, role="x", place=(1, 1, 2, 4), value=value),
             )
         yield from crops.cases(
-            f"values/{fact}_gradient",
-            f"a gradient that is {fact.replace('_', ' ')} goes to the four pixels that its bin has read, and to no others",
+            f"values/{scenario}_gradient",
+            f"a gradient that is {scenario.replace('_', ' ')} goes to the four pixels that its bin has read and to no other",
             CROP,
             outputs=["dx"],
             change=partial(_with_element, role="dy", place=(0, 1, 1, 1), value=value),
@@ -113,14 +113,14 @@ def _large_and_tiny() -> Iterator[Case]:
             continue
         large, tiny, least = ends(dtype)
         if dtype != np.float64:  # whose sums have no wider type to be in
-            for fact, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
+            for scenario, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
                 note = "the sum of 64 samples is beyond the type's range, their average is not"
-                yield from _constant(fact, note, value, element_type)
-        for fact, value, note in (
+                yield from _constant(scenario, note, value, element_type)
+        for scenario, value, note in (
             ("tiny", tiny, "the least normal numbers are not flushed to 0"),
             ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
         ):
-            yield from _constant(fact, note, value, element_type)
+            yield from _constant(scenario, note, value, element_type)
 
 
 def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
@@ -129,7 +129,7 @@ def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
     return 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_normal), float(info.smallest_subnormal)
 
 
-def _constant(fact: str, note: str, value: float, element_type: str) -> Iterator[Case]:
+def _constant(scenario: str, note: str, value: float, element_type: str) -> Iterator[Case]:
     common: dict[str, Any] = {"source": SOURCE, "note": note, "types": [element_type], "basis": Basis.OURS}
     tensors = {
         "x": np.full((1, 2, 8, 11), value),
@@ -138,7 +138,7 @@ def _constant(fact: str, note: str, value: float, element_type: str) -> Iterator
     }
     for dialect, mode in (("roi_align", "avg"), ("roi_align", "max_interpolated"), ("dml_roi_align", "")):
         yield from ask(
-            f"values/{fact}",
+            f"values/{scenario}",
             Rule(mode or None, ratio=8),
             tensors,
             ["y"],
@@ -149,7 +149,7 @@ def _constant(fact: str, note: str, value: float, element_type: str) -> Iterator
             **common,
         )
     yield from expand(
-        f"values/{fact}",
+        f"values/{scenario}",
         function="dml_resample",
         attributes={"scales": (0.5, 0.5)},
         inputs={"InputTensor": np.full((6, 8), value)},
@@ -163,9 +163,9 @@ def _beyond_float16() -> Iterator[Case]:
     """A result that is rounded to float16 is infinite from 65520 on, and not the largest number."""
     count = 4096
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1), basis=Basis.OURS)
-    for fact, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
+    for scenario, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
         yield from crops.cases(
-            f"values/dX_{fact}",
+            f"values/dX_{scenario}",
             f"{count} RoIs pass {each / 4} each to four pixels, {count * each / 4:g} together",
             crop,
             outputs=["dx"],
@@ -186,7 +186,7 @@ def _on_pixels() -> Iterator[Case]:
     of_directml = (
         "drois where a sample stands on a pixel along one axis: along it the slope is 0, along the other one it is not"
     )
-    for (fact, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
+    for (scenario, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
         # The map does not change along the other axis for ONNX, and for DirectML by 1 from pixel to pixel.
         for dialect, note, on_axis, on_other in (
             ("roi_align", of_onnx, slope, 0.0),
@@ -196,7 +196,7 @@ def _on_pixels() -> Iterator[Case]:
             ends, droi = [[c - 1, 1.0], [c + 1, 2.0]], [on_axis / 2, on_other / 2]
             step = 1 if along_x else -1
             yield from ask(
-                f"values/sample_{fact}",
+                f"values/sample_{scenario}",
                 Rule(coordinates="output_half_pixel", ratio=1),
                 {
                     "dy": np.ones((1, 1, 1, 1)),

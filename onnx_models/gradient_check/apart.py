@@ -13,7 +13,7 @@ from threading import Lock
 from onnx_models.gradient_check.cases import Case
 from onnx_models.gradient_check.evaluate import newest_opset
 from onnx_models.gradient_check.trial import Differentiate, Trial, Verdict, untried
-from ortops.child import Child, can_limit_memory, limited_memory
+from ortops.worker_process import WorkerProcess, can_limit_memory, limited_memory
 
 TIME_LIMIT = 60.0
 """Seconds for one case."""
@@ -58,7 +58,7 @@ class _Child:
 
     def __init__(self, differentiates: Sequence[Differentiate]) -> None:
         self._ways = range(len(differentiates))
-        self._child = Child(_serve, list(differentiates))
+        self._child = WorkerProcess(_serve, list(differentiates))
         self.end = self._child.end
 
     def ask(self, case: Case) -> Tried:

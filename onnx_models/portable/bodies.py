@@ -50,6 +50,6 @@ def outputs(graph: Graph, demand: Demand) -> dict[str, Value]:
 
 def _check_inputs(demand: Demand) -> None:
     for tensor in demand.operator.inputs:
-        reason = demand.operator.why_needed(tensor, demand.attributes.words, demand.wanted)
+        reason = demand.operator.why_required(tensor, demand.attributes.words, demand.wanted)
         if reason is not None and tensor.name not in demand.inputs:
             raise ValueError(f"{tensor.name} is missing: {demand.operator.name} needs it for {reason}")

@@ -10,7 +10,7 @@ from onnx_models.portable.bodies import Demand
 from onnx_models.portable.graph import Kind, Value, joined, numbers, ones, zeros
 from onnx_models.portable.sampling import Rounding, resampled
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
-from ortops.spec import MOST_RANK
+from ortops.spec import MAX_RANK
 
 _DEFAULTS = {"input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": OUTPUT_PIXEL_OFFSET}
 
@@ -61,9 +61,9 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, l
     if rank:
         outputs, lengths = dy.lengths(rank), x_shape.entries(rank)
     else:
-        outputs = dy.lengths_up_to(MOST_RANK)
-        missing = ones(dy.graph, MOST_RANK - dy.rank)
-        lengths = joined(0, missing, x_shape).entries(MOST_RANK)
+        outputs = dy.lengths_up_to(MAX_RANK)
+        missing = ones(dy.graph, MAX_RANK - dy.rank)
+        lengths = joined(0, missing, x_shape).entries(MAX_RANK)
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):

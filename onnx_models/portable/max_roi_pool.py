@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from onnx_models.portable.bodies import Demand
 from onnx_models.portable.graph import Kind, Value, numbers, zeros
 from onnx_models.portable.regions import checked
-from ortops.operators.max_roi_pool import LARGEST
+from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 
 def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
@@ -114,7 +114,7 @@ def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
 
 def _rounded(end: Value) -> Value:
     """Whole pixels, int64: the nearest, and of two the one further from 0."""
-    size = abs(end).at_most(float(LARGEST))
+    size = abs(end).at_most(float(MAX_COORDINATE))
     # Not floor(size + 0.5), for that sum may be rounded up to the next integer.
     below = size.floor()
     whole = (below + (size - below >= 0.5).cast("double")).cast("int64")

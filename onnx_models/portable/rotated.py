@@ -23,7 +23,7 @@ from onnx_models.portable.sampling import (
     samples_between,
     samples_per_bin,
 )
-from ortops.operators.roi_align_rotated import MOST_SAMPLES
+from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 
 MOST_SLACK = 64.0
 """Pixels around the map in which samples are listed, since rounding may move them on to it."""
@@ -258,7 +258,7 @@ def _side(size: Value, grows: Value, bins: Value, per_bin: Value, of_map: tuple[
     ends = middle + (of_map[0] - of_map[1]) / pixels, middle + (of_map[0] + of_map[1]) / pixels
     first, counts = samples_between(ends, graph.constant(2.0, kind), per_bin, is_point)
     # The difference of two large numbers may be wrong, the number of samples that the map has room for is not.
-    room = is_point.where(some.at_most(MOST_SAMPLES), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
+    room = is_point.where(some.at_most(MAX_SAMPLING_RATIO), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
     counts = counts.at_least(1.0).at_most(room).at_most(some).cast("int64")
     i = first + numbers(largest(counts)).cast(kind)
     return Side(size, grows, some, counts.squeeze(2), i < per_bin, (i - middle) / total)

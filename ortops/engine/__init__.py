@@ -1,4 +1,4 @@
-"""How ONNX Runtime calls the operators: through onnxruntime-extensions, in one of two ways.
+"""The two ways in which ONNX Runtime calls the operators, both through the library of onnxruntime-extensions.
 
-`direct` gives it tables of C functions; `pyop` uses its Python operators, where the library exports no such entry.
+`direct` registers tables of C functions. `pyop` registers Python operators, where the library has no entry for C operators.
 """

@@ -1,6 +1,6 @@
-"""The two C tables between an operator and ONNX Runtime: OrtApi, which we call, and OrtCustomOp, which it calls.
+"""The two C tables between an operator and ONNX Runtime: OrtApi, whose functions we call, and OrtCustomOp, which it calls.
 
-Both grow only at their end, so positions hold for every later release. Source: onnxruntime_c_api.h, API version 20.
+Later releases only append to both, so a function keeps its position. Source: onnxruntime_c_api.h, API version 20.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ortops.kernels.jit.kernel import Kernel
 from ortops.kernels.jit.machine_code import keep_forever
 
 API_VERSION = 20
-"""The API of onnxruntime 1.20; later releases serve it."""
+"""The API version of onnxruntime 1.20, which later releases support."""
 
 FAIL, INVALID_ARGUMENT = layout.FAIL, 2
 
@@ -29,7 +29,7 @@ FAIL, INVALID_ARGUMENT = layout.FAIL, 2
 ELEMENT_TYPES = {"float": 1, "int64": 7, "float16": 10, "double": 11, "uint32": 12, "bfloat16": 16}
 ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5}
 
-# By name: the slot in OrtApi and the arguments. Each returns a status, but for those in _OTHER_RESULTS.
+# The position in OrtApi and the argument types of each function. It returns a status unless it is in _OTHER_RESULTS.
 _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "CreateStatus": (0, (c_int, c_char_p)),
     "GetErrorMessage": (2, (c_void_p,)),
@@ -65,11 +65,11 @@ _OTHER_RESULTS = {"GetErrorMessage": c_char_p, "ReleaseStatus": None, "ReleaseTe
 
 
 class OrtError(RuntimeError):
-    """ONNX Runtime or onnxruntime-extensions refuses a call or lacks a function."""
+    """ONNX Runtime or onnxruntime-extensions refused a call or lacks a function."""
 
 
 class Api:
-    """The functions of an OrtApi table, as ctypes functions named as in C."""
+    """The functions of an OrtApi table as ctypes functions, with their names in C."""
 
     def __init__(self, address: int) -> None:
         table = ctypes.cast(address, POINTER(c_void_p))
@@ -82,14 +82,14 @@ class Api:
         raise AttributeError(f"{name} is not among the functions of OrtApi that are declared here")
 
     def check(self, status: int | None) -> None:
-        """Raise OrtError for a status other than success, and release it."""
+        """Raise OrtError with the message of a status, and release it. A null status means success."""
         if status:
             message = self.GetErrorMessage(status).decode(errors="replace")
             self.ReleaseStatus(status)
             raise OrtError(message)
 
     def succeeds(self, status: int | None) -> bool:
-        """Whether a status is success; releases it."""
+        """Release a status, and return whether it means success."""
         if status:
             self.ReleaseStatus(status)
         return not status
@@ -105,7 +105,7 @@ Callback: TypeAlias = Callable[[int], Any]
 
 
 class TensorType(NamedTuple):
-    """An input or an output of an operator: its number in `ELEMENT_TYPES`, and whether a node may leave it out."""
+    """An input or an output of an operator: its value in `ELEMENT_TYPES`, and whether a node may leave it out."""
 
     element_type: int
     is_optional: bool = False
@@ -118,24 +118,25 @@ def add_custom_op(
     create: Callback | None = None,
     infer: Callback | None = None,
 ) -> Any:
-    """Give an operator of version 1 to the library of onnxruntime-extensions, for sessions that register it from now on.
+    """Add an operator of version 1 to the library of onnxruntime-extensions, for sessions that register it later.
 
-    The functions are called with the address of an OrtKernelInfo, OrtKernelContext or OrtShapeInferContext. For success
-    they return 0, else an OrtStatus; where they raise, the exception is kept for the thread (`exceptions.take`) and ONNX
-    Runtime gets a status that says "interrupted".
+    ONNX Runtime calls `create` with the address of an OrtKernelInfo, the function that it returns with that of an
+    OrtKernelContext, and `infer` with that of an OrtShapeInferContext. They return 0 for success, else an OrtStatus. If
+    they raise, the exception is stored for the thread (`exceptions.take`) and ONNX Runtime gets a status with the text
+    "interrupted".
 
     Args:
         name: the operator's name.
         inputs: its inputs.
         outputs: its outputs.
-        create: makes the kernel of a node: a function, or a status. Without it nodes can be made but not run.
-        infer: tells the shapes of the outputs.
+        create: returns the function that computes a node, or a status. Without it a session can be made but not run.
+        infer: sets the shapes of the outputs.
 
     Returns:
-        The table, an OrtCustomOp with the words of `ortops.kernels.layout` behind it.
+        The table: an OrtCustomOp, followed by the fields of `ortops.kernels.layout`.
 
     Raises:
-        OrtError: the library refuses it, or takes no operators in C.
+        OrtError: the library refuses the operator, or takes no operators in C.
     """
     from ortops.engine.extensions import add_c_operator
 
@@ -145,7 +146,7 @@ def add_custom_op(
     table[layout.NAME], table[layout.TEXT] = map(ctypes.addressof, texts)
     table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
     table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
-    table[layout.API] = _probed[0] if _probed else 0
+    table[layout.API] = _api_address[0] if _api_address else 0
     table[layout.PROCESS] = PROCESS.ctypes.data
     table[layout.TENSORS :] = tensors
     _fill(table, API_VERSION)
@@ -155,7 +156,7 @@ def add_custom_op(
 
 
 def onnxruntime_version() -> tuple[int, ...]:
-    """The first two numbers of onnxruntime's version."""
+    """The major and minor version of onnxruntime."""
     import onnxruntime
 
     return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
@@ -165,43 +166,43 @@ _PROBE = """
     <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
     probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
 """
-_probing = threading.Lock()
-_probed: list[int] = []
+_probe_lock = threading.Lock()
+_api_address: list[int] = []
 
 
 def ort_api() -> Api:
-    """The OrtApi of the onnxruntime that this process imports, as its sessions hand it to the kernels that they create.
+    """The OrtApi of the onnxruntime that this process imports.
 
-    A session with an operator that does nothing is made for it, once in a process. No library is looked for: the module
-    that Python imports has the runtime inside and exports no OrtGetApiBase, and the libonnxruntime beside it in the wheels
-    is a second runtime, which nothing else loads.
+    Its sessions pass it to the kernels that they create, so the first call makes a session with an operator that does
+    nothing. The module that Python imports contains the runtime and exports no OrtGetApiBase; the libonnxruntime beside it
+    in the wheels is a second runtime, which nothing else loads.
 
     Raises:
         OrtError: onnxruntime is older than 1.20, or onnxruntime-extensions takes no operators in C (on Windows).
     """
-    if not _probed:
+    if not _api_address:
         uninterrupted(_probe)
-    return api_at(_probed[0])
+    return api_at(_api_address[0])
 
 
 def _probe() -> None:
-    """Fill `_probed` with the address of OrtApi."""
+    """Store the address of OrtApi in `_api_address`."""
     import onnxruntime
 
-    # An operator of a later API than the runtime's would end every session that registers the library.
+    # If an operator has a later API version than the runtime, every session that registers the library fails.
     if onnxruntime_version() < (1, API_VERSION):
         raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
-    with _probing:
-        if _probed:
+    with _probe_lock:
+        if _api_address:
             return
         tensor = (TensorType(ELEMENT_TYPES["float"]),)
         table = add_custom_op("OrtopsProbe", tensor, tensor)
         probe_session()
-        _probed.append(int(table[layout.API]))
+        _api_address.append(int(table[layout.API]))
 
 
 def probe_session() -> Any:
-    """A session of one node, which is the operator OrtopsProbe: from x, float [n], to y, float [n]."""
+    """A session of one node, the operator OrtopsProbe, from x, float [n], to y, float [n]."""
     import onnx
     import onnxruntime
 

@@ -1,8 +1,8 @@
 """The direct engine: each operator as an OrtCustomOp, added to onnxruntime-extensions through AddExternalCustomOp.
 
-Tensors are views of ONNX Runtime's memory, errors are its statuses, and tasks run on the session's own threads. What is no
-answer of the operator, such as the KeyboardInterrupt of Ctrl-C, leaves these functions as an exception: the compiled
-callback that calls them (`ortops.kernels.session_callbacks`) keeps it and gives ONNX Runtime a status.
+Tensors are views of ONNX Runtime's memory, errors become its statuses, and tasks run on the session's own threads. An
+exception that is not an error of the operator, such as the KeyboardInterrupt of Ctrl-C, leaves these functions. The compiled
+callback that calls them (`ortops.kernels.session_callbacks`) stores it and returns a status to ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from ortops.spec import Attribute, AttributeValue, Operator
 
 
 def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
-    """The value that a node gives to an attribute, or its default.
+    """The value of a node's attribute, or the default if the node does not have it.
 
     Raises:
-        TypeError: the node has it with another type. ValueError: it breaks the attribute's rule.
+        TypeError: the node's attribute has another type.
+        ValueError: the value breaks the attribute's rule.
     """
     name = attribute.name.encode()
     found = {kind: read(api, info, name) for kind, read in _READERS.items()}
-    # A list of another type, or none, is read as an empty one.
+    # For a list of another type, or an absent one, the C API returns an empty list.
     given = {kind: value for kind, value in found.items() if value is not None and value != []}
     if attribute.type in given:
         return attribute.check(given[attribute.type])
     for kind, value in given.items():
         raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
-    if not attribute.gives_rank and _has_attribute(api, info, name):
+    if not attribute.is_per_axis and _has_attribute(api, info, name):
         raise TypeError(
             f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"
         )
@@ -54,9 +55,9 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
 
 
 def _has_attribute(api: Api, info: int, name: bytes) -> bool:
-    """Whether a node has an attribute that none of the readers reads: a tensor, say, or a list of strings.
+    """Whether a node has an attribute of a type that none of the readers can read, such as a tensor or a list of strings.
 
-    The C API has no function that tells, but its error does.
+    The C API has no function for this, but the text of its error says it.
     """
     status = api.KernelInfoGetAttribute_float(info, name, byref(c_float()))
     message: bytes = api.GetErrorMessage(status) if status else b""
@@ -80,7 +81,7 @@ def _read_string(api: Api, info: int, name: bytes) -> str | None:
         return None
     text = ctypes.create_string_buffer(size.value)
     api.check(api.KernelInfoGetAttribute_string(info, name, text, byref(size)))
-    return text.raw[:-1].decode(errors="replace")  # a zero byte in it does not end it
+    return text.raw[:-1].decode(errors="replace")  # the string may contain zero bytes
 
 
 def _read_list(kind: str, cell: type[Any], api: Api, info: int, name: bytes) -> list[Any] | None:
@@ -101,49 +102,49 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
     "INTS": functools.partial(_read_list, "int64", c_int64),
 }
 
-_OURS = f"{__name__.split('.', maxsplit=1)[0]}."
-"""How the names of the modules of this package begin."""
+_PACKAGE = f"{__name__.split('.', maxsplit=1)[0]}."
+"""The prefix of the names of this package's modules."""
 
 
-def _answering(operator: Operator, function: Callable[[int], Any]) -> Callback:
-    """The function, for ONNX Runtime: errors of this package become statuses, other exceptions leave it."""
+def _with_statuses(operator: Operator, function: Callable[[int], Any]) -> Callback:
+    """A callback that returns errors raised by this package as statuses and lets other exceptions through."""
 
-    def answer(address: int) -> Any:
+    def callback(address: int) -> Any:
         try:
             return function(address)
         except RecursionError:
             raise
-        except ctypes.ArgumentError as error:  # what ctypes makes of one
+        except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into it
             raise RecursionError(str(error)) from error
         except Exception as error:
-            if not _is_ours(error):
+            if not _is_raised_here(error):
                 raise
             code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
             return ort_api().CreateStatus(
                 code, f"{operator.name}: {str(error) or type(error).__name__}".encode(errors="replace")
             )
 
-    return answer
+    return callback
 
 
-def _is_ours(error: BaseException) -> bool:
-    """Whether this package has raised an exception. A signal handler may have, between two lines of ours."""
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether code of this package raised an exception, and not a signal handler that ran between two of its lines."""
     traceback = error.__traceback__
     while traceback and traceback.tb_next:
         traceback = traceback.tb_next
-    return traceback is not None and str(traceback.tb_frame.f_globals.get("__name__")).startswith(_OURS)
+    return traceback is not None and str(traceback.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
 
 
 def _kernel(operator: Operator, output_types: Sequence[int], info: int) -> Callback:
-    """The kernel of one node.
+    """The function that computes one node; it takes the address of an OrtKernelContext.
 
     Args:
         operator: the definition.
-        output_types: the element types of its outputs.
+        output_types: the element types of the node's outputs, as in `ELEMENT_TYPES`.
         info: the address of the node's OrtKernelInfo.
 
     Raises:
-        TypeError, ValueError: an attribute of the node is wrong.
+        TypeError, ValueError: an attribute of the node has a wrong type or value.
     """
     api = ort_api()
     attributes = operator.check_attributes({a.name: read_attribute(api, info, a) for a in operator.attributes})
@@ -157,23 +158,23 @@ def _kernel(operator: Operator, output_types: Sequence[int], info: int) -> Callb
         def allocate(i: int, shape: Shape) -> Any:
             return output(api, context, i, shape, output_types[i])
 
-        compute(operator, inputs.of(context) + absent, attributes, allocate, (parallel_for, context))
+        compute(operator, inputs.read(context) + absent, attributes, allocate, (parallel_for, context))
         return 0
 
-    return _answering(operator, run)
+    return _with_statuses(operator, run)
 
 
 def add_operator(operator: Operator) -> None:
-    """Add an operator to the library of onnxruntime-extensions: one table for each element type of each type variable.
+    """Add an operator to the library of onnxruntime-extensions, with one table for each combination of element types.
 
     Raises:
-        OrtError: the library refuses it, or this onnxruntime is too old.
+        OrtError: the library refuses the operator, or onnxruntime is too old.
     """
-    ort_api()  # It refuses an onnxruntime that is too old before anything is added.
+    ort_api()  # raises for an onnxruntime that is too old, before anything is added
     infer = None
-    # onnxruntime 1.20 to 1.23 crash in this interface where a node leaves an input or an output out.
+    # In onnxruntime 1.20 to 1.23 shape inference crashes if a node leaves an input or an output out.
     if onnxruntime_version() >= (1, 24) or not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
-        infer = _answering(operator, functools.partial(infer_output_shapes, operator))
+        infer = _with_statuses(operator, functools.partial(infer_output_shapes, operator))
     for kinds in itertools.product(*operator.types.values()):
         types = dict(zip(operator.types, kinds, strict=True))
         inputs, outputs = (
@@ -181,5 +182,5 @@ def add_operator(operator: Operator) -> None:
             for tensors in (operator.inputs, operator.outputs)
         )
         output_types = [tensor.element_type for tensor in outputs]
-        create = _answering(operator, functools.partial(_kernel, operator, output_types))
+        create = _with_statuses(operator, functools.partial(_kernel, operator, output_types))
         add_custom_op(operator.name, inputs, outputs, create, infer)

@@ -1,7 +1,7 @@
-"""The only module that uses onnxruntime-extensions.
+"""All uses of onnxruntime-extensions.
 
-Little of what is used is documented, so each function says what it relies on. Releases 0.13.0, 0.15.0 and 0.15.2 have all of
-it on Linux. Release 0.14.0 cannot be imported without transformers, which it does not require.
+Most of its parts that are used here are not documented, so each function names those that it relies on. Releases 0.13.0,
+0.15.0 and 0.15.2 have all of them on Linux. Release 0.14.0 fails to import without transformers, which it does not require.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ortops.engine.c_api import OrtError
 from ortops.kernels.jit.kernel import Kernel
 from ortops.kernels.jit.machine_code import keep_forever
 
-RELEASES = ">=0.13,!=0.14.0,<0.16"
-"""Those that this module was tried with, as pyproject.toml asks for them."""
+SUPPORTED_RELEASES = ">=0.13,!=0.14.0,<0.16"
+"""The supported releases, as in pyproject.toml."""
 
 _fill = Kernel("pyop_hook", "fill")
 
 _METH_VARARGS = 1
-"""The flag of a PyMethodDef whose function takes its arguments as a tuple."""
+"""The flag of a PyMethodDef for a function that takes its arguments as a tuple."""
 
 _C_ENTRY = "AddExternalCustomOp"
 
@@ -32,24 +32,24 @@ Array = np.ndarray[Any, Any]
 Body = Callable[..., Sequence[Array]]
 
 _definitions: dict[int, Any] = {}
-_interrupted: dict[int, tuple[Any, ...]] = {}
+_interrupted_results: dict[int, tuple[Any, ...]] = {}
 
 
 def library_path() -> str:
-    """The path of the library, as sessions register it.
+    """The path of the library that sessions register.
 
-    Relies on `get_library_path`, which is documented, and on its being the extension module that Python has imported: what
-    is added to that is in every session that registers the library.
+    It relies on `get_library_path`, which is documented, and on this library being the extension module that Python has
+    imported, so that every session that registers it has the operators that were added to the module.
 
     Raises:
         OrtError: onnxruntime-extensions cannot be imported.
     """
-    path: str = _part("get_library_path")()
+    path: str = _imported("get_library_path")()
     return path
 
 
 def takes_c_operators() -> bool:
-    """Whether `add_c_operator` can be used: the library exports AddExternalCustomOp on Linux and macOS, not on Windows.
+    """Whether `add_c_operator` works here: the library exports AddExternalCustomOp on Linux and macOS, not on Windows.
 
     Raises:
         OrtError: onnxruntime-extensions cannot be imported.
@@ -58,16 +58,16 @@ def takes_c_operators() -> bool:
 
 
 def add_c_operator(table: int) -> None:
-    """Put an operator into the domain ai.onnx.contrib of all sessions that register the library from now on.
+    """Add an operator to the domain ai.onnx.contrib, for all sessions that register the library later.
 
-    Relies on the export `bool AddExternalCustomOp(const OrtCustomOp*)`, which keeps the pointer for good and neither reads
-    the table nor asks which API version it has.
+    It relies on the export `bool AddExternalCustomOp(const OrtCustomOp*)`, which stores the pointer for the life of the
+    process and neither reads the table nor checks its API version.
 
     Args:
         table: the address of an OrtCustomOp, which must live as long as the process.
 
     Raises:
-        OrtError: the library has no such entry, or refuses the operator.
+        OrtError: the library does not export the function, or refuses the operator.
     """
     library = ctypes.CDLL(library_path())
     if not hasattr(library, _C_ENTRY):
@@ -86,59 +86,59 @@ def add_python_operator(
 ) -> None:
     """Make a Python function an operator of the domain ai.onnx.contrib.
 
-    Relies on `Opdef.create`, on the numbers `PyCustomOpDef.dt_*`, and on the identity of the Opdef being the handle with
-    which the library calls it.
+    It relies on `Opdef.create`, on the numbers `PyCustomOpDef.dt_*`, and on `id` of the Opdef being the handle that the
+    library passes to the hook.
 
     Args:
         name: the operator's name.
-        body: called with an array for each input and its attributes by name; returns an array for each output.
-        inputs: for each input its element type, as in `PyCustomOpDef.dt_*`.
-        outputs: for each output likewise.
-        attributes: by name, "int64", "float" or "string".
-        interrupted: the outputs of a call in which Python raises, and the exception is kept for the thread.
+        body: called with an array for each input and the attributes by name; returns an array for each output.
+        inputs: the element type of each input, as in `PyCustomOpDef.dt_*`.
+        outputs: the element type of each output, likewise.
+        attributes: the type of each attribute, "int64", "float" or "string".
+        interrupted: the outputs of a call in which Python raises. The exception is stored for the thread.
 
     Raises:
-        OrtError: onnxruntime-extensions cannot be imported, or has no such part.
+        OrtError: onnxruntime-extensions cannot be imported or lacks one of these parts.
     """
-    definition = _part("Opdef.create")(
+    definition = _imported("Opdef.create")(
         body,
         op_type=name,
-        inputs=[_number(kind) for kind in inputs],
-        outputs=[_number(kind) for kind in outputs],
-        attrs={attribute: _number(kind) for attribute, kind in attributes.items()},
+        inputs=[_type_number(kind) for kind in inputs],
+        outputs=[_type_number(kind) for kind in outputs],
+        attrs={attribute: _type_number(kind) for attribute, kind in attributes.items()},
     )
     _definitions[id(definition)] = definition
-    _interrupted[id(definition)] = _answer(id(definition), interrupted)
+    _interrupted_results[id(definition)] = _hook_result(id(definition), interrupted)
 
 
-def take_python_calls() -> None:
-    """Have the library's calls of all Python operators come here, so that outputs of ours stay arrays.
+def install_call_hook() -> None:
+    """Replace the library's hook for calls of Python operators by one that returns the outputs of our operators as arrays.
 
-    Relies on `PyCustomOpDef.install_hooker`, which replaces the one hook there is; on the stock hook, `_on_pyop_invocation`,
-    for the operators of others, which makes lists of their outputs; and on `Opdef.cast_attributes`.
+    It relies on `PyCustomOpDef.install_hooker`, which replaces the only hook; on the original hook, `_on_pyop_invocation`,
+    which converts outputs to lists and still handles the operators of others; and on `Opdef.cast_attributes`.
 
     Raises:
-        OrtError: onnxruntime-extensions cannot be imported, or has no such part.
+        OrtError: onnxruntime-extensions cannot be imported or lacks one of these parts.
     """
-    stock = _part("_on_pyop_invocation")
+    original = _imported("_on_pyop_invocation")
 
     def invoke(handle: int, arrays: Sequence[Array], attributes: Mapping[str, str]) -> tuple[Any, ...]:
         definition = _definitions.get(handle)
         if definition is None:
-            result: tuple[Any, ...] = stock(handle, arrays, attributes)
+            result: tuple[Any, ...] = original(handle, arrays, attributes)
             return result
-        return _answer(handle, definition.body(*arrays, **definition.cast_attributes(attributes)))
+        return _hook_result(handle, definition.body(*arrays, **definition.cast_attributes(attributes)))
 
-    _part("PyCustomOpDef.install_hooker")(_builtin(invoke))
+    _imported("PyCustomOpDef.install_hooker")(_builtin(invoke))
 
 
-def _answer(handle: int, outputs: Sequence[Array]) -> tuple[Any, ...]:
+def _hook_result(handle: int, outputs: Sequence[Array]) -> tuple[Any, ...]:
     return (handle, *(part for output in outputs for part in (output.shape, output.ravel())))
 
 
 def _builtin(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    """A builtin function that calls `invoke`, and lets no exception of an operator of ours through (`pyop_hook`)."""
-    name, own = ctypes.create_string_buffer(b"invoke"), (invoke, _interrupted)
+    """A builtin function that calls `invoke` and lets no exception of our operators through (`ortops.kernels.pyop_hook`)."""
+    name, own = ctypes.create_string_buffer(b"invoke"), (invoke, _interrupted_results)
     method = np.array([ctypes.addressof(name), 0, _METH_VARARGS, 0])
     _fill(method)
     keep_forever((name, method))
@@ -147,16 +147,18 @@ def _builtin(invoke: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _number(kind: str) -> int:
-    return int(_part(f"PyCustomOpDef.dt_{kind}"))
+def _type_number(kind: str) -> int:
+    return int(_imported(f"PyCustomOpDef.dt_{kind}"))
 
 
-def _part(name: str) -> Any:
-    """What onnxruntime-extensions has under a name, which may have dots."""
+def _imported(name: str) -> Any:
+    """An object of onnxruntime_extensions._ocos, by its name, which may have dots."""
     try:
         package = importlib.import_module("onnxruntime_extensions")
         return operator.attrgetter(name)(importlib.import_module("onnxruntime_extensions._ocos"))
     except ImportError as error:
-        raise OrtError(f"onnxruntime-extensions cannot be imported: must be {RELEASES} ({error})") from error
+        raise OrtError(f"onnxruntime-extensions cannot be imported: must be {SUPPORTED_RELEASES} ({error})") from error
     except AttributeError as error:
-        raise OrtError(f"onnxruntime-extensions {package.__version__} has no {name}: must be {RELEASES}") from error
+        raise OrtError(
+            f"onnxruntime-extensions {package.__version__} has no {name}: must be {SUPPORTED_RELEASES}"
+        ) from error

@@ -1,4 +1,4 @@
-"""Attributes as Python operators of onnxruntime-extensions can have them: none absent, and lists as text."""
+"""Rewrites models for Python operators of onnxruntime-extensions, which need every attribute and cannot read lists."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Model = str | bytes | os.PathLike[str]
 
 
 def to_text(values: Iterable[float]) -> str:
-    """A list as text."""
+    """The values of a list as a string, separated by commas."""
     return ",".join(map(repr, values))
 
 
 def from_text(attribute: Attribute, text: str) -> Sequence[float]:
-    """The list of which `to_text` made the text.
+    """The list that `to_text` wrote.
 
     Raises:
-        TypeError: the text is none.
+        TypeError: the string is not a list of numbers.
     """
     number = int if attribute.type == "INTS" else float
     try:
@@ -33,20 +33,22 @@ def from_text(attribute: Attribute, text: str) -> Sequence[float]:
         raise TypeError(f"{attribute.name} = {text!r}: must be numbers with commas between ({error})") from error
 
 
-def with_plain_attributes(model: Model) -> Model:
-    """The model itself where nodes of our operators have every attribute and no list, else its bytes with both mended.
+def with_readable_attributes(model: Model) -> Model:
+    """The model as bytes, with absent attributes of our operators added and lists written as strings.
+
+    It is the argument itself if there is nothing to rewrite, or if onnx cannot load it.
 
     Raises:
-        TypeError: a node has something else in place of a list.
+        TypeError: a node has an attribute of another type where a list is expected.
     """
     try:
         is_bytes = isinstance(model, bytes)
         loaded = onnx.load_from_string(model) if is_bytes else onnx.load(model, load_external_data=False)  # type: ignore[arg-type]
-    except (OSError, ValueError, DecodeError):  # whatever is wrong with it, ONNX Runtime says it better
+    except (OSError, ValueError, DecodeError):  # ONNX Runtime gives the better error for it
         return model
-    is_mended = [_mend(node) for node in _nodes(loaded.graph.node)]
-    is_mended += [_mend(node) for function in loaded.functions for node in _nodes(function.node)]
-    return loaded.SerializeToString() if any(is_mended) else model
+    is_changed = [_rewrite(node) for node in _nodes(loaded.graph.node)]
+    is_changed += [_rewrite(node) for function in loaded.functions for node in _nodes(function.node)]
+    return loaded.SerializeToString() if any(is_changed) else model
 
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -57,8 +59,8 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(graph.node)
 
 
-def _mend(node: onnx.NodeProto) -> bool:
-    """Write a node's absent attributes and lists as they can be read; whether there were any."""
+def _rewrite(node: onnx.NodeProto) -> bool:
+    """Add a node's absent attributes and write its lists as strings; return whether there were any."""
     operator = BY_NAME.get(node.op_type) if node.domain == DOMAIN else None
     written = {attribute.name: attribute for attribute in node.attribute}
     missing = [a for a in operator.attributes if a.name not in written] if operator else []

@@ -1,4 +1,4 @@
-"""Putting the operators into ONNX Runtime sessions."""
+"""Registers the operators with ONNX Runtime sessions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ortops.kernels.jit import exceptions
 from ortops.operators import OPERATORS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
-"""The entry of session options that says where a model given as bytes has its external data."""
+"""The entry of session options with the folder of the external data of a model that is given as bytes."""
 
 _CONFLICT = "Conflicting with a registered kernel"
-"""What ONNX Runtime says of a library that is registered twice."""
+"""Part of ONNX Runtime's error message for a library that is registered twice."""
 
 Engine = Literal["auto", "direct", "pyop"]
 
@@ -30,29 +30,34 @@ _registered: set[weakref.ref[onnxruntime.SessionOptions]] = set()
 
 
 def library_path() -> str:
-    """The path of the onnxruntime-extensions library, with our operators in it, for a session to register.
+    """The path of the onnxruntime-extensions library, after our operators have been added to it.
 
-    For those who call `SessionOptions.register_custom_ops_library` themselves; all others use `register`.
+    Pass it to `SessionOptions.register_custom_ops_library`; `register` and `ortops.InferenceSession` do that themselves.
+
+    Raises:
+        RuntimeError: onnxruntime-extensions cannot be imported or lacks a part, or onnxruntime is too old.
     """
     exceptions.uninterrupted(lambda: _choose("auto"))
     return extensions.library_path()
 
 
 def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto") -> None:
-    """Make the operators known to the sessions made with these options. A second call does nothing.
+    """Register the operators with session options, for all sessions that are made with them. A second call does nothing.
 
-    It registers the library of onnxruntime-extensions, whose own operators come along. Options that have it already must
-    not be given here: ONNX Runtime refuses a library that is registered twice ("Conflicting with a registered kernel").
+    The function registers the library of onnxruntime-extensions, which adds the operators of onnxruntime-extensions too.
+    Do not pass options that have this library already: ONNX Runtime refuses to make a session from options with the library
+    twice ("Conflicting with a registered kernel").
 
     Args:
-        session_options: as for `onnxruntime.InferenceSession`.
-        engine: how ONNX Runtime reaches the operators. "direct": through C tables, with all types and ONNX Runtime's own
-            errors. "pyop": through the Python operators of onnxruntime-extensions; float and double only. "auto": direct
-            where the library allows it (Linux, macOS), else pyop. One choice holds for the whole process.
+        session_options: options for `onnxruntime.InferenceSession`.
+        engine: how ONNX Runtime calls the operators. "direct" uses C functions, has all element types and reports errors as
+            ONNX Runtime does. "pyop" uses Python operators of onnxruntime-extensions, for float and double only. "auto" is
+            direct if the library supports it (Linux, macOS), else pyop. A process can use only one of the two.
 
     Raises:
-        ValueError: engine is none of these.
-        RuntimeError: another engine is in use in this process, or onnxruntime-extensions lacks what the engine needs.
+        ValueError: engine is not one of these.
+        RuntimeError: the process uses the other engine already, onnxruntime-extensions lacks a part that the engine needs,
+            or onnxruntime is too old.
     """
     if engine != "auto" or weakref.ref(session_options) not in _registered:
         exceptions.uninterrupted(lambda: _register(session_options, engine))
@@ -61,7 +66,7 @@ def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto
 def _register(session_options: onnxruntime.SessionOptions, engine: Engine) -> None:
     _choose(engine)
     with _lock:
-        # Not a WeakSet, whose callbacks are Python code: what a signal handler raises there is lost.
+        # Not a WeakSet: its callbacks are Python code, and an exception that a signal handler raises in them is lost.
         _registered.difference_update([reference for reference in _registered if reference() is None])
         if weakref.ref(session_options) not in _registered:
             session_options.register_custom_ops_library(extensions.library_path())
@@ -69,23 +74,23 @@ def _register(session_options: onnxruntime.SessionOptions, engine: Engine) -> No
 
 
 def _choose(engine: Engine) -> Engine:
-    """Add the operators to the library, once in a process: given both ways, a name would make the library loop forever."""
-    global _chosen  # noqa: PLW0603 - the library itself is one for each process
+    """Add the operators to the library once in a process. With one name in both engines, the library would loop forever."""
+    global _chosen  # noqa: PLW0603 - a process has one library
     if engine not in ("auto", "direct", "pyop"):
         raise ValueError(f"engine = {engine!r}: must be one of 'auto', 'direct', 'pyop'")
     with _lock:
         if _chosen is None:
             _chosen = _add_all(engine)
-            close_first()  # before the end of onnxruntime-extensions, which has been imported by now
+            close_first()  # again, to run before the exit functions of onnxruntime-extensions, imported by now
         if engine not in ("auto", _chosen):
             raise RuntimeError(
-                f"engine = {engine!r}: this process uses {_chosen!r} already, and one choice holds for all"
+                f"engine = {engine!r}: this process already uses {_chosen!r}, and a process can use only one engine"
             )
         return _chosen
 
 
 def _add_all(engine: Engine) -> Engine:
-    """Add the operators to the library of onnxruntime-extensions; the engine that took them.
+    """Add the operators to the library of onnxruntime-extensions, and return the engine.
 
     Raises:
         RuntimeError: the library cannot be imported or lacks what the engine needs, or onnxruntime is too old.
@@ -106,20 +111,20 @@ def _add_all(engine: Engine) -> Engine:
     return "pyop"
 
 
-class _Raising:
-    """A context for what ONNX Runtime does: at its end, an exception of our operators is raised as itself.
+class _RaiseOperatorErrors:
+    """A context for calls of ONNX Runtime that raises the exception of an operator of ours at its end.
 
-    ONNX Runtime itself sees a status "interrupted" in its place, or with the pyop engine nothing at all.
+    ONNX Runtime gets only a status with the text "interrupted" for it, or no error at all with the pyop engine.
     """
 
     def __enter__(self) -> None:
-        """Begin, without what a session of onnxruntime's own has left on this thread."""
+        """Drop an exception that an earlier session of onnxruntime's own class has left on this thread."""
         exceptions.take()
         self._errors = None
         if _chosen == "pyop":
-            from ortops.engine.pyop import Errors
+            from ortops.engine.pyop import RunErrors
 
-            self._errors = Errors()
+            self._errors = RunErrors()
 
     def __exit__(self, *_: object) -> None:
         """Raise the first exception, in place of ONNX Runtime's error."""
@@ -131,12 +136,12 @@ class _Raising:
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """onnxruntime.InferenceSession with the operators registered; same arguments.
+    """onnxruntime.InferenceSession with the operators registered; it takes the same arguments.
 
-    Options that are given are registered too, as by `register`. An exception that Python raises while an operator of ours
-    runs, such as Ctrl-C's KeyboardInterrupt or that of a signal handler, is raised as itself, where a session of
-    onnxruntime's own raises an error that says "interrupted". With the pyop engine, nodes may leave attributes out and have
-    lists, and errors of our operators are raised, which ONNX Runtime itself does not see there.
+    It calls `register` for the given options too. If Python raises an exception while an operator of ours runs, such as
+    KeyboardInterrupt for Ctrl-C, the session raises the same exception; a session of onnxruntime's own class raises an
+    error with the text "interrupted". With the pyop engine, nodes may omit attributes and have lists, and errors of our
+    operators are raised, of which ONNX Runtime itself gets none there.
     """
 
     def __init__(
@@ -147,57 +152,58 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         provider_options: Sequence[dict[Any, Any]] | None = None,
         **kwargs: Any,
     ) -> None:
-        """As onnxruntime's.
+        """Make a session as onnxruntime.InferenceSession does.
 
         Raises:
-            OrtError: sess_options have had the library of onnxruntime-extensions before.
-            BaseException: what Python raised while ONNX Runtime asked an operator of ours.
+            OrtError: sess_options had the library of onnxruntime-extensions before.
+            BaseException: the exception that Python raised in an operator of ours.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         register(options)
         if _chosen == "pyop":
-            from ortops.engine.pyop_attributes import with_plain_attributes
+            from ortops.engine.pyop_attributes import with_readable_attributes
 
-            mended = with_plain_attributes(path_or_bytes)
-            if mended is not path_or_bytes and not isinstance(path_or_bytes, bytes):
+            model = with_readable_attributes(path_or_bytes)
+            if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
-            path_or_bytes = mended
+            path_or_bytes = model
         try:
-            with inside(), _Raising():
+            with inside(), _RaiseOperatorErrors():
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
             if _CONFLICT not in str(error):
                 raise
             raise OrtError(
                 "sess_options have the library of onnxruntime-extensions twice, from ortops and from another call of "
-                f"register_custom_ops_library: leave the other out, for ortops brings all operators of it ({error})"
+                "register_custom_ops_library: remove the other call, since ortops registers all operators of the library "
+                f"({error})"
             ) from error
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
-        """As onnxruntime's.
+        """Run the model as onnxruntime.InferenceSession.run does.
 
         Raises:
-            BaseException: what Python raised while an operator of ours ran, in place of onnxruntime's error.
+            BaseException: the exception that Python raised in an operator of ours, in place of onnxruntime's error.
             ValueError: with the pyop engine, an operator of ours refused its input.
         """
-        with inside(), _Raising():
+        with inside(), _RaiseOperatorErrors():
             outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
     ) -> list[Any]:
-        """As onnxruntime's, with the exceptions of `run`."""
-        with inside(), _Raising():
+        """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
+        with inside(), _RaiseOperatorErrors():
             outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return outputs
 
     def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
-        """As onnxruntime's, with the exceptions of `run`."""
-        with inside(), _Raising():
+        """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
+        with inside(), _RaiseOperatorErrors():
             super().run_with_ortvaluevector(*args, **kwargs)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """As onnxruntime's, with the exceptions of `run`."""
-        with inside(), _Raising():
+        """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
+        with inside(), _RaiseOperatorErrors():
             super().run_with_iobinding(iobinding, run_options)

@@ -1,4 +1,4 @@
-"""Types and shapes of outputs before any data: ONNX Runtime's C interface to shape inference of custom operators."""
+"""Shape inference in sessions, through ONNX Runtime's C interface for custom operators."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, ort_api
 from ortops.shapes import Axes
-from ortops.spec import MOST_RANK, Attribute, AttributeValue, Length, Operator
+from ortops.spec import MAX_RANK, Attribute, AttributeValue, Length, Operator
 
-_MOST_TEXT = 256
-"""A longer string is no lawful value of any attribute."""
+_MAX_STRING_BYTES = 256
+"""No attribute allows a longer string."""
 
 
 def infer_output_shapes(operator: Operator, context: int) -> int:
-    """Tell ONNX Runtime the type and the shape of each output, as far as inputs and attributes settle them; 0.
+    """Set the element type and the shape of each output, as far as inputs and attributes determine them, and return 0.
 
-    ONNX Runtime keeps one such function for all element types of a name, so the types are read from the inputs.
+    ONNX Runtime uses one such function for all element types of an operator, so this reads the types from the inputs.
 
     Args:
         operator: the definition.
@@ -43,7 +43,7 @@ def infer_output_shapes(operator: Operator, context: int) -> int:
             axes.bind_shape(tensor, lengths)
     for i, tensor in enumerate(operator.outputs):
         shape = axes.shape_of(tensor)
-        # The interface has no word for an unknown length: -1 would be taken for one.
+        # The interface cannot express an unknown length: it takes -1 for a length.
         if tensor.type in types and shape is not None and None not in shape:
             _set_output(api, context, i, types[tensor.type], shape)
     return 0
@@ -56,21 +56,21 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
     cells: dict[str, Callable[[], Any]] = {
         "INT": c_int64,
         "FLOAT": c_float,
-        "STRING": lambda: ctypes.create_string_buffer(_MOST_TEXT),
-        "INTS": c_int64 * MOST_RANK,
-        "FLOATS": c_float * MOST_RANK,
+        "STRING": lambda: ctypes.create_string_buffer(_MAX_STRING_BYTES),
+        "INTS": c_int64 * MAX_RANK,
+        "FLOATS": c_float * MAX_RANK,
     }
     cell = cells[attribute.type]()
     status = api.ReadOpAttr(handle, ATTRIBUTE_TYPES[attribute.type], byref(cell), ctypes.sizeof(cell), byref(size))
     if not api.succeeds(status):
-        return None  # of another type, or too long: the kernel refuses it and has the words
+        return None  # of another type or too long, which the kernel reports
     if attribute.is_list:
         return list(cell[: size.value // ctypes.sizeof(cell._type_)])
     return cell.value.decode(errors="replace") if attribute.type == "STRING" else cell.value
 
 
 def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:
-    """Element type and lengths of an input: 0 for an unknown type, None for an unknown length, [] for an unknown rank."""
+    """The element type of an input, 0 if unknown, and its lengths, None for an unknown one and [] for an unknown rank."""
     info, element_type, rank = c_void_p(), c_int(), c_size_t()
     if not api.succeeds(api.ShapeInferContext_GetInputTypeShape(context, i, byref(info))) or not info:
         return 0, []

@@ -1,8 +1,8 @@
-"""The end of the interpreter, with daemon threads still inside a session.
+"""The exit of the interpreter while daemon threads are inside a session.
 
-A thread that asks for the lock of an interpreter that is going away is ended by it, and ONNX Runtime's C++ frames on its
-stack turn that into an abort ("exception not rethrown"). So the interpreter waits at exit until the calls under way are
-done, and daemon threads that want to begin another one wait, without the lock, for the process to end.
+An interpreter that exits ends every thread that asks for its lock (the GIL), and ONNX Runtime's C++ frames on the stack turn
+that into an abort ("exception not rethrown"). So the interpreter waits at exit until running calls are done, and a daemon
+thread that begins another call waits, without the GIL, for the process to end.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from ortops.kernels.jit.machine_code import keep_forever
 from ortops.kernels.layout import ACTIVE, ENDING
 
 PROCESS = np.zeros(2, np.int64)
-"""What callbacks of sessions see and count (`ortops.kernels.layout`)."""
+"""The state that the compiled callbacks of sessions share: the fields ACTIVE and ENDING of `ortops.kernels.layout`."""
 keep_forever(PROCESS)
 
-# An exception may come at any line: a lock that C code takes and gives in a `with` is the one thing that stays in step.
+# One lock for each thread: a signal handler may raise an exception at any line, and only a lock in a `with` statement, which
+# C code acquires and releases, stays consistent then.
 _locks: dict[int, Any] = {}
 _shut = threading.RLock()
 _is_shut = False
 
 
 def inside() -> Any:
-    """A context in which the current thread is inside a session. May be nested.
+    """A context in which the current thread is inside a session. It may be nested.
 
-    While the interpreter ends, a thread that was not inside waits there for the end of the process.
+    While the interpreter exits, a thread that enters its first context waits there for the end of the process.
     """
     thread = threading.get_ident()
     if thread not in _locks and _is_shut:
@@ -41,33 +42,33 @@ def inside() -> Any:
 
 
 def close() -> None:
-    """Let no other thread begin a call, and wait for those under way."""
-    global _is_shut  # noqa: PLW0603 - the interpreter ends once
+    """Stop other threads from beginning calls, and wait for the running ones, for `MOST_SECONDS` at most."""
+    global _is_shut  # noqa: PLW0603 - the interpreter exits once
     deadline = time.monotonic() + MOST_SECONDS
     _shut.acquire()
     _is_shut = True
     for lock in list(_locks.values()):
         lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
-    # Callbacks of sessions of onnxruntime's own, which hold no lock of these.
+    # Sessions of onnxruntime's own class hold none of these locks; their callbacks read ENDING and count in ACTIVE.
     PROCESS[ENDING] = threading.get_ident()
     while PROCESS[ACTIVE] > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
-def forget() -> None:
-    """Start anew in a forked child: the threads of its parent are not there."""
+def reset_after_fork() -> None:
+    """Forget the threads of the parent, which a forked child does not have."""
     _locks.clear()
     PROCESS[ACTIVE] = 0
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forget)
+    os.register_at_fork(after_in_child=reset_after_fork)
 
 
 def close_first() -> None:
-    """Have the interpreter do so before what other modules have it do at its end, which may take away what calls use.
+    """Register `close` as the exit function that runs first, before those of other modules free what running calls use.
 
-    Threads that are no daemons have ended by then: the interpreter joins them before.
+    The interpreter has joined all threads that are not daemons by then.
     """
     atexit.unregister(close)
     atexit.register(close)

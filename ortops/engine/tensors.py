@@ -16,8 +16,8 @@ Array = np.ndarray[Any, Any]
 
 _describe = Kernel("session_inputs", "describe")
 
-MOST_RANK = 8
-"""Of a tensor with more axes the first are seen, which is enough to refuse it."""
+MAX_DIMENSIONS = 8
+"""The number of dimensions that are read at most, which is enough to refuse a tensor with more."""
 
 _TYPESTR = {1: "<f4", 7: "<i8", 10: "<f2", 11: "<f8", 12: "<u4", 16: "<i2"}
 _BFLOAT16 = ELEMENT_TYPES["bfloat16"]
@@ -33,29 +33,29 @@ _FUNCTIONS = (
 
 
 class Inputs:
-    """Reads the inputs of a kernel's calls."""
+    """Reads the inputs of a node as arrays."""
 
     def __init__(self, api: Api, count: int) -> None:
         self._functions = np.array([api.addresses[name] for name in _FUNCTIONS], np.intp)
         self._count = count
 
-    def of(self, context: int) -> list[Array | None]:
-        """The inputs of a call, None where absent; they are valid during the call.
+    def read(self, context: int) -> list[Array | None]:
+        """The inputs of a call, None for an absent one; the arrays are valid during the call.
 
         Raises:
-            RuntimeError: ONNX Runtime refuses to show one.
+            RuntimeError: ONNX Runtime gives no access to an input.
         """
-        rows = np.zeros((self._count, 3 + MOST_RANK), np.int64)
-        if _describe(self._functions, context, self._count, MOST_RANK, rows) != 0:
+        rows = np.zeros((self._count, 3 + MAX_DIMENSIONS), np.int64)
+        if _describe(self._functions, context, self._count, MAX_DIMENSIONS, rows) != 0:
             raise RuntimeError("ONNX Runtime gives no access to an input")
         return [_view(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
 
 
 def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> Array | None:
-    """Memory of ONNX Runtime for output i, or None where the node leaves it out.
+    """Output `i` as an array over ONNX Runtime's memory, or None if the node leaves it out.
 
     Raises:
-        OrtError: there is none.
+        OrtError: ONNX Runtime cannot allocate it.
     """
     value, data = c_void_p(), c_void_p()
     api.check(api.KernelContext_GetOutput(context, i, (c_int64 * len(shape))(*shape), len(shape), byref(value)))
@@ -66,7 +66,7 @@ def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> A
 
 
 class _Memory:
-    """What NumPy needs to see memory that it does not own."""
+    """An object with NumPy's array interface over memory that NumPy does not own."""
 
     __slots__ = ("__array_interface__",)
 

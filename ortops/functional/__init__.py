@@ -1,4 +1,4 @@
-"""The operators on NumPy arrays, without a session: the same checks and the same kernels."""
+"""The operators as functions on NumPy arrays, with the checks and the kernels that sessions use."""
 
 from ortops.functional.dml_resample import dml_resample, dml_resample_grad
 from ortops.functional.dml_roi_align import dml_roi_align, dml_roi_align_grad

@@ -1,4 +1,4 @@
-"""Calling an operator on NumPy arrays: their types are checked and made alike, then it computes as in a session."""
+"""Calls an operator on NumPy arrays: converts and checks the arguments, then computes as in a session."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Array = np.ndarray[Any, Any]
 _INT64 = np.iinfo(np.int64)
 
 
-def gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
-    """Whether dx and drois are among the outputs asked for.
+def wanted_gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
+    """Whether dx and drois are among `outputs`.
 
     Raises:
-        ValueError: none is, or something else is.
+        ValueError: `outputs` is empty or has another name.
     """
     if not outputs or not set(outputs) <= {"dx", "drois"}:
         raise ValueError(f"outputs = {outputs!r}: must be one or both of 'dx' and 'drois'")
@@ -29,17 +29,17 @@ def gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
 
 
 def as_int(flag: object) -> object:
-    """A boolean as 0 or 1, as the INT attribute has it; anything else as it is, for the attribute's own check."""
+    """A boolean as 0 or 1 for an INT attribute; anything else unchanged, so that the attribute's check reports it."""
     return int(flag) if isinstance(flag, bool | np.bool_) else flag
 
 
 def call(
     operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
 ) -> list[Any]:
-    """The outputs of an operator, None where not wanted.
+    """The outputs of an operator, None for one that is not wanted.
 
     Raises:
-        TypeError, ValueError: an attribute, a type, a shape or the data breaks a rule.
+        TypeError, ValueError: an attribute, an element type, a shape or the data breaks a rule.
     """
     checked = operator.check_attributes(attributes)
     arrays, types = _arrays(operator, inputs)
@@ -58,14 +58,14 @@ def call(
 def _arrays(
     operator: Operator, inputs: Sequence[ArrayLike | None]
 ) -> tuple[list[Array | None], dict[str, np.dtype[Any]]]:
-    """The inputs as C-contiguous arrays, and the type that each type variable has.
+    """The inputs as C-contiguous arrays, and the type of each type variable.
 
-    Integers of any width become int64; other arrays must have the operator's types. Lists of ints become int64 where the
-    operator wants integers; elsewhere lists of ints and floats take the type of the first array.
+    Integer arrays of any width become int64; other arrays must have a type that the operator allows. Lists become int64
+    where the operator takes integers, and elsewhere take the type of the first array of the same type variable.
 
     Raises:
-        TypeError: an array has another type, or a list has an element of another type.
-        ValueError: an integer does not fit in int64, or a list has rows of different lengths.
+        TypeError: an array or an element of a list has a wrong type.
+        ValueError: an integer does not fit in int64, or the rows of a list differ in length.
     """
     arrays: list[Array | None] = []
     types: dict[str, np.dtype[Any]] = {}
@@ -93,33 +93,33 @@ def _as_int64(name: str, array: Array) -> Array:
     """An array of integers as int64.
 
     Raises:
-        ValueError: one of them is too large.
+        ValueError: an integer does not fit in int64.
     """
     if array.dtype.kind == "u":
         for index in np.argwhere(array > _INT64.max)[:1]:
-            raise ValueError(f"{_at(name, index)} = {array[tuple(index)]}: must fit in int64")
+            raise ValueError(f"{_element_name(name, index)} = {array[tuple(index)]}: must fit in int64")
     return array.astype(np.int64, copy=False)
 
 
 def _is_sequence(value: object) -> bool:
-    """Whether a value is a list or the like: one whose elements are Python objects, not bytes of a buffer or of text."""
+    """Whether a value is a sequence of Python objects, such as a list, and not a string or a buffer."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
 def _from_list(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
-    """A list of Python's or NumPy's numbers, nested or not, as an array of a given type.
+    """A number or a nested list of Python's or NumPy's numbers as an array of a given type.
 
     Raises:
-        TypeError: an element is not an int, nor a float where the type is a float type.
+        TypeError: an element is not an int; for a floating-point type, neither an int nor a float.
         ValueError: a number does not fit in the type, or rows differ in length.
     """
     is_integer = dtype == np.int64
     for index, element in _elements(value):
         if isinstance(element, bool) or not isinstance(element, int if is_integer else int | float):
             rule = "must be an integer" if is_integer else "must be an int or a float"
-            raise TypeError(f"{_at(name, index)} = {element!r} has type {type(element).__name__}: {rule}")
+            raise TypeError(f"{_element_name(name, index)} = {element!r} has type {type(element).__name__}: {rule}")
         if is_integer and not _INT64.min <= element <= _INT64.max:
-            raise ValueError(f"{_at(name, index)} = {element}: must fit in int64")
+            raise ValueError(f"{_element_name(name, index)} = {element}: must fit in int64")
     try:
         return np.asarray(value, dtype if is_integer else None).astype(dtype, copy=False)
     except (ValueError, OverflowError) as error:
@@ -128,7 +128,7 @@ def _from_list(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
 
 
 def _elements(value: Any, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """The elements of nested lists and arrays as Python's objects, each with its index."""
+    """The elements of nested lists and arrays as Python objects, each with its index."""
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     if _is_sequence(plain):
         for i, item in enumerate(plain):
@@ -137,6 +137,6 @@ def _elements(value: Any, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[i
         yield index, plain
 
 
-def _at(name: str, index: Sequence[int] | Array) -> str:
-    """An element's name: the input's, and the element's index unless that is empty."""
+def _element_name(name: str, index: Sequence[int] | Array) -> str:
+    """The name of an element in error messages: the input's name, with the index unless that is empty."""
     return f"{name}[{', '.join(map(str, index))}]" if len(index) else name

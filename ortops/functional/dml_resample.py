@@ -26,27 +26,33 @@ def dml_resample(
 ) -> Array:
     """A tensor scaled along each of its axes, as DirectML's RESAMPLE2 describes it; by default as its RESAMPLE.
 
-    Output o of an axis is read at (o - output_pixel_offset)/scale - input_pixel_offset of the input, whose edges are
-    continued. Each list has one value for each axis, or none.
+    Output o of axis a with N input pixels and M output pixels is x interpolated at
+
+        (o - output_pixel_offsets[a])/scale - input_pixel_offsets[a],  clamped to [0, N - 1]
+        scale = scales[a], or M/N without scales;  M = output_sizes[a], or floor(N*scales[a]) without output_sizes
+
+    Each list is empty or has one value for each axis.
 
     Args:
-        x: of rank 1 to 4; float16, float32 or float64.
-        scales: output pixels for each input pixel, > 0; without, the ratio of output_sizes to the lengths of x.
-        output_sizes: the lengths of the result, >= 0; without, those of x times scales as float32, rounded down (10 times
-            0.7 is 6: that float32 is less). What the scaled input has more is cut off, what it has less is its edge.
-        interpolation_mode: "linear", or "nearest_neighbor".
-        input_pixel_offsets: from the input's origin to the centre of its first pixel; without, 0.5 on every axis.
-        output_pixel_offsets: the same of the output, negated; without, -0.5 on every axis.
-        rounding_direction: of nearest_neighbor: "half_up" to the nearest pixel (RESAMPLE, RESAMPLE1), "increasing" to
-            the next or "decreasing" to the one before (RESAMPLE2).
+        x: tensor of rank 1 to 4, [N0, ...]; float16, float32 or float64.
+        scales: output pixels for each input pixel, > 0; empty for the ratio of output_sizes to the lengths of x.
+        output_sizes: lengths of the result, >= 0; empty for those of x times scales, rounded down, with scales as float32
+            (10 times 0.7 is 6, since 0.7 as float32 is less than 0.7).
+        interpolation_mode: "linear" between the two pixels around a coordinate, or "nearest_neighbor".
+        input_pixel_offsets: distance from the input's origin to the centre of its first pixel, in input pixels; finite;
+            empty for 0.5 on every axis.
+        output_pixel_offsets: negated distance from the output's origin to the centre of its first pixel, in output pixels;
+            finite; empty for -0.5 on every axis.
+        rounding_direction: for nearest_neighbor, the pixel of a coordinate: "half_up" the nearest, the later one of a tie
+            (RESAMPLE, RESAMPLE1); "increasing" the next or "decreasing" the one before (RESAMPLE2).
 
     Returns:
-        The scaled tensor, of the type of x, accumulated in float32 (float64 for float64).
+        The scaled tensor [M0, ...], of the rank and the type of x, accumulated in float32 (float64 for float64).
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
         ValueError: a shape or an attribute breaks its rule, neither scales nor output_sizes are given, or x has no
-            elements where the result has; the message names it.
+            elements where the result has some; the message names it.
 
     Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
     """
@@ -73,22 +79,23 @@ def dml_resample_grad(
     output_pixel_offsets: Sequence[float] = (),
     rounding_direction: RoundingDirection = "half_up",
 ) -> Array:
-    """The gradient of `dml_resample` with respect to x: its transpose, with the attributes of the forward call.
+    """The gradient of `dml_resample` with respect to x: the transpose of the scaling, applied to dy.
 
-    DirectML's own RESAMPLE_GRAD names offsets after its own tensors: what it calls InputPixelOffsets are the
-    output_pixel_offsets here, and the other way round.
+    With L = sum(dy * dml_resample(x, ...)), the result is dL/dx for the attributes of the forward call. An output beyond an
+    edge of x adds its gradient to the pixel at the edge. DirectML's own RESAMPLE_GRAD exchanges the offsets: its
+    InputPixelOffsets are output_pixel_offsets here, and its OutputPixelOffsets are input_pixel_offsets.
 
     Args:
-        dy: gradient with respect to the result, of rank 1 to 4; float16, float32 or float64.
-        x_shape: the shape of x, as many integers >= 0 as dy has axes.
-        scales: as in `dml_resample`; without, the ratio of the lengths of dy to x_shape.
+        dy: gradient with respect to the result, [M0, ...] of rank 1 to 4; float16, float32 or float64.
+        x_shape: the shape of x, one integer >= 0 for each axis of dy.
+        scales: as in `dml_resample`; empty for the ratio of the lengths of dy to x_shape.
         interpolation_mode: as in `dml_resample`.
         input_pixel_offsets: as in `dml_resample`.
         output_pixel_offsets: as in `dml_resample`.
         rounding_direction: as in `dml_resample`.
 
     Returns:
-        The gradient, of shape x_shape and of the type of dy. What was read of a continued edge adds to the edge.
+        The gradient, of shape x_shape and of the type of dy, accumulated in float32 at least (float64 for float64).
 
     Raises:
         TypeError: an array or an attribute has a wrong type.

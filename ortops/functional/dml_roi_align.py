@@ -7,7 +7,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, as_int, call, gradients
+from ortops.functional.call import Array, as_int, call, wanted_gradients
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
 
 ReductionFunction = Literal["average", "max"]
@@ -34,27 +34,31 @@ def dml_roi_align(
 ) -> Array:
     """Feature maps pooled over regions, as DirectML's ROI_ALIGN1 describes it; by default as its ROI_ALIGN.
 
-    On each axis, with a and b the scaled ends of a region, P outputs take k = ceil((b - a)/P) samples each, clamped to
-    the two limits. Sample s of n = P*k lies at a + (b - a)*t - input_pixel_offset, t = (s - output_pixel_offset)/n, or
-    over n - 1 where regions are aligned to corners (t = 0.5 where n = 1). An empty region is a point, an inverted one
-    mirrored.
+    y[r, c, i, j] is the mean or the maximum of samples of x[batch_indices[r], c] in output (i, j) of region r. Along the
+    width, with P = output_width, a = x1*spatial_scale_x and b = x2*spatial_scale_x of rois[r] (the height likewise):
+
+        g = ceil((b - a)/P), clamped to [minimum_samples_per_output, maximum_samples_per_output],  n = P*g
+        t = (s - output_pixel_offset)/n,  s = j*g, ..., j*g + g - 1; divided by n - 1 if aligned to corners, 0.5 if n = 1
+        samples at a + (b - a)*t - input_pixel_offset
+
+    An empty region is a point, and one with x2 < x1 or y2 < y1 is mirrored.
 
     Args:
         x: feature maps [N, C, H, W]; float16, float32 or float64.
-        rois: [num_rois, 4] as x1, y1, x2, y2, with up to 2 axes of length 1 before; of the type of x; finite.
-        batch_indices: the image of each region [num_rois], with up to 3 axes of length 1 before; integers >= 0 and < N.
-        output_height: elements on the vertical axis, >= 1.
-        output_width: elements on the horizontal axis, >= 1.
-        reduction_function: "average" or "max", over whole samples.
-        interpolation_mode: "linear", or "nearest_neighbor" with ties upwards.
-        spatial_scale_x: pixels of x for each unit of a region's x, > 0.
-        spatial_scale_y: pixels of x for each unit of a region's y, > 0.
-        input_pixel_offset: from the coordinates' origin to the centre of the first pixel; finite.
-        output_pixel_offset: of each sample from the start of its step, negated; finite.
-        out_of_bounds_input_value: of a sample more than a pixel before, or past the end of, the map on either axis.
-        minimum_samples_per_output: on each axis, >= 1.
-        maximum_samples_per_output: on each axis, >= the minimum.
-        align_regions_to_corners: whether the outermost samples lie on a region's very corners; True, False, 1 or 0.
+        rois: [num_rois, 4] as x1, y1, x2, y2, after up to 2 axes of length 1; of the type of x; finite.
+        batch_indices: [num_rois] after up to 3 axes of length 1, the index of the image of each region; integers >= 0, < N.
+        output_height: number of outputs along the height, >= 1.
+        output_width: number of outputs along the width, >= 1.
+        reduction_function: "average" or "max" of the samples of an output.
+        interpolation_mode: "linear" between pixels, or "nearest_neighbor" for the nearest pixel, the later one of a tie.
+        spatial_scale_x: pixels of x for each unit of x1 and x2, > 0.
+        spatial_scale_y: pixels of x for each unit of y1 and y2, > 0.
+        input_pixel_offset: distance in pixels from the origin of the coordinates to the centre of the first pixel; finite.
+        output_pixel_offset: negated offset of a sample within its step, in steps; -0.5 is the middle; finite.
+        out_of_bounds_input_value: value of a sample at a coordinate < -1 or > the length of the map on either axis.
+        minimum_samples_per_output: least number of samples of an output along each axis, >= 1.
+        maximum_samples_per_output: largest number of samples of an output along each axis, >= the minimum and < 2**32.
+        align_regions_to_corners: True (or 1) spreads samples up to the corners of a region; False (or 0) does not.
 
     Returns:
         [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
@@ -104,15 +108,18 @@ def dml_roi_align_grad(
 ) -> tuple[Array | None, Array | None]:
     """The gradient of `dml_roi_align` with respect to the feature maps and to the regions.
 
-    A sample off the map passes nothing. drois has the derivative of the interpolation between floor and ceil, so 0 on a
-    pixel, and 0 for nearest_neighbor; the number of samples is taken as constant.
+    With L = sum(dy * dml_roi_align(x, rois, ...)), dx is dL/dx and drois is dL/drois, the derivative with respect to the
+    stored coordinates, spatial scales included. A maximum passes its gradient to its first winner by row and column of
+    samples. A sample off the map passes nothing; in a maximum it counts as 0. The slope of the interpolation is that between
+    the pixels at floor and ceil of a coordinate: 0 on a pixel and for nearest_neighbor. The number of samples is taken as
+    constant.
 
     Args:
-        dy: gradient with respect to the output [num_rois, C, PH, PW]; float16, float32 or float64.
+        dy: gradient with respect to the output [num_rois, C, PH, PW], PH and PW >= 1; float16, float32 or float64.
         rois: as in `dml_roi_align`, of the type of dy.
         batch_indices: as in `dml_roi_align`.
-        x_shape: the shape of x, 4 integers >= 0.
-        x: feature maps [N, C, H, W] of the type of dy; needed for drois and for max.
+        x_shape: the shape of x, [N, C, H, W]; 4 integers >= 0.
+        x: feature maps [N, C, H, W] of the type of dy; required for drois and for the reduction "max".
         reduction_function: as in `dml_roi_align`.
         interpolation_mode: as in `dml_roi_align`.
         spatial_scale_x: as in `dml_roi_align`.
@@ -122,17 +129,18 @@ def dml_roi_align_grad(
         minimum_samples_per_output: as in `dml_roi_align`.
         maximum_samples_per_output: as in `dml_roi_align`.
         align_regions_to_corners: as in `dml_roi_align`.
-        outputs: which to compute, at least one of "dx" and "drois".
+        outputs: the gradients to compute, at least one of "dx" and "drois".
 
     Returns:
-        dx [N, C, H, W] and drois, of the shape of rois, of the type of dy; None where not asked for.
+        dx [N, C, H, W] and drois, of the shape of rois, of the type of dy, accumulated in float32 at least (float64 for
+        float64); None for one that is not in outputs.
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
         ValueError: a shape, an attribute, a region or a batch index breaks its rule, or x is missing.
 
     Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC; its derivative with respect to regions is that
-    with respect to the stored values, as TensorFlow's crop_and_resize has it.
+    with respect to the stored values, as in TensorFlow's crop_and_resize.
     """
     attributes = {
         "reduction_function": reduction_function,
@@ -145,5 +153,5 @@ def dml_roi_align_grad(
         "maximum_samples_per_output": maximum_samples_per_output,
         "align_regions_to_corners": as_int(align_regions_to_corners),
     }
-    dx, drois = call(DML_ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, gradients(outputs))
+    dx, drois = call(DML_ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, wanted_gradients(outputs))
     return dx, drois

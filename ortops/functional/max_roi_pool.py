@@ -11,22 +11,26 @@ from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 
 
 def max_roi_pool(x: ArrayLike, rois: ArrayLike, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Array:
-    """The largest pixels of the bins of RoIs, as ONNX MaxRoiPool-22 defines it.
+    """The largest pixel of each bin of RoIs, as ONNX MaxRoiPool-22 defines it.
 
-    The ends of a RoI, scaled, are rounded to whole pixels, halves away from 0, and belong to it: on an axis it has
-    max(end - start + 1, 1) = L pixels. Bin p of P has those from start + floor(p*L/P) to start + ceil((p + 1)*L/P) - 1,
-    as far as they lie on the map. The bounds are exact, while ONNX Runtime computes them in float32.
+    y[r, c, i, j] = max of x[batch_id, c] over the pixels of bin (i, j) of RoI r. Along the width, with S = spatial_scale,
+    P = output_width and x1, x2 of rois[r] (the height likewise), bin j has the columns
+
+        start + floor(j*L/P) to start + ceil((j + 1)*L/P) - 1,  as far as they are on the map, where
+        start = round(x1*S),  end = round(x2*S),  L = max(end - start + 1, 1), halves rounded away from 0
+
+    The bounds are exact, while ONNX Runtime computes them in float32.
 
     Args:
         x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64.
-        rois: [num_rois, 5] as batch_id, x1, y1, x2, y2, of the type of x; finite. batch_id is the number of an image, a
-            whole number >= 0 and < N; the rest are pixels of the input image.
-        pooled_shape: output_height and output_width, the bins on the vertical and the horizontal axis, each >= 1.
+        rois: [num_rois, 5] as batch_id, x1, y1, x2, y2; of the type of x; finite. batch_id is the index of an image, a whole
+            number >= 0 and < N; the coordinates are in pixels of the input image.
+        pooled_shape: [output_height, output_width], the numbers of bins along height and width, each >= 1.
         spatial_scale: pixels of x for each pixel of the input image, > 0; rounded to float32 as in an ONNX attribute.
 
     Returns:
-        [num_rois, C, output_height, output_width] of the type of x: NaN where a pixel of a bin is NaN, and 0 where a bin
-        has no pixels.
+        [num_rois, C, output_height, output_width] of the type of x, whose values are pixels of x: nothing is accumulated. It
+        is NaN where a bin has a NaN, and 0 where a bin has no pixel on the map.
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
@@ -41,26 +45,26 @@ def max_roi_pool(x: ArrayLike, rois: ArrayLike, *, pooled_shape: Sequence[int], 
 
 
 def max_roi_pool_grad(dy: ArrayLike, x: ArrayLike, rois: ArrayLike, *, spatial_scale: float = 1.0) -> Array:
-    """The gradient of `max_roi_pool` with respect to the feature maps; RoIs have none.
+    """The gradient of `max_roi_pool` with respect to the feature maps. The gradient with respect to the RoIs is 0.
 
-    The gradient of an output goes to the pixel that it is: of several that are equal, to the first, row by row. Where one
-    is NaN, it goes to the first of those. That of an empty bin goes nowhere.
+    With L = sum(dy * max_roi_pool(x, rois, ...)), dx is dL/dx: each dy[r, c, i, j] is added to the pixel that is the maximum
+    of its bin, the first one row by row of several equal maxima or NaNs. A bin without pixels passes nothing.
 
     Args:
-        dy: gradient with respect to the output [num_rois, C, PH, PW]; float16, bfloat16, float32 or float64.
+        dy: gradient with respect to the output [num_rois, C, PH, PW], PH and PW >= 1; float16, bfloat16, float32 or float64.
         x: as in `max_roi_pool`, of the type of dy.
         rois: as in `max_roi_pool`, of the type of dy.
         spatial_scale: as in `max_roi_pool`.
 
     Returns:
-        dx [N, C, H, W] of the type of dy, accumulated in float32 (float64 for float64). The same bit for bit for any number
-        of threads.
+        dx [N, C, H, W] of the type of dy, accumulated in float32 at least (float64 for float64). Every bit is the same for
+        any number of threads.
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
         ValueError: a shape, an attribute, a RoI or its batch_id breaks its rule, or dy has no bins.
 
-    Source: the derivative of ONNX MaxRoiPool-22; no ONNX operator has it.
+    Source: the derivative of ONNX MaxRoiPool-22; no ONNX operator computes it.
     """
     dx: Array
     (dx,) = call(MAX_ROI_POOL_GRAD, (dy, x, rois), {"spatial_scale": spatial_scale}, (True,))

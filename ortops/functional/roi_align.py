@@ -7,7 +7,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, call, gradients
+from ortops.functional.call import Array, call, wanted_gradients
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 
 Mode = Literal["avg", "max", "max_interpolated"]
@@ -28,22 +28,27 @@ def roi_align(
 ) -> Array:
     """Feature maps pooled over RoIs, as ONNX RoiAlign-22 defines it.
 
-    Each RoI, scaled, is cut into output_height x output_width bins. A bin takes g x g samples, bilinear between pixels,
-    g = sampling_ratio or ceil(bin size) where that is 0; a sample more than a pixel off the map counts as 0. The result
-    is their average or maximum.
+    y[r, c, i, j] is the mean (mode "avg") or a maximum of bilinear samples of x[batch_indices[r], c] in bin (i, j) of RoI r.
+    Along the width, with S = spatial_scale, P = output_width and x1, x2 of rois[r] (the height likewise):
+
+        start = x1*S - 0.5,  size = (x2 - x1)*S            for "half_pixel"
+        start = x1*S,        size = max((x2 - x1)*S, 1)    for "output_half_pixel"
+        samples at start + j*size/P + (k + 0.5)*size/(P*g),  k = 0, ..., g - 1,  g = sampling_ratio or ceil(size/P)
+
+    A sample more than a pixel outside the map counts as 0, and so does a bin without samples.
 
     Args:
         x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64.
-        rois: [num_rois, 4] as x1, y1, x2, y2 in pixels of the input image, of the type of x; finite.
-        batch_indices: the image of each RoI [num_rois], integers >= 0 and < N.
-        output_height: bins on the vertical axis, >= 1.
-        output_width: bins on the horizontal axis, >= 1.
-        sampling_ratio: samples of a bin on each axis; 0 takes as many as the bin has pixels, rounded up.
+        rois: [num_rois, 4] as x1, y1, x2, y2 in pixels of the input image; of the type of x; finite.
+        batch_indices: [num_rois], the index of the image of each RoI; integers >= 0 and < N.
+        output_height: number of bins along the height, >= 1.
+        output_width: number of bins along the width, >= 1.
+        sampling_ratio: number of samples of a bin along each axis, >= 0; 0 takes the size of the bin in pixels, rounded up.
         spatial_scale: pixels of x for each pixel of the input image, > 0; rounded to float32 as in an ONNX attribute.
-        mode: "avg"; "max", the largest *weighted corner* of any sample, as ONNX's test vectors have it; or
-            "max_interpolated", the largest interpolated sample, as DirectML and mmcv have it.
-        coordinate_transformation_mode: "half_pixel" shifts scaled RoIs by -0.5; "output_half_pixel", the meaning of
-            opset 10, does not, and makes them at least 1 x 1.
+        mode: "avg"; "max", the largest *product of a pixel and its interpolation weight* in any sample, as in ONNX's test
+            vectors; or "max_interpolated", the largest sample, as in DirectML and mmcv.
+        coordinate_transformation_mode: "half_pixel" shifts scaled RoIs by -0.5 pixels; "output_half_pixel", the rule of
+            opset 10, does not, and makes RoIs at least 1 x 1 pixel.
 
     Returns:
         [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
@@ -82,31 +87,31 @@ def roi_align_grad(
 ) -> tuple[Array | None, Array | None]:
     """The gradient of `roi_align` with respect to the feature maps and to the RoIs.
 
-    dx is the transpose of the forward map applied to dy. drois is the derivative with respect to the stored coordinates,
-    spatial_scale included; the sample count of sampling_ratio 0 is taken as constant. A maximum passes its gradient to
-    its first winner.
+    With L = sum(dy * roi_align(x, rois, ...)), dx is dL/dx and drois is dL/drois, the derivative with respect to the stored
+    coordinates, spatial_scale included. A maximum passes its gradient to its first winner in the order of rows, columns and
+    pixels. The number of samples of sampling_ratio 0 is taken as constant.
 
     Args:
-        dy: gradient with respect to the output [num_rois, C, PH, PW]; float16, bfloat16, float32 or float64.
+        dy: gradient with respect to the output [num_rois, C, PH, PW], PH and PW >= 1; float16, bfloat16, float32 or float64.
         rois: as in `roi_align`, of the type of dy.
         batch_indices: as in `roi_align`.
-        x_shape: the shape of x, 4 integers >= 0.
-        x: feature maps [N, C, H, W] of the type of dy; needed for drois and for the maxima.
+        x_shape: the shape of x, [N, C, H, W]; 4 integers >= 0.
+        x: feature maps [N, C, H, W] of the type of dy; required for drois and for the modes "max" and "max_interpolated".
         sampling_ratio: as in `roi_align`.
         spatial_scale: as in `roi_align`.
         mode: as in `roi_align`.
         coordinate_transformation_mode: as in `roi_align`.
-        outputs: which to compute, at least one of "dx" and "drois".
+        outputs: the gradients to compute, at least one of "dx" and "drois".
 
     Returns:
-        dx [N, C, H, W] and drois [num_rois, 4] of the type of dy, None where not asked for. The same bit for bit for any
-        number of threads.
+        dx [N, C, H, W] and drois [num_rois, 4] of the type of dy, accumulated in float32 at least (float64 for float64);
+        None for one that is not in outputs. Every bit is the same for any number of threads.
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
         ValueError: a shape, an attribute, a RoI or a batch index breaks its rule, or x is missing.
 
-    Source: the derivative of ONNX RoiAlign-22; no ONNX operator has it.
+    Source: the derivative of ONNX RoiAlign-22; no ONNX operator computes it.
     """
     attributes = {
         "sampling_ratio": sampling_ratio,
@@ -114,5 +119,5 @@ def roi_align_grad(
         "mode": mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
     }
-    dx, drois = call(ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, gradients(outputs))
+    dx, drois = call(ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, wanted_gradients(outputs))
     return dx, drois

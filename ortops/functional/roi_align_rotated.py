@@ -7,7 +7,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, as_int, call, gradients
+from ortops.functional.call import Array, as_int, call, wanted_gradients
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 
 
@@ -25,22 +25,28 @@ def roi_align_rotated(
 ) -> Array:
     """Feature maps pooled over rotated RoIs, as mmcv's RoIAlignRotated and detectron2's ROIAlignRotated do it.
 
-    A RoI of size W x H, scaled, is turned about its centre and cut into output_height x output_width bins along its own
-    two axes. A bin is the mean of its samples, bilinear between pixels: sampling_ratio on each axis, or ceil(W/output_width)
-    and ceil(H/output_height) where that is 0. A sample more than a pixel off the map counts as 0, and so does a bin that
-    has none.
+    y[r, c, i, j] is the mean of bilinear samples of x[batch_indices[r], c] in bin (i, j) of RoI r, whose grid is turned
+    about the RoI's centre. With S = spatial_scale, P = output_width and t = angle (-angle if clockwise):
+
+        centre = (cx*S - 0.5, cy*S - 0.5),  B = w*S        if aligned
+        centre = (cx*S, cy*S),  B = max(w*S, 1)            if not aligned
+        u = B*((k + 0.5)/(P*g) - 0.5),  k = j*g, ..., j*g + g - 1,  g = sampling_ratio or ceil(B/P);  v along the height
+        samples at centre + (u*cos(t) + v*sin(t), v*cos(t) - u*sin(t))
+
+    A sample more than a pixel outside the map counts as 0, and so does a bin without samples.
 
     Args:
         x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64.
-        rois: [num_rois, 5] as centre x, centre y, width and height in pixels of the input image, and an angle in radians,
-            positive where the region turns counter-clockwise as seen on the image; of the type of x; finite.
-        batch_indices: the image of each RoI [num_rois], integers >= 0 and < N.
-        output_height: bins along the RoI's height, >= 1.
-        output_width: bins along the RoI's width, >= 1.
+        rois: [num_rois, 5] as centre x, centre y, width and height in pixels of the input image and an angle in radians,
+            positive if the RoI turns counter-clockwise as seen on the image; of the type of x; finite.
+        batch_indices: [num_rois], the index of the image of each RoI; integers >= 0 and < N.
+        output_height: number of bins along the RoI's height, >= 1.
+        output_width: number of bins along the RoI's width, >= 1.
         spatial_scale: pixels of x for each pixel of the input image, > 0; rounded to float32 as in an ONNX attribute.
-        sampling_ratio: samples of a bin on each axis, >= 0 and <= 1024; 0 takes as many as the bin has pixels, rounded up.
-        aligned: True shifts scaled centres by -0.5; False does not, and makes RoIs at least 1 x 1. Or 1 and 0.
-        clockwise: True where angles are clockwise. Or 1 and 0.
+        sampling_ratio: number of samples of a bin along each axis, >= 0 and <= 1024; 0 takes the size of the bin in pixels,
+            rounded up.
+        aligned: True (or 1) shifts scaled centres by -0.5 pixels; False (or 0) does not, and makes RoIs at least 1 x 1.
+        clockwise: True (or 1) if positive angles turn a RoI clockwise as seen on the image; False (or 0) if not.
 
     Returns:
         [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
@@ -79,25 +85,25 @@ def roi_align_rotated_grad(
 ) -> tuple[Array | None, Array | None]:
     """The gradient of `roi_align_rotated` with respect to the feature maps and to the RoIs.
 
-    dx is the transpose of the forward map applied to dy. drois is the derivative with respect to the stored centre, size
-    and angle, spatial_scale included; the sample count of sampling_ratio 0 is taken as constant, and where a size was
-    raised to 1 its derivative is 0.
+    With L = sum(dy * roi_align_rotated(x, rois, ...)), dx is dL/dx and drois is dL/drois, the derivative with respect to the
+    stored centre, size and angle, spatial_scale included. It is 0 for a size that was raised to 1. The number of samples of
+    sampling_ratio 0 is taken as constant.
 
     Args:
-        dy: gradient with respect to the output [num_rois, C, PH, PW]; float16, bfloat16, float32 or float64.
+        dy: gradient with respect to the output [num_rois, C, PH, PW], PH and PW >= 1; float16, bfloat16, float32 or float64.
         rois: as in `roi_align_rotated`, of the type of dy.
         batch_indices: as in `roi_align_rotated`.
-        x_shape: the shape of x, 4 integers >= 0.
-        x: feature maps [N, C, H, W] of the type of dy; needed for drois.
+        x_shape: the shape of x, [N, C, H, W]; 4 integers >= 0.
+        x: feature maps [N, C, H, W] of the type of dy; required for drois.
         spatial_scale: as in `roi_align_rotated`.
         sampling_ratio: as in `roi_align_rotated`.
         aligned: as in `roi_align_rotated`.
         clockwise: as in `roi_align_rotated`.
-        outputs: which to compute, at least one of "dx" and "drois".
+        outputs: the gradients to compute, at least one of "dx" and "drois".
 
     Returns:
-        dx [N, C, H, W] and drois [num_rois, 5] of the type of dy, None where not asked for. The same bit for bit for any
-        number of threads.
+        dx [N, C, H, W] and drois [num_rois, 5] of the type of dy, accumulated in float32 at least (float64 for float64);
+        None for one that is not in outputs. Every bit is the same for any number of threads.
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
@@ -112,5 +118,5 @@ def roi_align_rotated_grad(
         "clockwise": as_int(clockwise),
     }
     inputs = (dy, rois, batch_indices, x_shape, x)
-    dx, drois = call(ROI_ALIGN_ROTATED_GRAD, inputs, attributes, gradients(outputs))
+    dx, drois = call(ROI_ALIGN_ROTATED_GRAD, inputs, attributes, wanted_gradients(outputs))
     return dx, drois

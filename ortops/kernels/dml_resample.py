@@ -11,7 +11,7 @@ from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.run import Runner
 from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Lengths
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
-from ortops.spec import MOST_RANK
+from ortops.spec import MAX_RANK
 
 _kernel = Kernel("resample", "resample")
 
@@ -53,9 +53,9 @@ def dml_resample_grad(
 def _resample(x: Array, y: Array, attributes: Mapping[str, Any], backwards: bool, runner: Runner) -> None:
     if not x.size or not y.size:
         return
-    missing = MOST_RANK - x.ndim
+    missing = MAX_RANK - x.ndim
     # Axes of length 1 before the tensor's own, which any scale leaves as they are.
-    places = np.zeros((MOST_RANK, 3))
+    places = np.zeros((MAX_RANK, 3))
     for column, (name, default) in enumerate(
         (("scales", 0.0), ("input_pixel_offsets", INPUT_PIXEL_OFFSET), ("output_pixel_offsets", OUTPUT_PIXEL_OFFSET))
     ):

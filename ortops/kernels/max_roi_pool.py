@@ -13,7 +13,7 @@ from ortops.kernels.jit.run import Runner
 from ortops.kernels.layout import NUMBERS, Placed, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map
-from ortops.operators.max_roi_pool import LARGEST
+from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 _place = Kernel("pixels", "place_whole_rois")
 
@@ -58,7 +58,7 @@ def _placed(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attribu
     count = len(rois)
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
     placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), np.empty(count, np.int64))
-    fault = _place(rois, placed, attributes["spatial_scale"], LARGEST)
+    fault = _place(rois, placed, attributes["spatial_scale"], MAX_COORDINATE)
     if fault >= 0:
         roi = rois[fault].tolist()
         rule = "must be finite"

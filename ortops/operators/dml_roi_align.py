@@ -1,7 +1,7 @@
-"""DirectML's ROI_ALIGN1 and ROI_ALIGN_GRAD. Attributes are the fields of their descriptions, in snake case.
+"""DirectML's ROI_ALIGN1 and ROI_ALIGN_GRAD. Attributes have the names of DirectML's fields, in snake case.
 
-ROI_ALIGN of DirectML 3.0 is ROI_ALIGN1 with input_pixel_offset 0.5, output_pixel_offset -0.5 and regions not aligned to
-corners: the defaults here. Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC (sdk-api, 2db4b020) and of
+ROI_ALIGN of DirectML 3.0 is ROI_ALIGN1 with the defaults here: input_pixel_offset 0.5, output_pixel_offset -0.5 and regions
+not aligned to corners. Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC (sdk-api, 2db4b020) and of
 DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
 """
 
@@ -12,26 +12,84 @@ from ortops.spec import Attribute, ElementType, Operator, Tensor
 UINT32_MAX = 2**32 - 1
 
 _SIZES = (
-    Attribute("output_height", "INT", 1, "Height of OutputTensor.", minimum=1),
-    Attribute("output_width", "INT", 1, "Width of OutputTensor.", minimum=1),
+    Attribute("output_height", "INT", 1, "Height of OutputTensor in elements, >= 1.", minimum=1),
+    Attribute("output_width", "INT", 1, "Width of OutputTensor in elements, >= 1.", minimum=1),
 )
-_OUT_OF_BOUNDS = Attribute("out_of_bounds_input_value", "FLOAT", 0.0, "Value of a sample off the map.")
+_OUT_OF_BOUNDS = Attribute(
+    "out_of_bounds_input_value",
+    "FLOAT",
+    0.0,
+    "Value of a sample that lies off the map: at x < -1, x > W, y < -1 or y > H. It may be any number, and the sample "
+    "counts like others.",
+)
 _SHARED = (
     Attribute(
-        "reduction_function", "STRING", "average", "Of the samples of one output element.", choices=("average", "max")
+        "reduction_function",
+        "STRING",
+        "average",
+        "Reduction of the samples of an output element: 'average' for their mean, 'max' for the largest.",
+        choices=("average", "max"),
     ),
-    Attribute("interpolation_mode", "STRING", "linear", "Between pixels.", choices=("linear", "nearest_neighbor")),
-    Attribute("spatial_scale_x", "FLOAT", 1.0, "Input pixels for each unit of a region's x.", positive=True),
-    Attribute("spatial_scale_y", "FLOAT", 1.0, "Input pixels for each unit of a region's y.", positive=True),
-    Attribute("input_pixel_offset", "FLOAT", 0.5, "From (0, 0) to the centre of the first pixel.", finite=True),
-    Attribute("output_pixel_offset", "FLOAT", -0.5, "Of samples from the start of their step, negated.", finite=True),
-    Attribute("minimum_samples_per_output", "INT", 1, "On each axis.", minimum=1, maximum=UINT32_MAX),
-    Attribute("maximum_samples_per_output", "INT", UINT32_MAX, "On each axis.", minimum=1, maximum=UINT32_MAX),
+    Attribute(
+        "interpolation_mode",
+        "STRING",
+        "linear",
+        "Value of a sample between pixels: 'linear' interpolates between the four around it, 'nearest_neighbor' takes "
+        "the nearest one, the later of two at the same distance.",
+        choices=("linear", "nearest_neighbor"),
+    ),
+    Attribute(
+        "spatial_scale_x",
+        "FLOAT",
+        1.0,
+        "Pixels of InputTensor for each unit of a region's x1 and x2; finite and > 0.",
+        positive=True,
+    ),
+    Attribute(
+        "spatial_scale_y",
+        "FLOAT",
+        1.0,
+        "Pixels of InputTensor for each unit of a region's y1 and y2; finite and > 0.",
+        positive=True,
+    ),
+    Attribute(
+        "input_pixel_offset",
+        "FLOAT",
+        0.5,
+        "Distance in pixels from the origin of the regions' scaled coordinates to the centre of the first pixel, on "
+        "both axes; finite. 0.5 puts the origin at the corner of that pixel.",
+        finite=True,
+    ),
+    Attribute(
+        "output_pixel_offset",
+        "FLOAT",
+        -0.5,
+        "Negated offset of a sample within its step, in steps; finite. -0.5 puts the sample in the middle, 0 at the "
+        "start.",
+        finite=True,
+    ),
+    Attribute(
+        "minimum_samples_per_output",
+        "INT",
+        1,
+        "Least number of samples of an output element along each axis, >= 1 and <= maximum_samples_per_output.",
+        minimum=1,
+        maximum=UINT32_MAX,
+    ),
+    Attribute(
+        "maximum_samples_per_output",
+        "INT",
+        UINT32_MAX,
+        "Largest number of samples of an output element along each axis, >= minimum_samples_per_output and < 2**32.",
+        minimum=1,
+        maximum=UINT32_MAX,
+    ),
     Attribute(
         "align_regions_to_corners",
         "INT",
         0,
-        "1: the outermost samples lie on a region's corners.",
+        "1 spreads the samples so that, with output_pixel_offset 0, the outermost ones lie on the region's corners; 0 "
+        "does not.",
         minimum=0,
         maximum=1,
     ),
@@ -41,54 +99,148 @@ _TYPES: dict[str, tuple[ElementType, ...]] = {"T": ("float16", "float", "double"
 
 _INPUT = ("N", "C", "H", "W")
 _OUTPUT = ("num_rois", "C", "output_height", "output_width")
-_ROI = Tensor("ROITensor", "T", ("num_rois", 4), leading=2, doc="Regions, [[x1, y1, x2, y2], ...].")
-_INDICES = Tensor("BatchIndicesTensor", "I", ("num_rois",), leading=3, doc="Index of the image of each region.")
+_ROI = Tensor(
+    "ROITensor",
+    "T",
+    ("num_rois", 4),
+    max_leading_ones=2,
+    doc=(
+        "Regions, [[x1, y1, x2, y2], ...], x in units of 1/spatial_scale_x pixels, y of 1/spatial_scale_y; finite. An "
+        "empty region is a point; one with x2 < x1 or y2 < y1 is mirrored. Up to two axes of length 1 may come first."
+    ),
+)
+_INDICES = Tensor(
+    "BatchIndicesTensor",
+    "I",
+    ("num_rois",),
+    max_leading_ones=3,
+    doc="Index of the image of each region, >= 0 and < N. Up to three axes of length 1 may come first.",
+)
+
+_FORMULA = """\
+OutputTensor[r, c, i, j] = mean or maximum, by reduction_function, over the samples (y, x) of output (i, j) of
+                           interpolate(InputTensor[BatchIndicesTensor[r], c], y, x)
+
+The samples along x, for x1 and x2 of ROITensor[r] and P = output_width
+(along y with y1, y2, output_height and spatial_scale_y):
+    a = x1*spatial_scale_x,  b = x2*spatial_scale_x
+    K = ceil((b - a) / P), clamped to [minimum_samples_per_output, maximum_samples_per_output]
+    n = P*K
+    t = (s - output_pixel_offset) / n  for s = j*K, ..., j*K + K - 1;
+        where align_regions_to_corners is 1, (s - output_pixel_offset) / (n - 1), and 0.5 if n = 1
+    x = a + (b - a)*t - input_pixel_offset
+
+interpolate(M, y, x), by interpolation_mode:
+    out_of_bounds_input_value where x < -1, x > W, y < -1 or y > H
+    linear:            clamp x to [0, W - 1], and interpolate between the pixels floor(x) and ceil(x); y likewise
+    nearest_neighbor:  the pixel floor(x + 0.5), clamped to [0, W - 1]; y likewise
+
+A maximum over values of which one is NaN is NaN."""
+
+_GRADIENT_FORMULA = """\
+With L = sum(InputGradientTensor * OutputTensor), where OutputTensor is the output of DmlRoiAlign:
+    OutputGradientTensor[n, c, h, w] is the derivative of L by InputTensor[n, c, h, w]
+    OutputROIGradientTensor[r, k] is the derivative of L by the stored coordinate ROITensor[r, k]
+
+The share g of InputGradientTensor[r, c, i, j] that a sample (y, x) of output (i, j) gets:
+    average:  g = InputGradientTensor[r, c, i, j] / (number of samples)
+    max:      g = InputGradientTensor[r, c, i, j] for the largest sample, the first of equal ones or of NaNs by row
+              and column of samples; 0 for all others
+    A sample off the map is 0 and passes nothing.
+
+OutputGradientTensor[BatchIndicesTensor[r], c, h, w] is the sum of g * (weight of pixel (h, w)) over the samples.
+OutputROIGradientTensor[r] is the sum over channels and samples of g * (slope) * (movement of the sample):
+    movement along x:  spatial_scale_x*(1 - t) for x1 and spatial_scale_x*t for x2
+    slope along x:     that between the pixels floor(x) and ceil(x); 0 on a pixel, beyond the first and the last one,
+                       and for nearest_neighbor
+    (y likewise)
+The number of samples is taken as constant."""
+
+_URL = "https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_roi_align{}_operator_desc"
 
 DML_ROI_ALIGN = Operator(
     name="DmlRoiAlign",
     family="dml_roi_align",
     function="dml_roi_align",
-    doc="DirectML's ROI_ALIGN1: a feature map pooled over regions, each sampled on a grid.",
+    doc=(
+        "DirectML's ROI_ALIGN1: each output element is the mean or the maximum of samples on a grid in its region of "
+        "the feature map. With the defaults it is DirectML's ROI_ALIGN."
+    ),
     attributes=(*_SIZES, *_SHARED, _OUT_OF_BOUNDS),
-    inputs=(Tensor("InputTensor", "T", _INPUT, doc="Feature map."), _ROI, _INDICES),
-    outputs=(Tensor("OutputTensor", "T", _OUTPUT, doc="Pooled regions."),),
+    inputs=(
+        Tensor("InputTensor", "T", _INPUT, doc="Feature map, N images of C channels with H rows and W columns."),
+        _ROI,
+        _INDICES,
+    ),
+    outputs=(
+        Tensor(
+            "OutputTensor",
+            "T",
+            _OUTPUT,
+            doc="Pooled regions: OutputTensor[r] is region r of the image BatchIndicesTensor[r].",
+        ),
+    ),
     types=_TYPES,
-    ordered=_ORDERED,
+    ordered_attributes=_ORDERED,
     gradient="DmlRoiAlignGrad",
+    formula=_FORMULA,
+    source=f"DirectML, feature level 4.0, DML_ROI_ALIGN1_OPERATOR_DESC: {_URL.format(1)}",
 )
 
 DML_ROI_ALIGN_GRAD = Operator(
     name="DmlRoiAlignGrad",
     family="dml_roi_align",
     function="dml_roi_align_grad",
-    doc="DirectML's ROI_ALIGN_GRAD: the gradient of ROI_ALIGN1 with respect to feature map and regions.",
+    doc=(
+        "DirectML's ROI_ALIGN_GRAD: the gradient of DmlRoiAlign with respect to the feature map and to the stored "
+        "coordinates of the regions. The output sizes are those of InputGradientTensor."
+    ),
     attributes=_SHARED,
     inputs=(
-        Tensor("InputGradientTensor", "T", _OUTPUT, doc="Gradient with respect to ROI_ALIGN1's OutputTensor."),
+        Tensor(
+            "InputGradientTensor",
+            "T",
+            _OUTPUT,
+            doc="Gradient with respect to DmlRoiAlign's OutputTensor, of its shape; both output sizes are >= 1.",
+        ),
         _ROI,
         _INDICES,
-        Tensor("x_shape", "int64", (4,), values=_INPUT, doc="Shape of ROI_ALIGN1's InputTensor."),
+        Tensor(
+            "x_shape",
+            "int64",
+            (4,),
+            element_axes=_INPUT,
+            doc="Shape of DmlRoiAlign's InputTensor, the lengths N, C, H and W, each >= 0.",
+        ),
         Tensor(
             "InputTensor",
             "T",
             _INPUT,
             optional=True,
-            needed_for=("OutputROIGradientTensor",),
-            needed_unless=("reduction_function", "average"),
-            doc="Needed for max and for OutputROIGradientTensor.",
+            required_for=("OutputROIGradientTensor",),
+            required_unless=("reduction_function", "average"),
+            doc="DmlRoiAlign's InputTensor. It must be given for OutputROIGradientTensor and for the reduction max.",
         ),
     ),
     outputs=(
-        Tensor("OutputGradientTensor", "T", _INPUT, optional=True, doc="Gradient with respect to InputTensor."),
+        Tensor(
+            "OutputGradientTensor",
+            "T",
+            _INPUT,
+            optional=True,
+            doc="Gradient with respect to DmlRoiAlign's InputTensor; 0 for a pixel that no region reads.",
+        ),
         Tensor(
             "OutputROIGradientTensor",
             "T",
             _ROI.shape,
             optional=True,
-            like="ROITensor",
-            doc="Gradient with respect to ROITensor.",
+            leading_from="ROITensor",
+            doc="Gradient with respect to the stored coordinates in ROITensor, of its shape, spatial scale included.",
         ),
     ),
     types=_TYPES,
-    ordered=_ORDERED,
+    ordered_attributes=_ORDERED,
+    formula=_GRADIENT_FORMULA,
+    source=f"DirectML, DML_ROI_ALIGN_GRAD_OPERATOR_DESC, as the derivative of ROI_ALIGN1: {_URL.format('_grad')}",
 )

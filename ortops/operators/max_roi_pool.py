@@ -1,15 +1,11 @@
 """MaxRoiPool as ONNX defines it at opsets 1 and 22, and its gradient.
 
-A RoI is batch_id, x1, y1, x2, y2. batch_id is a whole number. The ends are scaled in float64 and rounded to whole pixels,
-halves away from 0; rounded ends beyond 2**31 pixels count as 2**31. Both ends are pixels of the RoI, so on an axis it has
-L = max(end - start + 1, 1) pixels. Bin p of P has those from start + floor(p*L/P) to start + ceil((p + 1)*L/P) - 1, as
-far as they lie on the map. The bounds are exact: where bins are computed in float32, as in Caffe and ONNX Runtime, one may
-take a pixel more. An output is the largest pixel of its bin, NaN if one is NaN, and 0 where the bin is empty.
+ONNX's text says neither how the corners of a RoI are rounded nor what the output of an empty bin is. Here they are scaled in
+float64 and rounded to whole pixels, halves away from 0, and an empty bin is 0. Bin bounds are exact: where they are computed
+in float32, as in Caffe and ONNX Runtime, a bin may take a pixel more.
 
-The gradient goes to the first of the largest pixels, row by row; RoIs have none, since a pixel is in a bin or is not.
-
-ONNX's text says neither how ends are rounded nor what an empty bin is. Source: ONNX operator specification, MaxRoiPool,
-versions 1 and 22; the ROIPooling layer of Fast R-CNN (Girshick, 2015, section 2.1), which the operator was made for.
+Source: ONNX operator specification, MaxRoiPool, versions 1 and 22; the ROIPooling layer of Fast R-CNN (Girshick, 2015,
+section 2.1), which the operator was made for.
 """
 
 from __future__ import annotations
@@ -17,19 +13,50 @@ from __future__ import annotations
 import onnx
 
 from ortops.operators.roi_align import AXES as ROI_ALIGN_AXES
-from ortops.operators.roi_align import types_of
+from ortops.operators.roi_align import described, types_of
 from ortops.spec import Attribute, Operator, Tensor
 
-LARGEST = 2**31
-"""Pixels. Rounded ends of a RoI beyond it count as it."""
+MAX_COORDINATE = 2**31
+"""The limit of a RoI's rounded coordinates, in pixels: those beyond it are set to it, those below its negative to that."""
 
 AXES = {**ROI_ALIGN_AXES, "rois": ("num_rois", 5)}
+
+NOTES = {
+    "pooled_shape": "Both numbers of bins must be >= 1.",
+    "spatial_scale": "It is in pixels of X for each unit of rois and must be finite and > 0.",
+    "rois": "batch_id must be a whole number >= 0 and < N; coordinates must be finite. Both corners belong to the RoI.",
+    "Y": "It is 0 where a bin has no pixel on the map, and NaN where a bin has a NaN.",
+}
+"""What this project adds to ONNX's text of an attribute or a tensor where that is silent."""
+
+URL = "https://onnx.ai/onnx/operators/onnx__MaxRoiPool.html"
+
+_FORMULA = """\
+Y[r, c, i, j] = max of X[batch_id, c, h, w] over the rows h and the columns w of bin (i, j);
+                0 where the bin has no pixel on the map, NaN where one of its pixels is NaN
+
+The columns of bin j, for batch_id, x1, y1, x2, y2 = rois[r], S = spatial_scale and P = pooled_shape[1]
+(the rows of bin i likewise, with y1, y2 and pooled_shape[0]):
+    start = round(x1*S),  end = round(x2*S), halves away from 0
+    L = max(end - start + 1, 1)
+    w from start + floor(j*L/P) to start + ceil((j + 1)*L/P) - 1, those with 0 <= w < W
+
+start and end are limited to [-2**31, 2**31]."""
+
+_GRADIENT_FORMULA = """\
+With L = sum(dY * Y), where Y = MaxRoiPool(X, rois) with the same attributes:
+    dX[n, c, h, w] is the derivative of L by X[n, c, h, w]: the sum of dY[r, c, i, j] over the bins (i, j)
+    of the RoIs of image n whose maximum is this pixel
+
+Of several equal maxima, or of several NaNs, the first pixel of the bin row by row gets all of dY[r, c, i, j].
+A bin without pixels passes nothing."""
 
 
 def from_onnx(opset: int) -> Operator:
     """The definition of MaxRoiPool at `opset`."""
     schema = onnx.defs.get_schema("MaxRoiPool", opset)
-    words = {name: attribute.description.strip() for name, attribute in schema.attributes.items()}
+    docs = {a.name: described(a.description, NOTES.get(a.name)) for a in schema.attributes.values()}
+    docs |= {t.name: described(t.description, NOTES.get(t.name)) for t in (*schema.inputs, *schema.outputs)}
     return Operator(
         name=f"MaxRoiPool_{opset}",
         family="max_roi_pool",
@@ -40,27 +67,29 @@ def from_onnx(opset: int) -> Operator:
                 "pooled_shape",
                 "INTS",
                 (1, 1),
-                words["pooled_shape"],
+                docs["pooled_shape"],
                 minimum=1,
                 axes=("output_height", "output_width"),
                 required=schema.attributes["pooled_shape"].required,
             ),
-            Attribute("spatial_scale", "FLOAT", 1.0, words["spatial_scale"], positive=True),
+            Attribute("spatial_scale", "FLOAT", 1.0, docs["spatial_scale"], positive=True),
         ),
         inputs=tuple(
             Tensor(
                 t.name,
                 t.type_str,
                 AXES[t.name],
-                without_gradient="a pixel is in a bin or is not" if t.name == "rois" else "",
-                doc=t.description.strip(),
+                zero_gradient_reason="a pixel is in a bin or is not" if t.name == "rois" else "",
+                doc=docs[t.name],
             )
             for t in schema.inputs
         ),
-        outputs=tuple(Tensor(t.name, t.type_str, AXES[t.name], doc=t.description.strip()) for t in schema.outputs),
+        outputs=tuple(Tensor(t.name, t.type_str, AXES[t.name], doc=docs[t.name]) for t in schema.outputs),
         types=types_of(schema),
         standard=("MaxRoiPool", opset),
         gradient="MaxRoiPoolGrad",
+        formula=_FORMULA,
+        source=f"ONNX operator MaxRoiPool, version {opset}: {URL}; Fast R-CNN, section 2.1: https://arxiv.org/abs/1504.08083",
     )
 
 
@@ -71,14 +100,26 @@ MAX_ROI_POOL_GRAD = Operator(
     name="MaxRoiPoolGrad",
     family="max_roi_pool",
     function="max_roi_pool_grad",
-    doc="Gradient of MaxRoiPool with respect to X: that of each output goes to the pixel that it is.",
-    # The output sizes are dY's.
+    doc=(
+        "Gradient of MaxRoiPool with respect to X. The gradient of an output goes to the pixel that is the maximum of "
+        "its bin. The output sizes are those of dY."
+    ),
     attributes=tuple(a for a in MAX_ROI_POOL_22.attributes if a.name == "spatial_scale"),
     inputs=(
-        Tensor("dY", "T", AXES["Y"], doc="Gradient with respect to Y."),
+        Tensor("dY", "T", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
         Tensor("X", "T", AXES["X"], doc="Feature map of the forward operator."),
-        Tensor("rois", "T", AXES["rois"], doc="RoIs of the forward operator, [[batch_id, x1, y1, x2, y2], ...]."),
+        Tensor(
+            "rois",
+            "T",
+            AXES["rois"],
+            doc=(
+                "RoIs of the forward operator, [[batch_id, x1, y1, x2, y2], ...]. batch_id is a whole number >= 0 and "
+                "< N; coordinates are in units of 1/spatial_scale pixels of X and finite."
+            ),
+        ),
     ),
-    outputs=(Tensor("dX", "T", AXES["X"], doc="Gradient with respect to X."),),
+    outputs=(Tensor("dX", "T", AXES["X"], doc="Gradient with respect to X; 0 for a pixel that is no maximum."),),
     types=MAX_ROI_POOL_22.types,
+    formula=_GRADIENT_FORMULA,
+    source=f"The derivative of ONNX MaxRoiPool, version 22, which no ONNX operator computes: {URL}",
 )

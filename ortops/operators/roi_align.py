@@ -1,7 +1,7 @@
 """RoiAlign as ONNX defines it at opsets 10, 16 and 22, and its gradient, which no ONNX operator computes.
 
-Attributes, defaults and types of RoiAlign are read from `onnx.defs`. ONNX's text gives no rules for attribute values; they
-are stated here. `max_interpolated` is this project's third mode.
+The attributes of RoiAlign, their defaults, types and texts are those of `onnx.defs`. ONNX's texts do not say which values
+are allowed; `RULES` does, and `NOTES` adds it to the texts. The mode `max_interpolated` exists only in this project.
 """
 
 from __future__ import annotations
@@ -29,16 +29,95 @@ AXES: dict[str, tuple[int | str, ...]] = {
     "Y": ("num_rois", "C", "output_height", "output_width"),
 }
 
+NOTES = {
+    "mode": (
+        "'max' is the largest product of a pixel and its interpolation weight, as in ONNX's test vectors and "
+        "reference evaluator, not the largest interpolated sample. The largest interpolated sample is "
+        "'max_interpolated', which this project adds."
+    ),
+    "coordinate_transformation_mode": "'output_half_pixel' also makes every RoI at least 1 x 1 pixel of X.",
+    "output_height": "It is the number of bins along the height and must be >= 1.",
+    "output_width": "It is the number of bins along the width and must be >= 1.",
+    "sampling_ratio": "It must be >= 0. The adaptive number is 0 for a RoI whose size is 0 or negative, and Y is then 0.",
+    "spatial_scale": "It is in pixels of X for each unit of rois and must be finite and > 0.",
+    "rois": "Coordinates must be finite.",
+    "batch_indices": "Each index must be >= 0 and < N.",
+    "Y": "With 'RoI X[r-1]' ONNX means rois[r-1]: Y[r] is the RoI rois[r] of the image X[batch_indices[r]].",
+}
+"""What this project adds to ONNX's text of an attribute or a tensor where that is silent or wrong."""
+
+URL = "https://onnx.ai/onnx/operators/onnx__RoiAlign.html"
+
+_START_AND_SIZE = {
+    10: """\
+    start = x1*S,  size = max((x2 - x1)*S, 1)""",
+    16: """\
+    by coordinate_transformation_mode:
+        half_pixel:         start = x1*S - 0.5,  size = (x2 - x1)*S
+        output_half_pixel:  start = x1*S,        size = max((x2 - x1)*S, 1)""",
+}
+"""The lines of the formula that differ, by the first opset that has them."""
+
+_FORMULA = """\
+Y[r, c, i, j] with M = X[batch_indices[r], c], by mode, over the samples (y, x) of bin (i, j) of RoI r:
+    avg:               the mean of interpolate(M, y, x)
+    max:               the largest product weight * pixel in any interpolate(M, y, x)
+    max_interpolated:  the largest interpolate(M, y, x)
+
+The samples along x, for x1 and x2 of rois[r], S = spatial_scale and P = output_width
+(along y with y1, y2 and output_height):
+{start_and_size}
+    G = sampling_ratio, or max(ceil(size / P), 0) where sampling_ratio is 0
+    x = start + j*size/P + (k + 0.5)*size/(P*G)  for k = 0, ..., G - 1
+
+interpolate(M, y, x) is bilinear:
+    0 where x < -1, x > W, y < -1 or y > H; such a sample counts in the mean and in the maxima
+    otherwise clamp x to [0, W - 1] and y to [0, H - 1], and add up weight * pixel over the pixels
+    (floor(y), floor(x)), (floor(y), floor(x) + 1), (floor(y) + 1, floor(x)), (floor(y) + 1, floor(x) + 1);
+    a pixel beyond the last row or column is 0
+
+A bin without samples (G = 0) is 0. A maximum over values of which one is NaN is NaN."""
+
+_GRADIENT_FORMULA = """\
+With L = sum(dY * Y), where Y = RoiAlign(X, rois, batch_indices) with the same attributes:
+    dX[n, c, h, w] is the derivative of L by X[n, c, h, w]
+    drois[r, k] is the derivative of L by the stored coordinate rois[r, k], spatial_scale included
+
+The share g of dY[r, c, i, j] that a sample (y, x) of bin (i, j) gets:
+    avg:  g = dY[r, c, i, j] / (number of samples of the bin)
+    max_interpolated:  g = dY[r, c, i, j] for the largest sample, the first of equal ones or of NaNs by row and
+        column of samples; 0 for all others
+    max:  likewise for the largest product weight * pixel, the pixels of a sample in the order of RoiAlign's formula;
+        the other three pixels of that sample get nothing
+    A sample outside the map is 0 and passes nothing.
+
+dX[batch_indices[r], c, h, w] is the sum of g * (weight of pixel (h, w)) over the samples of all bins.
+drois[r] is the sum over channels and samples of g * (slope of the interpolation) * (movement of the sample):
+    movement along x:  spatial_scale*(1 - t) for x1 and spatial_scale*t for x2, with t = (j*G + k + 0.5) / (P*G);
+                       spatial_scale and 0 where output_half_pixel has raised the size to 1
+    slope along x:     that of the cell [floor(x), floor(x) + 1], in max that of the one product; 0 where x < 0 or
+                       x >= W - 1
+    (y likewise)
+The adaptive number of samples is taken as constant."""
+
+
+def described(text: str, note: str | None) -> str:
+    """ONNX's text of an attribute or a tensor, followed by this project's note."""
+    return f"{text.strip()} {note or ''}".strip()
+
 
 def _attribute(schema: onnx.defs.OpSchema.Attribute) -> Attribute:
     value = onnx.helper.get_attribute_value(schema.default_value)
     default = cast(AttributeValue, value.decode() if isinstance(value, bytes) else value)
     kind = cast(AttributeType, schema.type.name)  # type: ignore[attr-defined]
-    return replace(Attribute(schema.name, kind, default, schema.description.strip()), **RULES[schema.name])  # type: ignore[arg-type]
+    attribute = Attribute(schema.name, kind, default, described(schema.description, NOTES.get(schema.name)))
+    return replace(attribute, **RULES[schema.name])  # type: ignore[arg-type]
 
 
 def _tensor(schema: onnx.defs.OpSchema.FormalParameter) -> Tensor:
-    return Tensor(schema.name, schema.type_str, AXES[schema.name], doc=schema.description.strip())
+    return Tensor(
+        schema.name, schema.type_str, AXES[schema.name], doc=described(schema.description, NOTES.get(schema.name))
+    )
 
 
 def types_of(schema: onnx.defs.OpSchema) -> dict[str, tuple[ElementType, ...]]:
@@ -66,6 +145,8 @@ def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
         constants=constants,
         standard=("RoiAlign", opset),
         gradient="RoiAlignGrad",
+        formula=_FORMULA.format(start_and_size=_START_AND_SIZE[10 if opset < 16 else 16]),
+        source=f"ONNX operator RoiAlign, version {opset}, and its reference evaluator: {URL}",
     )
 
 
@@ -78,29 +159,55 @@ ROI_ALIGN_GRAD = Operator(
     family="roi_align",
     function="roi_align_grad",
     doc=(
-        "Gradient of RoiAlign. dX is the transpose of the forward map, accumulated over RoIs; drois is the derivative "
-        "with respect to the stored coordinates, spatial_scale included. X is needed for drois and the max modes only."
+        "Gradient of RoiAlign with respect to X and to the stored coordinates in rois. dX is the transpose of the "
+        "forward map applied to dY. X is needed for drois and for the modes max and max_interpolated only. The output "
+        "sizes are those of dY."
     ),
-    # The output sizes are dY's.
     attributes=tuple(a for a in ROI_ALIGN_22.attributes if not a.name.startswith("output_")),
     inputs=(
-        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y."),
-        Tensor("rois", "T1", AXES["rois"], doc="RoIs of the forward operator, [[x1, y1, x2, y2], ...]."),
-        Tensor("batch_indices", "T2", AXES["batch_indices"], doc="Index of the image of each RoI."),
-        Tensor("x_shape", "T2", (4,), values=("N", "C", "H", "W"), doc="Shape of X."),
+        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
+        Tensor(
+            "rois",
+            "T1",
+            AXES["rois"],
+            doc="RoIs of the forward operator, [[x1, y1, x2, y2], ...], in units of 1/spatial_scale pixels of X; finite.",
+        ),
+        Tensor(
+            "batch_indices",
+            "T2",
+            AXES["batch_indices"],
+            doc="Index of the image in X of each RoI; each is >= 0 and < N.",
+        ),
+        Tensor(
+            "x_shape",
+            "T2",
+            (4,),
+            element_axes=("N", "C", "H", "W"),
+            doc="Shape of X, the lengths N, C, H and W, each >= 0.",
+        ),
         Tensor(
             "X",
             "T1",
             AXES["X"],
             optional=True,
-            needed_for=("drois",),
-            needed_unless=("mode", "avg"),
-            doc="Feature map; needed for drois and for the max modes.",
+            required_for=("drois",),
+            required_unless=("mode", "avg"),
+            doc="Feature map of the forward operator. It must be given for drois and in the modes max, max_interpolated.",
         ),
     ),
     outputs=(
-        Tensor("dX", "T1", AXES["X"], optional=True, doc="Gradient with respect to X."),
-        Tensor("drois", "T1", AXES["rois"], optional=True, doc="Gradient with respect to rois."),
+        Tensor(
+            "dX", "T1", AXES["X"], optional=True, doc="Gradient with respect to X; 0 for a pixel that no RoI reads."
+        ),
+        Tensor(
+            "drois",
+            "T1",
+            AXES["rois"],
+            optional=True,
+            doc="Gradient with respect to the stored coordinates in rois, so spatial_scale is a factor of it.",
+        ),
     ),
     types=ROI_ALIGN_22.types,
+    formula=_GRADIENT_FORMULA,
+    source=f"The derivative of ONNX RoiAlign, version 22, which no ONNX operator computes: {URL}",
 )

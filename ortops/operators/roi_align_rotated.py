@@ -1,28 +1,19 @@
-"""RoIAlign over rotated regions, and its gradient: mmcv's MMCVRoIAlignRotated with the image of each RoI as an input.
+"""RoIAlignRotated and its gradient: mmcv's MMCVRoIAlignRotated with the image of each RoI as an input of its own.
 
-A RoI is cx, cy, w, h and an angle in radians. With s = spatial_scale, o = 0.5 where aligned and else 0, and the angle t,
-negated where clockwise, its centre is (cx*s - o, cy*s - o) and its size W = w*s by H = h*s, at least 1 where not aligned.
-Sample k of the K*P on its upright x axis lies at u = W*((k + 0.5)/(K*P) - 0.5), on y likewise at v, and on the map at
-
-    x = cx*s - o + u*cos(t) + v*sin(t),    y = cy*s - o + v*cos(t) - u*sin(t),
-
-so that a positive t turns the region counter-clockwise on a map whose y points down. K is sampling_ratio, or
-max(ceil(W/P), 0) where that is 0. A bin is the mean of its samples, 0 where it has none; the border is that of RoiAlign.
-At angle 0 that is RoiAlign, half_pixel where aligned and else output_half_pixel; but sizes below 1 grow about the centre.
+At angle 0 it is RoiAlign, half_pixel where aligned and else output_half_pixel, except that a size below 1 grows about the
+centre of the RoI. The rules for empty and mirrored RoIs are those of RoiAlign in this project.
 
 Source: mmcv's documentation of RoIAlignRotated and of the ONNX operator MMCVRoIAlignRotated; detectron2's ROIAlignRotated
-(aligned, counter-clockwise, in degrees). The rules for empty and mirrored regions are RoiAlign's in this project.
+(aligned, counter-clockwise, in degrees).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ortops.operators.roi_align import AXES, ROI_ALIGN_22
 from ortops.spec import Attribute, Operator, Tensor
 
-MOST_SAMPLES = 1024
-"""The largest sampling_ratio: the samples of a rotated bin are met one by one, and this makes a million of them."""
+MAX_SAMPLING_RATIO = 1024
+"""The largest sampling_ratio: the samples of a rotated bin are computed one by one, and this gives a million of them."""
 
 _ROIS = ("num_rois", 5)
 _SHARED = (
@@ -30,52 +21,152 @@ _SHARED = (
         "aligned",
         "INT",
         1,
-        "1 to subtract half a pixel from the centre; 0 for a least size of 1.",
+        "1 subtracts half a pixel of X from the scaled centre of each RoI. 0 does not, and raises sizes below 1 pixel "
+        "to 1.",
         minimum=0,
         maximum=1,
     ),
-    Attribute("clockwise", "INT", 0, "1 where angles are clockwise, as seen on the image.", minimum=0, maximum=1),
-    *(
-        replace(attribute, maximum=MOST_SAMPLES) if attribute.name == "sampling_ratio" else attribute
-        for attribute in ROI_ALIGN_22.attributes
-        if attribute.name in ("sampling_ratio", "spatial_scale")
+    Attribute(
+        "clockwise",
+        "INT",
+        0,
+        "1 if positive angles turn a RoI clockwise as seen on the image, whose y points down; 0 if counter-clockwise.",
+        minimum=0,
+        maximum=1,
+    ),
+    Attribute(
+        "sampling_ratio",
+        "INT",
+        0,
+        "Number of samples of a bin along each axis, >= 0 and <= 1024. 0 takes the size of the bin in pixels of X, "
+        "rounded up.",
+        minimum=0,
+        maximum=MAX_SAMPLING_RATIO,
+    ),
+    Attribute(
+        "spatial_scale",
+        "FLOAT",
+        1.0,
+        "Pixels of X for each unit of the RoIs' centres and sizes; finite and > 0.",
+        positive=True,
     ),
 )
-_SIZES = tuple(attribute for attribute in ROI_ALIGN_22.attributes if attribute.name.startswith("output_"))
-_INDICES = Tensor("batch_indices", "T2", AXES["batch_indices"], doc="Index of the image of each RoI.")
+_SIZES = (
+    Attribute("output_height", "INT", 1, "Number of bins along the height of a RoI, >= 1.", minimum=1),
+    Attribute("output_width", "INT", 1, "Number of bins along the width of a RoI, >= 1.", minimum=1),
+)
+_INDICES = Tensor(
+    "batch_indices", "T2", AXES["batch_indices"], doc="Index of the image in X of each RoI; each is >= 0 and < N."
+)
+
+_FORMULA = """\
+Y[r, c, i, j] = mean of interpolate(X[batch_indices[r], c], y, x) over the samples of bin (i, j) of RoI r
+
+The samples, for cx, cy, w, h, angle = rois[r] and S = spatial_scale:
+    aligned = 1:  centre (cx*S - 0.5, cy*S - 0.5), width B = w*S, height A = h*S
+    aligned = 0:  centre (cx*S, cy*S), width B = max(w*S, 1), height A = max(h*S, 1)
+    along the width, with P = output_width (along the height likewise v = A*b, with P = output_height):
+        K = sampling_ratio, or max(ceil(B / P), 0) where sampling_ratio is 0
+        u = B*a with a = (k + 0.5)/(P*K) - 0.5  for k = j*K, ..., j*K + K - 1
+    with t = angle, or -angle where clockwise is 1:
+        x = centre_x + u*cos(t) + v*sin(t)
+        y = centre_y + v*cos(t) - u*sin(t)
+
+interpolate(M, y, x) is bilinear:
+    0 where x < -1, x > W, y < -1 or y > H; such a sample counts in the mean
+    otherwise clamp x to [0, W - 1] and y to [0, H - 1], and interpolate between the four pixels around (y, x)
+
+A bin without samples is 0."""
+
+_GRADIENT_FORMULA = """\
+With L = sum(dY * Y), where Y = RoIAlignRotated(X, rois, batch_indices) with the same attributes:
+    dX[n, c, h, w] is the derivative of L by X[n, c, h, w]
+    drois[r, k] is the derivative of L by the stored number rois[r, k], spatial_scale included
+
+Each sample (y, x) of bin (i, j) has the share g = dY[r, c, i, j] / (number of samples of the bin).
+dX[batch_indices[r], c, h, w] is the sum of g * (weight of pixel (h, w)) over the samples of all bins.
+drois[r] is the sum over channels and samples of g * (slope along x * movement along x + the same along y), where,
+with S, t, u = B*a and v = A*b of the sample as in RoIAlignRotated's formula:
+    movement (x, y) by cx:     (S, 0)
+    movement (x, y) by cy:     (0, S)
+    movement (x, y) by w:      (cos(t), -sin(t)) * S*a, 0 where the width has been raised to 1
+    movement (x, y) by h:      (sin(t), cos(t)) * S*b, 0 where the height has been raised to 1
+    movement (x, y) by angle:  (v*cos(t) - u*sin(t), -u*cos(t) - v*sin(t)), negated where clockwise is 1
+    slope along x:             that of the cell [floor(x), floor(x) + 1]; 0 where x < 0 or x >= W - 1
+The adaptive number of samples is taken as constant."""
+
+URL = "https://github.com/open-mmlab/mmcv/blob/main/mmcv/ops/roi_align_rotated.py"
 
 ROI_ALIGN_ROTATED = Operator(
     name="RoIAlignRotated",
     family="roi_align_rotated",
     function="roi_align_rotated",
-    doc="The means of bilinear samples on a rotated grid in each RoI, as mmcv and detectron2 have it.",
+    doc="Pools a feature map over rotated RoIs: each bin is the mean of bilinear samples on a grid turned with its RoI.",
     attributes=(*_SIZES, *_SHARED),
     inputs=(
-        Tensor("X", "T1", AXES["X"], doc="Feature map."),
-        Tensor("rois", "T1", _ROIS, doc="RoIs, [[cx, cy, w, h, angle], ...], the angle in radians."),
+        Tensor("X", "T1", AXES["X"], doc="Feature map, N images of C channels with H rows and W columns."),
+        Tensor(
+            "rois",
+            "T1",
+            _ROIS,
+            doc=(
+                "RoIs, [[cx, cy, w, h, angle], ...]: centre and size in units of 1/spatial_scale pixels of X, the "
+                "angle in radians; finite."
+            ),
+        ),
         _INDICES,
     ),
-    outputs=(Tensor("Y", "T1", AXES["Y"], doc="Pooled RoIs."),),
+    outputs=(
+        Tensor("Y", "T1", AXES["Y"], doc="Pooled RoIs: Y[r] is the RoI rois[r] of the image X[batch_indices[r]]."),
+    ),
     types=ROI_ALIGN_22.types,
     gradient="RoIAlignRotatedGrad",
+    formula=_FORMULA,
+    source=f"mmcv, RoIAlignRotated and its ONNX operator MMCVRoIAlignRotated: {URL}",
 )
 
 ROI_ALIGN_ROTATED_GRAD = Operator(
     name="RoIAlignRotatedGrad",
     family="roi_align_rotated",
     function="roi_align_rotated_grad",
-    doc="Gradient of RoIAlignRotated with respect to X and to the stored cx, cy, w, h and angle of each RoI.",
+    doc=(
+        "Gradient of RoIAlignRotated with respect to X and to the stored cx, cy, w, h and angle of each RoI. X is "
+        "needed for drois only. The output sizes are those of dY."
+    ),
     attributes=_SHARED,
     inputs=(
-        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y."),
-        Tensor("rois", "T1", _ROIS, doc="RoIs of the forward operator."),
+        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
+        Tensor("rois", "T1", _ROIS, doc="RoIs of the forward operator, [[cx, cy, w, h, angle], ...]."),
         _INDICES,
-        Tensor("x_shape", "T2", (4,), values=AXES["X"], doc="Shape of X."),  # type: ignore[arg-type]
-        Tensor("X", "T1", AXES["X"], optional=True, needed_for=("drois",), doc="Feature map; needed for drois."),
+        Tensor(
+            "x_shape",
+            "T2",
+            (4,),
+            element_axes=AXES["X"],  # type: ignore[arg-type]
+            doc="Shape of X, the lengths N, C, H and W, each >= 0.",
+        ),
+        Tensor(
+            "X",
+            "T1",
+            AXES["X"],
+            optional=True,
+            required_for=("drois",),
+            doc="Feature map of the forward operator. It must be given for drois.",
+        ),
     ),
     outputs=(
-        Tensor("dX", "T1", AXES["X"], optional=True, doc="Gradient with respect to X."),
-        Tensor("drois", "T1", _ROIS, optional=True, doc="Gradient with respect to rois."),
+        Tensor(
+            "dX", "T1", AXES["X"], optional=True, doc="Gradient with respect to X; 0 for a pixel that no RoI reads."
+        ),
+        Tensor(
+            "drois",
+            "T1",
+            _ROIS,
+            optional=True,
+            doc="Gradient with respect to the stored numbers in rois, so spatial_scale is a factor of the first four.",
+        ),
     ),
     types=ROI_ALIGN_22.types,
+    formula=_GRADIENT_FORMULA,
+    source=f"The derivative of mmcv's RoIAlignRotated, which itself has none with respect to the RoIs: {URL}",
 )

@@ -1,8 +1,8 @@
-"""The oracle: what each operator computes, as plain float64 loops.
+"""The reference implementation of each operator, as plain float64 loops that are written from the specification.
 
-A family of operators is a module here. Each of its functions takes the inputs by position, None for an absent one, and
-the attributes by name. A function with one result returns it; one with several takes `outputs`, the names in lower case
-of those that are wanted, and returns a tuple with None for the others.
+There is one module for each family of operators. A function takes the inputs by position, None for an absent one, and the
+attributes by name. If the operator has several outputs, the function also takes `outputs`, the lower-case names of the
+wanted ones, and returns a tuple with None for the others.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def evaluate(
     attributes: Mapping[str, object],
     wanted: Sequence[bool] | None = None,
 ) -> list[npt.NDArray[np.float64] | None]:
-    """The outputs of `operator`, unrounded, after every check that the operator makes.
+    """The outputs of `operator` in float64, not rounded to the operator's type. It makes the same checks as the operator.
 
     Args:
         operator: the definition.
-        inputs: in the operator's order; None, or nothing at the end, for an optional input that is absent.
-        attributes: those given; the others have their defaults.
-        wanted: one bool an output; all of them by default.
+        inputs: the inputs in the operator's order, None for an absent one; absent ones at the end may be omitted.
+        attributes: the attributes that a node has; others have their defaults.
+        wanted: one bool for each output; by default all are wanted.
 
     Returns:
-        One array an output, float64 whatever the inputs' type, in the operator's order; None where it is not wanted.
+        One float64 array for each output in the operator's order, None for one that is not wanted.
 
     Raises:
-        TypeError: an attribute is unknown or has a wrong type; an input has an element type that the operator does not
-            allow or that is not the one of the inputs it must agree with.
+        TypeError: an attribute is unknown or has a wrong type, an input has an element type that the operator does not
+            allow, or two inputs of one type variable have different types.
         ValueError: a value, a shape or the data break a rule, or no output is wanted.
     """
     arguments = operator.check_attributes(attributes)
@@ -47,11 +47,11 @@ def evaluate(
     arrays = _by_name(operator, inputs)
     _check_types(operator, arrays)
     shapes = {name: array.shape for name, array in arrays.items()}
-    lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.values and t.name in arrays}
+    lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
     output_shapes(operator, shapes, lengths, arguments)
 
     function = getattr(importlib.import_module(f"{__name__}.{operator.family}"), operator.function)
-    given = [_widened(arrays.get(tensor.name)) for tensor in operator.inputs]
+    given = [_to_float64(arrays.get(tensor.name)) for tensor in operator.inputs]
     if len(operator.outputs) == 1:
         return [function(*given, **arguments)]
     outputs = tuple(name.lower() for name in names)
@@ -61,7 +61,7 @@ def evaluate(
 def _wanted_names(operator: Operator, wanted: Sequence[bool] | None) -> list[str]:
     flags = [True] * len(operator.outputs) if wanted is None else list(wanted)
     if len(flags) != len(operator.outputs):
-        raise ValueError(f"wanted = {flags}: must have {len(operator.outputs)} entries, one an output")
+        raise ValueError(f"wanted = {flags}: must have {len(operator.outputs)} entries, one for each output")
     if not any(flags):
         raise ValueError(f"wanted = {flags}: {operator.name} needs at least one output")
     return [tensor.name for tensor, flag in zip(operator.outputs, flags, strict=True) if flag]
@@ -75,7 +75,7 @@ def _by_name(operator: Operator, inputs: Sequence[npt.ArrayLike | None]) -> dict
 
 
 def _check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-    """Tensors of one type variable share one element type, and it is one of those allowed."""
+    """Check that element types are allowed, and that tensors of one type variable have the same one."""
     first: dict[str, str] = {}
     for tensor in operator.inputs:
         if tensor.name not in arrays:
@@ -89,7 +89,7 @@ def _check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic
             raise TypeError(f"{tensor.name} has type {found}: must be {arrays[agreed].dtype}, as {agreed}")
 
 
-def _widened(array: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:
+def _to_float64(array: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:
     if array is None or array.dtype.kind in "iu":
         return array
     return array.astype(np.float64)

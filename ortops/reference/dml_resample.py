@@ -1,4 +1,4 @@
-"""DirectML's RESAMPLE family and its gradients, axis by axis: every axis reads, or gives back to, at most two pixels."""
+"""DirectML's RESAMPLE family and its gradients, axis by axis. On an axis an output reads at most two pixels."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def dml_resample(
 ) -> npt.NDArray[np.float64]:
     """The tensor `x` scaled along each of its axes, which are all treated alike.
 
-    Along one axis, with S the scale, I and O the input's and the output's pixel offset, output o is read at
-    `(o - O)/S - I`. What lies before the first or after the last pixel reads that pixel.
+    Along one axis, with S the scale, I and O the input's and the output's pixel offset, output o reads the coordinate
+    `(o - O)/S - I`. A coordinate before the first or after the last pixel reads that pixel.
 
     Args:
         x: [N0, ...] of rank 1 to 4.
-        interpolation_mode: linear between the pixels at floor and ceil of a coordinate, which is one pixel where the
-            coordinate lies on it; nearest_neighbor for the pixel that `rounding_direction` says.
-        scales: S of each axis, output pixels to an input pixel, finite and above 0. Empty for the ratio of the two
-            lengths: the coordinate is then `(o - O)*N/M - I` in this order, exact wherever its terms are.
+        interpolation_mode: linear between the pixels at floor and ceil of a coordinate, which are the same on a pixel;
+            nearest_neighbor for the pixel that `rounding_direction` gives.
+        scales: S of each axis, output pixels for each input pixel, finite and above 0. Empty for the ratio of the two
+            lengths: the coordinate is then computed as `(o - O)*N/M - I` in this order, exact if its terms are.
         input_pixel_offsets: I of each axis, in input pixels, finite; empty for 0.5.
         output_pixel_offsets: O of each axis, in output pixels, finite; empty for -0.5.
-        rounding_direction: half_up for the nearest pixel, the later one of two as near; increasing for the next one,
-            decreasing for the one before. Without effect on linear.
+        rounding_direction: half_up for the nearest pixel, the later one of two at the same distance; increasing for the
+            next one, decreasing for the one before. It has no effect on linear.
         output_sizes: M of each axis, at least 0; empty for N*S rounded down. One of this and `scales` is not empty.
 
     Returns:
@@ -74,7 +74,7 @@ def dml_resample(
         output_pixel_offsets=output_pixel_offsets,
         rounding_direction=rounding_direction,
     )
-    return _along_each(axes, _read, x)
+    return _along_each(axes, _resample_axis, x)
 
 
 def dml_resample_grad(
@@ -87,13 +87,13 @@ def dml_resample_grad(
     output_pixel_offsets: Sequence[float],
     rounding_direction: RoundingDirection,
 ) -> npt.NDArray[np.float64]:
-    """The gradient of `sum(dy * dml_resample(x, ...))` by `x`: what each pixel gave, times the gradient it went to.
+    """The gradient of `sum(dy * dml_resample(x, ...))` by `x`: the transpose of the scaling, applied to `dy`.
 
-    It takes the forward operator's parameters as they are and is its exact transpose. What the forward operator reads
-    beyond an edge comes back to the pixel at that edge.
+    Its parameters are those of the forward operator. An output that reads beyond an edge adds its gradient to the pixel at
+    the edge.
 
-    Shipping DirectML's RESAMPLE_GRAD names the two offset arrays after its own tensors, so its InputPixelOffsets are
-    these output_pixel_offsets, and its OutputPixelOffsets are these input_pixel_offsets.
+    RESAMPLE_GRAD as shipped in DirectML names the two offset arrays after its own tensors, so its InputPixelOffsets are
+    output_pixel_offsets here, and its OutputPixelOffsets are input_pixel_offsets.
 
     Args:
         dy: [M0, ...] of rank 1 to 4, the gradient by the forward operator's output.
@@ -128,11 +128,11 @@ def dml_resample_grad(
         output_pixel_offsets=output_pixel_offsets,
         rounding_direction=rounding_direction,
     )
-    return _along_each(axes, _give_back, dy)
+    return _along_each(axes, _transpose_axis, dy)
 
 
 class _Tap(NamedTuple):
-    """A pixel that an output reads, and its weight, above 0."""
+    """A pixel that an output reads, and its weight, which is above 0."""
 
     pixel: int
     weight: float
@@ -140,12 +140,12 @@ class _Tap(NamedTuple):
 
 @dataclass(frozen=True)
 class ResampledAxis:
-    """How one axis is resampled.
+    """The resampling of one axis.
 
-    length, size: of the input and of the output, at least 1.
-    scale: output pixels to an input pixel; None for size/length.
+    length, size: the lengths of the input and of the output, at least 1.
+    scale: output pixels for each input pixel; None for size/length.
     input_pixel_offset, output_pixel_offset: in input and in output pixels.
-    rounded: from a coordinate to its pixel; None for linear interpolation.
+    rounded: rounds a coordinate to its pixel; None for linear interpolation.
     """
 
     length: int
@@ -156,14 +156,14 @@ class ResampledAxis:
     rounded: Callable[[float], int] | None
 
     def coordinate(self, o: int) -> float:
-        """Where output `o` is read, in pixels; it may be far beyond the edges."""
+        """The coordinate that output `o` reads, in input pixels. It may be far beyond the edges."""
         moved = o - self.output_pixel_offset
         scaled = moved * self.length / self.size if self.scale is None else moved / self.scale
         return scaled - self.input_pixel_offset
 
     def taps(self, o: int) -> Sequence[_Tap]:
-        """What output `o` reads."""
-        # Before rounding is as good as after it: the edges are whole numbers, which every rounding keeps.
+        """The pixels that output `o` reads."""
+        # Clamping before rounding is the same as after it: the edges are whole numbers, which every rounding keeps.
         clamped = min(max(self.coordinate(o), 0.0), self.length - 1.0)
         if self.rounded is not None:
             return (_Tap(self.rounded(clamped), 1.0),)
@@ -191,7 +191,7 @@ def resampled_axes(
     output_pixel_offsets: Sequence[float],
     rounding_direction: RoundingDirection,
 ) -> list[ResampledAxis]:
-    """Every axis, from the lengths of the forward operator's input and output and from its attributes."""
+    """All axes, from the lengths of the forward operator's input and output and from its attributes."""
     rank = len(lengths)
     rounded = _ROUNDED[rounding_direction] if interpolation_mode == "nearest_neighbor" else None
     ratios: Sequence[float | None] = scales or [None] * rank
@@ -211,16 +211,16 @@ def _along_each(
     step: Callable[[ResampledAxis, npt.NDArray[np.float64]], npt.NDArray[np.float64]],
     array: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """The array after `step`, which takes its first axis, has been done along each of its axes."""
+    """Apply `step`, which transforms the first axis of an array, to each axis in turn."""
     with np.errstate(over="ignore", invalid="ignore"):
         for axis in axes:
-            # The axis that is done goes to the end, so the next one is first, and after all of them each is in place.
+            # The transformed axis moves to the end, so the next one is first, and after all axes each is in its place.
             array = np.moveaxis(step(axis, array), 0, -1)
     return array
 
 
-def _read(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """From [length, ...] to [size, ...]; pixels without a tap are not touched, so their infinities and NaN stay away."""
+def _resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Resample [length, ...] to [size, ...]. Only pixels with a weight are read, so others may be infinite or NaN."""
     y = np.zeros((axis.size, *x.shape[1:]))
     for o in range(axis.size):
         for tap in axis.taps(o):
@@ -228,8 +228,8 @@ def _read(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
     return y
 
 
-def _give_back(axis: ResampledAxis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """From [size, ...] to [length, ...], the transpose of `_read`."""
+def _transpose_axis(axis: ResampledAxis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The transpose of `_resample_axis`, from [size, ...] to [length, ...]."""
     dx = np.zeros((axis.length, *dy.shape[1:]))
     for o in range(axis.size):
         for tap in axis.taps(o):

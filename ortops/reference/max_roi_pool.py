@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ortops.operators.max_roi_pool import LARGEST
+from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.reference.roi_align import check_data, check_gradient
 
 Pixel = tuple[int, int]
@@ -21,25 +21,25 @@ def max_roi_pool(
     pooled_shape: Sequence[int],
     spatial_scale: float,
 ) -> npt.NDArray[np.float64]:
-    """The regions of `x` that the RoIs name, each divided into bins, and the largest pixel of every bin.
+    """The largest pixel of each bin of each RoI.
 
-    With ends `r1` and `r2` of a RoI along an axis, P bins and the scale S, the RoI has the pixels from
-    `start = round(r1*S)` to `end = round(r2*S)`, halves away from 0, but at least the one at `start`; with
-    `L = max(end - start + 1, 1)`, bin p has those from `start + floor(p*L/P)` to `start + ceil((p + 1)*L/P) - 1`.
-    Those beside the map do not count.
+    Along an axis with ends `r1` and `r2` of the RoI, P bins and the scale S, the RoI has the pixels from
+    `start = round(r1*S)` to `end = round(r2*S)`, halves away from 0, but at least the one at `start`. With
+    `L = max(end - start + 1, 1)`, bin p has the pixels from `start + floor(p*L/P)` to `start + ceil((p + 1)*L/P) - 1`
+    that are on the map.
 
     Args:
         x: [N, C, H, W], the feature map.
         rois: [R, 5], batch_id x1 y1 x2 y2; batch_id is a whole number from 0 to N - 1, the others are in units of
             1/spatial_scale pixels and finite.
-        pooled_shape: bins along y and along x, at least 1 each.
-        spatial_scale: pixels to a unit of `rois`, above 0.
+        pooled_shape: numbers of bins along y and along x, at least 1 each.
+        spatial_scale: pixels of `x` for each unit of `rois`, above 0.
 
     Returns:
         [R, C, *pooled_shape]; NaN where a pixel of the bin is NaN, 0 where the bin has no pixels.
 
     Raises:
-        ValueError: a batch_id is no image, a RoI is not finite, or there are RoIs but no pixels.
+        ValueError: a batch_id is not the index of an image, a RoI is not finite, or there are RoIs but no pixels.
 
     Source:
         ONNX MaxRoiPool-1 and -22; where their text is silent, `ortops.operators.max_roi_pool`.
@@ -63,8 +63,8 @@ def max_roi_pool_grad(
 ) -> npt.NDArray[np.float64]:
     """The gradient of `sum(dy * max_roi_pool(x, rois, ...))` by `x`.
 
-    All of an output's gradient goes to the first, row by row, of the pixels that are the largest of its bin, or NaN. A bin
-    without pixels passes nothing.
+    All of an output's gradient goes to the largest pixel of its bin, the first row by row of equal ones, or to the first
+    NaN. A bin without pixels passes nothing.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
@@ -76,20 +76,20 @@ def max_roi_pool_grad(
         dx, [N, C, H, W].
 
     Raises:
-        ValueError: as `max_roi_pool` does; or an output size is 0.
+        ValueError: as in `max_roi_pool`; or an output size is 0.
 
     Source:
-        The derivative of ONNX MaxRoiPool-22, which has no gradient in any ONNX operator set.
+        The derivative of ONNX MaxRoiPool-22; no ONNX operator computes it.
     """
     _check_data(rois, x.shape)
-    check_gradient(dy.shape, ("dx",), known=("dx", "drois"), names=("dY", "X"), reader=None)
+    check_gradient(dy.shape, ("dx",), known=("dx", "drois"), names=("dY", "X"), x_required_by=None)
     dx = np.zeros(x.shape)
     for r, (roi, p, q, bin_) in _bins(rois, dy.shape[2:], x.shape[2:], spatial_scale):
         n = int(roi[0])
         for c, channel in enumerate(x[n]):
             winner = _first_largest(channel, bin_)
             if winner is not None:
-                # Python's numbers: infinities of both signs then add up to NaN without a warning.
+                # Python's floats: infinities of both signs add up to NaN without a warning.
                 dx[n, c][winner] = float(dx[n, c][winner]) + float(dy[r, c, p, q])
     return dx
 
@@ -104,7 +104,7 @@ def _check_data(rois: npt.NDArray[np.float64], x_shape: Sequence[int]) -> None:
 def _bins(
     rois: npt.NDArray[np.float64], output_size: Sequence[int], map_size: Sequence[int], scale: float
 ) -> Iterator[tuple[int, tuple[list[float], int, int, tuple[range, range]]]]:
-    """All bins of all RoIs: number of the RoI; the RoI, the bin's place in the output, its rows and columns on the map."""
+    """For each bin of each RoI: the index of the RoI; the RoI, the bin's row and column, its rows and columns on the map."""
     for r, roi in enumerate(rois.tolist()):
         _, x1, y1, x2, y2 = roi
         rows = _along(y1 * scale, y2 * scale, output_size[0], map_size[0])
@@ -115,28 +115,28 @@ def _bins(
 
 
 def _along(first: float, last: float, bins: int, length: int) -> list[range]:
-    """The pixels of each bin along one axis, in so far as they are on a map of `length` pixels."""
+    """The pixels of each bin along one axis that are on a map of `length` pixels."""
     start, end = _rounded(first), _rounded(last)
     size = max(end - start + 1, 1)
     found = []
     for p in range(bins):
-        # Whole numbers, which Python divides exactly; the quotient of the negative is rounded up.
+        # Python divides integers exactly; dividing the negative and negating again rounds up.
         low, high = start + p * size // bins, start - (-(p + 1) * size // bins)
         found.append(range(max(low, 0), min(high, length)))
     return found
 
 
 def _rounded(end: float) -> int:
-    """The nearest whole number, of two the one further from 0, within what a RoI's end counts as."""
-    size = min(abs(end), float(LARGEST))
+    """The nearest whole number, halves away from 0, limited to `MAX_COORDINATE`."""
+    size = min(abs(end), float(MAX_COORDINATE))
     below = math.floor(size)
-    # Not floor(size + 0.5): that sum is rounded, too, and just below one half it is 1.
+    # Not floor(size + 0.5): the sum is rounded too, and for the number just below one half it is 1.
     rounded = below + 1 if size - below >= 0.5 else below
     return rounded if end > 0 else -rounded
 
 
 def _first_largest(channel: npt.NDArray[np.float64], bin_: tuple[range, range]) -> Pixel | None:
-    """The first of the largest pixels, or the first that is NaN; None where there are no pixels."""
+    """The first of the largest pixels, or the first NaN; None if the bin has no pixels."""
     winner: Pixel | None = None
     largest = -math.inf
     for h in bin_[0]:

@@ -9,15 +9,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ortops.reference.sampling import Bin, Corner, Sample, SampledAxis, axes_of_roi, bins_of, roi_slopes
+from ortops.reference.sampling import Bin, Corner, Sample, SampledAxis, axes_of_roi, bins_of, summed_roi_derivatives
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
 Channel = list[list[float]]
 AxesOfRoi = Callable[[Sequence[float]], tuple[SampledAxis, SampledAxis]]
-"""From x1 y1 x2 y2 to the samples along y and along x."""
+"""Takes x1 y1 x2 y2; returns the samples along y and along x."""
 
-# Python numbers where numpy's would do: infinite and NaN data then pass through without a warning.
+# Python's floats, not NumPy's: they give no warning for infinite and NaN data.
 
 
 def roi_align(
@@ -32,29 +32,29 @@ def roi_align(
     mode: Mode,
     coordinate_transformation_mode: CoordinateTransformationMode,
 ) -> npt.NDArray[np.float64]:
-    """The regions of `x` that the RoIs name, each resampled to the output's size.
+    """Feature maps pooled over RoIs: the means or maxima of the samples in each bin.
 
-    Along one axis, with P bins, g samples a bin and S the scale, sample i of bin p lies at
+    Along one axis, with P bins, g samples in each bin and S the scale, sample i of bin p lies at
     `start + p*size/P + (i + 0.5)*size/(P*g)`, where `start = r1*S` (less 0.5 for half_pixel) and `size = (r2 - r1)*S`
     (at least 1 for output_half_pixel). A sample outside the map is 0.
 
     Args:
         x: [N, C, H, W], the feature map.
         rois: [R, 4], x1 y1 x2 y2 in units of 1/spatial_scale pixels, finite.
-        batch_indices: [R], the image of each RoI, from 0 to N - 1.
-        output_height: bins along y, at least 1.
-        output_width: bins along x, at least 1.
-        sampling_ratio: samples along each axis of a bin; 0 for the size of the bin in pixels, rounded up.
-        spatial_scale: pixels to a unit of `rois`, above 0.
-        mode: avg for the mean of the interpolated samples, max for the largest weighted pixel around any of them,
-            max_interpolated for the largest of them. NaN wins.
+        batch_indices: [R], the index of the image of each RoI, from 0 to N - 1.
+        output_height: number of bins along y, at least 1.
+        output_width: number of bins along x, at least 1.
+        sampling_ratio: number of samples of a bin along each axis; 0 for the size of the bin in pixels, rounded up.
+        spatial_scale: pixels of `x` for each unit of `rois`, above 0.
+        mode: avg for the mean of the interpolated samples, max for the largest product of a pixel and its weight in any of
+            them, max_interpolated for the largest of them. A NaN is larger than every number.
         coordinate_transformation_mode: half_pixel, or output_half_pixel as before opset 16.
 
     Returns:
         [R, C, output_height, output_width]; 0 where a RoI has no samples.
 
     Raises:
-        ValueError: a batch index is no image, a RoI is not finite, or there are RoIs but no pixels.
+        ValueError: a batch index is out of range, a RoI is not finite, or there are RoIs but no pixels.
 
     Source:
         ONNX RoiAlign-10, -16 and -22; where their text is silent, `onnx.reference.ops.op_roi_align`.
@@ -89,18 +89,18 @@ def roi_align_grad(
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * roi_align(x, rois, ...))` by `x` and by the stored coordinates in `rois`.
 
-    In the max modes all of an output's gradient goes to its winner, the first by (iy, ix, corner) of those that tie,
-    and is lost where that is outside the map. With `t = (p*g + i + 0.5)/(P*g)` a sample moves by `S*(1 - t)` with r1
-    and by `S*t` with r2; by S and 0 where output_half_pixel has raised the size to 1. An interpolation has the slope of
-    the cell that begins at the pixel at or before the sample, and 0 at the last pixel and beyond the first and the
-    last. The number of samples is held fixed.
+    In the max modes all of an output's gradient goes to its winner, the first of equal ones by (iy, ix, corner); a winner
+    outside the map passes nothing. With `t = (p*g + i + 0.5)/(P*g)` the coordinate of a sample has the derivatives
+    `S*(1 - t)` by r1 and `S*t` by r2, or S and 0 where output_half_pixel has raised the size to 1. The slope of the
+    interpolation is that of the cell that begins at or before the sample; it is 0 at the last pixel and beyond the first
+    and the last. The number of samples is taken as constant.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
         rois: [R, 4], as in the forward operator.
         batch_indices: [R], as in the forward operator.
         x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; read for drois and in the max modes only.
+        x: [N, C, H, W], the feature map; required for drois and in the max modes only.
         sampling_ratio: as in the forward operator.
         spatial_scale: as in the forward operator.
         mode: as in the forward operator.
@@ -111,17 +111,21 @@ def roi_align_grad(
         dx [N, C, H, W] and drois [R, 4], None for one that is not wanted.
 
     Raises:
-        ValueError: as `roi_align` does; or `x` is missing where it is read, an output size is 0, or `outputs` is empty
-            or has another name.
+        ValueError: as in `roi_align`; or `x` is required and missing, an output size is 0, or `outputs` is empty or has
+            another name.
 
     Source:
-        The derivative of ONNX RoiAlign-22, which has no gradient in any ONNX operator set.
+        The derivative of ONNX RoiAlign-22; no ONNX operator computes it.
     """
     shape = tuple(int(length) for length in x_shape)
     check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
-    reader = f"mode {mode!r}" if mode != "avg" else "drois" if "drois" in outputs else None
+    x_required_by = f"mode {mode!r}" if mode != "avg" else "drois" if "drois" in outputs else None
     check_gradient(
-        dy.shape, outputs, known=("dx", "drois"), names=("dY", "X"), reader=None if x is not None else reader
+        dy.shape,
+        outputs,
+        known=("dx", "drois"),
+        names=("dY", "X"),
+        x_required_by=None if x is not None else x_required_by,
     )
 
     def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
@@ -145,10 +149,16 @@ def check_data(
     *,
     names: tuple[str, str, str],
 ) -> None:
-    """Refuse an image that does not exist, a RoI that is not finite, and RoIs on a map without pixels.
+    """Check the batch indices, that RoIs are finite, and that the map has pixels where there are RoIs.
 
     Args:
-        names: what errors call the RoIs, the batch indices and the source of `x_shape`.
+        rois: [R, ...], the RoIs.
+        batch_indices: [R], the index of the image of each RoI.
+        x_shape: N, C, H, W.
+        names: the names of the RoIs, the batch indices and the source of `x_shape` in error messages.
+
+    Raises:
+        ValueError: a check fails.
     """
     images, _, height, width = x_shape
     for r, index in enumerate(batch_indices.tolist()):
@@ -167,21 +177,26 @@ def check_gradient(
     *,
     known: tuple[str, str],
     names: tuple[str, str],
-    reader: str | None,
+    x_required_by: str | None,
 ) -> None:
-    """Refuse outputs that do not exist, none at all, bins that do not exist, and a missing feature map.
+    """Check the names of the wanted outputs, the number of bins, and that the feature map is given where it is required.
 
     Args:
-        known: the outputs that exist.
-        names: what errors call the gradient by the output and the feature map.
-        reader: what needs the feature map although it is missing; None where all is well.
+        dy_shape: R, C, PH, PW.
+        outputs: the names of the wanted outputs.
+        known: the names of all outputs.
+        names: the names of the gradient by the output and of the feature map in error messages.
+        x_required_by: the reason why the missing feature map is required; None if it is given or not required.
+
+    Raises:
+        ValueError: a check fails.
     """
     if not outputs or not set(outputs) <= set(known):
         raise ValueError(f"outputs = {tuple(outputs)!r}: must be one or both of {', '.join(map(repr, known))}")
     if 0 in dy_shape[2:]:
         raise ValueError(f"{names[0]} has shape {list(dy_shape)}: output height and width must be >= 1")
-    if reader is not None:
-        raise ValueError(f"{names[1]} is missing: {reader} requires it")
+    if x_required_by is not None:
+        raise ValueError(f"{names[1]} is missing: {x_required_by} requires it")
 
 
 def pool(
@@ -193,7 +208,7 @@ def pool(
     mode: Mode,
     outside_value: float = 0.0,
 ) -> npt.NDArray[np.float64]:
-    """The output for RoIs whose samples lie where `axes_of` says; those outside the map are `outside_value`."""
+    """The output for RoIs whose samples `axes_of` places; samples outside the map are `outside_value`."""
     y = np.zeros((len(rois), x.shape[1], *output_size))
     for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
         channels: list[Channel] = x[n].tolist()
@@ -213,7 +228,7 @@ def pool_grad(
     mode: Mode,
     wanted: tuple[bool, bool],
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
-    """The gradients of `sum(dy * pool(x, rois, ...))` by `x` and by `rois`, samples outside the map being 0."""
+    """The gradients of `sum(dy * pool(x, rois, ...))` by `x` and by `rois`, where samples outside the map are 0."""
     dx = np.zeros(x_shape).tolist()
     drois = np.zeros((len(rois), 4)).tolist()
     for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
@@ -221,12 +236,12 @@ def pool_grad(
         axes = axes_of(roi)
         for bin_ in bins_of(*axes):
             for c, channel in enumerate(channels):
-                for part in _parts(mode, bin_, channel):
-                    share = float(dy[r, c, bin_.p, bin_.q]) / part.divisor
+                for term in _terms(mode, bin_, channel):
+                    share = float(dy[r, c, bin_.p, bin_.q]) / term.divisor
                     if wanted[0]:
-                        _add_to_dx(dx[n][c], share, part)
+                        _add_to_dx(dx[n][c], share, term)
                     if wanted[1]:
-                        _add_to_droi(drois[r], share, part, channel, bin_, *axes)
+                        _add_to_droi(drois[r], share, term, channel, bin_, *axes)
     return (
         np.array(dx, np.float64).reshape(x_shape) if wanted[0] else None,
         np.array(drois, np.float64).reshape(-1, 4) if wanted[1] else None,
@@ -245,7 +260,7 @@ def _output(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> fl
 
 
 def _value(channel: Channel, corners: Sequence[Corner]) -> float:
-    # Not sum(): since Python 3.12 it makes up for rounding, and equal samples would no longer tie in every version.
+    # Not sum(): from Python 3.12 on it compensates rounding errors, and ties would differ between versions.
     value = 0.0
     for corner in corners:
         value += corner.weight * _pixel(channel, corner)
@@ -253,12 +268,12 @@ def _value(channel: Channel, corners: Sequence[Corner]) -> float:
 
 
 def _pixel(channel: Channel, corner: Corner) -> float:
-    """The pixel at a corner; 0 beyond the map, where only the products of a weight of 0 are left to compare."""
+    """The pixel at a corner; 0 beyond the map, where the weight is 0 and a maximum compares the product 0."""
     return 0.0 if corner.pixel is None else channel[corner.pixel[0]][corner.pixel[1]]
 
 
 class _Candidate(NamedTuple):
-    """What a maximum chooses from: a value and the corners it comes from, none where it is outside the map."""
+    """A value that a maximum compares, and the corners it is made from; no corners for a sample outside the map."""
 
     value: float
     sample: Sample | None
@@ -266,7 +281,7 @@ class _Candidate(NamedTuple):
 
 
 def _winner(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> _Candidate | None:
-    """The first of the largest candidates; None where there are no samples."""
+    """The first of the largest candidates; None if the bin has no samples."""
 
     def rank(candidate: _Candidate) -> tuple[bool, float]:
         return (True, 0.0) if math.isnan(candidate.value) else (False, candidate.value)
@@ -275,7 +290,7 @@ def _winner(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> _C
 
 
 def _candidates(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> Iterator[_Candidate]:
-    """By ascending (iy, ix, corner). The first sample outside the map stands for all of them: they tie with it."""
+    """The candidates by ascending (iy, ix, corner). Of the equal samples outside the map it has only the first."""
     outside = bin_.outside
     for sample in bin_.inside:
         if outside is not None and outside < sample.first:
@@ -288,8 +303,8 @@ def _candidates(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -
         yield _Candidate(outside_value, None, ())
 
 
-class _Part(NamedTuple):
-    """A part of an output: `sum(weight * pixel)` over `corners`, once for each of the samples, over `divisor`."""
+class _Term(NamedTuple):
+    """A term of an output: `sum(weight * pixel)/divisor` over `corners`, for each of the samples (iy, ix)."""
 
     divisor: int
     corners: tuple[Corner, ...]
@@ -297,32 +312,32 @@ class _Part(NamedTuple):
     ix: Sequence[int]
 
 
-def _parts(mode: Mode, bin_: Bin, channel: Channel) -> list[_Part]:
-    """The parts of which the output is the sum, those outside the map left out."""
+def _terms(mode: Mode, bin_: Bin, channel: Channel) -> list[_Term]:
+    """The terms whose sum is the output, without those outside the map."""
     if mode == "avg":
-        return [_Part(bin_.total, sample.corners, sample.y.indices, sample.x.indices) for sample in bin_.inside]
+        return [_Term(bin_.total, sample.corners, sample.y.indices, sample.x.indices) for sample in bin_.inside]
     winner = _winner(mode, bin_, channel, 0.0)
     if winner is None or winner.sample is None:
         return []
     iy, ix = winner.sample.first
-    return [_Part(1, winner.corners, [iy], [ix])]
+    return [_Term(1, winner.corners, [iy], [ix])]
 
 
-def _add_to_dx(dx: Channel, share: float, part: _Part) -> None:
-    for corner in part.corners:
+def _add_to_dx(dx: Channel, share: float, term: _Term) -> None:
+    for corner in term.corners:
         if corner.pixel is not None:
             h, w = corner.pixel
-            dx[h][w] += share * len(part.iy) * len(part.ix) * corner.weight
+            dx[h][w] += share * len(term.iy) * len(term.ix) * corner.weight
 
 
 def _add_to_droi(
-    droi: list[Any], share: float, part: _Part, channel: Channel, bin_: Bin, axis_y: SampledAxis, axis_x: SampledAxis
+    droi: list[Any], share: float, term: _Term, channel: Channel, bin_: Bin, axis_y: SampledAxis, axis_x: SampledAxis
 ) -> None:
-    slope_y = share * sum(corner.slope_y * _pixel(channel, corner) for corner in part.corners)
-    slope_x = share * sum(corner.slope_x * _pixel(channel, corner) for corner in part.corners)
-    y_by_y1, y_by_y2 = roi_slopes(axis_y, bin_.p, part.iy)
-    x_by_x1, x_by_x2 = roi_slopes(axis_x, bin_.q, part.ix)
-    droi[0] += slope_x * x_by_x1 * len(part.iy)
-    droi[1] += slope_y * y_by_y1 * len(part.ix)
-    droi[2] += slope_x * x_by_x2 * len(part.iy)
-    droi[3] += slope_y * y_by_y2 * len(part.ix)
+    slope_y = share * sum(corner.weight_dy * _pixel(channel, corner) for corner in term.corners)
+    slope_x = share * sum(corner.weight_dx * _pixel(channel, corner) for corner in term.corners)
+    y_by_y1, y_by_y2 = summed_roi_derivatives(axis_y, bin_.p, term.iy)
+    x_by_x1, x_by_x2 = summed_roi_derivatives(axis_x, bin_.q, term.ix)
+    droi[0] += slope_x * x_by_x1 * len(term.iy)
+    droi[1] += slope_y * y_by_y1 * len(term.ix)
+    droi[2] += slope_x * x_by_x2 * len(term.iy)
+    droi[3] += slope_y * y_by_y2 * len(term.ix)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from ortops.reference.roi_align import Channel, check_data, check_gradient
 from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bin, taps
 
-MOST_SLACK = 64.0
-"""Pixels. Where rounding moves a sample by more, float64 cannot tell one pixel from another, and no sample is right."""
+MAX_SLACK = 64.0
+"""The bound in pixels of the rounding errors that are allowed for. With larger ones no sample is right in float64."""
 
-# Python numbers where numpy's would do: infinite and NaN data then pass through without a warning.
+# Python's floats, not NumPy's: they give no warning for infinite and NaN data.
 
 
 def roi_align_rotated(
@@ -31,30 +31,30 @@ def roi_align_rotated(
     sampling_ratio: int,
     spatial_scale: float,
 ) -> npt.NDArray[np.float64]:
-    """The rotated regions of `x` that the RoIs name, each resampled to the output's size.
+    """Feature maps pooled over rotated RoIs: the means of the samples in each bin.
 
     With S the scale, the centre of a RoI is `(cx*S - o, cy*S - o)`, where o is 0.5 if aligned and else 0, and its size
     is `(w*S, h*S)`, at least 1 if not aligned. Of the `n = P*K` samples along an axis of the upright region of size L,
-    sample k lies at `L*((k + 0.5)/n - 0.5)` from the centre; that is u along its width and v along its height. The
-    angle t, negated if clockwise, moves it to `(u*cos(t) + v*sin(t), v*cos(t) - u*sin(t))` from the centre. A sample
-    outside the map is 0.
+    sample k lies at `L*((k + 0.5)/n - 0.5)` from the centre, which is u along the width and v along the height. The
+    angle t, negated if clockwise, turns the sample to `(u*cos(t) + v*sin(t), v*cos(t) - u*sin(t))` from the centre. A
+    sample outside the map is 0.
 
     Args:
         x: [N, C, H, W], the feature map.
         rois: [R, 5], cx cy w h in units of 1/spatial_scale pixels and the angle in radians, finite.
-        batch_indices: [R], the image of each RoI, from 0 to N - 1.
-        output_height: bins along the region's height, at least 1.
-        output_width: bins along the region's width, at least 1.
-        aligned: 1 to shift the centre by half a pixel, 0 for a least size of 1.
-        clockwise: 1 where a positive angle turns the region clockwise as seen on the image, whose y points down.
-        sampling_ratio: K, samples along each axis of a bin; 0 for the size of the bin in pixels, rounded up.
-        spatial_scale: pixels to a unit of `rois`, above 0.
+        batch_indices: [R], the index of the image of each RoI, from 0 to N - 1.
+        output_height: number of bins along the region's height, at least 1.
+        output_width: number of bins along the region's width, at least 1.
+        aligned: 1 to shift the centre by -0.5 pixels, 0 not to shift it and to raise sizes to at least 1.
+        clockwise: 1 if a positive angle turns the region clockwise as seen on the image, whose y points down.
+        sampling_ratio: K, number of samples of a bin along each axis; 0 for the size of the bin in pixels, rounded up.
+        spatial_scale: pixels of `x` for each unit of `rois`, above 0.
 
     Returns:
-        [R, C, output_height, output_width], the means of the samples; 0 where a RoI has no samples.
+        [R, C, output_height, output_width]; 0 where a RoI has no samples.
 
     Raises:
-        ValueError: a batch index is no image, a RoI is not finite, or there are RoIs but no pixels.
+        ValueError: a batch index is out of range, a RoI is not finite, or there are RoIs but no pixels.
 
     Source:
         mmcv's documentation of RoIAlignRotated for the meaning of a RoI; ONNX RoiAlign-22 for the number of samples,
@@ -90,17 +90,17 @@ def roi_align_rotated_grad(
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * roi_align_rotated(x, rois, ...))` by `x` and by the stored numbers in `rois`.
 
-    A sample moves by `S` with cx and cy; by `S*((k + 0.5)/n - 0.5)` along the region's width with w, and along its
-    height with h, but not at all where the least size has replaced the stored one; and by `v*cos(t) - u*sin(t)` in x
-    and `-u*cos(t) - v*sin(t)` in y with the angle, negated if clockwise. The slope of an interpolation is that of
-    RoiAlign. The number of samples is held fixed.
+    The place of a sample has the derivative `S` by cx and cy; `S*((k + 0.5)/n - 0.5)` along the region's width by w and
+    along its height by h, or 0 where the size has been raised to 1; and `v*cos(t) - u*sin(t)` in x and
+    `-u*cos(t) - v*sin(t)` in y by the angle, negated if clockwise. The slope of the interpolation is that of RoiAlign. The
+    number of samples is taken as constant.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
         rois: [R, 5], as in the forward operator.
         batch_indices: [R], as in the forward operator.
         x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; read for drois only.
+        x: [N, C, H, W], the feature map; required for drois only.
         aligned: as in the forward operator.
         clockwise: as in the forward operator.
         sampling_ratio: as in the forward operator.
@@ -111,16 +111,16 @@ def roi_align_rotated_grad(
         dx [N, C, H, W] and drois [R, 5], None for one that is not wanted.
 
     Raises:
-        ValueError: as `roi_align_rotated` does; or `x` is missing where it is read, an output size is 0, or `outputs`
-            is empty or has another name.
+        ValueError: as in `roi_align_rotated`; or `x` is required and missing, an output size is 0, or `outputs` is empty
+            or has another name.
 
     Source:
-        The derivative of `roi_align_rotated`. mmcv and detectron2 have dx alone.
+        The derivative of `roi_align_rotated`. mmcv and detectron2 have dx only.
     """
     shape = tuple(int(length) for length in x_shape)
     check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
-    reader = "drois" if x is None and "drois" in outputs else None
-    check_gradient(dy.shape, outputs, known=("dx", "drois"), names=("dY", "X"), reader=reader)
+    x_required_by = "drois" if x is None and "drois" in outputs else None
+    check_gradient(dy.shape, outputs, known=("dx", "drois"), names=("dY", "X"), x_required_by=x_required_by)
 
     dx = np.zeros(shape).tolist()
     drois = np.zeros((len(rois), 5)).tolist()
@@ -145,8 +145,9 @@ def roi_align_rotated_grad(
 class Sample(NamedTuple):
     """A sample inside the map.
 
-    along_w, along_h: `(k + 0.5)/n - 0.5` of its two axes, its place in units of the region's width and height.
-    x, y: its place on the map, in pixels.
+    along_w, along_h: `(k + 0.5)/n - 0.5` on both axes, the place in the region in units of its width and height.
+    x, y: the coordinates on the map, in pixels.
+    corners: the pixels that the sample reads.
     """
 
     along_w: float
@@ -160,10 +161,10 @@ class Sample(NamedTuple):
 class Side:
     """One axis of the upright region, through its centre.
 
-    size: in pixels, negative where it is mirrored; infinite where float64 cannot hold it.
-    size_varies: False where the size is the least one allowed, whatever the RoI's stored number.
-    bins: output bins.
-    per_bin: samples in each bin; 0 where there are none.
+    size: size in pixels, negative for a mirrored region, infinite if float64 overflows.
+    size_varies: False if the size was raised to the least one allowed, so that it does not depend on the stored number.
+    bins: number of output bins.
+    per_bin: number of samples in each bin, which may be 0.
     """
 
     size: float
@@ -173,16 +174,16 @@ class Side:
 
     @property
     def samples(self) -> int:
-        """Samples of all bins."""
+        """Number of samples in all bins."""
         return self.bins * self.per_bin
 
     def along(self, k: int) -> float:
-        """`(k + 0.5)/n - 0.5`, where sample `k` of all `n` lies in units of the size."""
-        # Whole numbers up to the division: samples far from both ends of a huge region keep their places.
+        """`(k + 0.5)/n - 0.5`, the place of sample `k` of `n` in units of the size."""
+        # Integers up to the division: samples far from both ends of a huge region stay exact.
         return (2 * k + 1 - self.samples) / (2 * self.samples)
 
     def between(self, p: int, low: float, high: float) -> range:
-        """Samples of bin `p` that include all those between `low` and `high` pixels from the centre, and few others."""
+        """A range with every sample of bin `p` between `low` and `high` pixels from the centre, and few others."""
         first, last = p * self.per_bin, (p + 1) * self.per_bin
         if low > high:
             return range(first, first)
@@ -198,10 +199,10 @@ class Side:
 class Region:
     """One RoI on the map.
 
-    center_x, center_y: in pixels of the map.
-    sin, cos: of the angle by which the region is turned counter-clockwise.
-    turn: the derivative of that angle by the stored one, 1 or -1.
-    scale: pixels to a unit of the RoI's stored coordinates.
+    center_x, center_y: the centre in pixels of the map.
+    sin, cos: sine and cosine of the counter-clockwise angle of the region.
+    angle_sign: 1, or -1 if the stored angle is clockwise.
+    scale: map pixels for each unit of the RoI's stored coordinates.
     height, width: the sides of the upright region.
     map_size: height and width of the map in pixels.
     """
@@ -210,7 +211,7 @@ class Region:
     center_y: float
     sin: float
     cos: float
-    turn: float
+    angle_sign: float
     scale: float
     height: Side
     width: Side
@@ -218,11 +219,11 @@ class Region:
 
     @property
     def total(self) -> int:
-        """Samples of a bin, those outside the map included."""
+        """Number of samples in a bin, including those outside the map."""
         return self.height.per_bin * self.width.per_bin
 
     def samples(self, p: int, q: int) -> Iterator[Sample]:
-        """The samples of bin (p, q) that are inside the map, row by row of the upright region."""
+        """The samples of bin (p, q) inside the map, row by row of the upright region."""
         for ky in self.rows(p):
             along_h = self.height.along(ky)
             v = self.height.size * along_h
@@ -236,10 +237,10 @@ class Region:
                     yield Sample(along_w, along_h, x, y, read)
 
     def rows(self, p: int) -> range:
-        """Rows of bin `p` that include every one with a sample inside the map, and few others."""
+        """A range with every row of bin `p` that has a sample inside the map, and few others."""
         numbers = (self.center_x, self.center_y, self.width.size, self.height.size)
         if self.total == 0 or not all(map(math.isfinite, numbers)):
-            # No sum with an infinite term is a place on the map.
+            # A sum with an infinite term is not a coordinate on the map.
             return range(0)
         (low_y, high_y), (low_x, high_x) = self._bounds()
         heights = [
@@ -250,7 +251,7 @@ class Region:
         return self.height.between(p, min(heights), max(heights))
 
     def columns(self, q: int, v: float) -> range:
-        """Samples of bin `q` in the row at `v` that include every one inside the map, and few others."""
+        """A range with every sample of bin `q` inside the map in the row at `v`, and few others."""
         (low_y, high_y), (low_x, high_x) = self._bounds()
         x, y = self.center_x + v * self.sin, self.center_y + v * self.cos
         by_x = _solutions(low_x - x, self.cos, high_x - x)
@@ -258,15 +259,15 @@ class Region:
         return self.width.between(q, max(by_x[0], by_y[0]), min(by_x[1], by_y[1]))
 
     def _bounds(self) -> list[tuple[float, float]]:
-        """The least and the greatest y, and x, that a sample may have on the way to one that is inside the map."""
-        # A pixel more than the map needs at both ends, and more than the dozen roundings on the way here can add up to.
+        """Bounds of y and of x that contain every sample inside the map, whatever its rounding errors."""
+        # Two pixels at both ends, one more than the map needs, and a bound of the dozen rounding errors in the coordinates.
         largest = abs(self.center_x) + abs(self.center_y) + sum(self.map_size)
-        slack = 2.0 + min(64 * math.ulp(1.0) * largest, MOST_SLACK)
+        slack = 2.0 + min(64 * math.ulp(1.0) * largest, MAX_SLACK)
         return [(-slack, length + slack) for length in self.map_size]
 
 
 def _solutions(low: float, factor: float, high: float) -> tuple[float, float]:
-    """The u for which `factor*u` lies from `low` to `high`, as their least and greatest; every u for a factor of 0."""
+    """The bounds of all u with `low <= factor*u <= high`; infinite for a factor of 0."""
     if factor == 0.0:
         return -math.inf, math.inf
     ends = low / factor, high / factor
@@ -282,7 +283,7 @@ def region_of(
     sampling_ratio: int,
     spatial_scale: float,
 ) -> Region:
-    """The RoI cx cy w h angle on the map; sizes are height and width."""
+    """The region of the RoI cx cy w h angle. Sizes are height and width."""
 
     def side(stored: float, bins: int) -> Side:
         size = stored * spatial_scale
@@ -293,13 +294,13 @@ def region_of(
 
     cx, cy, w, h, angle = roi
     shift = 0.5 if aligned else 0.0
-    turn = -1.0 if clockwise else 1.0
+    angle_sign = -1.0 if clockwise else 1.0
     return Region(
         center_x=cx * spatial_scale - shift,
         center_y=cy * spatial_scale - shift,
-        sin=math.sin(turn * angle),
-        cos=math.cos(turn * angle),
-        turn=turn,
+        sin=math.sin(angle_sign * angle),
+        cos=math.cos(angle_sign * angle),
+        angle_sign=angle_sign,
         scale=spatial_scale,
         height=side(h, output_size[0]),
         width=side(w, output_size[1]),
@@ -319,8 +320,8 @@ def _add_to_dx(dx: Channel, share: float, read: Sequence[Corner]) -> None:
 
 
 def _add_to_droi(droi: list[float], share: float, channel: Channel, sample: Sample, region: Region) -> None:
-    by_y = share * sum(corner.slope_y * _pixel(channel, corner) for corner in sample.corners)
-    by_x = share * sum(corner.slope_x * _pixel(channel, corner) for corner in sample.corners)
+    by_y = share * sum(corner.weight_dy * _pixel(channel, corner) for corner in sample.corners)
+    by_x = share * sum(corner.weight_dx * _pixel(channel, corner) for corner in sample.corners)
     u, v = region.width.size * sample.along_w, region.height.size * sample.along_h
     droi[0] += by_x * region.scale
     droi[1] += by_y * region.scale
@@ -328,4 +329,4 @@ def _add_to_droi(droi: list[float], share: float, channel: Channel, sample: Samp
         droi[2] += (by_x * region.cos - by_y * region.sin) * region.scale * sample.along_w
     if region.height.size_varies:
         droi[3] += (by_x * region.sin + by_y * region.cos) * region.scale * sample.along_h
-    droi[4] += (by_x * (v * region.cos - u * region.sin) - by_y * (u * region.cos + v * region.sin)) * region.turn
+    droi[4] += (by_x * (v * region.cos - u * region.sin) - by_y * (u * region.cos + v * region.sin)) * region.angle_sign

@@ -1,9 +1,9 @@
-"""Where the samples of a RoI lie and which pixels they read: the reference's one place for coordinates and borders.
+"""The coordinates of a RoI's samples and the pixels that they read.
 
-Height and width are treated alike, so a RoI is two `SampledAxis`. A sample of an output bin is a pair of indices, one an
-axis. `Axis` is ONNX's rule for where samples lie; what comes after it here holds for every such rule.
+Height and width are treated alike, so a RoI is a pair of `SampledAxis`, and a sample of an output bin has a pair of indices.
+`OnnxAxis` places the samples as ONNX does; the functions after it work with every `SampledAxis`.
 
-Source of `Axis`: ONNX RoiAlign-16 and -22 with `onnx.reference.ops.op_roi_align` for what their text leaves open: the
+Source of `OnnxAxis`: ONNX RoiAlign-16 and -22 with `onnx.reference.ops.op_roi_align` for what their text leaves open: the
 order of scale and shift, the smallest size, the border, the clamping. The derivatives follow from these formulas.
 """
 
@@ -15,55 +15,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-MOST_SAMPLES = 2**62
-"""More samples than this along one bin are not told apart from this many."""
+MAX_SAMPLES = 2**62
+"""The largest number of samples along one axis of a bin. Larger numbers are replaced by it."""
 
 
 class SampledAxis(Protocol):
-    """One RoI along one axis of the map: where its samples lie, what they read and how they move with the RoI."""
+    """One RoI along one axis of the map: the coordinates of its samples, the pixels they read and their derivatives."""
 
     @property
     def bins(self) -> int:
-        """Output bins."""
+        """Number of output bins."""
         ...
 
     @property
     def per_bin(self) -> int:
-        """Samples in each bin; 0 where there are none."""
+        """Number of samples in each bin, which may be 0."""
         ...
 
     @property
     def length(self) -> int:
-        """Extent of the map in pixels."""
+        """Length of the map in pixels."""
         ...
 
     def coordinate(self, p: int, i: int) -> float:
-        """Where sample `i` of bin `p` lies, in pixels; infinite or NaN where float64 cannot hold it."""
+        """The coordinate of sample `i` of bin `p` in pixels; infinite or NaN if float64 overflows."""
         ...
 
     def progression(self, p: int) -> tuple[float, float, float]:
-        """Samples of bin `p` lie near `start + i*step`: start, step, the largest number met on the way."""
+        """The approximate coordinates of bin `p`, `start + i*step`: start, step and the largest intermediate result."""
         ...
 
     def taps(self, c: float) -> Sequence[Tap]:
-        """The pixels that a sample at `c` reads, `c` being inside the map."""
+        """The pixels that a sample at coordinate `c` inside the map reads."""
         ...
 
-    def slopes(self, p: int, i: int) -> tuple[float, float]:
-        """The derivatives of `coordinate` by the RoI's stored coordinates, the first and the second."""
+    def roi_derivatives(self, p: int, i: int) -> tuple[float, float]:
+        """The derivatives of `coordinate` by the RoI's two stored coordinates on this axis."""
         ...
 
 
 @dataclass(frozen=True)
-class Axis:
-    """One RoI along one axis of the map, sampled as ONNX has it.
+class OnnxAxis:
+    """One RoI along one axis of the map, sampled as in ONNX RoiAlign.
 
-    start, size: of the RoI on the map, in pixels.
-    scale: map pixels to a unit of the RoI's stored coordinates.
-    size_varies: False where the size is the least one allowed, whatever the RoI's stored coordinates.
-    bins: output bins.
-    per_bin: samples in each bin; 0 where there are none.
-    length: extent of the map in pixels.
+    start, size: start and size of the RoI on the map, in pixels.
+    scale: map pixels for each unit of the RoI's stored coordinates.
+    size_varies: False if the size was raised to the least one allowed, so that it does not depend on the stored coordinates.
+    bins: number of output bins.
+    per_bin: number of samples in each bin, which may be 0.
+    length: length of the map in pixels.
     """
 
     start: float
@@ -75,27 +75,27 @@ class Axis:
     length: int
 
     def coordinate(self, p: int, i: int) -> float:
-        """As `SampledAxis` has it."""
+        """The coordinate of sample `i` of bin `p` in pixels."""
         return coordinate(self, p, i)
 
     def progression(self, p: int) -> tuple[float, float, float]:
-        """As `SampledAxis` has it."""
+        """Start, step and largest intermediate result of the coordinates of bin `p`."""
         start = _bin_start(self, p)
         return start, self.size / (self.bins * self.per_bin), abs(start)
 
     def taps(self, c: float) -> Sequence[Tap]:
-        """As `SampledAxis` has it: linear, `c` up to a pixel beyond the map's."""
+        """The two pixels of linear interpolation at `c`."""
         return taps(c, self.length)
 
-    def slopes(self, p: int, i: int) -> tuple[float, float]:
-        """As `SampledAxis` has it."""
-        # Where the size is fixed every sample moves with the start alone, as the one at t = 0 does.
+    def roi_derivatives(self, p: int, i: int) -> tuple[float, float]:
+        """The derivatives of `coordinate` by the RoI's two stored coordinates on this axis."""
+        # With a fixed size every sample moves with the start alone, as the one at t = 0 does.
         t = (p * self.per_bin + i + 0.5) / (self.bins * self.per_bin) if self.size_varies else 0.0
         return self.scale * (1.0 - t), self.scale * t
 
 
 class Point(NamedTuple):
-    """A coordinate inside the map and, ascending, the indices of all samples of the bin that lie there."""
+    """A coordinate inside the map and the indices of all samples of the bin at this coordinate, in ascending order."""
 
     coordinate: float
     indices: Sequence[int]
@@ -104,25 +104,25 @@ class Point(NamedTuple):
 class Tap(NamedTuple):
     """A pixel that an interpolation reads, its weight, and the weight's derivative by the sample's coordinate.
 
-    pixel: None beyond the map's last one, where weight and slope are 0.
+    pixel: None beyond the last pixel of the map, where the weight and its derivative are 0.
     """
 
     pixel: int | None
     weight: float
-    slope: float
+    weight_derivative: float
 
 
 class Corner(NamedTuple):
-    """One of the pixels that a sample reads, at most four; `slope_y` and `slope_x` are the derivatives of its weight."""
+    """One of the up to four pixels that a sample reads. `weight_dy` and `weight_dx` are the derivatives of its weight."""
 
     pixel: tuple[int, int] | None
     weight: float
-    slope_y: float
-    slope_x: float
+    weight_dy: float
+    weight_dx: float
 
 
 class Sample(NamedTuple):
-    """All samples of a bin that lie at one place inside the map; corners in the order that decides ties."""
+    """All samples of a bin at one place inside the map. The order of the corners decides ties."""
 
     y: Point
     x: Point
@@ -130,20 +130,20 @@ class Sample(NamedTuple):
 
     @property
     def first(self) -> tuple[int, int]:
-        """The indices (iy, ix) of the first of them."""
+        """The indices (iy, ix) of the first of these samples."""
         return self.y.indices[0], self.x.indices[0]
 
     @property
     def repeats(self) -> int:
-        """How many they are."""
+        """The number of these samples."""
         return len(self.y.indices) * len(self.x.indices)
 
 
 class Bin(NamedTuple):
     """The samples of output bin (p, q).
 
-    total: number of samples, those outside the map included.
-    inside: those inside the map, by ascending (iy, ix).
+    total: number of samples, including those outside the map.
+    inside: the samples inside the map, by ascending (iy, ix).
     outside: the indices (iy, ix) of the first sample outside the map, or None.
     """
 
@@ -162,13 +162,13 @@ def axes_of_roi(
     sampling_ratio: int,
     spatial_scale: float,
     coordinate_transformation_mode: str,
-) -> tuple[Axis, Axis]:
-    """The RoI x1 y1 x2 y2 along y and along x; sizes are height and width."""
+) -> tuple[OnnxAxis, OnnxAxis]:
+    """The axes y and x of the RoI x1 y1 x2 y2. Sizes are height and width."""
 
-    def axis(r1: float, r2: float, bins: int, length: int) -> Axis:
+    def axis(r1: float, r2: float, bins: int, length: int) -> OnnxAxis:
         start, size, size_varies = _start_and_size(r1, r2, spatial_scale, coordinate_transformation_mode)
         per_bin = samples_per_bin(size, bins, sampling_ratio)
-        return Axis(start, size, spatial_scale, size_varies, bins, per_bin, length)
+        return OnnxAxis(start, size, spatial_scale, size_varies, bins, per_bin, length)
 
     x1, y1, x2, y2 = roi
     return axis(y1, y2, output_size[0], map_size[0]), axis(x1, x2, output_size[1], map_size[1])
@@ -177,7 +177,7 @@ def axes_of_roi(
 def _start_and_size(
     r1: float, r2: float, scale: float, coordinate_transformation_mode: str
 ) -> tuple[float, float, bool]:
-    """Start and size in pixels, and whether the size is free: not where it has been raised to the least one."""
+    """Start and size in pixels, and whether the size varies with the RoI, which it does not if it was raised to 1."""
     start, size = r1 * scale, (r2 - r1) * scale
     if coordinate_transformation_mode == "half_pixel":
         return start - 0.5, size, True
@@ -185,30 +185,30 @@ def _start_and_size(
 
 
 def samples_per_bin(size: float, bins: int, sampling_ratio: int) -> int:
-    """Samples along one axis of a bin of a RoI of `size` pixels: the ratio, or the bin's size, rounded up, where it is 0."""
+    """Number of samples of a bin along an axis: the sampling ratio, or for 0 the size of a bin in pixels, rounded up."""
     if sampling_ratio > 0:
-        return min(sampling_ratio, MOST_SAMPLES)
-    return math.ceil(min(max(size / bins, 0.0), float(MOST_SAMPLES)))
+        return min(sampling_ratio, MAX_SAMPLES)
+    return math.ceil(min(max(size / bins, 0.0), float(MAX_SAMPLES)))
 
 
-def coordinate(axis: Axis, p: int, i: int) -> float:
-    """Where sample `i` of bin `p` lies, in pixels; infinite or NaN where float64 cannot hold it."""
+def coordinate(axis: OnnxAxis, p: int, i: int) -> float:
+    """The coordinate of sample `i` of bin `p` in pixels; infinite or NaN if float64 overflows."""
     return _bin_start(axis, p) + (i + 0.5) * axis.size / (axis.bins * axis.per_bin)
 
 
-def _bin_start(axis: Axis, p: int) -> float:
+def _bin_start(axis: OnnxAxis, p: int) -> float:
     return axis.start + p * axis.size / axis.bins
 
 
 def is_inside(c: float, length: int) -> bool:
-    """Whether a sample at `c` reads a map of `length` pixels: up to one pixel around the pixels' centres, NaN never."""
+    """Whether a sample at `c` is within one pixel of the pixel centres of a map of `length` pixels. NaN is not."""
     return -1.0 <= c <= length
 
 
 def taps(c: float, length: int) -> tuple[Tap, Tap]:
-    """The two pixels that linear interpolation at `c` reads, where `c` is inside the map.
+    """The two pixels that linear interpolation reads at a coordinate `c` inside the map.
 
-    Beyond the first and the last pixel the map continues as it is there, so the slope is 0. It is 0 at the last pixel
+    Beyond the first and the last pixel the value is that of the pixel, so the derivative is 0. It is 0 at the last pixel
     too, where no cell begins.
     """
     clamped = min(max(c, 0.0), length - 1.0)
@@ -216,17 +216,17 @@ def taps(c: float, length: int) -> tuple[Tap, Tap]:
     f = clamped - low
     if low == length - 1:
         return Tap(low, 1.0, 0.0), Tap(None, 0.0, 0.0)
-    slope = 1.0 if c == clamped else 0.0
-    return Tap(low, 1.0 - f, -slope), Tap(low + 1, f, slope)
+    derivative = 1.0 if c == clamped else 0.0
+    return Tap(low, 1.0 - f, -derivative), Tap(low + 1, f, derivative)
 
 
-def roi_slopes(axis: SampledAxis, p: int, indices: Sequence[int]) -> tuple[float, float]:
-    """The derivatives by `r1` and by `r2` of the coordinate, summed over samples of bin `p`."""
+def summed_roi_derivatives(axis: SampledAxis, p: int, indices: Sequence[int]) -> tuple[float, float]:
+    """The derivatives of the coordinate by `r1` and `r2`, each summed over samples of bin `p`."""
     by_r1 = by_r2 = 0.0
     for i in indices:
-        slopes = axis.slopes(p, i)
-        by_r1 += slopes[0]
-        by_r2 += slopes[1]
+        derivatives = axis.roi_derivatives(p, i)
+        by_r1 += derivatives[0]
+        by_r2 += derivatives[1]
     return by_r1, by_r2
 
 
@@ -245,13 +245,13 @@ def bins_of(axis_y: SampledAxis, axis_x: SampledAxis) -> Iterator[Bin]:
 
 
 def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
-    """The pixels that a sample reads, given those of its two axes, in the order that decides ties."""
+    """The pixels that a sample reads, from those of its two axes, in the order that decides ties."""
     return tuple(
         Corner(
             None if tap_y.pixel is None or tap_x.pixel is None else (tap_y.pixel, tap_x.pixel),
             tap_y.weight * tap_x.weight,
-            tap_y.slope * tap_x.weight,
-            tap_y.weight * tap_x.slope,
+            tap_y.weight_derivative * tap_x.weight,
+            tap_y.weight * tap_x.weight_derivative,
         )
         for tap_y in taps_y
         for tap_x in taps_x
@@ -259,14 +259,14 @@ def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
 
 
 def points_inside(axis: SampledAxis, p: int) -> list[Point]:
-    """The samples of bin `p` inside the map; those at one coordinate are one point, since they all read the same."""
-    located = ((axis.coordinate(p, i), i) for i in _possibly_inside(axis, p))
+    """The samples of bin `p` inside the map, as one point for all samples at the same coordinate."""
+    located = ((axis.coordinate(p, i), i) for i in _candidate_indices(axis, p))
     inside = [(c, i) for c, i in located if is_inside(c, axis.length)]
     return [Point(c, [i for _, i in group]) for c, group in itertools.groupby(inside, key=lambda pair: pair[0])]
 
 
-def _possibly_inside(axis: SampledAxis, p: int) -> range:
-    """Indices that include every sample of bin `p` inside the map, and few others however large the RoI is."""
+def _candidate_indices(axis: SampledAxis, p: int) -> range:
+    """A range of indices with every sample of bin `p` inside the map and few others, however large the RoI is."""
     if axis.per_bin == 0:
         return range(0)
     start, step, largest = axis.progression(p)
@@ -274,7 +274,7 @@ def _possibly_inside(axis: SampledAxis, p: int) -> range:
         return range(0)
     if step == 0.0:
         return range(axis.per_bin)
-    # A pixel more than the map needs at both ends, and more than the dozen roundings on the way here can add up to.
+    # Two pixels at both ends, one more than the map needs, and a bound of the dozen rounding errors in the coordinates.
     slack = 2.0 + 64 * math.ulp(1.0) * (largest + axis.length)
     low, high = sorted((edge - start) / step for edge in (-slack, axis.length + slack))
     first, last = (int(min(max(i, 0.0), float(axis.per_bin))) for i in (low - 2.0, high + 2.0))
@@ -282,13 +282,13 @@ def _possibly_inside(axis: SampledAxis, p: int) -> range:
 
 
 def _first_outside(axis: SampledAxis, points: Sequence[Point]) -> int | None:
-    """The least index of a sample that is not among `points`."""
+    """The lowest index of a sample outside the map, which is not among `points`; None if all are inside."""
     inside = [i for point in points for i in point.indices]
     gap = next((k for k, i in enumerate(inside) if i != k), len(inside))
     return gap if gap < axis.per_bin else None
 
 
 def _first_pair_outside(iy: int | None, ix: int | None) -> tuple[int, int] | None:
-    """The first (iy, ix) of which either is outside, from the first outside on each axis."""
+    """The first (iy, ix) outside the map, from the first index outside on each axis."""
     pairs = ([] if iy is None else [(iy, 0)]) + ([] if ix is None else [(0, ix)])
     return min(pairs, default=None)

@@ -1,4 +1,4 @@
-"""``python -m tests.interrupted campaign``: many processes, with several interpreters, and a table of what came of them."""
+"""``python -m tests.interrupted campaign``: runs the programs in many processes and prints a table of their outcomes."""
 
 from __future__ import annotations
 
@@ -20,27 +20,33 @@ from .process import Ended, Job, run
 from .programs import PROGRAMS
 from .subject import Class, Engine, Subject
 
-OFTEN = 6
-"""Of the program with one interrupt, processes for each one of every other program."""
+ONE_INTERRUPT_PROCESSES = 6
+"""The number of processes of the program one-interrupt for each process of another program."""
 
 
 @click.command("campaign")
 @click.option(
-    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Begin no more than these."
+    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Largest number of processes."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True, help="Begin none later."
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Start no process later.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="At a time.")
-@click.option("--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="That a storm lasts.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first process.")
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes at a time.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Duration of a storm of signals."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first process.")
 @click.option(
     "--python",
     "pythons",
     multiple=True,
     default=[sys.executable],
     metavar="PATH",
-    help="May be repeated. [default: this]",
+    help="Interpreter; may be repeated. [default: this one]",
 )
 @click.option("--engine", "engines", multiple=True, default=get_args(Engine), type=click.Choice(get_args(Engine)))
 @click.option("--session", "sessions", multiple=True, default=get_args(Class), type=click.Choice(get_args(Class)))
@@ -56,13 +62,13 @@ def campaign_command(
     sessions: Sequence[Class],
     programs: Sequence[str],
 ) -> None:
-    """Run programs in many processes. All options that name something may be repeated; without them it is everything.
+    """Run programs in many processes. --engine, --session and --program may be repeated; the default is all of them.
 
-    A fault is a crash, a hang, a wrong or missing output, a signal of which nothing came, and any other outcome than a right
-    answer or the exception of the signal's handler; plain sessions may also raise ONNX Runtime's error with the word
-    interrupted, or give NaN with the Python operators. Each is printed with the command that shows it.
+    A fault is a crash, a hang, a wrong or missing output, a signal whose exception is lost, and every outcome other than a
+    right answer or the exception of the signal's handler. Plain sessions may also raise ONNX Runtime's error with the word
+    interrupted, or return NaN with the Python operators. Each fault is printed with a command that reproduces it.
 
-    The exit status is 0, 1 when there was a fault, or 2 for a wrong call.
+    The exit status is 0, or 1 if there was a fault, or 2 for wrong arguments.
     """
     versions = {python: _version(python) for python in dict.fromkeys(pythons)}
     subjects = [Subject(engine, session) for engine, session in itertools.product(engines, sessions)]
@@ -90,15 +96,19 @@ def _version(python: str) -> str:
 def _jobs(
     pythons: Sequence[str], subjects: Sequence[Subject], programs: Sequence[str], seed: int, seconds: float
 ) -> Iterator[Job]:
-    """Without end, the programs in turn, each with all kinds of sessions and all interpreters before the next."""
-    turns = [name for program in programs for name in [program] * (OFTEN if program == "one-interrupt" else 1)]
+    """An endless sequence of jobs: the programs in turn, each with all kinds of sessions and all interpreters."""
+    turns = [
+        name
+        for program in programs
+        for name in [program] * (ONE_INTERRUPT_PROCESSES if program == "one-interrupt" else 1)
+    ]
     for number, program in enumerate(itertools.cycle(turns)):
         for subject, python in itertools.product(subjects, pythons):
             yield Job(program, subject, seed + number, seconds, python)
 
 
 def _run(jobs: Iterable[Job], count: int, deadline: float) -> Iterator[Ended]:
-    """The ends of processes, so many of which run at a time, and of which none begins after a monotonic time."""
+    """Run jobs, `count` at a time, and yield their results. No job starts after `deadline`, a monotonic time."""
     running = set[Future[Ended]]()
     with ThreadPoolExecutor(count) as pool:
         for job in itertools.takewhile(lambda _: time.monotonic() < deadline, jobs):

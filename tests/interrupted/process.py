@@ -1,4 +1,4 @@
-"""A program in a process of its own, and what is wrong with what came of it."""
+"""Runs a program in a process of its own and judges its outcomes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .subject import Subject
 
 ROOT = Path(__file__).parents[2]
 
-MOST_SECONDS = 120.0
-"""For a process. The longest compiles a kernel several times, on a machine that is busy with others."""
+TIMEOUT = 120.0
+"""Seconds for a process. The longest compiles a kernel several times, while other processes run."""
 
-MOST_SECONDS_TO_EXIT = 30.0
-"""From the end of a program to that of its process."""
+EXIT_TIMEOUT = 30.0
+"""Seconds from the end of a program to that of its process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A program, the kind of session, and the interpreter."""
+    """A program with the kind of session and the interpreter."""
 
     program: str
     subject: Subject
@@ -35,18 +35,18 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The command line, for the root of the repository."""
+        """The command line, to run in the root of the repository."""
         chosen = ["--engine", self.subject.engine, "--session", self.subject.session, "--seconds", str(self.seconds)]
         return [self.python, "-m", "tests.interrupted", "run", self.program, str(self.seed), *chosen]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended.
+    """The result of a process.
 
-    outcomes: how often what came of its program.
-    delay: seconds from a signal to its exception, or None where the program does not say.
-    faults: what was wrong, each in a sentence.
+    outcomes: the number of each outcome.
+    delay: seconds from a signal to its exception, or None if the program does not measure it.
+    faults: one sentence for each fault.
     """
 
     job: Job
@@ -56,12 +56,12 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """The faults, and the command that shows them."""
+        """The faults and the command that reproduces them."""
         return f"{shlex.join(self.job.command)}\n" + "\n".join(f"  {fault}" for fault in self.faults)
 
 
-def run(job: Job, limit: float = MOST_SECONDS) -> Ended:
-    """Run a program in a process, to its end or for so many seconds."""
+def run(job: Job, limit: float = TIMEOUT) -> Ended:
+    """Run a program in a process, for `limit` seconds at most."""
     try:
         done = subprocess.run(  # noqa: S603
             job.command, capture_output=True, text=True, errors="replace", check=False, timeout=limit, cwd=ROOT
@@ -72,13 +72,13 @@ def run(job: Job, limit: float = MOST_SECONDS) -> Ended:
 
 
 def judge(job: Job, status: int, output: str, errors: str, end: float) -> Ended:
-    """What is wrong with a process that has ended.
+    """The result of a process that has ended.
 
     Args:
-        job: what it was.
+        job: its job.
         status: its exit status.
-        output: what it printed.
-        errors: likewise, to the stream of errors.
+        output: its standard output.
+        errors: its standard error.
         end: the monotonic time of its end.
     """
     last = " ".join(errors[-800:].split())
@@ -92,6 +92,6 @@ def judge(job: Job, status: int, output: str, errors: str, end: float) -> Ended:
     faults = [f"{count} x {outcome}" for outcome, count in outcomes.items() if outcome not in right]
     if not outcomes[RIGHT]:
         faults.append("No run gives the right answer.")
-    if end - found["end"] > MOST_SECONDS_TO_EXIT:
+    if end - found["end"] > EXIT_TIMEOUT:
         faults.append(f"It ends {end - found['end']:.0f} s after its program.")
     return Ended(job, outcomes, found["delay"], tuple(faults))

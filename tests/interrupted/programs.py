@@ -1,4 +1,4 @@
-"""What a process does that is interrupted, or interrupts itself. Each returns how often what came of it."""
+"""The programs of processes that are interrupted or interrupt themselves. Each returns the number of each outcome."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Outcomes = Counter[str]
 
 
 class Found(NamedTuple):
-    """What a program found.
+    """The result of a program.
 
-    delay: seconds from a signal to the exception, where the program measures them.
+    delay: seconds from a signal to its exception, if the program measures them.
     """
 
     outcomes: Outcomes
@@ -39,16 +39,16 @@ class Found(NamedTuple):
 
 
 FIRST, FIRST_COMPILED = 0.2, 2.0
-"""Seconds that the first attempt takes, about, which loads compiled code or compiles it."""
+"""The approximate seconds of the first attempt, which compiles a kernel or loads its code."""
 
 LONG_AGO = 0.2
-"""Seconds."""
+"""Seconds after which a signal has arrived or never will."""
 
 
 class CtrlC(threading.Thread):
-    """Sends this process one SIGINT, so many seconds from now.
+    """Sends this process one SIGINT after some seconds.
 
-    sent: the monotonic time of it, once it is sent.
+    sent: the monotonic time at which it was sent, 0 before.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -59,14 +59,14 @@ class CtrlC(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """See `threading.Thread`."""
+        """Wait and send the signal."""
         time.sleep(self._seconds)
         self.sent = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
 
     @property
     def is_long_ago(self) -> bool:
-        """Whether it was sent so long ago that it has arrived or never will."""
+        """Whether the signal was sent more than `LONG_AGO` seconds ago."""
         return not self.is_alive() and time.monotonic() > self.sent + LONG_AGO
 
 
@@ -97,7 +97,7 @@ def storm_create(subject: Subject, seed: int, seconds: float) -> Outcomes:
 
 
 def storm_kernel(subject: Subject, seed: int) -> Found:
-    """A Ctrl-C while one node computes for about a second; how much later the exception arrives is told."""
+    """A Ctrl-C while one node computes for about a second, with the delay of the exception."""
     session = subject.make(onnx_models.roi_align(16).SerializeToString())
     rng = np.random.default_rng(seed)
     corners = rng.uniform(0, 150, (4_000, 2))
@@ -160,9 +160,9 @@ def recursion(subject: Subject) -> Outcomes:
 
 
 def cold_compile(subject: Subject, seed: int) -> Outcomes:
-    """Alarms while a kernel is compiled, as often as it takes; the process must have no machine code to begin with."""
+    """Alarms while a kernel is compiled, repeated until it succeeds. The process must start without machine code."""
     model = chain(1)
-    # The functions would compile the kernel.
+    # Not the functions of ortops, which would compile the kernel.
     expected = 2 * reference(BY_NAME["RoiAlign_16"], SIZE, FEEDS, ("Y",))["Y"]
 
     def attempt() -> str:
@@ -181,7 +181,7 @@ def cold_compile(subject: Subject, seed: int) -> Outcomes:
 
 
 def exit_after_storm(subject: Subject, seed: int, seconds: float) -> Outcomes:
-    """Alarms, and an end while another thread is in a session."""
+    """Alarms, and an exit while another thread is in a session."""
     session, expected = subject.make(chain(20)), chain_answer(20)
 
     def run_on() -> None:
@@ -202,11 +202,11 @@ PROGRAMS: Mapping[str, Callable[[Subject, int, float], Found]] = {
     "cold-compile": lambda subject, seed, _: Found(cold_compile(subject, seed)),
     "exit": lambda subject, seed, seconds: Found(exit_after_storm(subject, seed, seconds)),
 }
-"""By name: with a kind of session, a seed, and the seconds that a storm lasts."""
+"""The programs by name. They take the kind of session, a seed and the duration of a storm in seconds."""
 
 
 def _storm(attempt: Callable[[], str], seed: int, seconds: float) -> Outcomes:
-    """The outcomes of so many seconds, and of an attempt without an alarm."""
+    """The outcomes of attempts for some seconds, and of one attempt without an alarm."""
     end = time.monotonic() + seconds
     outcomes = Outcomes(itertools.takewhile(lambda _: time.monotonic() < end, storm(attempt, seed, FIRST)))
     outcomes[attempt()] += 1

@@ -1,4 +1,4 @@
-"""Alarms at random moments, whose handler raises."""
+"""Alarms at random moments, whose handler raises an exception."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from types import FrameType
 from .outcome import LOST, RIGHT, of_error
 
 SOONEST = 1e-5
-"""Seconds until an alarm, at least."""
+"""The least number of seconds until an alarm."""
 
-TYPICAL = 20
-"""Calls of which the typical duration is the median: an alarm comes within one and a half."""
+TIMED_CALLS = 20
+"""The number of the latest calls whose median duration is taken: an alarm comes within one and a half times that."""
 
 
 class AlarmError(Exception):
-    """What a handler raises: an error, as of a time limit."""
+    """The exception of one handler: an ordinary error, such as that of a time limit."""
 
 
 class Alarm(BaseException):
-    """What another handler raises: like KeyboardInterrupt, none that `except Exception` catches."""
+    """The exception of the other handler, which `except Exception` does not catch, like KeyboardInterrupt."""
 
 
 def storm(attempt: Callable[[], str], seed: int, seconds: float) -> Iterator[str]:
-    """Without end, what comes of an attempt that an alarm may interrupt.
+    """An endless sequence of the outcomes of attempts, each of which an alarm may interrupt.
 
     Args:
-        attempt: says what came of it, or raises.
-        seed: of the moments, and of the class that is raised.
-        seconds: that the first attempt takes, about.
+        attempt: returns its outcome, or raises.
+        seed: determines the moments of the alarms and the class of their exceptions.
+        seconds: the approximate duration of the first attempt.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
     awaited = (AlarmError, Alarm)[seed % 2]
-    durations = deque([seconds], TYPICAL)
+    durations = deque([seconds], TIMED_CALLS)
     raised = 0
 
     def handler(_: int, __: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""What is interrupted: sessions of either engine and class, and their models."""
+"""The sessions that are interrupted, of both engines and classes, and their models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROVIDERS = ["CPUExecutionProvider"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind of session: how ONNX Runtime reaches the operators, and whose class it is."""
+    """A kind of session: the engine, and our class or onnxruntime's."""
 
     engine: Engine
     session: Class
@@ -49,12 +49,12 @@ class Subject:
         """A session of this kind."""
         if self.session == "ours":
             return ortops.InferenceSession(model, self.options(), providers=_PROVIDERS)
-        # It would try once more after an error, and the error would be lost.
+        # With the fallback the session would run again after an error, and the error would be lost.
         return onnxruntime.InferenceSession(model, self.options(), providers=_PROVIDERS, enable_fallback=0)
 
 
 def chain(nodes: int) -> bytes:
-    """A model of so many RoiAligns on `FEEDS`, each followed by an Add."""
+    """A model of `nodes` RoiAlign nodes on `FEEDS`, each followed by an Add."""
     made = []
     for i in range(nodes):
         inputs = [f"Z{i}" if i else "X", "rois", "batch_indices"]
@@ -72,7 +72,7 @@ def chain(nodes: int) -> bytes:
 
 
 def chain_answer(nodes: int) -> Array:
-    """What `chain` computes."""
+    """The output of `chain(nodes)` for `FEEDS`."""
     z = FEEDS["X"]
     for _ in range(nodes):
         y = ortops.roi_align(z, FEEDS["rois"], FEEDS["batch_indices"], **SIZE)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.case import Case
+from conformance.fuzz.corrupt import corrupt
 from conformance.fuzz.generate import BY_REFERENCE, generate
-from conformance.fuzz.hostile import spoil
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
@@ -24,7 +24,7 @@ def small(seed: int, count: int) -> Iterator[Case]:
         rng = np.random.default_rng([seed, number])
         yield case
         for change in range(CHANGES):
-            yield replace(spoil(case, rng), id=f"{case.id}/{change}")
+            yield replace(corrupt(case, rng), id=f"{case.id}/{change}")
 
 
 def middling(seed: int) -> Iterator[Case]:
@@ -65,7 +65,7 @@ def _middling(operator: Operator, element_type: str, rng: np.random.Generator) -
         "dml_resample": (x,),
         "dml_resample_grad": (x, shape // np.array([1, 1, 2, 1])),
     }[operator.function]
-    if operator.either:
+    if operator.at_least_one_of:
         attributes["scales"] = (1.0, 1.0, 2.0, 1.7)
     return Case(
         id=f"{operator.function}/middling/{operator.name}/{element_type}",

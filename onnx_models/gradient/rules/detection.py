@@ -35,7 +35,7 @@ def is_linear(node: Node) -> bool:
     by_map = gradient.outputs[0]
     attributes = {a.name: node.attribute(a.name, a.default) for a in gradient.attributes}
     maps = [tensor for tensor in gradient.inputs if tensor.shape == by_map.shape]
-    return all(t.optional and gradient.why_needed(t, attributes, [by_map.name]) is None for t in maps)
+    return all(t.optional and gradient.why_required(t, attributes, [by_map.name]) is None for t in maps)
 
 
 def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
@@ -43,7 +43,7 @@ def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
     forward = forward_of(node)
     gradient = BY_NAME[str(forward.gradient)]
     given = dict(zip(forward.inputs, node.inputs, strict=True))
-    zeros: list[Part] = [Zero(tensor.without_gradient) if tensor.without_gradient else None for tensor in given]
+    zeros: list[Part] = [Zero(tensor.zero_gradient_reason) if tensor.zero_gradient_reason else None for tensor in given]
     wanted = [node.wants(i) for i in range(len(gradient.outputs))]
     if not any(wanted):
         if not any(zeros):
@@ -54,9 +54,9 @@ def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
     values = {tensor.name: name for tensor, name in given.items()}
     inputs = [dy]
     for tensor in gradient.inputs[1:]:
-        if tensor.values:
+        if tensor.element_axes:
             inputs.append(graph.shape(node.input(0)))
-        elif not tensor.optional or gradient.why_needed(tensor, attributes, names) is not None:
+        elif not tensor.optional or gradient.why_required(tensor, attributes, names) is not None:
             inputs.append(values[tensor.name])
     found = added(graph, gradient, inputs, wanted, attributes)
     return [*found, *zeros[len(found) :]]

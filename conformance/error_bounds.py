@@ -1,0 +1,53 @@
+"""The terms of a forward error bound: what `conformance.compare` computes a case's tolerance from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from conformance.case import Case
+from conformance.expect import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTerms:
+    """The terms of the error bound of one output; arrays broadcast against the output.
+
+    magnitude: the sum of the absolute values of the products that an element is the sum of.
+    terms: an upper bound of the number of these products.
+    coordinate_error: the most that an element changes if coordinates are computed in `compute_dtype(case)`.
+    condition: the absolute condition number: the most that an element changes if every element of the data changes by 1.
+    """
+
+    magnitude: Floats
+    terms: Floats | float
+    coordinate_error: Floats
+    condition: Floats
+
+
+def compute_dtype(case: Case) -> np.dtype[Any]:
+    """The least precise type in which a runtime may compute the case: float32, or double for double tensors."""
+    if case.is_in_own_type:
+        return case.dtype
+    return np.dtype(np.float64) if case.dtype == np.float64 else np.dtype(np.float32)
+
+
+def unit_roundoff(dtype: np.dtype[Any]) -> float:
+    """The unit roundoff of `dtype`: the largest relative error of rounding to nearest."""
+    return float(ml_dtypes.finfo(dtype).eps) / 2  # type: ignore[no-untyped-call]
+
+
+def smallest_subnormal(dtype: np.dtype[Any]) -> float:
+    """The smallest positive number of `dtype`."""
+    return float(ml_dtypes.finfo(dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
+
+
+def overflow_threshold(dtype: np.dtype[Any]) -> float:
+    """The smallest positive number that rounds to infinity in `dtype`; infinity for double."""
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    _, exponent = math.frexp(float(info.max))
+    return float(info.max) + math.ldexp(float(info.eps), exponent - 2)

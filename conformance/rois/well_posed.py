@@ -1,0 +1,112 @@
+"""Whether a case with sampled RoIs has one right answer.
+
+It has one where every number on the way to a sample is exact in float32. It also has one where no output changes by more
+than it is allowed when the coordinates move by what rounding may move them, and for a winner's gradient the candidates.
+
+Where no rule says what comes of infinities and NaN, it has none: of a weight of 0 times one, of NaN among the candidates
+of a maximum whose gradient is asked for, and of one in the differences that a RoI's gradient takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from conformance.case import Array, Case
+from conformance.error_bounds import compute_dtype, unit_roundoff
+from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
+from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
+from conformance.run import Asker
+from ortops.reference.sampling import points_inside
+
+FEW = 4
+"""With so many RoIs or fewer, all are moved in every direction, with more each in some."""
+
+ROUNDINGS = 16.0
+"""Of a maximum's candidate, which is a sum of products of products."""
+
+
+def is_well_posed(case: Case, oracle: Asker) -> bool:
+    """As `conformance.families.Family` has it."""
+    geometry = geometry_of(case)
+    floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]
+    are_finite = all(np.isfinite(a).all() for a in floats)
+    placed = geometry.placed()
+    if not are_finite and any(_is_unspecified(geometry, r, *lines) for r, lines in enumerate(placed)):
+        return False
+    is_exact = are_finite and all(_is_exact(line) for lines in placed for line in lines)
+    if not is_exact and not is_stable(case, geometry.names["rois"], _perturbed(geometry, placed, are_finite), oracle):
+        return False
+    if geometry.sampling.mode == "avg" or geometry.dy is None or (is_exact and all(have_few_bits(a) for a in floats)):
+        return True
+    assert geometry.x is not None  # noqa: S101  # a maximum's gradient has it
+    rng, error = np.random.default_rng(0), ROUNDINGS * unit_roundoff(compute_dtype(case))
+    noise = (rng.uniform(-1.0, 1.0, geometry.x.shape) for _ in range(6))
+    return is_stable(case, geometry.names["x"], ((1.0, geometry.x * (1 + error * one)) for one in noise), oracle)
+
+
+def _is_unspecified(geometry: Geometry, r: int, y: AxisGeometry, x: AxisGeometry) -> bool:
+    """Whether RoI `r` meets infinities or NaN in a way of which no rule says what comes of it."""
+    (rows, idle_rows), (columns, idle_columns) = _reads(y), _reads(x)
+    wants_drois = geometry.names["drois"] in geometry.case.outputs
+    has_idle = wants_drois or idle_rows.any() or idle_columns.any()
+    if has_idle and geometry.dy is not None and not np.isfinite(geometry.dy[r]).all():
+        return True
+    if geometry.x is None:
+        return False
+    pixels = geometry.x[geometry.indices[r]]
+    odd = ~np.isfinite(pixels).all(axis=0) & np.logical_and.outer(rows, columns)
+    if geometry.dy is not None and geometry.sampling.mode != "avg" and np.isnan(pixels[:, odd]).any():
+        return True  # a maximum is NaN where a candidate is; which of several has won decides about its gradient alone
+    return bool(np.any(odd if wants_drois else odd & np.logical_or.outer(idle_rows, idle_columns)))
+
+
+def _reads(line: AxisGeometry) -> Array:
+    """[2, L]: whether a sample reads a pixel, and whether one does so with the weight 0."""
+    reads = np.zeros((2, line.axis.length), bool)
+    for p in range(line.axis.bins):
+        for point in points_inside(line.axis, p):
+            for tap in line.axis.taps(point.coordinate):
+                # Beyond the last pixel some read that again.
+                reads[:, -1 if tap.pixel is None else tap.pixel] |= True, tap.weight == 0
+    return reads
+
+
+def _has_exact_size(line: AxisGeometry) -> bool:
+    """Whether its ends, its size and the number of samples are exact: rounding moves it, but does not stretch it."""
+    are_powers = is_power_of_2(line.axis.bins) and is_power_of_2(line.scale)
+    return line.size == 0 or (are_powers and have_few_bits([line.first, line.size]))
+
+
+def _is_exact(line: AxisGeometry) -> bool:
+    """Whether all that leads to its samples is exact."""
+    if not (_has_exact_size(line) and line.steps < MOST_EXACT and is_power_of_2(max(line.steps, 1))):
+        return False
+    samples = itertools.product(range(line.axis.bins), range(line.axis.per_bin))
+    return have_few_bits([line.first, *line.offsets, *(line.axis.coordinate(p, i) for p, i in samples)])
+
+
+def _perturbed(geometry: Geometry, placed: list[tuple[AxisGeometry, AxisGeometry]], are_finite: bool) -> Perturbations:
+    """The RoIs moved and stretched by what rounding may do."""
+    by, is_rigid = np.zeros_like(geometry.rois), np.zeros(geometry.rois.shape, bool)
+    for r, lines in enumerate(placed):
+        for line, ends in zip(lines, ([1, 3], [0, 2]), strict=True):
+            # The second end moves by the size's error, by which another number of samples may be wanted.
+            errors = np.array([10 * line.reach, max(10 * line.reach, 3 * (abs(line.first) + abs(line.last)))])
+            moved = unit_roundoff(compute_dtype(geometry.case)) / line.scale * errors
+            if _has_exact_size(line):
+                # To a power of two, so that the size stays as it is in float64, too.
+                rigid = 2.0 ** math.floor(math.log2(moved[0]))
+                moved = np.full(2, 0.0 if are_finite and _is_exact(line) else rigid)
+            by[r, ends], is_rigid[r, ends] = moved, _has_exact_size(line)
+    rng, shape = np.random.default_rng(0), geometry.rois.shape
+    whole = itertools.product((-1.0, 1.0), repeat=4) if len(by) <= FEW else ()
+    directions = [
+        *(np.tile(signs, (len(by), 1)) for signs in whole),
+        *(rng.choice([-1.0, 1.0], shape) for _ in range(4)),
+    ]
+    for factor, signs in itertools.product(FACTORS, directions):
+        signs[:, 2:] = np.where(is_rigid[:, 2:], signs[:, :2], signs[:, 2:])
+        yield factor, geometry.rois + factor * by * signs

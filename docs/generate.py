@@ -1,0 +1,44 @@
+"""All generated files: the reference of the operators, made from their definitions, and the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from docs.operators import operators_document
+from docs.pictures import PICTURES, drawn
+
+FOLDER = Path(__file__).parent
+
+
+def generated() -> dict[str, str]:
+    """The text of each generated file by its path in this folder."""
+    files = {"operators.md": operators_document()}
+    for name, picture in PICTURES.items():
+        for theme, text in drawn(picture).items():
+            files[f"images/{name}-{theme}.svg"] = text
+    return files
+
+
+def stale(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
+    """The files whose text in the folder is another one, and the pictures in the folder that are not generated."""
+
+    def is_changed(path: Path, text: str) -> bool:
+        return not path.is_file() or path.read_text("utf-8") != text
+
+    changed = [name for name, text in files.items() if is_changed(folder / name, text)]
+    return changed + sorted({f"images/{path.name}" for path in (folder / "images").glob("*.svg")} - set(files))
+
+
+def write(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
+    """Write the stale files, remove the pictures that are not generated, and say so: one line for each file."""
+    done = []
+    for name in stale(files, folder):
+        path = folder / name
+        if name in files:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(files[name], "utf-8")
+        else:
+            path.unlink()
+        done.append(f"{'wrote' if name in files else 'removed'} docs/{name}")
+    return done

@@ -1,0 +1,104 @@
+"""The generated documents and pictures are those that `python -m docs` writes, and stand alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from docs.generate import generated, stale, write
+from docs.operators import row, twin
+from docs.pictures import PICTURES
+from ortops.operators import BY_NAME, OPERATORS
+
+FILES = generated()
+SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if name.endswith(".svg")}
+
+
+def test_no_document_and_no_picture_is_stale() -> None:
+    assert stale(FILES) == [], "`python -m docs` writes these files again"
+
+
+def test_what_is_generated_twice_is_the_same() -> None:
+    assert generated() == FILES
+
+
+def test_a_changed_file_and_a_picture_of_nothing_are_stale() -> None:
+    assert stale({**FILES, "operators.md": "changed"}) == ["operators.md"]
+    left = {name: text for name, text in FILES.items() if "max-roi-pool" not in name}
+    assert stale(left) == ["images/max-roi-pool-dark.svg", "images/max-roi-pool-light.svg"]
+
+
+def test_each_operator_has_its_row_its_formula_and_its_source() -> None:
+    text = FILES["operators.md"]
+    for operator in OPERATORS:
+        assert row(operator) in text
+        assert f"\n### {operator.name}\n" in text
+        assert operator.formula in text
+        assert operator.source in text
+        assert f"`ortops.{operator.function}(" in text
+
+
+def test_links_go_to_headings_and_pictures_that_are_there() -> None:
+    text = FILES["operators.md"]
+    headings = [
+        heading.lower().replace(" ", "-").replace("'", "") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
+    assert len(headings) == len(set(headings))
+    assert set(re.findall(r"\]\(#(.*?)\)", text)) <= set(headings)
+    shown = re.findall(r"images/([\w-]+\.svg)", text)
+    assert set(shown) == set(SVG)
+
+
+def test_an_operator_of_other_types_alone_refers_to_its_twin() -> None:
+    assert twin(BY_NAME["RoiAlign_22"]) is BY_NAME["RoiAlign_16"]
+    assert twin(BY_NAME["RoiAlign_16"]) is None
+
+
+@pytest.mark.parametrize("name", sorted(SVG))
+def test_a_picture_stands_alone_and_fits(name: str) -> None:
+    root = ET.fromstring(SVG[name])  # noqa: S314  # our own
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    assert root.attrib["viewBox"] == f"0 0 {width:g} {height:g}"
+    assert width == 800
+    assert not re.search(r"<script|url\(|@import|href|var\(|{{", SVG[name])
+    assert "sans-serif" in SVG[name]
+    space = "{http://www.w3.org/2000/svg}"
+    inner = [child for child in root if child.tag == f"{space}svg"]
+    assert inner
+    for child in inner:
+        assert 0 <= float(child.attrib["x"]) <= width - float(child.attrib["width"])
+        assert 0 <= float(child.attrib["y"]) <= height - float(child.attrib["height"])
+    for text in root.iter(f"{space}text"):
+        if text.attrib["class"].startswith("words"):
+            # A letter is at most 0.6 of its size wide, on average and in wide fonts.
+            size = {"title": 17, "heading": 15, "result": 13}.get(text.attrib["class"].split()[1], 12)
+            assert float(text.attrib["x"]) + 0.6 * size * len(text.text or "") < width
+            assert 0 < float(text.attrib["y"]) < height
+
+
+def test_the_themes_differ_in_colours_alone() -> None:
+    for name in PICTURES:
+        light, dark = (re.sub(r"#\w{6}", "", SVG[f"{name}-{theme}.svg"]) for theme in ("light", "dark"))
+        assert light == dark
+        assert SVG[f"{name}-light.svg"] != SVG[f"{name}-dark.svg"]
+
+
+def test_the_picture_of_the_opsets_has_the_values_of_the_readme() -> None:
+    text = SVG["opset-10-and-16-light.svg"]
+    assert "Opset 10<" in text
+    assert "samples 10, 11, 15, 16: Y = 13" in text
+    assert "Opset 16 and 22<" in text
+    assert "samples 7, 8, 12, 13: Y = 10" in text
+
+
+def test_writing_mends_what_is_stale(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "old.svg").write_text("<svg/>")
+    said = write(FILES, tmp_path)
+    assert "wrote docs/operators.md" in said
+    assert "removed docs/images/old.svg" in said
+    assert len(said) == len(FILES) + 1
+    assert stale(FILES, tmp_path) == write(FILES, tmp_path) == []

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks examples lint
+.PHONY: conformance test test-slow test-torch bench networks examples docs lint
 
 conformance: .venv/.base
 	$(BIN)/python -m ortops warmup
@@ -23,7 +23,7 @@ test-torch: .venv/.test .venv/.test-torch
 
 bench: .venv/.bench
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --plot build/bench.png
+	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --plot build/bench.png --chart docs/images/speed.svg
 
 networks: .venv/.test-torch
 	$(BIN)/python -m benchmarks.networks
@@ -31,6 +31,10 @@ networks: .venv/.test-torch
 examples: .venv/.examples
 	$(BIN)/python -m examples.fit_box
 	$(BIN)/python -m examples.train_detector
+
+# Writes what docs/ has from the definitions, the pictures included.
+docs: .venv/.base
+	$(BIN)/python -m docs
 
 lint: .venv/.lint
 	$(BIN)/ruff check

@@ -10,6 +10,9 @@ from docs.pictures import PICTURES, drawn
 
 FOLDER = Path(__file__).parent
 
+MEASURED = {"images/speed-light.svg", "images/speed-dark.svg"}
+"""The pictures that `make bench` draws."""
+
 
 def generated() -> dict[str, str]:
     """The text of each generated file by its path in this folder."""
@@ -27,7 +30,8 @@ def stale(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
         return not path.is_file() or path.read_text("utf-8") != text
 
     changed = [name for name, text in files.items() if is_changed(folder / name, text)]
-    return changed + sorted({f"images/{path.name}" for path in (folder / "images").glob("*.svg")} - set(files))
+    pictures = {f"images/{path.name}" for path in (folder / "images").glob("*.svg")}
+    return changed + sorted(pictures - set(files) - MEASURED)
 
 
 def write(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:

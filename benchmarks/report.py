@@ -75,14 +75,18 @@ def to_json(run: Run) -> str:
     "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a peer that is refused has no
     seconds, one without a difference cannot do it. A first call is {"case", "seconds": {column: as of a call}}.
     """
-    data = {
+    return json.dumps(to_data(run), indent=1, allow_nan=False) + "\n"
+
+
+def to_data(run: Run) -> dict[str, Any]:
+    """What `to_json` writes."""
+    return {
         "machine": run.machine,
         "packages": run.packages,
         "cells": [_cell(cell) for cell in run.cells],
         "swept": [{"sweep": sweep.name, "value": point.value, **_cell(cell)} for sweep, point, cell in run.swept],
         "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
     }
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def _tables(run: Run) -> list[Table]:

@@ -8,8 +8,8 @@ from statistics import median
 
 from benchmarks.agreement import Difference, compare
 from benchmarks.call import Call
-from benchmarks.copying import copying
 from benchmarks.interleave import LEAST_ROUNDS, interleave
+from benchmarks.memory_copy import copying
 from benchmarks.operations import Operation
 from benchmarks.peers import Peer
 from benchmarks.problem import Problem

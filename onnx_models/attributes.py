@@ -97,6 +97,19 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
     return rule.check(tuple(value) if rule.is_list else value)
 
 
+def attribute_protos(
+    attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
+) -> list[onnx.AttributeProto]:
+    """All of `attributes` with their values, but for empty lists: a list that is not there says that there is none."""
+    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
+
+
+def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
+    """An attribute with its declared type, whatever Python type the value has."""
+    kind = onnx.AttributeProto.AttributeType.Value(attribute.type)
+    return onnx.helper.make_attribute(attribute.name, value, attr_type=kind)
+
+
 def _check_names(operator: Operator, names: Iterable[str]) -> None:
     known = [attribute.name for attribute in operator.attributes]
     for name in names:

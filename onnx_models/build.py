@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from onnx_models.attributes import attribute_values, refuse_ours_alone
-from onnx_models.opset import OLDEST
+from onnx_models.attributes import attribute_protos, attribute_values, refuse_ours_alone
+from onnx_models.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, OLDEST
+from onnx_models.portable.attach import attach
 from ortops.spec import (
     DOMAIN,
     DOMAIN_VERSION,
@@ -15,15 +16,10 @@ from ortops.spec import (
     MOST_RANK,
     OPEN,
     RANK,
-    Attribute,
     AttributeValue,
     Operator,
     Tensor,
 )
-
-IR_VERSION = 10
-OPSET = 21
-"""The newest IR version and opset that onnxruntime 1.20 reads, the oldest that this project supports."""
 
 INDEX_TYPE = "int64"
 """Of indices, where an operator leaves a choice: the type that ONNX gives them."""
@@ -84,7 +80,7 @@ def model(
         [node(operator, inputs, wanted, checked, standard=standard)],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
-        {"": OPSET} | {domain: version},
+        {"": DEFAULT_OPSET} | {domain: version},
         portable,
     )
 
@@ -120,19 +116,6 @@ def node(
     )
     made.attribute.extend(attribute_protos(operator.attributes, checked))
     return made
-
-
-def attribute_protos(
-    attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
-) -> list[onnx.AttributeProto]:
-    """All of `attributes` with their values, but for empty lists: a list that is not there says that there is none."""
-    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
-
-
-def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
-    """An attribute with its declared type, whatever Python type the value has."""
-    kind = onnx.AttributeProto.AttributeType.Value(attribute.type)
-    return onnx.helper.make_attribute(attribute.name, value, attr_type=kind)
 
 
 def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
@@ -270,12 +253,10 @@ def make_model(
     portable: bool,
 ) -> onnx.ModelProto:
     """A model whose bytes depend on the arguments alone; portable: with bodies of standard operators."""
-    from onnx_models.portable import attach
-
     made = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, name, inputs, outputs),
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()],
-        ir_version=IR_VERSION,
+        ir_version=DEFAULT_IR_VERSION,
         producer_name="ortops",
     )
     return attach(made) if portable else made

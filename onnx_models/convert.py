@@ -8,13 +8,12 @@ from itertools import chain, repeat
 
 import onnx
 
-from onnx_models.attributes import operator_of
-from onnx_models.build import attribute_proto
-from onnx_models.check import check_attributes
-from onnx_models.data import copied, without_data
-from onnx_models.foreign import FOREIGN, LEAST_OPSET, Foreign, Tensors
-from onnx_models.tools import inferred
-from onnx_models.walk import Scope, label, names_in, nodes_of, normal_domain, onnx_opset, parts_of, subgraphs
+from onnx_models.attribute_checks import check_attributes
+from onnx_models.attributes import attribute_proto, operator_of
+from onnx_models.large_models import copied, without_data
+from onnx_models.onnx_tools import inferred
+from onnx_models.third_party import FOREIGN, LEAST_OPSET, Foreign, Tensors
+from onnx_models.traversal import Scope, label, names_in, nodes_of, normal_domain, onnx_opset, parts_of, subgraphs
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
@@ -47,7 +46,7 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     Mul makes radians of caffe2's degrees, in the RoIs' own element type. caffe2's RoIs may lack that column: all are then
     of the first image. Where ONNX's inference does not tell the number of columns, as after caffe2's own operators and in
     functions, the RoIs have it, as detectron2's exporter always writes it; if they do not, the converted model ends with
-    an error of Gather. `onnx_models.foreign` says where results differ at the edges.
+    an error of Gather. `onnx_models.third_party` says where results differ at the edges.
 
     All other nodes stay as they are, also those of mmcv and caffe2; the import of such a domain is removed where no node
     needs it any more. Everything else of the model stays as it is, byte for byte; external data is not read. A node that
@@ -65,7 +64,7 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
         TypeError: an attribute is unknown, which a session would not notice, or has a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; else as of
-    `onnx_models.foreign`.
+    `onnx_models.third_party`.
     """
     source = _source_in(model)
 

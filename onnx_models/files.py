@@ -12,7 +12,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.walk import nodes_of
+from onnx_models.traversal import nodes_of
 
 _UNREADABLE = (
     OSError,

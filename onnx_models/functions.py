@@ -12,9 +12,9 @@ import onnx
 import onnx.inliner
 
 from onnx_models.attributes import operator_of
-from onnx_models.opset import raised
-from onnx_models.tools import clear_errors
-from onnx_models.walk import Scope, graphs_of, normal_domain, onnx_opset, with_inner
+from onnx_models.onnx_tools import clear_errors
+from onnx_models.opset_upgrade import raised
+from onnx_models.traversal import Scope, graphs_of, normal_domain, onnx_opset, with_inner
 
 MOST_DEEP = 100
 """How deep calls and subgraphs may be in each other: as many calls as ONNX's own tools take."""
@@ -155,7 +155,7 @@ class Functions:
 def inlined(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProto:
     """The model without functions but for bodies of this project's operators; itself where it has no others.
 
-    Where its opset is older than that of a function, or than `least_opset`, it is converted (`onnx_models.opset`), and so
+    Where its opset is older than that of a function, or than `least_opset`, it is converted (`onnx_models.opset_upgrade`), and so
     are the functions.
 
     Raises:

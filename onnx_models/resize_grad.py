@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import onnx
 
-from onnx_models.build import OPSET, axis_lengths, make_model, node, tensor_ranks, type_values, value_info
+from onnx_models.build import axis_lengths, make_model, node, tensor_ranks, type_values, value_info
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
+from onnx_models.opset_upgrade import DEFAULT_OPSET
 from onnx_models.resize import resample_attributes
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normal_domain
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 
@@ -64,4 +65,6 @@ def resize_grad(
         for tensor, name in zip(tensors, ("dY", "x_shape", "dX"), strict=True)
     )
     made = node(DML_RESAMPLE_GRAD, (dy.name, shape.name), (dx.name,), attributes)
-    return make_model("gradient of Resize", [made], [dy, shape], [dx], {"": OPSET, DOMAIN: DOMAIN_VERSION}, portable)
+    return make_model(
+        "gradient of Resize", [made], [dy, shape], [dx], {"": DEFAULT_OPSET, DOMAIN: DOMAIN_VERSION}, portable
+    )

@@ -9,7 +9,6 @@ import onnx
 from onnx_models.attributes import attribute_values
 from onnx_models.build import (
     INDEX_TYPE,
-    OPSET,
     Lengths,
     axis_lengths,
     make_model,
@@ -19,6 +18,7 @@ from onnx_models.build import (
     type_values,
     value_info,
 )
+from onnx_models.opset_upgrade import DEFAULT_OPSET
 from ortops.operators import OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
@@ -145,5 +145,5 @@ def joint(
         for names in ((x, rois, batch_indices, "dY"), ("Y", "dX", "drois"))
     )
     return make_model(
-        "RoiAlign with its gradient", nodes, inputs, outputs, {"": OPSET, DOMAIN: DOMAIN_VERSION}, portable
+        "RoiAlign with its gradient", nodes, inputs, outputs, {"": DEFAULT_OPSET, DOMAIN: DOMAIN_VERSION}, portable
     )

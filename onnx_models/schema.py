@@ -14,8 +14,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from onnx_models.attributes import checked_value
-from onnx_models.build import attribute_proto
+from onnx_models.attributes import attribute_proto, checked_value
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor

@@ -20,10 +20,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import onnx
 
-from onnx_models.data import copied, without_data
-from onnx_models.opset import raised
-from onnx_models.tools import inferred
-from onnx_models.walk import names_in
+from onnx_models.large_models import copied, without_data
+from onnx_models.onnx_tools import inferred
+from onnx_models.opset_upgrade import raised
+from onnx_models.traversal import names_in
 
 Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolute_error", "mean_squared_error"]
 

@@ -23,10 +23,10 @@ import onnx_models
 from benchmarks import __main__ as command
 from benchmarks import first_call, fresh_process, in_model, models, peers
 from benchmarks.call import Call
-from benchmarks.copying import copying
 from benchmarks.first_call import FirstCall
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
 from benchmarks.measure import Cell, measure
+from benchmarks.memory_copy import copying
 from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem

@@ -14,7 +14,7 @@ from gradient_checks import run
 from onnx_models import convert, functions, gradient
 from onnx_models.__main__ import main
 from onnx_models.portable import attach
-from onnx_models.walk import with_inner
+from onnx_models.traversal import with_inner
 from ortops.spec import DOMAIN
 
 make = onnx.helper.make_node

@@ -12,7 +12,7 @@ import pytest
 from conformance.backends.session import CPU, options
 from gradient_checks import Array, check, parsed
 from onnx_models import convert
-from onnx_models.opset import CHANGES, NEWEST, OLDEST, raised
+from onnx_models.opset_upgrade import CHANGES, NEWEST, OLDEST, raised
 from onnx_models.portable import attach
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 

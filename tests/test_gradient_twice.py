@@ -19,7 +19,7 @@ from onnx_models.gradient.coverage import NONE, REFUSAL, coverage_of
 from onnx_models.gradient.draft import Draft
 from onnx_models.gradient.rules import FORMS, RULES, ZEROS
 from onnx_models.gradient.rules.table import REAL
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normal_domain
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,7 +11,7 @@ from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
 from onnx_models.gradient.rules.table import REAL, Gradients, Incoming, Part, Zero
-from onnx_models.walk import label, normal_domain, subgraphs
+from onnx_models.traversal import label, normal_domain, subgraphs
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN
 

@@ -10,7 +10,7 @@ import onnx
 
 from onnx_models.gradient.copies import copy_of_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
-from onnx_models.walk import label, normal_domain, with_inner
+from onnx_models.traversal import label, normal_domain, with_inner
 
 _DEEPEST = 3
 """In how many graphs a Loop may be whose ranks are found."""

@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.gradient.folding import known_value
 from onnx_models.gradient.graph import Graph
-from onnx_models.walk import normal_domain, subgraphs
+from onnx_models.traversal import normal_domain, subgraphs
 
 
 def add_copies(

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
-from onnx_models.data import with_data
 from onnx_models.gradient.backward import Findings, backward
 from onnx_models.gradient.bodies import learn_from_bodies
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.table import REAL
-from onnx_models.walk import label, nodes_of, normal_domain, subgraphs
+from onnx_models.large_models import with_data
+from onnx_models.traversal import label, nodes_of, normal_domain, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 PARAMETERS = "parameters"

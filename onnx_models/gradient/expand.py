@@ -14,9 +14,9 @@ from onnx_models.gradient.copies import add_copies
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.detection import is_linear
 from onnx_models.gradient.rules.table import FORMS, REAL
+from onnx_models.onnx_tools import clear_errors
 from onnx_models.portable import attach
-from onnx_models.tools import clear_errors
-from onnx_models.walk import label, normal_domain
+from onnx_models.traversal import label, normal_domain
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
 """Nodes that were added, and the names of what is in the place of the outputs."""

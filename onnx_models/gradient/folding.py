@@ -9,7 +9,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from onnx_models.gradient.graph import Graph, Length
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normal_domain
 
 _MOST_STEPS = 1000
 _MOST_ELEMENTS = 1024

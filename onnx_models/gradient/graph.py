@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from onnx_models.tools import inferred, node_checker
-from onnx_models.walk import label, names_in, subgraphs, with_inner
+from onnx_models.onnx_tools import inferred, node_checker
+from onnx_models.traversal import label, names_in, subgraphs, with_inner
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None

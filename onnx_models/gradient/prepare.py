@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx
 
-from onnx_models.check import check_attributes
-from onnx_models.data import without_data
+from onnx_models.attribute_checks import check_attributes
 from onnx_models.functions import inlined
 from onnx_models.gradient.graph import forget_lengths_inside
-from onnx_models.tools import inferred
-from onnx_models.walk import nodes_of, normal_domain, subgraphs
+from onnx_models.large_models import without_data
+from onnx_models.onnx_tools import inferred
+from onnx_models.traversal import nodes_of, normal_domain, subgraphs
 
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from onnx_models.gradient.backward import Findings, reached_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
 from onnx_models.gradient.graph import Graph, reads
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normal_domain
 
 
 @dataclass(frozen=True)

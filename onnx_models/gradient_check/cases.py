@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_models.portable.attach import LEAST_OPSET
-from onnx_models.walk import normal_domain, onnx_opset, subgraphs, with_inner
+from onnx_models.traversal import normal_domain, onnx_opset, subgraphs, with_inner
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["double", "float"]

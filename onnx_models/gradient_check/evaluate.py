@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from onnx_models.walk import normal_domain, with_inner
+from onnx_models.traversal import normal_domain, with_inner
 
 Evaluator = Literal["onnxruntime", "onnx reference"]
 Run = Callable[[Mapping[str, Any]], list[Any]]

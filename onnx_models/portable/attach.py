@@ -7,18 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx
 from onnx import helper
 
-from onnx_models.attributes import attribute_values, given_values, operator_of
-from onnx_models.build import OPSET, attribute_protos
-from onnx_models.check import check_attributes
-from onnx_models.data import copied
+from onnx_models.attribute_checks import check_attributes
+from onnx_models.attributes import attribute_protos, attribute_values, given_values, operator_of
 from onnx_models.functions import Functions, is_body
-from onnx_models.opset import raised
+from onnx_models.large_models import copied
+from onnx_models.onnx_tools import node_checker
+from onnx_models.opset_upgrade import DEFAULT_OPSET, raised
 from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import Demand, outputs
 from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind
-from onnx_models.tools import node_checker
-from onnx_models.walk import label, onnx_opset, with_inner
+from onnx_models.traversal import label, onnx_opset, with_inner
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
@@ -38,7 +37,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     of a list and in which inputs they have. Bodies that the model has already are replaced.
 
     Args:
-        model: of opset 7 or later; one before 18 is converted to 18 (`onnx_models.opset`).
+        model: of opset 7 or later; one before 18 is converted to 18 (`onnx_models.opset_upgrade`).
         loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for providers that lack them. Only
             averages and resampling have one, and it needs more memory: C R PH W numbers for RoIs, R PH PW N H W for
             rotated ones.
@@ -70,7 +69,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     inner = [(function, node) for function in copy.functions for node in _ours(function.node)]
     if not nodes and not inner:
         return copy
-    if (onnx_opset(model) or OPSET) < LEAST_OPSET:
+    if (onnx_opset(model) or DEFAULT_OPSET) < LEAST_OPSET:
         return attach(raised(model, LEAST_OPSET), loops=loops)
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
@@ -103,8 +102,8 @@ def _opset(model: onnx.ModelProto) -> int:
     """The model's version of ONNX's operators, which it is given if it has none."""
     version = onnx_opset(model)
     if version is None:
-        model.opset_import.append(helper.make_opsetid("", OPSET))
-    return version or OPSET
+        model.opset_import.append(helper.make_opsetid("", DEFAULT_OPSET))
+    return version or DEFAULT_OPSET
 
 
 def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:

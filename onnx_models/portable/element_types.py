@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from onnx_models.tools import inferred
-from onnx_models.walk import subgraphs
+from onnx_models.onnx_tools import inferred
+from onnx_models.traversal import subgraphs
 
 
 def element_types(model: onnx.ModelProto) -> dict[str, str]:

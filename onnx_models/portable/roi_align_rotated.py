@@ -14,8 +14,8 @@ from onnx_models.portable.average import filled_up, rounds, summed_by_image
 from onnx_models.portable.bodies import Demand
 from onnx_models.portable.graph import Kind, Value, joined, numbers, zeros
 from onnx_models.portable.regions import Request, named, requested
-from onnx_models.portable.rotated import Grid, Reach, Window, grid
-from onnx_models.portable.rotated_flat import Flat
+from onnx_models.portable.rotated_grid import Grid, Reach, Window, grid
+from onnx_models.portable.rotated_loop_free import Flat
 
 
 def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:

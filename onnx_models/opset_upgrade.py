@@ -13,9 +13,13 @@ from typing import Any
 
 import onnx
 
-from onnx_models.data import copied
+from onnx_models.large_models import copied
 from onnx_models.resize import nearest_mode_of_opset_10
-from onnx_models.walk import Scope, label, names_in, normal_domain, onnx_opset, subgraphs
+from onnx_models.traversal import Scope, label, names_in, normal_domain, onnx_opset, subgraphs
+
+DEFAULT_IR_VERSION = 10
+DEFAULT_OPSET = 21
+"""The newest IR version and opset that onnxruntime 1.20 reads, the oldest version that this project supports."""
 
 OLDEST = 7
 """ONNX Runtime supports none before. Until then, broadcasting was an attribute."""

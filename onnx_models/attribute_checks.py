@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.attributes import checked_value, errors_of, given_values, operator_of, refuse_ours_alone
 from onnx_models.functions import Functions, name_of
-from onnx_models.walk import Scope, label, nodes_of
+from onnx_models.traversal import Scope, label, nodes_of
 from ortops.spec import Attribute, Operator
 
 _Wanted = defaultdict[str, dict[Attribute, str]]

@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from onnx_models.schema import register_schemas
-from onnx_models.walk import label, normal_domain
+from onnx_models.traversal import label, normal_domain
 
 
 @contextmanager

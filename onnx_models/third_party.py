@@ -26,9 +26,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from onnx_models.attributes import given_values
-from onnx_models.build import attribute_proto
-from onnx_models.walk import label
+from onnx_models.attributes import attribute_proto, given_values
+from onnx_models.traversal import label
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from onnx_models.portable.graph import Kind, Value, joined, numbers
 from onnx_models.portable.regions import Request
-from onnx_models.portable.rotated import Grid
+from onnx_models.portable.rotated_grid import Grid
 
 
 @dataclass(frozen=True)

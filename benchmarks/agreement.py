@@ -17,12 +17,12 @@ from ortops.spec import ELEMENT_DTYPES
 class Difference:
     """By how much outputs differ at most, relative to the largest of ours, and how much of that is allowed.
 
-    departs: why more than that is known and taken, if it is.
+    expected_difference: why more than that is known and taken, if it is.
     """
 
     relative: float
     allowed: float
-    departs: str | None = None
+    expected_difference: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -32,16 +32,18 @@ class Difference:
     @property
     def is_refused(self) -> bool:
         """Whether something else was computed. With a reason, too, nothing may be further off than the largest value."""
-        return not self.relative <= (self.allowed if self.departs is None else 1)
+        return not self.relative <= (self.allowed if self.expected_difference is None else 1)
 
     def __str__(self) -> str:
         return f"differs from ours by {self.relative:.2g} of the largest value, allowed is {self.allowed:.2g}"
 
 
-def compare(theirs: Sequence[Array], ours: Sequence[Array], problem: Problem, departs: str | None) -> Difference:
+def compare(
+    theirs: Sequence[Array], ours: Sequence[Array], problem: Problem, expected_difference: str | None
+) -> Difference:
     """The largest difference of any output."""
     relative = max(map(_relative, theirs, ours)) if len(theirs) == len(ours) else np.inf
-    return Difference(relative, allowed(problem), departs)
+    return Difference(relative, allowed(problem), expected_difference)
 
 
 def allowed(problem: Problem) -> float:

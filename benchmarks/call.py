@@ -15,9 +15,9 @@ class Call:
 
     run: does it, once for each call.
     arrays: the outputs of a call as arrays, in the order of the operation's outputs; not timed.
-    departs: why the outputs are known to be others than ours; None where they must agree.
+    expected_difference: why the outputs are known to be others than ours; None where they must agree.
     """
 
     run: Callable[[], Any]
     arrays: Callable[[Any], list[Array]]
-    departs: str | None = None
+    expected_difference: str | None = None

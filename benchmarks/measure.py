@@ -9,7 +9,7 @@ from statistics import median
 from benchmarks.agreement import Difference, compare
 from benchmarks.call import Call
 from benchmarks.interleave import LEAST_ROUNDS, interleave
-from benchmarks.memory_copy import copying
+from benchmarks.memory_copy import copy_call
 from benchmarks.operations import Operation
 from benchmarks.peers import Peer
 from benchmarks.problem import Problem
@@ -57,14 +57,14 @@ def measure(problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: i
     """Check that the peers compute the same, then time all calls in turn. Checking is also their first, slow call."""
     own = our_call(problem, threads)
     ours = own.arrays(own.run())
-    floor = copying([problem.arrays[name] for name in _read(problem.operation)], ours, threads)
+    floor = copy_call([problem.arrays[name] for name in _read(problem.operation)], ours, threads)
     calls = {OURS: own, **_references(problem, threads)}
     differences = {}
     for name, peer in peers.items():
         call = peer.prepare(problem, threads)
         if call is None:
             continue
-        differences[name] = compare(call.arrays(call.run()), ours, problem, call.departs)
+        differences[name] = compare(call.arrays(call.run()), ours, problem, call.expected_difference)
         if not differences[name].is_refused:
             calls[name] = call
     del ours

@@ -11,7 +11,7 @@ from benchmarks.call import Call
 from benchmarks.workloads import Array
 
 
-def copying(inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> Call:
+def copy_call(inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> Call:
     """A call that copies `inputs` and writes arrays as large as `outputs`, in as many parts as there are threads.
 
     What is written to is there before: a call allocates nothing.

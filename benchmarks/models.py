@@ -32,7 +32,7 @@ def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
             _opset(kind), element_type=kind, portable=portable, mode=mode, **workload.attributes
         )
     if "Y" in operation.outputs:
-        return onnx_models.joint(element_type=kind, portable=portable, mode=mode, **workload.attributes)
+        return onnx_models.roi_align_with_grad(element_type=kind, portable=portable, mode=mode, **workload.attributes)
     return onnx_models.roi_align_grad(
         element_type=kind, outputs=operation.outputs, portable=portable, mode=mode, **workload.gradient_attributes
     )

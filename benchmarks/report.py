@@ -141,6 +141,6 @@ def _difference(difference: Difference) -> dict[str, object]:
         # JSON has no infinity, nor what is no number.
         "relative": difference.relative if math.isfinite(difference.relative) else None,
         "allowed": difference.allowed,
-        "departs": difference.departs,
+        "departs": difference.expected_difference,
         "is_refused": difference.is_refused,
     }

@@ -62,7 +62,7 @@ def first_call_table(first_calls: Sequence[FirstCall]) -> Table:
 def notes(cells: Sequence[Cell]) -> list[str]:
     """What is to be said of peers whose numbers are others."""
     known = {
-        f"* {peer}: {difference.departs}": None
+        f"* {peer}: {difference.expected_difference}": None
         for cell in cells
         for peer, difference in cell.differences.items()
         if difference.is_known

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from onnx_models.attributes import checked_value, errors_of, given_values, operator_of, refuse_ours_alone
-from onnx_models.functions import Functions, name_of
-from onnx_models.traversal import Scope, label, nodes_of
+from onnx_models.attributes import checked_value, node_attribute_values, operator_of, prefix_errors, refuse_extensions
+from onnx_models.functions import Functions, function_label
+from onnx_models.traversal import Scope, all_nodes, label
 from ortops.spec import Attribute, Operator
 
 _Wanted = defaultdict[str, dict[Attribute, str]]
@@ -40,16 +40,16 @@ def check_attributes(
         own: _Wanted = defaultdict(dict)
         place, declared, defaults = "", set[str](), list[onnx.AttributeProto]()
         if isinstance(scope, onnx.FunctionProto):
-            place = f" in function {name_of(scope)}"
+            place = f" in function {function_label(scope)}"
             defaults = list(scope.attribute_proto)
             declared = {*scope.attribute, *(one.name for one in defaults)}
-            wanted[name_of(scope)] = own
-        for node in nodes_of(scope):
+            wanted[function_label(scope)] = own
+        for node in all_nodes(scope):
             where = f"{label(node)}{place}"
             if (found := operator(node, scope)) is not None:
                 _check_node(found, node, where, own)
             elif (callee := functions.called(node)) is not None:
-                _check_values(node.attribute, wanted[name_of(callee)], where, own)
+                _check_values(node.attribute, wanted[function_label(callee)], where, own)
         for name, rules in own.items():
             if name not in declared:
                 rule, reader = next(iter(rules.items()))
@@ -61,13 +61,13 @@ def check_attributes(
 
 def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Wanted) -> None:
     """Check the attributes of a node; `own` gets the rules of those that are references."""
-    with errors_of(where):
-        values = given_values(operator, node)
+    with prefix_errors(where):
+        values = node_attribute_values(operator, node)
         references = {given.name: given.ref_attr_name for given in node.attribute if given.ref_attr_name}
         if not references:
             operator.check_attributes(values)
         if operator_of(node) is None:
-            refuse_ours_alone(operator, values)
+            refuse_extensions(operator, values)
     for rule in operator.attributes:
         if rule.name in references:
             own[references[rule.name]].setdefault(rule, where)
@@ -77,7 +77,7 @@ def _check_values(given: Iterable[onnx.AttributeProto], wanted: _Wanted, where: 
     """Check what a call, or a default, gives to attributes of a function; as `_check_node` otherwise."""
     for attribute in given:
         for rule, reader in list(wanted.get(attribute.name, {}).items()):
-            with errors_of(f"{where} gives {attribute.name!r} to {reader}"):
+            with prefix_errors(f"{where} gives {attribute.name!r} to {reader}"):
                 checked_value(rule, attribute)
             if attribute.ref_attr_name:
                 own[attribute.ref_attr_name].setdefault(rule, reader)

@@ -28,7 +28,7 @@ def operator_of(node: onnx.NodeProto) -> Operator | None:
 
 
 @contextmanager
-def errors_of(where: str) -> Iterator[None]:
+def prefix_errors(where: str) -> Iterator[None]:
     """Begin the message of a TypeError or a ValueError with where it is."""
     try:
         yield
@@ -48,7 +48,7 @@ def attribute_values(operator: Operator, given: Mapping[str, object]) -> dict[st
     return {attribute.name: checked[attribute.name] for attribute in operator.attributes}
 
 
-def refuse_ours_alone(operator: Operator, values: Mapping[str, AttributeValue]) -> None:
+def refuse_extensions(operator: Operator, values: Mapping[str, AttributeValue]) -> None:
     """Refuse values that this project has added to those of ONNX, for a node of ONNX's own operator.
 
     Raises:
@@ -58,7 +58,7 @@ def refuse_ours_alone(operator: Operator, values: Mapping[str, AttributeValue]) 
         raise ValueError(f"mode = 'max_interpolated': only {operator.name} of {DOMAIN} has it")
 
 
-def given_values(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
+def node_attribute_values(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
     """What a node gives to attributes, references to those of a function left out.
 
     Raises:

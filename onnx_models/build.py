@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from onnx_models.attributes import attribute_protos, attribute_values, refuse_ours_alone
+from onnx_models.attributes import attribute_protos, attribute_values, refuse_extensions
 from onnx_models.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, OLDEST
 from onnx_models.portable.attach import attach
 from ortops.spec import (
@@ -110,7 +110,7 @@ def node(
     op_type, domain, _ = _identity(operator, standard)
     checked = attribute_values(operator, attributes or {})
     if standard:
-        refuse_ours_alone(operator, checked)
+        refuse_extensions(operator, checked)
     made = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )

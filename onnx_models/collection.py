@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx
 
 from onnx_models.build import model
-from onnx_models.roi_align import joint
+from onnx_models.roi_align import roi_align_with_grad
 from ortops.operators import OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import AttributeValue, Operator
@@ -39,7 +39,7 @@ def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
                 made = model(operator, standard=standard, element_type=kind, attributes=given)
                 yield f"{'standard_' if standard else ''}{operator.function}{version}", kind, made
     for kind in _floats(ROI_ALIGN_GRAD):
-        yield "joint_v22", kind, joint(element_type=kind, output_height=SIDE, output_width=SIDE)
+        yield "joint_v22", kind, roi_align_with_grad(element_type=kind, output_height=SIDE, output_width=SIDE)
 
 
 def _floats(operator: Operator) -> Sequence[str]:

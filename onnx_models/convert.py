@@ -10,10 +10,19 @@ import onnx
 
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_proto, operator_of
-from onnx_models.large_models import copied, without_data
-from onnx_models.onnx_tools import inferred
-from onnx_models.third_party import FOREIGN, LEAST_OPSET, Foreign, Tensors
-from onnx_models.traversal import Scope, label, names_in, nodes_of, normal_domain, onnx_opset, parts_of, subgraphs
+from onnx_models.large_models import copy_model, strip_weights
+from onnx_models.onnx_tools import infer_shapes
+from onnx_models.third_party import LEAST_OPSET, THIRD_PARTY, Tensors, ThirdPartyOperator
+from onnx_models.traversal import (
+    Scope,
+    all_nodes,
+    label,
+    normalize_domain,
+    onnx_opset,
+    subgraphs,
+    tensor_names,
+    walk_graphs,
+)
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
@@ -24,7 +33,7 @@ _REQUIRED = {
     for standard, ours in _OURS.items()
 }
 
-_Source = Callable[[onnx.NodeProto, Scope], Operator | Foreign | None]
+_Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | None]
 """From a node among those of a model or a function to what is converted: a foreign operator, or this project's operator with
 the definition of ONNX's; None where it stays."""
 
@@ -70,16 +79,16 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
 
     def definition(node: onnx.NodeProto, scope: Scope) -> Operator | None:
         found = operator_of(node) or source(node, scope)
-        return found.definition if isinstance(found, Foreign) else found
+        return found.definition if isinstance(found, ThirdPartyOperator) else found
 
     check_attributes(model, definition)
     replaced = {
-        normal_domain(node.domain)
+        normalize_domain(node.domain)
         for scope in (model, *model.functions)
-        for node in nodes_of(scope)
+        for node in all_nodes(scope)
         if source(node, scope)
     }
-    converted = copied(model)
+    converted = copy_model(model)
     if not replaced:
         return converted
     foreign = replaced - {""}
@@ -105,20 +114,20 @@ def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     source = _source_in(model)
     for scope in (model, *model.functions):
-        for node in nodes_of(scope):
+        for node in all_nodes(scope):
             if operator := source(node, scope):
-                ours = operator.ours if isinstance(operator, Foreign) else operator
-                domain = normal_domain(node.domain)
+                ours = operator.ours if isinstance(operator, ThirdPartyOperator) else operator
+                domain = normalize_domain(node.domain)
                 found[f"{domain}::{node.op_type}" if domain else node.op_type, ours.name] += 1
     return found
 
 
 def _source_in(model: onnx.ModelProto) -> _Source:
-    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
+    functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
 
-    def source(node: onnx.NodeProto, scope: Scope) -> Operator | Foreign | None:
-        identity = domain, name = normal_domain(node.domain), node.op_type
-        foreign = FOREIGN.get(identity)
+    def source(node: onnx.NodeProto, scope: Scope) -> Operator | ThirdPartyOperator | None:
+        identity = domain, name = normalize_domain(node.domain), node.op_type
+        foreign = THIRD_PARTY.get(identity)
         is_standard = domain == "" and name in _CONVERTIBLE
         if identity in functions or not (foreign or is_standard):
             return None
@@ -151,10 +160,10 @@ def _ours(name: str, opset: int, where: str) -> Operator:
 def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) -> bool:
     """Convert the nodes of a model without its functions, or of a function; whether there were any.
 
-    tensors: what each graph of `parts_of` knows; of those at the end it may be missing.
+    tensors: what each graph of `walk_graphs` knows; of those at the end it may be missing.
     """
-    parts = list(parts_of(scope))
-    taken = {name for part in parts for name in names_in(part)}
+    parts = list(walk_graphs(scope))
+    taken = {name for part in parts for name in tensor_names(part)}
 
     def new(wish: str) -> str:
         name, number = wish, 0
@@ -170,8 +179,8 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
         for node in list(part.node):
             operator = source(node, scope)
             found = found or operator is not None
-            if isinstance(operator, Foreign):
-                for before in operator.make_ours(node, known, new):
+            if isinstance(operator, ThirdPartyOperator):
+                for before in operator.convert_node(node, known, new):
                     part.node.insert(place, before)
                     place += 1
             elif operator:
@@ -196,11 +205,11 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
 
 def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:
     """What ONNX's inference tells of the tensors that a model's graph knows, and those that each graph inside knows."""
-    bare = without_data(model)
+    bare = strip_weights(model)
     # PyTorch's exporter has written nodes of domains that the model does not import, which inference refuses.
-    for domain in dict.fromkeys(normal_domain(node.domain) for node in nodes_of(bare)):
+    for domain in dict.fromkeys(normalize_domain(node.domain) for node in all_nodes(bare)):
         _import(bare, domain, 1)
-    return _typed(inferred(bare).graph, ChainMap())
+    return _typed(infer_shapes(bare).graph, ChainMap())
 
 
 def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) -> Iterator[Tensors]:
@@ -215,13 +224,13 @@ def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) 
 
 
 def _import(scope: Scope, domain: str, version: int) -> None:
-    if all(normal_domain(item.domain) != domain for item in scope.opset_import):
+    if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
         scope.opset_import.append(onnx.helper.make_opsetid(domain, version))
 
 
 def _drop_imports(scope: Scope, domains: set[str]) -> None:
     """Take those of some domains from the imports that nothing needs; of a model after those of its functions."""
-    needed = {node.domain for node in nodes_of(scope)}
+    needed = {node.domain for node in all_nodes(scope)}
     if isinstance(scope, onnx.ModelProto):
         for function in scope.functions:
             needed |= {function.domain, *(item.domain for item in function.opset_import)}

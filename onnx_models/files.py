@@ -12,7 +12,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.traversal import nodes_of
+from onnx_models.traversal import all_nodes
 
 _UNREADABLE = (
     OSError,
@@ -39,8 +39,8 @@ def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto,
     Raises:
         click.ClickException: a file cannot be read or written, holds no model, or the change is refused.
     """
-    before = loaded(path)
-    with refusing(path):
+    before = load_model(path)
+    with click_errors(path):
         if out.resolve().parent != path.resolve().parent and _has_external_data(before):
             raise click.ClickException(
                 f"--out = {out}: must be in the folder of {path}, which refers to external data beside it"
@@ -51,7 +51,7 @@ def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto,
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
+def click_errors(path: Path) -> Iterator[None]:
     """Make what is wrong with the model of a file, or with another file, an error of one line.
 
     Raises:
@@ -63,7 +63,7 @@ def refusing(path: Path) -> Iterator[None]:
         raise click.ClickException(f"{path}: {one_line(error)}") from error
 
 
-def loaded(path: Path) -> onnx.ModelProto:
+def load_model(path: Path) -> onnx.ModelProto:
     """The model in a file, its external data left where it is.
 
     Raises:
@@ -96,7 +96,7 @@ def _check_brackets(text: str) -> None:
 
 def _has_external_data(model: onnx.ModelProto) -> bool:
     attributes = [
-        attribute for scope in (model, *model.functions) for node in nodes_of(scope) for attribute in node.attribute
+        attribute for scope in (model, *model.functions) for node in all_nodes(scope) for attribute in node.attribute
     ]
     graphs = [model.graph, *(a.g for a in attributes if a.HasField("g")), *(g for a in attributes for g in a.graphs)]
     tensors = [tensor for graph in graphs for tensor in graph.initializer]

@@ -12,9 +12,9 @@ import onnx
 import onnx.inliner
 
 from onnx_models.attributes import operator_of
-from onnx_models.onnx_tools import clear_errors
-from onnx_models.opset_upgrade import raised
-from onnx_models.traversal import Scope, graphs_of, normal_domain, onnx_opset, with_inner
+from onnx_models.onnx_tools import single_line_errors
+from onnx_models.opset_upgrade import upgrade_opset
+from onnx_models.traversal import Scope, attribute_graphs, normalize_domain, onnx_opset, walk_nodes
 
 MOST_DEEP = 100
 """How deep calls and subgraphs may be in each other: as many calls as ONNX's own tools take."""
@@ -66,7 +66,7 @@ class Functions:
         self._by_id: dict[_Id, onnx.FunctionProto] = {}
         for function in model.functions:
             if self._by_id.setdefault(_id(function), function) is not function:
-                raise ValueError(f"the model has two functions {name_of(function)}: must have one of a name")
+                raise ValueError(f"the model has two functions {function_label(function)}: must have one of a name")
         calls = {one: [_callee(node) for node in _nodes(function)] for one, function in self._by_id.items()}
         calls = {
             one: [callee for callee in dict.fromkeys(callees) if callee in calls] for one, callees in calls.items()
@@ -74,7 +74,7 @@ class Functions:
         try:
             self._sorted = list(TopologicalSorter(calls).static_order())
         except CycleError as error:
-            circle = [name_of(self._by_id[one]) for one in reversed(error.args[1])]
+            circle = [function_label(self._by_id[one]) for one in reversed(error.args[1])]
             shown = circle if len(circle) <= 10 else [*circle[:8], f"{len(circle) - 9} more", circle[-1]]
             raise ValueError(
                 f"functions call each other in a circle: {' -> '.join(shown)}: must not recurse"
@@ -101,7 +101,7 @@ class Functions:
         for function in self:
             size = self._size(function.node, sizes)
             sizes[_id(function)] = size, {one.name: self._value(one, sizes) for one in function.attribute_proto}
-            _check_depth(size, f"function {name_of(function)}")
+            _check_depth(size, f"function {function_label(function)}")
             own.nodes += sum(1 for _ in _nodes(function))
             own.bytes += function.ByteSize()
             if is_body(function):
@@ -146,41 +146,41 @@ class Functions:
         if attribute.ref_attr_name:
             return _Size(references=Counter([attribute.ref_attr_name]))
         total = _Size(bytes=attribute.ByteSize())
-        for graph in graphs_of(attribute):
+        for graph in attribute_graphs(attribute):
             total.bytes -= sum(node.ByteSize() for node in graph.node)
             total.add(self._size(graph.node, sizes), below=1)
         return total
 
 
-def inlined(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProto:
+def inline_functions(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProto:
     """The model without functions but for bodies of this project's operators; itself where it has no others.
 
     Where its opset is older than that of a function, or than `least_opset`, it is converted (`onnx_models.opset_upgrade`), and so
     are the functions.
 
     Raises:
-        ValueError: as of `Functions`, of `Functions.check_size` and of `raised`; or a function imports another version of a
+        ValueError: as of `Functions`, of `Functions.check_size` and of `upgrade_opset`; or a function imports another version of a
             domain, not ONNX's, than the model, or is called with more than it takes.
     """
     Functions(model).check_size()
     called = _called(model)
     opset = max(filter(None, map(onnx_opset, (called, *called.functions))), default=0)
-    model = raised(called, max(opset, least_opset))
+    model = upgrade_opset(called, max(opset, least_opset))
     if all(map(is_body, model.functions)):
         return model
     completed = _with_defaults(model)
-    versions = {normal_domain(item.domain): item.version for item in model.opset_import}
+    versions = {normalize_domain(item.domain): item.version for item in model.opset_import}
     known = len(versions)
     for function in completed.functions:
         for item in function.opset_import:
-            version = versions.setdefault(normal_domain(item.domain), item.version)
+            version = versions.setdefault(normalize_domain(item.domain), item.version)
             if version != item.version:
                 raise ValueError(
-                    f"function {name_of(function)} imports version {item.version} of {item.domain}: "
+                    f"function {function_label(function)} imports version {item.version} of {item.domain}: "
                     f"must be {version} as elsewhere in the model, or it cannot be inlined"
                 )
     foreign = [(function.domain, function.name) for function in completed.functions if not is_body(function)]
-    with clear_errors("inlining the model's functions"):
+    with single_line_errors("inlining the model's functions"):
         made = onnx.inliner.inline_selected_functions(completed, foreign)
     for domain, version in list(versions.items())[known:]:
         made.opset_import.append(onnx.helper.make_opsetid(domain, version))
@@ -226,7 +226,7 @@ def is_body(function: onnx.FunctionProto) -> bool:
     return operator_of(onnx.NodeProto(domain=function.domain, op_type=function.name)) is not None
 
 
-def name_of(function: onnx.FunctionProto) -> str:
+def function_label(function: onnx.FunctionProto) -> str:
     """How an error names a function."""
     domain, name, overload = _id(function)
     return repr(f"{domain}::{name}" + (f"::{overload}" if overload else ""))
@@ -242,17 +242,17 @@ def _check_depth(size: _Size, where: str) -> None:
 def _nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
     """All nodes of a model's graph, or of a function and of the defaults of its attributes; those of subgraphs too."""
     if isinstance(scope, onnx.ModelProto):
-        return with_inner(scope.graph.node)
-    defaults = (node for default in scope.attribute_proto for graph in graphs_of(default) for node in graph.node)
-    return with_inner(chain(scope.node, defaults))
+        return walk_nodes(scope.graph.node)
+    defaults = (node for default in scope.attribute_proto for graph in attribute_graphs(default) for node in graph.node)
+    return walk_nodes(chain(scope.node, defaults))
 
 
 def _id(function: onnx.FunctionProto) -> _Id:
-    return normal_domain(function.domain), function.name, function.overload
+    return normalize_domain(function.domain), function.name, function.overload
 
 
 def _callee(node: onnx.NodeProto) -> _Id:
-    return normal_domain(node.domain), node.op_type, node.overload
+    return normalize_domain(node.domain), node.op_type, node.overload
 
 
 def _number(value: int) -> str:

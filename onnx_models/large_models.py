@@ -9,17 +9,17 @@ _LEAST_BYTES = 4096
 """Initializers of more bytes are left out of what is given to ONNX's tools."""
 
 
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model of any size."""
     made = onnx.ModelProto()
     try:
         made.CopyFrom(model)
     except EncodeError:
-        return with_data(without_data(model), model)
+        return restore_weights(strip_weights(model), model)
     return made
 
 
-def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+def restore_weights(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """What was made of a prepared model, with the data of the initializers that `model` has."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     for tensor in made.graph.initializer:
@@ -28,7 +28,7 @@ def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
+def strip_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy without the data of large initializers."""
     made = onnx.ModelProto()
     for field, value in model.ListFields():

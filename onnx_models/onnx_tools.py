@@ -10,11 +10,11 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from onnx_models.schema import register_schemas
-from onnx_models.traversal import label, normal_domain
+from onnx_models.traversal import label, normalize_domain
 
 
 @contextmanager
-def clear_errors(what: str) -> Iterator[None]:
+def single_line_errors(what: str) -> Iterator[None]:
     """Make what ONNX's tools and protobuf raise a ValueError of one line that begins with `what`."""
     try:
         yield
@@ -30,14 +30,14 @@ def clear_errors(what: str) -> Iterator[None]:
         raise ValueError(f"{what}: {' '.join(str(error).split())}") from error
 
 
-def inferred(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelProto:
+def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelProto:
     """A copy of a model with types and shapes, those of this project's operators too.
 
     Raises:
         ValueError: a node of this project's operators breaks a rule of its schema, or ONNX cannot read the model.
     """
     _register_once()
-    with clear_errors("shape inference"):
+    with single_line_errors("shape inference"):
         found = onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
         splits = sum(node.op_type == "Split" for node in found.graph.node)
         for _ in range(splits):  # what is learnt of one may tell of the next
@@ -102,7 +102,7 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
     context.opset_imports = {**opsets, **({"ai.onnx": opsets[""]} if "" in opsets else {})}
 
     def check(node: onnx.NodeProto) -> None:
-        domain = normal_domain(node.domain)
+        domain = normalize_domain(node.domain)
         version = opsets.get(domain, 1)
         # Runtimes have operators that are deprecated, such as GroupNormalization of opset 18; the checker refuses them.
         if (
@@ -110,7 +110,7 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
             and onnx.defs.get_schema(node.op_type, version, domain).deprecated
         ):
             return
-        with clear_errors(label(node)):
+        with single_line_errors(label(node)):
             onnx.checker.check_node(node, context)
 
     return check

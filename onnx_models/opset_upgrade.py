@@ -13,9 +13,9 @@ from typing import Any
 
 import onnx
 
-from onnx_models.large_models import copied
+from onnx_models.large_models import copy_model
 from onnx_models.resize import nearest_mode_of_opset_10
-from onnx_models.traversal import Scope, label, names_in, normal_domain, onnx_opset, subgraphs
+from onnx_models.traversal import Scope, label, normalize_domain, onnx_opset, subgraphs, tensor_names
 
 DEFAULT_IR_VERSION = 10
 DEFAULT_OPSET = 21
@@ -36,7 +36,7 @@ _TYPES = {
 """The types of attributes of Constant."""
 
 
-def raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+def upgrade_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """A copy of a model that has an opset at least, and its functions too; itself where it is so already.
 
     What it computes stays the same. Nodes in subgraphs are converted too. The data of initializers is not read, but for
@@ -63,7 +63,7 @@ def raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
             raise ValueError(f"opset {found} cannot be converted to {opset}: must be {OLDEST} or later")
     if opset > NEWEST:
         raise ValueError(f"opset {min(versions)} cannot be converted to {opset}: must be to {NEWEST} or an older one")
-    made = copied(model)
+    made = copy_model(model)
     for scope in (made, *made.functions):
         found = onnx_opset(scope)
         if found is not None and found < opset:
@@ -80,12 +80,12 @@ def _raise(scope: Scope, version: int, opset: int) -> None:
         for training in scope.training_info:
             parts += [training.initialization, training.algorithm]
     nodes = _Nodes(
-        {name for part in parts for name in names_in(part)}, {name for part in parts for name in _read(part)}
+        {name for part in parts for name in tensor_names(part)}, {name for part in parts for name in _read(part)}
     )
     for part in parts:
         nodes.change(part, version, opset)
     for item in scope.opset_import:
-        if normal_domain(item.domain) == "":
+        if normalize_domain(item.domain) == "":
             item.version = opset
 
 
@@ -119,7 +119,7 @@ class _Nodes:
         for node in part.node:
             for graph in subgraphs([node]):
                 self.change(graph, version, opset)
-            if normal_domain(node.domain) == "":
+            if normalize_domain(node.domain) == "":
                 for newer in range(version + 1, opset + 1):
                     if (change := CHANGES.get((newer, node.op_type))) is not None:
                         change(self, node)

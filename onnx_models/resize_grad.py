@@ -10,7 +10,7 @@ from onnx_models.build import axis_lengths, make_model, node, tensor_ranks, type
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
 from onnx_models.opset_upgrade import DEFAULT_OPSET
 from onnx_models.resize import resample_attributes
-from onnx_models.traversal import normal_domain
+from onnx_models.traversal import normalize_domain
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 
@@ -46,7 +46,7 @@ def resize_grad(
             `resample_attributes`.
         TypeError: as of `resample_attributes`.
     """
-    if resize.op_type != "Resize" or normal_domain(resize.domain) != "":
+    if resize.op_type != "Resize" or normalize_domain(resize.domain) != "":
         raise ValueError(f"resize is a node of {resize.op_type} in {resize.domain!r}: must be Resize in ONNX's domain")
     for attribute in resize.attribute:
         if attribute.ref_attr_name:

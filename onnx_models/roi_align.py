@@ -108,7 +108,7 @@ def roi_align_grad(
     )
 
 
-def joint(
+def roi_align_with_grad(
     *, element_type: str = "float", axes: Lengths | None = None, portable: bool = False, **attributes: AttributeValue
 ) -> onnx.ModelProto:
     """A model of RoiAlign as of opset 22 and of its gradient: Y, dX and drois from X, rois, batch_indices and dY.

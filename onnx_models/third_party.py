@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from onnx_models.attributes import attribute_proto, given_values
+from onnx_models.attributes import attribute_proto, node_attribute_values
 from onnx_models.traversal import label
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
@@ -39,7 +39,7 @@ Tensors = Mapping[str, onnx.TypeProto.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class AttributeMapping:
     """What becomes of an attribute of a foreign operator.
 
     rule: its name, type, default and rule there.
@@ -53,7 +53,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ThirdPartyOperator:
     """An operator of another project with the inputs X and rois, which one of this project's computes.
 
     ours: the latter.
@@ -65,7 +65,7 @@ class Foreign:
 
     name: str
     ours: Operator
-    attributes: tuple[Carried, ...]
+    attributes: tuple[AttributeMapping, ...]
     coordinates: int
     complete: bool = False
     single: bool = False
@@ -77,7 +77,7 @@ class Foreign:
         rules = tuple(carried.rule for carried in self.attributes)
         return Operator(self.name, self.ours.family, self.ours.function, "", rules, (), (), {})
 
-    def make_ours(self, node: onnx.NodeProto, tensors: Tensors, new: Callable[[str], str]) -> list[onnx.NodeProto]:
+    def convert_node(self, node: onnx.NodeProto, tensors: Tensors, new: Callable[[str], str]) -> list[onnx.NodeProto]:
         """Make a node this project's.
 
         Args:
@@ -97,7 +97,7 @@ class Foreign:
             raise ValueError(f"{where}: has the inputs {list(node.input)}: must have X and rois")
         attributes = self._attributes(node, where)
         x, rois = node.input
-        before = _Before(new, node.output[0] if node.output else rois)
+        before = _NodesBefore(new, node.output[0] if node.output else rois)
         if self._has_index(tensors.get(rois), where):
             index = before.op("Gather", [rois, before.constant(0, "first")], "index", axis=1)
             batch_indices = before.op("Cast", [index], "batch_indices", to=onnx.TensorProto.INT64)
@@ -123,7 +123,7 @@ class Foreign:
     def _attributes(self, node: onnx.NodeProto, where: str) -> list[onnx.AttributeProto]:
         """All attributes of this project's operator; references stay where the value does not change."""
         present = {attribute.name: attribute for attribute in node.attribute}
-        given = given_values(self.definition, node)
+        given = node_attribute_values(self.definition, node)
         rules = {rule.name: rule for rule in self.ours.attributes}
         made = {name: attribute_proto(rule, rule.default) for name, rule in rules.items()}
         for carried in self.attributes:
@@ -159,7 +159,7 @@ class Foreign:
         return True
 
 
-class _Before:
+class _NodesBefore:
     """Nodes that are written before another."""
 
     def __init__(self, new: Callable[[str], str], prefix: str) -> None:
@@ -184,13 +184,13 @@ def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
     return made
 
 
-def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> Carried:
+def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> AttributeMapping:
     """An attribute that has the rule and the value of this project's, under its name or another."""
     rule = next(attribute for attribute in ours.attributes if attribute.name == name)
-    return Carried(replace(rule, name=there or name, **changes), name)
+    return AttributeMapping(replace(rule, name=there or name, **changes), name)
 
 
-def _sampling_ratio(ours: Operator, default: int) -> Carried:
+def _sampling_ratio(ours: Operator, default: int) -> AttributeMapping:
     """0 and all below it stand for samples by the size of the RoI; the number has 32 bits there."""
     carried = _same(ours, "sampling_ratio", default=default, minimum=-(2**31))
     return replace(carried, change=lambda value: max(value, 0))
@@ -198,34 +198,36 @@ def _sampling_ratio(ours: Operator, default: int) -> Carried:
 
 _ROI_ALIGN, _ROTATED = BY_NAME["RoiAlign_22"], BY_NAME["RoIAlignRotated"]
 
-_PIXELS = Carried(
+_PIXELS = AttributeMapping(
     Attribute("aligned", "INT", 0, minimum=0, maximum=1),
     "coordinate_transformation_mode",
     ("output_half_pixel", "half_pixel").__getitem__,
 )
 
-_MODE = Carried(
+_MODE = AttributeMapping(
     Attribute("mode", "STRING", "avg", choices=("avg", "max")),
     "mode",
     {"avg": "avg", "max": "max_interpolated"}.__getitem__,
 )
 
 
-def _mmcv(name: str, ours: Operator, *others: Carried, coordinates: int) -> Foreign:
+def _mmcv(name: str, ours: Operator, *others: AttributeMapping, coordinates: int) -> ThirdPartyOperator:
     shared = (_same(ours, "output_height"), _same(ours, "output_width"), _same(ours, "spatial_scale"))
-    return Foreign(name, ours, (*shared, _sampling_ratio(ours, 0), *others), coordinates, complete=True)
+    return ThirdPartyOperator(name, ours, (*shared, _sampling_ratio(ours, 0), *others), coordinates, complete=True)
 
 
-def _caffe2(name: str, ours: Operator, aligned: Carried, *, coordinates: int, degrees: bool = False) -> Foreign:
+def _caffe2(
+    name: str, ours: Operator, aligned: AttributeMapping, *, coordinates: int, degrees: bool = False
+) -> ThirdPartyOperator:
     attributes = (
-        Carried(Attribute("order", "STRING", "NCHW", choices=("NCHW",))),
+        AttributeMapping(Attribute("order", "STRING", "NCHW", choices=("NCHW",))),
         _same(ours, "spatial_scale"),
         _same(ours, "output_height", "pooled_h"),
         _same(ours, "output_width", "pooled_w"),
         _sampling_ratio(ours, -1),
         aligned,
     )
-    return Foreign(name, ours, attributes, coordinates, single=True, degrees=degrees)
+    return ThirdPartyOperator(name, ours, attributes, coordinates, single=True, degrees=degrees)
 
 
 _MMCV = (
@@ -237,7 +239,7 @@ _CAFFE2 = (
     _caffe2("RoIAlignRotated", _ROTATED, _same(_ROTATED, "aligned", default=0), coordinates=5, degrees=True),
 )
 
-FOREIGN = {
+THIRD_PARTY = {
     (domain, operator.name): operator
     for domain, operators in (
         ("mmcv", _MMCV),

@@ -20,10 +20,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import onnx
 
-from onnx_models.large_models import copied, without_data
-from onnx_models.onnx_tools import inferred
-from onnx_models.opset_upgrade import raised
-from onnx_models.traversal import names_in
+from onnx_models.large_models import copy_model, strip_weights
+from onnx_models.onnx_tools import infer_shapes
+from onnx_models.opset_upgrade import upgrade_opset
+from onnx_models.traversal import tensor_names
 
 Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolute_error", "mean_squared_error"]
 
@@ -58,7 +58,7 @@ def with_loss(
     """
     if loss not in get_args(Loss):
         raise ValueError(f"loss = {loss!r}: must be one of {', '.join(get_args(Loss))}")
-    graph = _Graph(raised(model, _OPSET), model)
+    graph = _Graph(upgrade_opset(model, _OPSET), model)
     of = _typed(graph, output)
     kind = onnx.TypeProto.Tensor()
     kind.CopyFrom(of)
@@ -143,7 +143,7 @@ def with_sgd(
         raise ValueError(f"weight_decay = {weight_decay}: must be 0 or more")
     if nesterov and not momentum:
         raise ValueError("nesterov = True: must have a momentum of more than 0")
-    graph = _Graph(raised(model, _OPSET), model)
+    graph = _Graph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
     for name, gradient in gradients.items():
@@ -175,7 +175,7 @@ def with_sgd(
 
 def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
     """The type of a tensor that a loss is of."""
-    found = inferred(without_data(graph.model)).graph
+    found = infer_shapes(strip_weights(graph.model)).graph
     values: dict[str, onnx.TypeProto.Tensor] = {
         value.name: value.type.tensor_type for value in (*found.value_info, *found.input, *found.output)
     }
@@ -213,8 +213,8 @@ class _Graph:
     """
 
     def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
-        self.model = model = copied(given) if model is given else model
-        self.names = set(names_in(model.graph))
+        self.model = model = copy_model(given) if model is given else model
+        self.names = set(tensor_names(model.graph))
         self.inputs = {value.name for value in model.graph.input}
         self.tensors = {value.name: value.type.tensor_type for value in model.graph.input}
         for tensor in model.graph.initializer:

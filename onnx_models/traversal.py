@@ -17,17 +17,17 @@ def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
     """The graphs among the attributes of nodes."""
     for node in nodes:
         for attribute in node.attribute:
-            yield from graphs_of(attribute)
+            yield from attribute_graphs(attribute)
 
 
-def graphs_of(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
+def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
     """The graphs that an attribute has."""
     if attribute.HasField("g"):
         yield attribute.g
     yield from attribute.graphs
 
 
-def with_inner(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
+def walk_nodes(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
     """Each node, and after it those in its subgraphs.
 
     Raises:
@@ -38,15 +38,15 @@ def with_inner(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx
     for node in nodes:
         yield node
         for graph in subgraphs([node]):
-            yield from with_inner(graph.node, level + 1)
+            yield from walk_nodes(graph.node, level + 1)
 
 
-def nodes_of(scope: Scope) -> Iterator[onnx.NodeProto]:
+def all_nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
     """All nodes of a model, those of its functions left out, or of a function; those in subgraphs too."""
-    return (node for part in _outermost(scope) for node in with_inner(part.node))
+    return (node for part in _outermost(scope) for node in walk_nodes(part.node))
 
 
-def parts_of(scope: Scope) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+def walk_graphs(scope: Scope) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
     """The graphs of a model, those of its functions left out, or a function; after each the subgraphs inside."""
     for part in _outermost(scope):
         yield from _with_subgraphs(part)
@@ -67,7 +67,7 @@ def _outermost(scope: Scope) -> list[onnx.GraphProto | onnx.FunctionProto]:
     return [scope.graph, *training]
 
 
-def names_in(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
+def tensor_names(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
     """All names of tensors in a graph or a function, and in the graphs inside."""
     if isinstance(part, onnx.FunctionProto):
         yield from (*part.input, *part.output)
@@ -82,7 +82,7 @@ def names_in(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
         yield from node.input
         yield from node.output
         for subgraph in subgraphs([node]):
-            yield from names_in(subgraph)
+            yield from tensor_names(subgraph)
 
 
 def label(node: onnx.NodeProto) -> str:
@@ -91,11 +91,11 @@ def label(node: onnx.NodeProto) -> str:
     return f"node {name} ({node.op_type})"
 
 
-def normal_domain(domain: str) -> str:
+def normalize_domain(domain: str) -> str:
     """The domain, "" for ONNX's own, whose other name is ai.onnx."""
     return "" if domain == "ai.onnx" else domain
 
 
 def onnx_opset(scope: Scope) -> int | None:
     """The version of ONNX's own domain that a model or a function imports; None where it does not."""
-    return next((item.version for item in scope.opset_import if normal_domain(item.domain) == ""), None)
+    return next((item.version for item in scope.opset_import if normalize_domain(item.domain) == ""), None)

@@ -26,7 +26,7 @@ from benchmarks.call import Call
 from benchmarks.first_call import FirstCall
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
 from benchmarks.measure import Cell, measure
-from benchmarks.memory_copy import copying
+from benchmarks.memory_copy import copy_call
 from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem
@@ -67,8 +67,8 @@ class Altered:
 
     PACKAGE = "numpy"
 
-    def __init__(self, alter: Callable[[Array], Array], departs: str | None = None) -> None:
-        self._alter, self._departs = alter, departs
+    def __init__(self, alter: Callable[[Array], Array], expected_difference: str | None = None) -> None:
+        self._alter, self._departs = alter, expected_difference
 
     def prepare(self, problem: Problem, threads: int) -> Call | None:
         call = our_call(problem, threads)
@@ -422,7 +422,7 @@ def test_slow_calls_have_the_least_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_copying_takes_parts_of_any_size(threads: int) -> None:
-    call = copying([np.ones((5, 1), np.float16)], [np.ones(1, np.float32), np.ones(0)], threads)
+    call = copy_call([np.ones((5, 1), np.float16)], [np.ones(1, np.float32), np.ones(0)], threads)
     call.run()
     assert call.arrays(None) == []
 

@@ -59,28 +59,28 @@ def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: 
         model = step.exported(network)
         data, plain, nodes = model.SerializeToString(), sessions.is_plain(model), len(model.graph.node)
         del model
-        fed = step.feeds(network)
+        feeds = step.feeds(network)
         truth = step.torch_gradients(network, wide=True)
         for count in threads:
             torch.set_num_threads(count)
             made = sessions.session(data, count, plain=plain)
-            found = errors(sessions.session_gradients(made, fed), step.torch_gradients(network), truth)
-            calls = {OURS: lambda made=made: made.run(None, fed), TORCH: step.torch_step(network)}  # type: ignore[misc]
+            found = errors(sessions.session_gradients(made, feeds), step.torch_gradients(network), truth)
+            calls = {OURS: lambda made=made: made.run(None, feeds), TORCH: step.torch_step(network)}  # type: ignore[misc]
             seconds = interleave(calls, rounds)
             del made, calls
             yield Row(
-                name, count, seconds, _memory(name, size, data, fed, count, plain), found, nodes, len(data), plain
+                name, count, seconds, _memory(name, size, data, feeds, count, plain), found, nodes, len(data), plain
             )
     except Exception as error:  # of PyTorch's exporter and of ONNX Runtime, of any class
         raise ValueError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 def _memory(
-    name: str, size: int | None, data: bytes, fed: dict[str, sessions.Array], threads: int, plain: bool
+    name: str, size: int | None, data: bytes, feeds: dict[str, sessions.Array], threads: int, plain: bool
 ) -> dict[str, float | None]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(data)
-        np.savez(path.with_suffix(".npz"), allow_pickle=False, **fed)
+        np.savez(path.with_suffix(".npz"), allow_pickle=False, **feeds)
         ours = memory.peak(memory.PLAIN if plain else memory.REGISTERED, str(path), threads)
     return {OURS: ours, TORCH: memory.peak(memory.TORCH, f"{name} {size or 'usual'}", threads)}

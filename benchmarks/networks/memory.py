@@ -65,10 +65,10 @@ def _session(source: str, threads: int, *, plain: bool) -> Callable[[], object]:
         import ortops.engine.session  # noqa: F401 - `session` would
 
     def run() -> None:
-        fed = dict(np.load(Path(source).with_suffix(".npz")))
+        inputs = dict(np.load(Path(source).with_suffix(".npz")))
         made = session(Path(source), threads, plain=plain)
         for _ in range(STEPS):
-            made.run(None, fed)
+            made.run(None, inputs)
 
     return run
 

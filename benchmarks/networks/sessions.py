@@ -35,8 +35,8 @@ def session(model: bytes | Path, threads: int, *, plain: bool) -> Any:
     return made(model if isinstance(model, bytes) else str(model), chosen, providers=[CPU])
 
 
-def session_gradients(made: Any, fed: Mapping[str, Array]) -> dict[str, Array]:
+def session_gradients(made: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Those that a session computes, by the names of the tensors."""
     names = [output.name for output in made.get_outputs()]
-    found = zip(names, made.run(names, dict(fed)), strict=True)
+    found = zip(names, made.run(names, dict(inputs)), strict=True)
     return {name.removesuffix("_grad"): np.asarray(value) for name, value in found if name.endswith("_grad")}

@@ -15,7 +15,7 @@ from benchmarks.workloads import Array
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 
-def call_of(function: Function, problem: Problem, threads: int, departs: str | None = None) -> Call | None:
+def call_of(function: Function, problem: Problem, threads: int, expected_difference: str | None = None) -> Call | None:
     """The call that computes the problem's outputs of `function`, which is Y of X; None for other gradients than by X.
 
     Of a gradient only the backward pass is timed: Y is computed once and its graph kept.
@@ -29,13 +29,13 @@ def call_of(function: Function, problem: Problem, threads: int, departs: str | N
         run = _backward(function, tensor(problem.arrays["X"]), tensor(problem.arrays["dY"]))
     else:
         return None
-    return Call(run, lambda answer: [_array(answer)], departs)
+    return Call(run, lambda answer: [_array(answer)], expected_difference)
 
 
 def boxes(problem: Problem) -> torch.Tensor:
     """batch_indices and rois as [R, 5] in X's type, as torchvision and mmcv take them."""
-    rois, images = problem.arrays["rois"], problem.arrays["batch_indices"]
-    return tensor(np.concatenate([images[:, None].astype(rois.dtype), rois], axis=1))
+    rois, batch_indices = problem.arrays["rois"], problem.arrays["batch_indices"]
+    return tensor(np.concatenate([batch_indices[:, None].astype(rois.dtype), rois], axis=1))
 
 
 def tensor(array: Array) -> torch.Tensor:

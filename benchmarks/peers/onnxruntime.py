@@ -19,4 +19,4 @@ def prepare(problem: Problem, threads: int) -> Call | None:
     """A session of ONNX's standard operator."""
     model = standard(problem)
     call = None if model is None else stock_call(model, problem, threads)
-    return replace(call, departs=_BOUNDS) if call and problem.operation.family == "max_roi_pool" else call
+    return replace(call, expected_difference=_BOUNDS) if call and problem.operation.family == "max_roi_pool" else call

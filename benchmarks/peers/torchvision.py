@@ -29,5 +29,5 @@ def prepare(problem: Problem, threads: int) -> Call | None:
         lambda x: roi_align(x, rois, size, workload.spatial_scale, workload.sampling_ratio, aligned=True),
         problem,
         threads,
-        departs=_COORDINATES if problem.element_type == "float16" else None,
+        expected_difference=_COORDINATES if problem.element_type == "float16" else None,
     )

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnx_models.commands.common import MODEL, OUT_FILE, console, count, say
-from onnx_models.files import change_file, loaded, one_line, refusing
+from onnx_models.files import change_file, click_errors, load_model, one_line
 from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, report
 from onnx_models.portable import attach
 
@@ -68,8 +68,8 @@ def gradient_command(
         return before, _loss(before, loss), _checked(before, names)
 
     if dry_run:
-        before = loaded(model)
-        with refusing(model):
+        before = load_model(model)
+        with click_errors(model):
             found = report(*arguments(before), stop_at=stop_at, through_rois=through_rois)
         _show(found)
         raise click.exceptions.Exit(1 if found.refused else 0)

@@ -8,16 +8,16 @@ import onnx
 from onnx import helper
 
 from onnx_models.attribute_checks import check_attributes
-from onnx_models.attributes import attribute_protos, attribute_values, given_values, operator_of
+from onnx_models.attributes import attribute_protos, attribute_values, node_attribute_values, operator_of
 from onnx_models.functions import Functions, is_body
-from onnx_models.large_models import copied
+from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import node_checker
-from onnx_models.opset_upgrade import DEFAULT_OPSET, raised
+from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
 from onnx_models.portable.attributes import Attributes
-from onnx_models.portable.bodies import Demand, outputs
+from onnx_models.portable.bodies import BodyRequest, outputs
 from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind
-from onnx_models.traversal import label, onnx_opset, with_inner
+from onnx_models.traversal import label, onnx_opset, walk_nodes
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
@@ -61,7 +61,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     """
     check_attributes(model)
     Functions(model).check_size()
-    copy = copied(model)
+    copy = copy_model(model)
     kept = [function for function in copy.functions if not is_body(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
@@ -70,7 +70,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     if not nodes and not inner:
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < LEAST_OPSET:
-        return attach(raised(model, LEAST_OPSET), loops=loops)
+        return attach(upgrade_opset(model, LEAST_OPSET), loops=loops)
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)
@@ -90,7 +90,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
 def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """This project's nodes among some and in their subgraphs."""
-    return filter(operator_of, with_inner(nodes))
+    return filter(operator_of, walk_nodes(nodes))
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
@@ -114,7 +114,7 @@ def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeVal
                 f"{label(node)}: {attribute.name} refers to {attribute.ref_attr_name} of the function around it: "
                 "must be a value"
             )
-    given = given_values(operator, node)
+    given = node_attribute_values(operator, node)
     values = attribute_values(operator, given)
     del node.attribute[:]
     node.attribute.extend(attribute_protos(operator.attributes, values))
@@ -149,7 +149,7 @@ def _body(
     attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
     inputs = _inputs(operator, nodes)
     wanted = frozenset[str]().union(*map(_wanted, nodes))
-    found = outputs(graph, Demand(operator, attributes, inputs, wanted, sums, loops))
+    found = outputs(graph, BodyRequest(operator, attributes, inputs, wanted, sums, loops))
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))

@@ -6,22 +6,22 @@ numbers, and work grows with the number of images: meant for few regions of few 
 
 from __future__ import annotations
 
-from onnx_models.portable import tables
+from onnx_models.portable import weight_matrices
 from onnx_models.portable.average import with_outside
-from onnx_models.portable.graph import Value, joined, numbers, zeros
+from onnx_models.portable.graph import Value, arange, concat, zeros
 from onnx_models.portable.regions import Regions
 
 
 def forward(regions: Regions, outside: Value | None) -> Value:
     """Y [R, C, PH, PW], where a sample off the map is `outside`, 0 if None."""
-    a_y, a_x = tables.averages(regions, "compare")
+    a_y, a_x = weight_matrices.mean_weights(regions, "compare")
     y = _along_y(regions, a_y) @ a_x.transpose(0, 2, 1)
     return with_outside(y.transpose(1, 0, 2, 3), regions, outside)
 
 
 def gradient(regions: Regions, dy: Value) -> Value:
     """The gradient dX [N, C, H, W] of dY [R, C, PH, PW]."""
-    a_y, a_x = tables.averages(regions, "compare")
+    a_y, a_x = weight_matrices.mean_weights(regions, "compare")
     images, channels, height, width = regions.map_lengths
     left = _spread(regions, a_y).transpose(1, 0)
     dx = (left @ _dy_along_x(regions, dy, a_x)).reshape(channels, images, height, width)
@@ -31,10 +31,10 @@ def gradient(regions: Regions, dy: Value) -> Value:
 
 def roi_gradient(regions: Regions, dy: Value) -> Value:
     """The gradient by the regions' coordinates, [R, 4], of dY [R, C, PH, PW]: as in `average`."""
-    slopes = tables.both_slopes(regions, "compare")
-    if slopes is None:
+    derivatives = weight_matrices.mean_weight_derivatives(regions, "compare")
+    if derivatives is None:
         return zeros(dy.kind, regions.count, 4)
-    a_y, a_x = tables.averages(regions, "compare")
+    a_y, a_x = weight_matrices.mean_weights(regions, "compare")
     count, channels, bins_y, bins_x = regions.output_lengths
     images, _, height, width = regions.map_lengths
     rows, bands = count * bins_y, images * height
@@ -46,19 +46,19 @@ def roi_gradient(regions: Regions, dy: Value) -> Value:
     t = _dy_along_x(regions, dy, a_x).transpose(1, 0, 2).reshape(rows, channels * width)
     pixels = _rows_of_images(regions).transpose(0, 2, 1).reshape(channels * width, bands)
     by_y = t @ pixels
-    (y_by_y1, y_by_y2), (x_by_x1, x_by_x2) = slopes
+    (y_by_y1, y_by_y2), (x_by_x1, x_by_x2) = derivatives
 
     def along_y(table: Value) -> Value:
         return (by_y * _spread(regions, table)).sum(1).reshape(count, bins_y).sum(1)
 
     each = [(by_x * x_by_x1).sum(1, 2), along_y(y_by_y1), (by_x * x_by_x2).sum(1, 2), along_y(y_by_y2)]
-    return joined(1, *(one.unsqueeze(1) for one in each))
+    return concat(1, *(one.unsqueeze(1) for one in each))
 
 
 def _spread(regions: Regions, table: Value) -> Value:
     """A table of y [R, PH, H] as [R PH, N H], in the columns of each region's image."""
     images, _, height, _ = regions.map_lengths
-    own = regions.images.unsqueeze(1).equals(numbers(images)).cast(table.kind)
+    own = regions.batch_indices.unsqueeze(1).equals(arange(images)).cast(table.kind)
     spread = table.unsqueeze(2) * own.unsqueeze(1, 3)
     return spread.reshape(regions.count * regions.y.bins, images * height)
 

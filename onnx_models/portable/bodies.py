@@ -11,7 +11,7 @@ from ortops.spec import Operator
 
 
 @dataclass(frozen=True)
-class Demand:
+class BodyRequest:
     """What a body is for.
 
     operator: whose body it is.
@@ -35,21 +35,21 @@ class Demand:
         return "double" if self.loops else self.sums
 
 
-def outputs(graph: Graph, demand: Demand) -> dict[str, Value]:
+def outputs(graph: Graph, request: BodyRequest) -> dict[str, Value]:
     """The wanted outputs by name, in the type of sums: what the module of the operator's family beside this one makes.
 
     Raises:
         ValueError: the operator cannot do without loops, or without an input that the node has not.
     """
-    given = {name: graph.input(name) for name in demand.inputs}
-    _check_inputs(demand)
-    family = importlib.import_module(f"onnx_models.portable.{demand.operator.family}")
-    made: dict[str, Value] = family.outputs(given, demand)
+    given = {name: graph.input(name) for name in request.inputs}
+    _check_inputs(request)
+    family = importlib.import_module(f"onnx_models.portable.{request.operator.family}")
+    made: dict[str, Value] = family.outputs(given, request)
     return made
 
 
-def _check_inputs(demand: Demand) -> None:
-    for tensor in demand.operator.inputs:
-        reason = demand.operator.why_needed(tensor, demand.attributes.words, demand.wanted)
-        if reason is not None and tensor.name not in demand.inputs:
-            raise ValueError(f"{tensor.name} is missing: {demand.operator.name} needs it for {reason}")
+def _check_inputs(request: BodyRequest) -> None:
+    for tensor in request.operator.inputs:
+        reason = request.operator.why_needed(tensor, request.attributes.words, request.wanted)
+        if reason is not None and tensor.name not in request.inputs:
+            raise ValueError(f"{tensor.name} is missing: {request.operator.name} needs it for {reason}")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from onnx_models.portable.attributes import Attributes
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, joined, numbers, ones, zeros
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange, concat, ones, zeros
 from onnx_models.portable.sampling import Rounding, resampled
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
@@ -15,15 +15,15 @@ from ortops.spec import MOST_RANK
 _DEFAULTS = {"input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": OUTPUT_PIXEL_OFFSET}
 
 
-def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
+def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
     """The wanted outputs by name."""
-    (name,) = demand.wanted
-    values = [given[tensor.name] for tensor in demand.operator.inputs]
-    tensor = values[0].cast(demand.sums)
-    if not demand.operator.is_gradient:
-        return {name: forward(tensor, demand.attributes, demand.coordinates)}
+    (name,) = request.wanted
+    values = [given[tensor.name] for tensor in request.operator.inputs]
+    tensor = values[0].cast(request.sums)
+    if not request.operator.is_gradient:
+        return {name: forward(tensor, request.attributes, request.coordinates)}
     x_shape = values[1].cast("int64")
-    return {name: gradient(tensor, x_shape, demand.attributes, demand.coordinates, loops=demand.loops)}
+    return {name: gradient(tensor, x_shape, request.attributes, request.coordinates, loops=request.loops)}
 
 
 def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
@@ -63,7 +63,7 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, l
     else:
         outputs = dy.lengths_up_to(MOST_RANK)
         missing = ones(dy.graph, MOST_RANK - dy.rank)
-        lengths = joined(0, missing, x_shape).entries(MOST_RANK)
+        lengths = concat(0, missing, x_shape).entries(MOST_RANK)
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):
@@ -114,7 +114,7 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
         each = [zeros("int64", length), pixels, ones(graph, pixels.length(0))]
         count = graph.op("ScatterElements", each, "int64", axis=0, reduction="add")
         first = graph.op("CumSum", [count, graph.constant(0, "int64")], "int64", exclusive=1)
-        rounds = joined(0, count, graph.constant([0], "int64")).max(0).reshape(1)
+        rounds = concat(0, count, graph.constant([0], "int64")).max(0).reshape(1)
 
         def of_round(k: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:
             output = (first + k).at_most(outputs - 1)
@@ -137,7 +137,7 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
 def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
     """The gradient by one axis, as a product with the transpose of its matrix."""
     low, high, f = taps
-    pixels = numbers(length)
+    pixels = arange(length)
     matrix = low.unsqueeze(1).equals(pixels).cast(dy.kind)
     if f is not None:
         f = f.cast(dy.kind).unsqueeze(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from onnx_models.onnx_tools import inferred
+from onnx_models.onnx_tools import infer_shapes
 from onnx_models.traversal import subgraphs
 
 
@@ -19,7 +19,7 @@ def element_types(model: onnx.ModelProto) -> dict[str, str]:
     """
     return {
         name: onnx.TensorProto.DataType.Name(kind).lower()
-        for name, found in _types(inferred(_without_weights(model)).graph).items()
+        for name, found in _types(infer_shapes(_without_weights(model)).graph).items()
         if len(found) == 1
         for kind in found
     }

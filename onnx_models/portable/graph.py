@@ -245,7 +245,7 @@ class Value:
 
     def part(self, spans: Mapping[int, tuple[Value, Value]]) -> Value:
         """Along some axes, the entries from the first to before the second, int64[1] each; all of them in one copy."""
-        starts, ends = (joined(0, *values) for values in zip(*spans.values(), strict=True))
+        starts, ends = (concat(0, *values) for values in zip(*spans.values(), strict=True))
         return self.graph.op("Slice", [self, starts, ends, self._axes(list(spans))], self.kind)
 
     def sum(self, *axes: int) -> Value:
@@ -281,7 +281,7 @@ class Value:
         lengths, one = self.graph.op("Shape", [self], "int64"), self.graph.constant([1], "int64")
         # Apart from the others, so that a tensor without axes fails.
         first = lengths.gather(self.graph.constant([0], "int64"))
-        return joined(0, ones(self.graph, rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
+        return concat(0, ones(self.graph, rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
 
     def entries(self, count: int, axis: int = 0) -> list[Value]:
         """The entries along an axis, each with length 1. Another number of them fails at run time."""
@@ -311,10 +311,10 @@ def shape(graph: Graph, *lengths: Value | int) -> Value:
     """A shape of lengths that are numbers or int64[1]."""
     if all(isinstance(length, int) for length in lengths):
         return graph.constant([length for length in lengths if isinstance(length, int)], "int64")
-    return joined(0, *[n if isinstance(n, Value) else graph.constant([n], "int64") for n in lengths])
+    return concat(0, *[n if isinstance(n, Value) else graph.constant([n], "int64") for n in lengths])
 
 
-def joined(axis: int, *values: Value) -> Value:
+def concat(axis: int, *values: Value) -> Value:
     """Several values one after the other along an axis."""
     if len(values) == 1:
         return values[0]
@@ -333,7 +333,7 @@ def ones(graph: Graph, count: Value) -> Value:
     return graph.op("ConstantOfShape", [count], "int64", value=one)
 
 
-def numbers(count: Value) -> Value:
+def arange(count: Value) -> Value:
     """0, 1 and so on, as many as count, int64[1], says.
 
     Of integers: a `Range` of floats whose limit is a length is refused by ONNX Runtime 1.31.1 where that length is known.

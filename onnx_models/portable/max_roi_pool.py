@@ -10,27 +10,27 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, numbers, zeros
-from onnx_models.portable.regions import checked
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange, zeros
+from onnx_models.portable.regions import check_rois
 from ortops.operators.max_roi_pool import LARGEST
 
 
-def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
+def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
     """The wanted outputs by name.
 
     Raises:
         ValueError: it is to do without loops.
     """
-    if not demand.loops:
-        raise ValueError(f"loops = False: {demand.operator.name} has no body without loops")
-    if not demand.operator.is_gradient:
-        bins_y, bins_x = (demand.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
-        return {"Y": _forward(_regions(given, demand, (bins_y, bins_x), []))}
+    if not request.loops:
+        raise ValueError(f"loops = False: {request.operator.name} has no body without loops")
+    if not request.operator.is_gradient:
+        bins_y, bins_x = (request.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
+        return {"Y": _forward(_regions(given, request, (bins_y, bins_x), []))}
     count, channels, bins_y, bins_x = given["dY"].lengths(4)
     is_like_x = channels.equals(given["X"].lengths(4)[1])
     conditions = [bins_y > 0, bins_x > 0, count.equals(given["rois"].length(0)), is_like_x]
-    return {"dX": _gradient(_regions(given, demand, (bins_y, bins_x), conditions), given["dY"])}
+    return {"dX": _gradient(_regions(given, request, (bins_y, bins_x), conditions), given["dY"])}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Regions:
 
     map: [N, C, H, W] in the type of sums or any other.
     lengths: N, C, H, W, int64[1] each.
-    images: [R], int64: the image of each region.
+    batch_indices: [R], int64: the image of each region.
     bins: PH and PW, int64[1] each.
     y, x: the ends of the bins, [R, PH] and [R, PW].
     sums: the element type of what is computed.
@@ -69,7 +69,7 @@ class _Regions:
 
     map: Value
     lengths: list[Value]
-    images: Value
+    batch_indices: Value
     bins: tuple[Value, Value]
     y: _Ends
     x: _Ends
@@ -78,13 +78,13 @@ class _Regions:
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
         """R, C, PH, PW, int64[1] each."""
-        return self.images.length(0), self.lengths[1], *self.bins
+        return self.batch_indices.length(0), self.lengths[1], *self.bins
 
 
 def _regions(
-    given: Mapping[str, Value], demand: Demand, bins: tuple[Value, Value], conditions: list[Value]
+    given: Mapping[str, Value], request: BodyRequest, bins: tuple[Value, Value], conditions: list[Value]
 ) -> _Regions:
-    rois, scale = given["rois"], demand.attributes.number("spatial_scale", "double")
+    rois, scale = given["rois"], request.attributes.number("spatial_scale", "double")
     lengths = given["X"].lengths(4)
     images, _, height, width = lengths
     count, columns = rois.lengths(2)
@@ -92,10 +92,10 @@ def _regions(
     batch_id, *_ = stored.entries(5, axis=1)
     batch_id = batch_id.reshape(count)
     conditions = [height > 0, width > 0, batch_id.floor().equals(batch_id), *conditions]
-    (_, x1, y1, x2, y2), own = checked(stored, batch_id.cast("int64"), images, conditions, 5)
+    (_, x1, y1, x2, y2), own = check_rois(stored, batch_id.cast("int64"), images, conditions, 5)
     y = _ends(y1 * scale, y2 * scale, bins[0], height)
     x = _ends(x1 * scale, x2 * scale, bins[1], width)
-    return _Regions(given["X"], lengths, own, bins, y, x, demand.sums)
+    return _Regions(given["X"], lengths, own, bins, y, x, request.sums)
 
 
 def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
@@ -104,7 +104,7 @@ def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
     zero = start.graph.constant(0, "int64")
     # Not Max and Min: ONNX Runtime 1.31.1 has wrong ones of int64 beyond 32 bits.
     size = (start < end).where(end - start, zero) + 1
-    p = numbers(bins)
+    p = arange(bins)
     low = start + p * size // bins
     # The quotient rounded up.
     high = start + ((p + 1) * size + bins - 1) // bins
@@ -152,7 +152,7 @@ class _Row:
         """On the map, y and x of the first of the largest pixels of each bin, row by row, [C, PW]; any where it has none."""
         height, width = self.pixels.length(1), self.pixels.length(2)
         first = self.pixels.graph.op("ArgMax", [self.pixels], "int64", axis=1, keepdims=1)
-        place = first * width + numbers(width)
+        place = first * width + arange(width)
         wins = self.is_own & self.columns().equals(self.largest().unsqueeze(2))
         found = wins.where(place, height * width - 1).min(2)
         return self.start[0] + found // width, self.start[1] + found % width
@@ -174,7 +174,7 @@ def _gradient(regions: _Regions, dy: Value) -> Value:
 
     def of_row(row: _Row) -> list[Value]:
         y, x = row.winner()
-        planes = (row.image * channels + numbers(channels)).unsqueeze(1)
+        planes = (row.image * channels + arange(channels)).unsqueeze(1)
         own = row.has_pixels.where(rows.gather(row.number).squeeze(0), 0.0)
         return [(planes * height + y) * width + x, own]
 
@@ -192,15 +192,15 @@ def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]
 
     def of_row(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
         r = number // bins_y
-        image = regions.images.gather(r)
+        image = regions.batch_indices.gather(r)
         y = _Ends(regions.y.low.reshape(-1), regions.y.high.reshape(-1)).gather(number)
         x = regions.x.gather(r)
         rows, columns = y.span(height), x.span(width)
-        column = columns[0] + numbers(columns[1] - columns[0])
+        column = columns[0] + arange(columns[1] - columns[0])
         low, high = (end.squeeze(0).unsqueeze(1) for end in (x.low, x.high))
         pixels = regions.map.part({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
         is_own = (column >= low) & (column < high) & y.has_pixels()
         has_pixels = x.has_pixels().squeeze(0) & y.has_pixels()
         return [], body(_Row(number, image, (rows[0], columns[0]), pixels, is_own, has_pixels))
 
-    return regions.images.graph.loop(regions.images.length(0) * bins_y, of_row)
+    return regions.batch_indices.graph.loop(regions.batch_indices.length(0) * bins_y, of_row)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onnx_models.portable import tables
-from onnx_models.portable.graph import Kind, Value, joined, numbers, zeros
+from onnx_models.portable import weight_matrices
+from onnx_models.portable.graph import Kind, Value, arange, concat, zeros
 from onnx_models.portable.regions import Regions
 from onnx_models.portable.sampling import Samples
 
@@ -42,15 +42,15 @@ def gradients(
     count, channels, bins_y, bins_x = regions.output_lengths
     graph = dy.graph
     rows = dy.transpose(0, 2, 1, 3).reshape(count * bins_y, channels, bins_x)
-    moving = by_rois and regions.y.slopes is not None
-    if not by_map and not moving:
+    with_derivatives = by_rois and regions.y.weight_derivatives is not None
+    if not by_map and not with_derivatives:
         return None, zeros(dy.kind, count, 4)
 
     def of_row(row: _Row) -> list[Value]:
         winner = _winner(row)
         own = winner.on_map.where(rows.gather(row.number).squeeze(0), 0.0)
         found = _spread(regions, row, winner, own) if by_map else []
-        return found + ([_moved(row, winner, own)] if moving else [])
+        return found + ([_roi_derivatives(row, winner, own)] if with_derivatives else [])
 
     found = _each(regions, mode, of_row)
     dx = drois = None
@@ -60,7 +60,7 @@ def gradients(
         inputs = [empty, found[0].reshape(-1), found[1].reshape(-1)]
         dx = graph.op("ScatterElements", inputs, dy.kind, axis=0, reduction="add").reshape(*lengths)
     if by_rois:
-        drois = found[-1].reshape(count, bins_y, 4).sum(1) if moving else zeros(dy.kind, count, 4)
+        drois = found[-1].reshape(count, bins_y, 4).sum(1) if with_derivatives else zeros(dy.kind, count, 4)
     return dx, drois
 
 
@@ -70,8 +70,8 @@ class _Line:
 
     start, count: the pixels of the map that they read, int64[1].
     exists, inside: [B, K].
-    pixels, weights, slopes: [B, K, T], the last None where there are none.
-    moves: [B, K] each.
+    pixels, weights, weight_derivatives: [B, K, T], the last None where there are none.
+    coordinate_derivatives: [B, K] each.
     m, t: candidates of a sample and taps of a candidate.
     """
 
@@ -81,8 +81,8 @@ class _Line:
     inside: Value
     pixels: Value
     weights: Value
-    slopes: Value | None
-    moves: tuple[Value, Value] | None
+    weight_derivatives: Value | None
+    coordinate_derivatives: tuple[Value, Value] | None
     m: int
     t: int
 
@@ -150,13 +150,13 @@ class _Row:
 def _each(regions: Regions, mode: Mode, body: Callable[[_Row], list[Value]]) -> list[Value]:
     """What `body` makes of each row of bins, stacked."""
     feature_map, bins = regions.feature_map(), regions.y.bins
-    windows_y = [pixel.reshape(-1) for pixel in tables.window(regions.y, 2, 3)]
-    windows_x = tables.window(regions.x, 1, 2, 3)
+    windows_y = [pixel.reshape(-1) for pixel in weight_matrices.window(regions.y, 2, 3)]
+    windows_x = weight_matrices.window(regions.x, 1, 2, 3)
     counts_y, counts_x = regions.y.counts.reshape(-1), regions.x.counts.max(1)
 
     def of_row(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
         r, p = number // bins, number % bins
-        image = regions.images.gather(r)
+        image = regions.batch_indices.gather(r)
         y = _line(
             regions.y, r, counts_y.gather(number), [one.gather(number) for one in windows_y], mode, regions.sums, only=p
         )
@@ -194,8 +194,10 @@ def _line(
         inside=part(samples.inside),
         pixels=part(samples.pixels),
         weights=part(samples.weights).cast(sums),
-        slopes=None if samples.slopes is None else part(samples.slopes).cast(sums),
-        moves=None if samples.moves is None else (part(samples.moves[0]).cast(sums), part(samples.moves[1]).cast(sums)),
+        weight_derivatives=None if samples.weight_derivatives is None else part(samples.weight_derivatives).cast(sums),
+        coordinate_derivatives=None
+        if samples.coordinate_derivatives is None
+        else (part(samples.coordinate_derivatives[0]).cast(sums), part(samples.coordinate_derivatives[1]).cast(sums)),
         m=m,
         t=t,
     )
@@ -219,7 +221,7 @@ def _winner(row: _Row) -> _Winner:
     flat = ordered.reshape(row.pixels.length(0), bins, row.y.listed * listed * (m * m))
     k = flat.graph.op("ArgMax", [flat], "int64", axis=2, keepdims=0)
     sample, corner = k // (m * m), k % (m * m)
-    y, x = sample // listed, numbers(bins) * listed + sample % listed
+    y, x = sample // listed, arange(bins) * listed + sample % listed
     on_map = row.y.inside.reshape(-1).gather(y) & row.x.inside.reshape(-1).gather(x)
     return _Winner(y, x, y * m + corner // m, x * m + corner % m, on_map)
 
@@ -229,15 +231,15 @@ def _spread(regions: Regions, row: _Row, winner: _Winner, own: Value) -> list[Va
     y, x = winner.candidate_y, winner.candidate_x
     parts = own.unsqueeze(2, 3) * _corners(row.y.at(row.y.weights, y), row.x.at(row.x.weights, x))
     _, channels, height, width = regions.map_lengths
-    planes = (row.image * channels + numbers(channels)).unsqueeze(1, 2, 3)
+    planes = (row.image * channels + arange(channels)).unsqueeze(1, 2, 3)
     pixels_y, pixels_x = row.y.at(row.y.pixels, y).unsqueeze(3), row.x.at(row.x.pixels, x).unsqueeze(2)
     return [(planes * height + pixels_y) * width + pixels_x, parts]
 
 
-def _moved(row: _Row, winner: _Winner, own: Value) -> Value:
+def _roi_derivatives(row: _Row, winner: _Winner, own: Value) -> Value:
     """The gradient by the region's coordinates, [4], of `own`, [C, PW]."""
     y, x = winner.candidate_y, winner.candidate_x
-    planes = numbers(row.pixels.length(0)).unsqueeze(1, 2, 3)
+    planes = arange(row.pixels.length(0)).unsqueeze(1, 2, 3)
     local_y, local_x = row.y.at(row.y.local, y).unsqueeze(3), row.x.at(row.x.local, x).unsqueeze(2)
     pixels = row.pixels.reshape(-1).gather((planes * row.y.count + local_y) * row.x.count + local_x)
 
@@ -246,14 +248,19 @@ def _moved(row: _Row, winner: _Winner, own: Value) -> Value:
         # Not a product with 0 alone: pixels that are not read may be infinite.
         return winner.on_map.where(pull * own, 0.0)
 
-    if row.y.slopes is None or row.x.slopes is None or row.y.moves is None or row.x.moves is None:
-        raise ValueError("the samples have been listed without their slopes")
-    by_y, by_x = by(row.y.slopes, row.x.weights), by(row.y.weights, row.x.slopes)
+    if (
+        row.y.weight_derivatives is None
+        or row.x.weight_derivatives is None
+        or row.y.coordinate_derivatives is None
+        or row.x.coordinate_derivatives is None
+    ):
+        raise ValueError("the samples have been listed without their derivatives")
+    by_y, by_x = by(row.y.weight_derivatives, row.x.weights), by(row.y.weights, row.x.weight_derivatives)
     parts = []
-    for move_y, move_x in zip(row.y.moves, row.x.moves, strict=True):
-        parts.append(by_x * move_x.reshape(-1).gather(winner.sample_x))
-        parts.append(by_y * move_y.reshape(-1).gather(winner.sample_y))
-    return joined(0, *(part.sum(0, 1).reshape(1) for part in parts))
+    for step_y, step_x in zip(row.y.coordinate_derivatives, row.x.coordinate_derivatives, strict=True):
+        parts.append(by_x * step_x.reshape(-1).gather(winner.sample_x))
+        parts.append(by_y * step_y.reshape(-1).gather(winner.sample_y))
+    return concat(0, *(part.sum(0, 1).reshape(1) for part in parts))
 
 
 def _corners(along_y: Value, along_x: Value) -> Value:

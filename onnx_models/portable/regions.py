@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, numbers
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange
 from onnx_models.portable.sampling import Samples
 
 LARGEST: dict[Kind, float] = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
@@ -17,14 +17,14 @@ LARGEST: dict[Kind, float] = {"float": 3.4028234663852886e38, "double": 1.797693
 class Regions:
     """Regions of a batch of images.
 
-    images: [R], int64: the image of each region.
+    batch_indices: [R], int64: the image of each region.
     map_lengths: N, C, H, W, int64[1] each.
     y, x: the samples along the two axes.
     sums: the element type of sums.
     map: [N, C, H, W] in any element type; None where it is not read.
     """
 
-    images: Value
+    batch_indices: Value
     map_lengths: tuple[Value, Value, Value, Value]
     y: Samples
     x: Samples
@@ -34,7 +34,7 @@ class Regions:
     @property
     def count(self) -> Value:
         """R, int64[1]."""
-        return self.images.length(0)
+        return self.batch_indices.length(0)
 
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
@@ -47,19 +47,19 @@ class Regions:
 
 
 @dataclass(frozen=True)
-class Request:
+class RoiInputs:
     """What an operator that samples regions, or its gradient, is given, once it is checked.
 
     numbers: those of each region, [R, 1, 1] each.
-    images: [R], int64: the image of each region.
+    batch_indices: [R], int64: the image of each region.
     map_lengths: N, C, H, W, int64[1] each.
     bins: PH and PW, int64[1] each.
     map: [N, C, H, W] in any element type; None where the node has none.
     dy: [R, C, PH, PW] in the type of sums; None of a forward operator.
     """
 
-    numbers: tuple[Value, ...]
-    images: Value
+    coordinates: tuple[Value, ...]
+    batch_indices: Value
     map_lengths: tuple[Value, Value, Value, Value]
     bins: tuple[Value, Value]
     map: Value | None
@@ -68,7 +68,7 @@ class Request:
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
         """R, C, PH, PW, int64[1] each."""
-        return self.images.length(0), self.map_lengths[1], *self.bins
+        return self.batch_indices.length(0), self.map_lengths[1], *self.bins
 
     def feature_map(self) -> Value:
         """The map, where there is one."""
@@ -85,15 +85,15 @@ def _present(value: Value | None, name: str) -> Value:
     return value
 
 
-def requested(given: Mapping[str, Value], demand: Demand, *, reads_map: bool) -> Request:
+def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_map: bool) -> RoiInputs:
     """What is given to an operator of map, regions and indices, or to its gradient of dY, regions, indices, shape and map.
 
     Args:
         given: the inputs by name.
-        demand: what the body is for.
+        request: what the body is for.
         reads_map: whether a gradient reads the map that it is given.
     """
-    operator = demand.operator
+    operator = request.operator
     dy: Value | None = None
     feature_map: Value | None
     conditions: list[Value] = []
@@ -110,28 +110,30 @@ def requested(given: Mapping[str, Value], demand: Demand, *, reads_map: bool) ->
         feature_map, rois, indices = (given[tensor.name] for tensor in operator.inputs)
         images, channels, height, width = feature_map.lengths(4)
         bins_y, bins_x = (
-            demand.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
+            request.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
         )
     regions, own = operator.inputs[1:3]
     *_, count, columns = rois.lengths_up_to(regions.ranks[-1])
-    rows = rois.cast(demand.coordinates).reshape(count, columns)
+    rows = rois.cast(request.coordinates).reshape(count, columns)
     indices = indices.cast("int64").reshape(indices.lengths_up_to(own.ranks[-1])[-1])
     conditions += [height > 0, width > 0]
-    of_regions, of_images = checked(rows, indices, images, conditions, int(regions.shape[-1]))
+    of_regions, of_images = check_rois(rows, indices, images, conditions, int(regions.shape[-1]))
     if dy is not None:
-        dy = dy.cast(demand.sums).reshape(of_images.length(0), channels, bins_y, bins_x)
-    return Request(of_regions, of_images, (images, channels, height, width), (bins_y, bins_x), feature_map, dy)
+        dy = dy.cast(request.sums).reshape(of_images.length(0), channels, bins_y, bins_x)
+    return RoiInputs(of_regions, of_images, (images, channels, height, width), (bins_y, bins_x), feature_map, dy)
 
 
-def named(given: Mapping[str, Value], demand: Demand, dx: Value | None, drois: Value | None) -> dict[str, Value]:
+def name_gradients(
+    given: Mapping[str, Value], request: BodyRequest, dx: Value | None, drois: Value | None
+) -> dict[str, Value]:
     """The gradients that there are by the names of the operator's outputs, that by the regions in their shape."""
     if drois is not None:
-        drois = drois.shaped_as(given[demand.operator.inputs[1].name])
-    found = zip(demand.operator.outputs, (dx, drois), strict=True)
+        drois = drois.shaped_as(given[request.operator.inputs[1].name])
+    found = zip(request.operator.outputs, (dx, drois), strict=True)
     return {tensor.name: value for tensor, value in found if value is not None}
 
 
-def checked(
+def check_rois(
     rois: Value, indices: Value, images: Value, conditions: Sequence[Value], columns: int
 ) -> tuple[tuple[Value, ...], Value]:
     """Numbers and images of regions that can be pooled; others fail at run time.
@@ -151,4 +153,4 @@ def checked(
     finite = (abs(rois) <= LARGEST[rois.kind]).cast("int64").min(1).equals(1)
     right = reduce(Value.__and__, [finite, indices >= 0, rois.length(0).equals(indices.length(0)), *conditions])
     each = right.unsqueeze(1).where(rois, 0.0).unsqueeze(2).entries(columns, axis=1)
-    return tuple(each), numbers(images).gather(right.where(indices, images))
+    return tuple(each), arange(images).gather(right.where(indices, images))

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from onnx_models.portable.graph import Kind, Value, numbers
-from onnx_models.portable.regions import LARGEST, Request
+from onnx_models.portable.graph import Kind, Value, arange
+from onnx_models.portable.regions import LARGEST, RoiInputs
 from onnx_models.portable.sampling import (
     EPSILON,
     along_bins,
@@ -40,7 +40,7 @@ class Side:
     """The listed samples along one side of each region before it is turned.
 
     size: in pixels, [R, 1, 1].
-    grows: 1 where it is a stored number's, 0 where it is the least size, [R, 1, 1].
+    size_derivative: 1 where it is a stored number's, 0 where it is the least size, [R, 1, 1].
     per_bin: all samples of a bin, at least 1, [R, 1, 1].
     counts: [R, P], int64, how many of those listed a bin needs, at least 1.
     exists: [R, P, K], False where a bin has fewer samples than are listed.
@@ -48,7 +48,7 @@ class Side:
     """
 
     size: Value
-    grows: Value
+    size_derivative: Value
     per_bin: Value
     counts: Value
     exists: Value
@@ -56,12 +56,12 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Reach:
+class AxisTaps:
     """The samples of some bins along one axis of the map: its two pixels each, their weights and the weights' slopes."""
 
     pixels: list[Value]
     weights: list[Value]
-    slopes: list[Value]
+    weight_derivatives: list[Value]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Grid:
 
     middle_y, middle_x: of each region on the map, in pixels.
     cos, sin: of the angle by which it is turned counter-clockwise.
-    turn: 1, or -1 where stored angles are clockwise.
+    angle_sign: 1, or -1 where stored angles are clockwise.
     scale: pixels to a unit of the stored numbers.
     height, width: the region's sides.
     lengths: H and W, those of the map, [1] each in the type of coordinates.
@@ -80,7 +80,7 @@ class Grid:
     middle_x: Value
     cos: Value
     sin: Value
-    turn: Value
+    angle_sign: Value
     scale: Value
     height: Side
     width: Side
@@ -134,15 +134,16 @@ class Grid:
         """For each sample its part of the mean of its bin, 0 for one off the map."""
         return self._inside().cast(self.scale.kind) / (self.height.per_bin * self.width.per_bin)
 
-    def reaches(self) -> tuple[Reach, Reach]:
+    def axis_taps(self) -> tuple[AxisTaps, AxisTaps]:
         """What samples read along y and along x; those off the map read any pixel."""
         inside = self._inside()
         along_y, along_x = (
-            Reach(*read(c, inside, length, "onnx")) for c, length in zip(self._coordinates(), self.lengths, strict=True)
+            AxisTaps(*read(c, inside, length, "onnx"))
+            for c, length in zip(self._coordinates(), self.lengths, strict=True)
         )
         return along_y, along_x
 
-    def moved(self, by_y: Value, by_x: Value) -> list[Value]:
+    def roi_derivatives(self, by_y: Value, by_x: Value) -> list[Value]:
         """The derivatives by cx, cy, w, h and the angle, sample by sample, of the derivatives by a sample's y and x."""
         u, v = self.offsets()
         along_width = by_x * self.cos - by_y * self.sin
@@ -150,9 +151,9 @@ class Grid:
         return [
             by_x * self.scale,
             by_y * self.scale,
-            along_width * self.width.share * self.width.grows * self.scale,
-            along_height * self.height.share * self.height.grows * self.scale,
-            (along_width * v - along_height * u) * self.turn,
+            along_width * self.width.share * self.width.size_derivative * self.scale,
+            along_height * self.height.share * self.height.size_derivative * self.scale,
+            (along_width * v - along_height * u) * self.angle_sign,
         ]
 
     def _coordinates(self) -> tuple[Value, Value]:
@@ -172,7 +173,7 @@ class Grid:
             return replace(
                 of,
                 size=scalar(of.size),
-                grows=scalar(of.grows),
+                size_derivative=scalar(of.size_derivative),
                 per_bin=scalar(of.per_bin),
                 exists=along(of.exists),
                 share=along(of.share),
@@ -189,11 +190,11 @@ class Grid:
         )
 
 
-def grid(request: Request, *, aligned: Value, clockwise: Value, scale: Value, ratio: Value) -> Grid:
+def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Value, ratio: Value) -> Grid:
     """RoIAlignRotated's rule.
 
     Args:
-        request: the regions' stored cx, cy, w, h and angle, the bins and the map.
+        roi_inputs: the regions' stored cx, cy, w, h and angle, the bins and the map.
         aligned: 1 for regions half a pixel further back, which have no least size.
         clockwise: 1 where angles are clockwise as seen on the image.
         scale: pixels to a unit of the stored numbers.
@@ -202,7 +203,7 @@ def grid(request: Request, *, aligned: Value, clockwise: Value, scale: Value, ra
     Source: `ortops.operators.roi_align_rotated`.
     """
     kind, graph = scale.kind, scale.graph
-    cx, cy, w, h, angle = request.numbers
+    cx, cy, w, h, angle = roi_inputs.coordinates
     least = (aligned > 0.0).where(graph.constant(-LARGEST[kind], kind), 1.0)
     stored = [cx * scale - aligned * 0.5, cy * scale - aligned * 0.5, w * scale, h * scale]
     # What is beyond all numbers has no sample that is a number.
@@ -210,14 +211,14 @@ def grid(request: Request, *, aligned: Value, clockwise: Value, scale: Value, ra
     for number in stored[1:]:
         is_finite = is_finite & (abs(number) <= LARGEST[kind])
     x, y, width, height = (is_finite.where(number, 0.0) for number in stored)
-    turn = 1.0 - clockwise * 2.0
-    sin, cos = _sin(angle * turn), _cos(angle * turn)
+    angle_sign = 1.0 - clockwise * 2.0
+    sin, cos = _sin(angle * angle_sign), _cos(angle * angle_sign)
     # From the middle of the region to that of the map, and from there to its ends.
-    map_height, map_width = (length.cast(kind) for length in request.map_lengths[2:])
+    map_height, map_width = (length.cast(kind) for length in roi_inputs.map_lengths[2:])
     slack = ((abs(x) + abs(y) + map_height + map_width) * (16 * EPSILON[kind])).at_most(MOST_SLACK)
     to_y, to_x = map_height / 2.0 - 0.5 - y, map_width / 2.0 - 0.5 - x
     half_y, half_x = map_height / 2.0 + 0.5 + slack, map_width / 2.0 + 0.5 + slack
-    bins_y, bins_x = request.bins
+    bins_y, bins_x = roi_inputs.bins
     across = to_x * cos - to_y * sin, half_x * abs(cos) + half_y * abs(sin)
     along = to_x * sin + to_y * cos, half_x * abs(sin) + half_y * abs(cos)
 
@@ -227,7 +228,7 @@ def grid(request: Request, *, aligned: Value, clockwise: Value, scale: Value, ra
         return _side(sized, (size >= least).cast(kind), bins, per_bin, of_map)
 
     sides = side(height, bins_y, along), side(width, bins_x, across)
-    return Grid(y, x, cos, sin, turn, scale, *sides, (map_height, map_width))
+    return Grid(y, x, cos, sin, angle_sign, scale, *sides, (map_height, map_width))
 
 
 def _sin(t: Value) -> Value:
@@ -244,8 +245,8 @@ def _cos(t: Value) -> Value:
     return (abs(t) < 1e8).where(_sin(s) - _sin(t) * rest, 1.0 - _sin(t / 2.0) * _sin(t / 2.0) * 2.0)
 
 
-def _side(size: Value, grows: Value, bins: Value, per_bin: Value, of_map: tuple[Value, Value]) -> Side:
-    """The samples along a side on which the map reaches from `of_map[0] - of_map[1]` to their sum, from the middle."""
+def _side(size: Value, size_derivative: Value, bins: Value, per_bin: Value, of_map: tuple[Value, Value]) -> Side:
+    """The samples along a side on which the map axis_taps from `of_map[0] - of_map[1]` to their sum, from the middle."""
     kind: Kind = size.kind
     graph = size.graph
     some = per_bin.at_least(1.0)
@@ -257,8 +258,8 @@ def _side(size: Value, grows: Value, bins: Value, per_bin: Value, of_map: tuple[
     middle = (bins.cast(kind) / 2.0 - along_bins(bins, kind)) * some - 0.5
     ends = middle + (of_map[0] - of_map[1]) / pixels, middle + (of_map[0] + of_map[1]) / pixels
     first, counts = samples_between(ends, graph.constant(2.0, kind), per_bin, is_point)
-    # The difference of two large numbers may be wrong, the number of samples that the map has room for is not.
-    room = is_point.where(some.at_most(MOST_SAMPLES), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
-    counts = counts.at_least(1.0).at_most(room).at_most(some).cast("int64")
-    i = first + numbers(largest(counts)).cast(kind)
-    return Side(size, grows, some, counts.squeeze(2), i < per_bin, (i - middle) / total)
+    # The difference of two large numbers may be wrong, the number of samples that the map has most for is not.
+    most = is_point.where(some.at_most(MOST_SAMPLES), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
+    counts = counts.at_least(1.0).at_most(most).at_most(some).cast("int64")
+    i = first + arange(largest(counts)).cast(kind)
+    return Side(size, size_derivative, some, counts.squeeze(2), i < per_bin, (i - middle) / total)

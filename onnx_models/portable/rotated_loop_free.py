@@ -7,56 +7,56 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_models.portable.graph import Kind, Value, joined, numbers
-from onnx_models.portable.regions import Request
+from onnx_models.portable.graph import Kind, Value, arange, concat
+from onnx_models.portable.regions import RoiInputs
 from onnx_models.portable.rotated_grid import Grid
 
 
 @dataclass(frozen=True)
-class Flat:
+class LoopFree:
     """The body without control flow."""
 
-    request: Request
+    roi_inputs: RoiInputs
     grid: Grid
     sums: Kind
 
     def forward(self) -> Value:
         """Y [R, C, PH, PW]."""
-        count, channels, bins_y, bins_x = self.request.output_lengths
+        count, channels, bins_y, bins_x = self.roi_inputs.output_lengths
         y = self._pixels() @ self._matrix().transpose(1, 0)
         return y.reshape(channels, count, bins_y, bins_x).transpose(1, 0, 2, 3)
 
     def gradient(self) -> Value:
         """The gradient dX [N, C, H, W]."""
-        images, channels, height, width = self.request.map_lengths
+        images, channels, height, width = self.roi_inputs.map_lengths
         dx = (self._dy() @ self._matrix()).reshape(channels, images, height, width)
         # ONNX Runtime 1.31.1 returns memory as it finds it where the length that a product sums over is 0.
-        return (self.request.images.length(0) > 0).where(dx, 0.0).transpose(1, 0, 2, 3)
+        return (self.roi_inputs.batch_indices.length(0) > 0).where(dx, 0.0).transpose(1, 0, 2, 3)
 
     def roi_gradient(self) -> Value:
         """The gradient by the regions' numbers, [R, 5]."""
-        count, _, bins_y, bins_x = self.request.output_lengths
-        images, _, height, width = self.request.map_lengths
+        count, _, bins_y, bins_x = self.roi_inputs.output_lengths
+        images, _, height, width = self.roi_inputs.map_lengths
         every = self._dy().transpose(1, 0) @ self._pixels()
         every = every.reshape(count, bins_y * bins_x, images, height * width)
         pulls = self._own().where(every, 0.0).sum(2).reshape(count, bins_y, bins_x, height, width)
-        laid = self.grid.every_bin()
-        y, x = laid.reaches()
-        share = laid.part_inside()
+        grid = self.grid.every_bin()
+        y, x = grid.axis_taps()
+        share = grid.part_inside()
         by_y = (self._table(x.pixels, x.weights, width) @ pulls.transpose(0, 1, 2, 4, 3)) * (
-            self._table(y.pixels, y.slopes, height)
+            self._table(y.pixels, y.weight_derivatives, height)
         )
-        by_x = (self._table(y.pixels, y.weights, height) @ pulls) * self._table(x.pixels, x.slopes, width)
-        moved = laid.moved(*(by.sum(4).shaped_as(share) * share for by in (by_y, by_x)))
-        return joined(1, *(one.sum(1, 2, 3, 4).unsqueeze(1) for one in moved))
+        by_x = (self._table(y.pixels, y.weights, height) @ pulls) * self._table(x.pixels, x.weight_derivatives, width)
+        derivatives = grid.roi_derivatives(*(by.sum(4).shaped_as(share) * share for by in (by_y, by_x)))
+        return concat(1, *(one.sum(1, 2, 3, 4).unsqueeze(1) for one in derivatives))
 
     def _matrix(self) -> Value:
         """What all bins take of all pixels of all images, [R PH PW, N H W]."""
-        count, _, bins_y, bins_x = self.request.output_lengths
-        images, _, height, width = self.request.map_lengths
-        laid = self.grid.every_bin()
-        y, x = laid.reaches()
-        share = laid.part_inside()
+        count, _, bins_y, bins_x = self.roi_inputs.output_lengths
+        images, _, height, width = self.roi_inputs.map_lengths
+        grid = self.grid.every_bin()
+        y, x = grid.axis_taps()
+        share = grid.part_inside()
         rows = self._table(y.pixels, [weight * share for weight in y.weights], height)
         columns = self._table(x.pixels, x.weights, width)
         taken = rows.transpose(0, 1, 2, 4, 3) @ columns
@@ -65,29 +65,29 @@ class Flat:
 
     def _table(self, pixels: list[Value], values: list[Value], length: Value) -> Value:
         """What samples take of each pixel along an axis, [R, PH, PW, KY KX, L]."""
-        count, _, bins_y, bins_x = self.request.output_lengths
-        line = numbers(length)
+        count, _, bins_y, bins_x = self.roi_inputs.output_lengths
+        line = arange(length)
 
         def of_tap(pixel: Value, value: Value) -> Value:
             samples = pixel.length(3) * pixel.length(4)
             shape = count, bins_y, bins_x, samples, 1
-            hits = pixel.cast("int64").reshape(*shape).equals(line)
-            return hits.where(value.reshape(*shape), 0.0)
+            matches = pixel.cast("int64").reshape(*shape).equals(line)
+            return matches.where(value.reshape(*shape), 0.0)
 
         low, high = map(of_tap, pixels, values)
         return low + high
 
     def _own(self) -> Value:
         """Whether an image is a region's, [R, 1, N, 1]."""
-        return self.request.images.unsqueeze(1).equals(numbers(self.request.map_lengths[0])).unsqueeze(1, 3)
+        return self.roi_inputs.batch_indices.unsqueeze(1).equals(arange(self.roi_inputs.map_lengths[0])).unsqueeze(1, 3)
 
     def _pixels(self) -> Value:
         """The map as [C, N H W]."""
-        images, channels, height, width = self.request.map_lengths
-        pixels = self.request.feature_map().cast(self.sums).transpose(1, 0, 2, 3)
+        images, channels, height, width = self.roi_inputs.map_lengths
+        pixels = self.roi_inputs.feature_map().cast(self.sums).transpose(1, 0, 2, 3)
         return pixels.reshape(channels, images * height * width)
 
     def _dy(self) -> Value:
         """The gradient dY as [C, R PH PW]."""
-        count, channels, bins_y, bins_x = self.request.output_lengths
-        return self.request.gradient().transpose(1, 0, 2, 3).reshape(channels, count * bins_y * bins_x)
+        count, channels, bins_y, bins_x = self.roi_inputs.output_lengths
+        return self.roi_inputs.gradient().transpose(1, 0, 2, 3).reshape(channels, count * bins_y * bins_x)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from onnx_models.portable.graph import Kind, Value, joined, numbers
+from onnx_models.portable.graph import Kind, Value, arange, concat
 
 Reading = Literal["onnx", "linear", "nearest"]
 """What a sample reads: floor and the pixel after it; floor and ceil; or the nearest pixel.
@@ -39,7 +39,7 @@ class Placement:
     per_bin: samples in each bin, [R, 1, 1] or one number; none where it is not above 0.
     coordinate: from the numbers of samples, [R, P, K], to where they are in pixels.
     step: from one sample to the next, [R, 1, 1].
-    slopes: from the numbers of samples to the derivatives of the coordinate by the region's two stored coordinates.
+    coordinate_derivatives: from the numbers of samples to the derivatives of the coordinate by the region's two stored coordinates.
     """
 
     bins: Value
@@ -47,7 +47,7 @@ class Placement:
     per_bin: Value
     coordinate: Callable[[Value], Value]
     step: Value
-    slopes: Callable[[Value], tuple[Value, Value]]
+    coordinate_derivatives: Callable[[Value], tuple[Value, Value]]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Samples:
     per_bin: all samples of a bin, at least 1; [R, 1, 1] or one number.
     pixels: [R, P, K, T], int64, always on the map.
     weights: [R, P, K, T], of those pixels.
-    slopes: [R, P, K, T], the derivatives of the weights by the coordinate; None where they have none.
-    moves: [R, P, K] each, the derivatives of the coordinate by the region's two stored coordinates; None if not wanted.
+    weight_derivatives: [R, P, K, T], the derivatives of the weights by the coordinate; None where they have none.
+    coordinate_derivatives: [R, P, K] each, the derivatives of the coordinate by the region's two stored coordinates; None if not wanted.
     """
 
     bins: Value
@@ -73,16 +73,16 @@ class Samples:
     per_bin: Value
     pixels: Value
     weights: Value
-    slopes: Value | None
-    moves: tuple[Value, Value] | None
+    weight_derivatives: Value | None
+    coordinate_derivatives: tuple[Value, Value] | None
 
     @property
     def taps(self) -> int:
         """T."""
-        return 1 if self.slopes is None else 2
+        return 1 if self.weight_derivatives is None else 2
 
 
-def placed_by_onnx(
+def onnx_placement(
     ends: tuple[Value, Value], bins: Value, length: Value, *, scale: Value, ratio: Value, half_pixel: bool
 ) -> Placement:
     """RoiAlign's rule. Source: ONNX RoiAlign-16 and -22; where their text is silent, `onnx.reference.ops.op_roi_align`.
@@ -110,7 +110,12 @@ def placed_by_onnx(
         return t if varies is None else varies.where(t, 0.0)
 
     return Placement(
-        bins, length, per_bin, lambda i: first + (i + 0.5) * size / steps, size / steps, _slopes(share, scale)
+        bins,
+        length,
+        per_bin,
+        lambda i: first + (i + 0.5) * size / steps,
+        size / steps,
+        _coordinate_derivatives(share, scale),
     )
 
 
@@ -119,7 +124,7 @@ def samples_per_bin(size: Value, bins: Value, ratio: Value) -> Value:
     return (ratio > 0.0).where(ratio, (size / bins).ceil())
 
 
-def placed_by_directml(
+def directml_placement(
     ends: tuple[Value, Value],
     bins: Value,
     length: Value,
@@ -132,7 +137,7 @@ def placed_by_directml(
     """DmlRoiAlign's rule. Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC; decisions as in the kernels.
 
     Args:
-        ends: as in `placed_by_onnx`.
+        ends: as in `onnx_placement`.
         bins: P, int64[1].
         length: L, int64[1].
         scale: pixels to a unit of the stored coordinates.
@@ -153,35 +158,37 @@ def placed_by_directml(
     def coordinate(i: Value) -> Value:
         return first + (last - first) * share(i) - offsets[0]
 
-    return Placement(bins, length, per_bin, coordinate, (last - first) / steps.at_least(1.0), _slopes(share, scale))
+    return Placement(
+        bins, length, per_bin, coordinate, (last - first) / steps.at_least(1.0), _coordinate_derivatives(share, scale)
+    )
 
 
-def _slopes(share: Callable[[Value], Value], scale: Value) -> Callable[[Value], tuple[Value, Value]]:
+def _coordinate_derivatives(share: Callable[[Value], Value], scale: Value) -> Callable[[Value], tuple[Value, Value]]:
     """The derivatives of a coordinate by a region's ends, from the share of the way from one to the other."""
 
-    def slopes(i: Value) -> tuple[Value, Value]:
+    def derivatives(i: Value) -> tuple[Value, Value]:
         t = share(i)
         return (1.0 - t) * scale, t * scale
 
-    return slopes
+    return derivatives
 
 
-def listed(placement: Placement, reading: Reading, *, moving: bool) -> Samples:
+def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bool) -> Samples:
     """The samples of a region that matter.
 
     Args:
         placement: where samples lie.
         reading: which pixels they read.
-        moving: whether `slopes` and `moves` are wanted.
+        with_derivatives: whether `coordinate_derivatives` are wanted.
     """
     kind = placement.step.kind
     first, counts = _window(placement)
-    i = first + numbers(largest(counts)).cast(kind)
+    i = first + arange(largest(counts)).cast(kind)
     c = placement.coordinate(i)
     length = placement.length.cast(kind)
     exists = i < placement.per_bin
     inside = exists & is_inside(c, length)
-    pixels, weights, slopes = read(c, inside, length, reading)
+    pixels, weights, weight_derivatives = read(c, inside, length, reading)
     return Samples(
         bins=placement.bins,
         length=placement.length,
@@ -189,10 +196,10 @@ def listed(placement: Placement, reading: Reading, *, moving: bool) -> Samples:
         exists=exists,
         inside=inside,
         per_bin=placement.per_bin.at_least(1.0),
-        pixels=joined(3, *(p.cast("int64").unsqueeze(3) for p in pixels)),
-        weights=joined(3, *(w.unsqueeze(3) for w in weights)),
-        slopes=joined(3, *(s.unsqueeze(3) for s in slopes)) if slopes else None,
-        moves=placement.slopes(i) if moving else None,
+        pixels=concat(3, *(p.cast("int64").unsqueeze(3) for p in pixels)),
+        weights=concat(3, *(w.unsqueeze(3) for w in weights)),
+        weight_derivatives=concat(3, *(d.unsqueeze(3) for d in weight_derivatives)) if weight_derivatives else None,
+        coordinate_derivatives=placement.coordinate_derivatives(i) if with_derivatives else None,
     )
 
 
@@ -222,7 +229,7 @@ def resampled(
     Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
     """
     pixels = length.cast(kind)
-    o = numbers(outputs).cast(kind) - offsets[1]
+    o = arange(outputs).cast(kind) - offsets[1]
     # The ratio as one fraction: where the quotient is a whole number, no rounding may make it miss a pixel.
     x = (o * pixels / outputs.cast(kind) if scale is None else o / scale) - offsets[0]
     if reading == "linear":
@@ -235,7 +242,7 @@ def resampled(
 
 def along_bins(bins: Value, kind: Kind) -> Value:
     """0 to P - 1, [P, 1]."""
-    return numbers(bins).cast(kind).unsqueeze(1)
+    return arange(bins).cast(kind).unsqueeze(1)
 
 
 def _window(placement: Placement) -> tuple[Value, Value]:
@@ -273,7 +280,7 @@ def samples_between(ends: tuple[Value, Value], slack: Value, per_bin: Value, is_
 
 def largest(counts: Value) -> Value:
     """The largest count, int64[1]; 1 where there are none."""
-    return joined(0, counts.reshape(-1), counts.graph.constant([1], "int64")).max(0).reshape(1)
+    return concat(0, counts.reshape(-1), counts.graph.constant([1], "int64")).max(0).reshape(1)
 
 
 def is_inside(c: Value, length: Value) -> Value:
@@ -291,11 +298,11 @@ def read(c: Value, inside: Value, length: Value, reading: Reading) -> tuple[list
     low = clamped.floor()
     f = clamped - low
     if reading == "linear":
-        high, sloped = clamped.ceil(), f > 0.0
+        high, is_between = clamped.ceil(), f > 0.0
     else:
-        high, sloped = (low + 1.0).at_most(length - 1.0), clamped.equals(c) & (low < length - 1.0)
-    slope = sloped.cast(c.kind)
-    return [low, high], [1.0 - f, f], [slope * -1.0, slope]
+        high, is_between = (low + 1.0).at_most(length - 1.0), clamped.equals(c) & (low < length - 1.0)
+    derivative = is_between.cast(c.kind)
+    return [low, high], [1.0 - f, f], [derivative * -1.0, derivative]
 
 
 def _clamped(c: Value, length: Value) -> Value:

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from typing import Literal
 
-from onnx_models.portable.graph import Value, numbers, zeros
+from onnx_models.portable.graph import Value, arange, zeros
 from onnx_models.portable.regions import Regions
 from onnx_models.portable.sampling import Samples
 
-Way = Literal["scatter", "compare"]
+Fill = Literal["scatter", "compare"]
 """How a table is filled: by ScatterElements, or by comparing each tap with each pixel, R P K T L numbers in between."""
 
 
-def average(samples: Samples, way: Way) -> Value:
+def axis_mean_weights(samples: Samples, fill: Fill) -> Value:
     """The mean over a bin's samples: its row times a column of pixels is the bin's value."""
-    return _filled(samples, samples.weights * _share(samples).unsqueeze(3), way)
+    return _filled(samples, samples.weights * _share(samples).unsqueeze(3), fill)
 
 
-def slopes(samples: Samples, way: Way) -> tuple[Value, Value] | None:
-    """The derivatives of `average` by the region's two stored coordinates; None where there are none."""
-    if samples.slopes is None or samples.moves is None:
+def axis_derivatives(samples: Samples, fill: Fill) -> tuple[Value, Value] | None:
+    """The derivatives of `axis_mean_weights` by the region's two stored coordinates; None where there are none."""
+    if samples.weight_derivatives is None or samples.coordinate_derivatives is None:
         return None
-    share, slope = _share(samples), samples.slopes
-    first, second = (_filled(samples, slope * (share * move).unsqueeze(3), way) for move in samples.moves)
+    share, slope = _share(samples), samples.weight_derivatives
+    first, second = (
+        _filled(samples, slope * (share * move).unsqueeze(3), fill) for move in samples.coordinate_derivatives
+    )
     return first, second
 
 
-def averages(regions: Regions, way: Way) -> tuple[Value, Value]:
-    """`average` along y and along x, in the type of sums."""
-    y, x = (average(samples, way).cast(regions.sums) for samples in (regions.y, regions.x))
+def mean_weights(regions: Regions, fill: Fill) -> tuple[Value, Value]:
+    """`axis_mean_weights` along y and along x, in the type of sums."""
+    y, x = (axis_mean_weights(samples, fill).cast(regions.sums) for samples in (regions.y, regions.x))
     return y, x
 
 
-def both_slopes(regions: Regions, way: Way) -> tuple[tuple[Value, Value], tuple[Value, Value]] | None:
-    """`slopes` along y and along x, in the type of sums."""
-    y, x = slopes(regions.y, way), slopes(regions.x, way)
+def mean_weight_derivatives(regions: Regions, fill: Fill) -> tuple[tuple[Value, Value], tuple[Value, Value]] | None:
+    """`axis_derivatives` along y and along x, in the type of sums."""
+    y, x = axis_derivatives(regions.y, fill), axis_derivatives(regions.x, fill)
     if y is None or x is None:
         return None
     return (y[0].cast(regions.sums), y[1].cast(regions.sums)), (x[0].cast(regions.sums), x[1].cast(regions.sums))
@@ -60,15 +62,15 @@ def _share(samples: Samples) -> Value:
     return samples.inside.cast(samples.per_bin.kind) / samples.per_bin
 
 
-def _filled(samples: Samples, values: Value, way: Way) -> Value:
+def _filled(samples: Samples, values: Value, fill: Fill) -> Value:
     """The sum of `values` by pixel."""
     pixels = samples.pixels
     regions, bins, listed = (pixels.length(axis) for axis in range(3))
     shape = regions, bins, listed * samples.taps
     flat_pixels, flat_values = pixels.reshape(*shape), values.reshape(*shape)
-    if way == "scatter":
+    if fill == "scatter":
         empty = zeros(values.kind, regions, bins, samples.length)
         inputs = [empty, flat_pixels, flat_values]
         return values.graph.op("ScatterElements", inputs, values.kind, axis=2, reduction="add")
-    hits = flat_pixels.unsqueeze(3).equals(numbers(samples.length))
-    return hits.where(flat_values.unsqueeze(3), 0.0).sum(2)
+    matches = flat_pixels.unsqueeze(3).equals(arange(samples.length))
+    return matches.where(flat_values.unsqueeze(3), 0.0).sum(2)

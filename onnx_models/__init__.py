@@ -1,4 +1,4 @@
-"""ONNX models of this project's operators, and from other models' operators to these."""
+"""Build ONNX models of this project's operators, convert other models to them, and differentiate models."""
 
 import importlib
 import warnings
@@ -33,19 +33,19 @@ __all__ = [  # noqa: RUF022
     # Models of MaxRoiPool.
     "max_roi_pool",
     "max_roi_pool_grad",
-    # Models of DirectML's, and the attributes of its older operators.
+    # Models of DirectML's operators, and the attributes of its older ones.
     "dml_roi_align",
     "dml_roi_align_grad",
     "dml_resample",
     "dml_resample_grad",
     "directml",
-    # ONNX's Resize as DirectML's resampling, and its gradient.
+    # ONNX's Resize as a DmlResample node, and its gradient.
     "resample_attributes",
     "resize_grad",
     # Models and nodes of any operator.
     "model",
     "node",
-    # Models of other origin: with this project's operators, with gradients, with bodies of standard operators.
+    # Changes to any model: this project's operators, gradients, bodies of standard operators.
     "convert",
     "gradient",
     "vjp",
@@ -54,7 +54,7 @@ __all__ = [  # noqa: RUF022
     # Training steps.
     "with_loss",
     "with_sgd",
-    # ONNX's checker and shape inference.
+    # Schemas for ONNX's checker and shape inference.
     "register_schemas",
 ]
 

@@ -1,4 +1,4 @@
-"""Refusing models in which an attribute of this project's operators is not lawful."""
+"""Check the attributes of this project's operators in whole models, through functions and subgraphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx_models.traversal import Scope, all_nodes, label
 from ortops.spec import Attribute, Operator
 
 _Wanted = defaultdict[str, dict[Attribute, str]]
-"""By attribute of a function: the rules that its value must keep, each with a node that reads it."""
+"""By attribute of a function, the rules that its value must keep, each with the label of a node that reads it."""
 
 
 def check_attributes(
@@ -22,17 +22,17 @@ def check_attributes(
 ) -> None:
     """Refuse a model in which an attribute of this project's operators is unknown, of a wrong type or breaks its rule.
 
-    Nodes in subgraphs and in functions count too. In a function an attribute may be a reference to one of the function's:
-    then the values that calls and the function's own defaults give it are checked.
+    Nodes in subgraphs and in functions are checked as well. In a function, an attribute may be a reference to an attribute
+    of the function: then the values from every call and the function's default are checked.
 
     Args:
-        model: of any opset.
-        operator: the operator whose attributes a node among those of a model or a function has, or None.
+        model: a model of any opset.
+        operator: returns the operator whose rules a node of a model or a function must keep, or None.
 
     Raises:
         TypeError: an attribute is unknown or has a wrong type.
-        ValueError: an attribute is there twice, breaks its rule or refers to one that the function does not have; or as of
-            `Functions`.
+        ValueError: an attribute occurs twice, breaks its rule or refers to one that the function does not have, or
+            `Functions` refuses the functions.
     """
     functions = Functions(model)
     wanted: dict[str, _Wanted] = {}
@@ -60,7 +60,7 @@ def check_attributes(
 
 
 def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Wanted) -> None:
-    """Check the attributes of a node; `own` gets the rules of those that are references."""
+    """Check the attributes of a node; for references, add their rules to `own`."""
     with prefix_errors(where):
         values = node_attribute_values(operator, node)
         references = {given.name: given.ref_attr_name for given in node.attribute if given.ref_attr_name}
@@ -74,7 +74,7 @@ def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Want
 
 
 def _check_values(given: Iterable[onnx.AttributeProto], wanted: _Wanted, where: str, own: _Wanted) -> None:
-    """Check what a call, or a default, gives to attributes of a function; as `_check_node` otherwise."""
+    """Check the values that a call or a default gives to attributes of a function; for references, add rules to `own`."""
     for attribute in given:
         for rule, reader in list(wanted.get(attribute.name, {}).items()):
             with prefix_errors(f"{where} gives {attribute.name!r} to {reader}"):

@@ -1,4 +1,4 @@
-"""Going through models: the nodes inside of nodes, and ONNX's own domain under either of its names."""
+"""Iterate over the nodes, subgraphs and tensor names of models; names of domains and nodes."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Iterable, Iterator
 import onnx
 
 Scope = onnx.ModelProto | onnx.FunctionProto
-"""What has opset imports of its own."""
+"""Messages with opset imports of their own."""
 
 MOST_NESTED = 30
-"""How deep subgraphs may be in each other. A file has no more: protobuf reads 100 messages in each other, 3 a subgraph."""
+"""The largest depth of nested subgraphs, and of any file: protobuf reads 100 nested messages, 3 for each subgraph."""
 
 
 def subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """The graphs among the attributes of nodes."""
+    """Yield the subgraphs of nodes."""
     for node in nodes:
         for attribute in node.attribute:
             yield from attribute_graphs(attribute)
 
 
 def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs that an attribute has."""
+    """Yield the graphs in an attribute."""
     if attribute.HasField("g"):
         yield attribute.g
     yield from attribute.graphs
 
 
 def walk_nodes(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
-    """Each node, and after it those in its subgraphs.
+    """Yield each node, followed by the nodes of its subgraphs.
 
     Raises:
-        ValueError: subgraphs are in each other deeper than `MOST_NESTED`.
+        ValueError: subgraphs are nested deeper than `MOST_NESTED`.
     """
     if level > MOST_NESTED:
-        raise ValueError(f"subgraphs are in each other more than {MOST_NESTED} deep: must be in each other less deep")
+        raise ValueError(f"subgraphs are nested more than {MOST_NESTED} deep: must be at most {MOST_NESTED}")
     for node in nodes:
         yield node
         for graph in subgraphs([node]):
@@ -42,12 +42,12 @@ def walk_nodes(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx
 
 
 def all_nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
-    """All nodes of a model, those of its functions left out, or of a function; those in subgraphs too."""
+    """Yield all nodes, with those of subgraphs, of a function, or of a model without its functions."""
     return (node for part in _outermost(scope) for node in walk_nodes(part.node))
 
 
 def walk_graphs(scope: Scope) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """The graphs of a model, those of its functions left out, or a function; after each the subgraphs inside."""
+    """Yield the graphs of a model without its functions, or a function; each is followed by its subgraphs."""
     for part in _outermost(scope):
         yield from _with_subgraphs(part)
 
@@ -68,7 +68,7 @@ def _outermost(scope: Scope) -> list[onnx.GraphProto | onnx.FunctionProto]:
 
 
 def tensor_names(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
-    """All names of tensors in a graph or a function, and in the graphs inside."""
+    """Yield all names of tensors in a graph or a function, and in its subgraphs."""
     if isinstance(part, onnx.FunctionProto):
         yield from (*part.input, *part.output)
     else:
@@ -86,16 +86,16 @@ def tensor_names(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
 
 
 def label(node: onnx.NodeProto) -> str:
-    """How an error names a node: by its name, or by its first output where it has none."""
+    """Describe a node for error messages: by its name, or by its first output if it has none."""
     name = repr(node.name) if node.name else f"of {node.output[0]!r}" if node.output else "without a name"
     return f"node {name} ({node.op_type})"
 
 
 def normalize_domain(domain: str) -> str:
-    """The domain, "" for ONNX's own, whose other name is ai.onnx."""
+    """Return the domain, with "" for ONNX's own, which is also called ai.onnx."""
     return "" if domain == "ai.onnx" else domain
 
 
 def onnx_opset(scope: Scope) -> int | None:
-    """The version of ONNX's own domain that a model or a function imports; None where it does not."""
+    """Return the version of ONNX's own domain that a model or a function imports, or None."""
     return next((item.version for item in scope.opset_import if normalize_domain(item.domain) == ""), None)

@@ -1,4 +1,4 @@
-"""From an operator and the values of its attributes to the expressions of its outputs."""
+"""Build the outputs of an operator's body."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ortops.spec import Operator
 
 @dataclass(frozen=True)
 class BodyRequest:
-    """What a body is for.
+    """A request for the body of an operator.
 
-    operator: whose body it is.
-    attributes: those of its nodes.
-    inputs: names of those that its nodes have, in the operator's order.
-    wanted: names of the outputs that are read.
-    sums: the element type of sums: double, or float for all other tensors.
-    loops: False for a body without control flow, scatter and, unless the tensors have it, double.
+    operator: the operator.
+    attributes: the attributes of its nodes.
+    inputs: the names of the inputs of its nodes, in the operator's order.
+    wanted: the names of the outputs that are read.
+    sums: the element type of sums: double for tensors of double, else float.
+    loops: False for a body without control flow and scatter, and without double unless the tensors are double.
     """
 
     operator: Operator
@@ -36,10 +36,10 @@ class BodyRequest:
 
 
 def outputs(graph: Graph, request: BodyRequest) -> dict[str, Value]:
-    """The wanted outputs by name, in the type of sums: what the module of the operator's family beside this one makes.
+    """Return the wanted outputs by name, in the type of sums; a module of this package builds those of each family.
 
     Raises:
-        ValueError: the operator cannot do without loops, or without an input that the node has not.
+        ValueError: the operator has no body without loops, or the nodes lack a required input.
     """
     given = {name: graph.input(name) for name in request.inputs}
     _check_inputs(request)

@@ -1,4 +1,4 @@
-"""The body of DirectML's Resample, and of its gradient, axis by axis."""
+"""The bodies of DirectML's Resample and of its gradient, which work axis by axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULTS = {"input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": 
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
-    """The wanted outputs by name."""
+    """Return the wanted outputs by name."""
     (name,) = request.wanted
     values = [given[tensor.name] for tensor in request.operator.inputs]
     tensor = values[0].cast(request.sums)
@@ -27,7 +27,7 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
 
 
 def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
-    """The tensor scaled along each axis, as many as the lists have values; coordinates are of `kind`."""
+    """Scale a tensor along each axis; lists have a value for each axis, and coordinates are of type `kind`."""
     sizes = attributes.count("output_sizes")
     lengths = x.lengths(attributes.count("scales") or sizes)
     if sizes:
@@ -36,7 +36,7 @@ def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
         scales = [attributes.entry("scales", axis, "double") for axis in range(len(lengths))]
         scaled = zip(lengths, scales, strict=True)
         outputs = [(length.cast("double") * scale).floor().cast("int64") for length, scale in scaled]
-    # Where there is nothing to compute no pixel is read along the other axes, which may have none.
+    # If Y is empty, no pixel is read along its other axes, where X may be empty.
     some = _at_most_one(outputs)
     for axis, length in enumerate(lengths):
         if not sizes and _is_identity(attributes, axis):
@@ -47,15 +47,15 @@ def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
             x = before
             continue
         f = f.cast(x.kind).unsqueeze(*range(1, len(lengths) - axis))
-        # On a pixel the next one is not read, whatever it is.
+        # A sample exactly on a pixel ignores the next pixel, which may be infinite or NaN.
         x = (f > 0.0).where(before * (1.0 - f) + x.gather(high, axis) * f, before)
     return x.reshape(*outputs)
 
 
 def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, loops: bool) -> Value:
-    """The transpose of `forward`, of shape `x_shape`; coordinates are of `kind`.
+    """Apply the transpose of `forward`, to the shape `x_shape`; coordinates are of type `kind`.
 
-    Without loops an axis is a matrix [M, N], and an infinite gradient makes NaN of all that is in line with it.
+    Without loops, each axis is a matrix [M, N], and an infinite gradient makes its whole row and column NaN.
     """
     rank = max(attributes.count(name) for name in ("scales", *_DEFAULTS))
     if rank:
@@ -74,12 +74,12 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, l
 
 
 def _at_most_one(lengths: Sequence[Value]) -> Value:
-    """Whether a tensor has elements, as 1 or 0, int64[1]."""
+    """Return 1 if a tensor of these lengths has elements, else 0, int64[1]."""
     return math.prod(lengths, start=lengths[0].graph.constant([1], "int64")).at_most(1)
 
 
 _Taps = tuple[Value, Value, Value | None]
-"""Of each output, the pixels before and after it and its distance from the former."""
+"""For each output, the pixels before and after it and its distance from the former."""
 
 
 def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind: Kind) -> _Taps:
@@ -95,16 +95,16 @@ def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind
 
 
 def _is_identity(attributes: Attributes, axis: int) -> bool:
-    """Whether an axis of every node is left as it is."""
+    """Return whether no node changes an axis."""
     offsets = [attributes.known(name, axis, default) for name, default in _DEFAULTS.items()]
     scale = attributes.known("scales", axis, None)
     return scale == 1.0 and None not in offsets and sum(offset for offset in offsets if offset is not None) == 0.0
 
 
 def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
-    """The gradient by one axis: each pixel has the sum of what was read from it.
+    """Return the gradient along one axis: for each pixel, the weighted sum over the outputs that read it.
 
-    As coordinates ascend, the outputs that read a pixel are next to each other: round k has the k-th of every pixel.
+    Since coordinates ascend, the outputs that read a pixel are consecutive: iteration k adds the k-th output of each pixel.
     """
     low, high, f = taps
     graph, outputs = dy.graph, lengths[axis]
@@ -135,7 +135,7 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
 
 
 def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
-    """The gradient by one axis, as a product with the transpose of its matrix."""
+    """Return the gradient along one axis, as a product with the transpose of its matrix."""
     low, high, f = taps
     pixels = arange(length)
     matrix = low.unsqueeze(1).equals(pixels).cast(dy.kind)
@@ -149,5 +149,5 @@ def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, t
         product = dy.reshape(before, lengths[axis]) @ matrix
     else:
         product = matrix.transpose(1, 0) @ dy.reshape(before, lengths[axis], after)
-    # ONNX Runtime 1.31.1 returns memory as it finds it where the length that a product sums over is 0.
+    # ONNX Runtime 1.31.1 returns uninitialized memory for a product that sums over a length of 0.
     return (lengths[axis] > 0).where(product.reshape(*target), 0.0)

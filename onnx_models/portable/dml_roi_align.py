@@ -1,4 +1,4 @@
-"""The body of DirectML's RoiAlign, and of its gradient."""
+"""The bodies of DirectML's RoiAlign and of its gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx_models.portable.sampling import Reading, directml_placement
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
-    """The wanted outputs by name."""
+    """Return the wanted outputs by name."""
     a = request.attributes
     number = partial(a.number, kind=request.coordinates)
     place_y, place_x = (

@@ -1,7 +1,7 @@
-"""The body of MaxRoiPool, and of its gradient.
+"""The bodies of MaxRoiPool and of its gradient.
 
-`Loop` goes over the rows of bins of all regions. In memory at a time are the part of the map under one row, [C, h, w],
-and the columns of it for each bin, [C, PW, w].
+`Loop` iterates over the rows of bins of all regions. Memory holds the part of the map under one row, [C, h, w], and its
+columns for each bin, [C, PW, w].
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ortops.operators.max_roi_pool import LARGEST
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
-    """The wanted outputs by name.
+    """Return the wanted outputs by name.
 
     Raises:
-        ValueError: it is to do without loops.
+        ValueError: a body without loops is requested.
     """
     if not request.loops:
         raise ValueError(f"loops = False: {request.operator.name} has no body without loops")
@@ -35,21 +35,21 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
 
 @dataclass(frozen=True)
 class _Ends:
-    """Bins along an axis: the first pixel of each and the one after its last, int64. Where they are equal it has none."""
+    """Bins along an axis: the first pixel of each and the one after its last, int64; both are equal for an empty bin."""
 
     low: Value
     high: Value
 
     def gather(self, index: Value) -> _Ends:
-        """Those of one region, or one bin, int64[1]."""
+        """Return the bins of one region, or one bin, by its index, int64[1]."""
         return _Ends(self.low.gather(index), self.high.gather(index))
 
     def has_pixels(self) -> Value:
-        """Whether a bin has pixels."""
+        """Return whether a bin has pixels."""
         return self.low < self.high
 
     def span(self, length: Value) -> tuple[Value, Value]:
-        """The first pixel of all the bins and the one after the last, int64[1] each; any one if they have none."""
+        """Return the first pixel of all bins and the one after the last, int64[1] each; any pixel if all are empty."""
         low, high = self.low.reshape(-1).min(0).reshape(1), self.high.reshape(-1).max(0).reshape(1)
         low = low.at_most(length - 1)
         return low, high.at_least(low + 1)
@@ -59,12 +59,12 @@ class _Ends:
 class _Regions:
     """Regions of a batch of images.
 
-    map: [N, C, H, W] in the type of sums or any other.
+    map: [N, C, H, W] in any element type.
     lengths: N, C, H, W, int64[1] each.
     batch_indices: [R], int64: the image of each region.
     bins: PH and PW, int64[1] each.
     y, x: the ends of the bins, [R, PH] and [R, PW].
-    sums: the element type of what is computed.
+    sums: the element type of the results.
     """
 
     map: Value
@@ -99,23 +99,23 @@ def _regions(
 
 
 def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
-    """Of regions from one pixel to another, [R, 1, 1] each and not yet rounded, on a map of so many pixels."""
+    """Return the bins of regions whose first and last pixels, [R, 1, 1] each, are not rounded yet."""
     start, end = _rounded(first), _rounded(last)
     zero = start.graph.constant(0, "int64")
-    # Not Max and Min: ONNX Runtime 1.31.1 has wrong ones of int64 beyond 32 bits.
+    # Not Max and Min, which are wrong for int64 beyond 32 bits in ONNX Runtime 1.31.1.
     size = (start < end).where(end - start, zero) + 1
     p = arange(bins)
     low = start + p * size // bins
-    # The quotient rounded up.
+    # Rounded up.
     high = start + ((p + 1) * size + bins - 1) // bins
     low, high = ((end > 0).where((end < length).where(end, length), zero).squeeze(1) for end in (low, high))
     return _Ends(low, high)
 
 
 def _rounded(end: Value) -> Value:
-    """Whole pixels, int64: the nearest, and of two the one further from 0."""
+    """Round to whole pixels, int64, and halves away from 0."""
     size = abs(end).at_most(float(LARGEST))
-    # Not floor(size + 0.5), for that sum may be rounded up to the next integer.
+    # Not floor(size + 0.5), since the sum may round up to the next integer.
     below = size.floor()
     whole = (below + (size - below >= 0.5).cast("double")).cast("int64")
     return (end < 0.0).where(whole * -1, whole)
@@ -125,11 +125,11 @@ def _rounded(end: Value) -> Value:
 class _Row:
     """One row of bins of a region.
 
-    number: its number among all rows, int64[1].
-    image: int64[1].
-    start: the pixel at which `pixels` start, y and x, int64[1] each.
+    number: its index among all rows, int64[1].
+    image: its image, int64[1].
+    start: the y and x of the first of `pixels`, int64[1] each.
     pixels: [C, h, w].
-    is_own: [PW, w], whether a bin has pixels in a column.
+    is_own: [PW, w], whether a column belongs to a bin.
     has_pixels: [PW].
     """
 
@@ -141,15 +141,15 @@ class _Row:
     has_pixels: Value
 
     def columns(self) -> Value:
-        """The largest pixel of each column, [C, 1, w]."""
+        """Return the largest pixel of each column, [C, 1, w]."""
         return self.pixels.max(1).unsqueeze(1)
 
     def largest(self) -> Value:
-        """The largest pixel of each bin, [C, PW]; minus infinity where it has none."""
+        """Return the largest pixel of each bin, [C, PW]; minus infinity for an empty bin."""
         return self.is_own.where(self.columns(), -math.inf).max(2)
 
     def winner(self) -> tuple[Value, Value]:
-        """On the map, y and x of the first of the largest pixels of each bin, row by row, [C, PW]; any where it has none."""
+        """Return y and x of the first largest pixel of each bin in row-major order, [C, PW]; any for an empty bin."""
         height, width = self.pixels.length(1), self.pixels.length(2)
         first = self.pixels.graph.op("ArgMax", [self.pixels], "int64", axis=1, keepdims=1)
         place = first * width + arange(width)
@@ -159,14 +159,14 @@ class _Row:
 
 
 def _forward(regions: _Regions) -> Value:
-    """Y [R, C, PH, PW]."""
+    """Return Y [R, C, PH, PW]."""
     (y,) = _each(regions, lambda row: [row.has_pixels.where(row.largest(), 0.0)])
     count, channels, bins_y, bins_x = regions.output_lengths
     return y.reshape(count, bins_y, channels, bins_x).transpose(0, 2, 1, 3)
 
 
 def _gradient(regions: _Regions, dy: Value) -> Value:
-    """The gradient dX [N, C, H, W] of dY [R, C, PH, PW]."""
+    """Return dX [N, C, H, W] for dY [R, C, PH, PW]."""
     count, channels, bins_y, bins_x = regions.output_lengths
     images, _, height, width = regions.lengths
     rows = dy.cast(regions.sums).reshape(*regions.output_lengths).transpose(0, 2, 1, 3)
@@ -186,7 +186,7 @@ def _gradient(regions: _Regions, dy: Value) -> Value:
 
 
 def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]:
-    """What `body` makes of each row of bins, stacked."""
+    """Return the stacked results of `body` for each row of bins."""
     bins_y = regions.bins[0]
     _, _, height, width = regions.lengths
 
@@ -198,7 +198,7 @@ def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]
         rows, columns = y.span(height), x.span(width)
         column = columns[0] + arange(columns[1] - columns[0])
         low, high = (end.squeeze(0).unsqueeze(1) for end in (x.low, x.high))
-        pixels = regions.map.part({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
+        pixels = regions.map.block({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
         is_own = (column >= low) & (column < high) & y.has_pixels()
         has_pixels = x.has_pixels().squeeze(0) & y.has_pixels()
         return [], body(_Row(number, image, (rows[0], columns[0]), pixels, is_own, has_pixels))

@@ -1,8 +1,8 @@
-"""The maximum of each bin and where its gradient goes.
+"""The maximum of each bin, and its gradient.
 
-Each sample offers candidates: in mode ``max`` the weighted pixel of every corner, in mode ``max_interpolated`` the sample
-itself. So along an axis a sample has m candidates of t taps, m t = T. `Loop` goes over the rows of bins of all regions, and
-what is in memory at a time is the candidates of one row, [C, K m, PW K m].
+Each sample has candidates for the maximum: its weighted pixels in mode ``max``, its interpolated value in mode
+``max_interpolated``. So along an axis a sample has m candidates of t taps, m t = T. `Loop` iterates over the rows of bins of
+all regions, and memory holds the candidates of one row, [C, K m, PW K m].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Mode = Literal["max", "max_interpolated"]
 
 
 def forward(regions: Regions, mode: Mode, outside: Value | None) -> Value:
-    """Y [R, C, PH, PW], where a sample off the map is `outside`, 0 if None; 0 where a bin has no samples."""
+    """Return Y [R, C, PH, PW]. A sample off the map is `outside`, or 0 if that is None; a bin without samples is 0."""
 
     def of_row(row: _Row) -> list[Value]:
         best = row.candidates(outside).max(4, 5).max(1, 2)
@@ -35,9 +35,10 @@ def forward(regions: Regions, mode: Mode, outside: Value | None) -> Value:
 def gradients(
     regions: Regions, mode: Mode, dy: Value, *, by_map: bool, by_rois: bool
 ) -> tuple[Value | None, Value | None]:
-    """Of dY [R, C, PH, PW] dX [N, C, H, W] and the gradient by the regions' coordinates [R, 4], those that are wanted.
+    """Return dX [N, C, H, W] and the gradient for the regions' coordinates [R, 4], or None, for dY [R, C, PH, PW].
 
-    All of an element of dY goes to the first of the largest candidates, by sample and corner, and is lost off the map.
+    An element of dY goes to the first of the largest candidates, ordered by sample and then by pixel; if that is off the
+    map, it has no effect.
     """
     count, channels, bins_y, bins_x = regions.output_lengths
     graph = dy.graph
@@ -66,13 +67,13 @@ def gradients(
 
 @dataclass(frozen=True)
 class _Line:
-    """The samples along one axis of one row of bins: its B bins of K samples, B being PW or 1.
+    """The samples along one axis of one row of bins: B bins (PW or 1) of K samples each.
 
-    start, count: the pixels of the map that they read, int64[1].
+    start, count: the range of pixels that they read, int64[1].
     exists, inside: [B, K].
-    pixels, weights, weight_derivatives: [B, K, T], the last None where there are none.
+    pixels, weights, weight_derivatives: [B, K, T]; the last is None for nearest pixels.
     coordinate_derivatives: [B, K] each.
-    m, t: candidates of a sample and taps of a candidate.
+    m, t: the numbers of candidates of a sample and of taps of a candidate.
     """
 
     start: Value
@@ -88,7 +89,7 @@ class _Line:
 
     @property
     def local(self) -> Value:
-        """`pixels` as numbered from `start`; a sample off the map reads any."""
+        """`pixels` relative to `start`; a sample off the map reads any pixel."""
         return (self.pixels - self.start).at_least(0).at_most(self.count - 1)
 
     @property
@@ -102,11 +103,11 @@ class _Line:
         return self.exists.length(1)
 
     def any_exists(self) -> Value:
-        """[B], whether a bin has samples."""
+        """Return whether a bin has samples, [B]."""
         return self.exists.cast("int64").max(1) > 0
 
     def read(self, pixels: Value, axis: int) -> Value:
-        """All candidates along an axis of `pixels`, which has three: B K m of them."""
+        """Return the B K m candidates along an axis of `pixels`, which has three axes."""
         read = pixels.gather(self.local.reshape(-1), axis)
         if self.m * self.t == 1:
             return read
@@ -119,13 +120,13 @@ class _Line:
         return read.reshape(*lengths).sum(axis + 1)
 
     def at(self, values: Value, candidate: Value) -> Value:
-        """Of `values` [B, K, T], those of the taps of candidates [C, PW]: [C, PW, t]."""
+        """Take, from `values` [B, K, T], those of the taps of candidates [C, PW]: [C, PW, t]."""
         return values.reshape(self.bins * self.listed * self.m, self.t).gather(candidate)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One row of bins of one region: its number among all rows, its image, the pixels [C, h, w] and samples that it has."""
+    """One row of bins of one region: its index among all rows, its image, its pixels [C, h, w] and its samples."""
 
     number: Value
     image: Value
@@ -134,7 +135,7 @@ class _Row:
     x: _Line
 
     def candidates(self, outside: Value | None = None) -> Value:
-        """[C, Ky, m, PW, Kx, m]: a sample off the map is `outside` or 0, one that there is not loses to any other."""
+        """Return [C, Ky, m, PW, Kx, m]: `outside` or 0 for samples off the map, minus infinity for missing ones."""
         m = self.y.m
         read = self.x.read(self.y.read(self.pixels, 1), 2)
         read = read.reshape(self.pixels.length(0), self.y.listed, m, self.x.bins, self.x.listed, m)
@@ -143,12 +144,12 @@ class _Row:
         return self._of_pairs(self.y.inside, self.x.inside).where(read, exists.where(value, -math.inf))
 
     def _of_pairs(self, along_y: Value, along_x: Value) -> Value:
-        """[Ky, 1, PW, Kx, 1], what holds of both samples."""
+        """Return the conjunction for each pair of samples, [Ky, 1, PW, Kx, 1]."""
         return along_y.reshape(self.y.listed, 1, 1, 1, 1) & along_x.unsqueeze(2)
 
 
 def _each(regions: Regions, mode: Mode, body: Callable[[_Row], list[Value]]) -> list[Value]:
-    """What `body` makes of each row of bins, stacked."""
+    """Return the stacked results of `body` for each row of bins."""
     feature_map, bins = regions.feature_map(), regions.y.bins
     windows_y = [pixel.reshape(-1) for pixel in weight_matrices.window(regions.y, 2, 3)]
     windows_x = weight_matrices.window(regions.x, 1, 2, 3)
@@ -162,7 +163,7 @@ def _each(regions: Regions, mode: Mode, body: Callable[[_Row], list[Value]]) -> 
         )
         x = _line(regions.x, r, counts_x.gather(r), [one.gather(r) for one in windows_x], mode, regions.sums)
         rows, columns = (y.start, y.start + y.count), (x.start, x.start + x.count)
-        pixels = feature_map.part({0: (image, image + 1), 2: rows, 3: columns})
+        pixels = feature_map.block({0: (image, image + 1), 2: rows, 3: columns})
         return [], body(_Row(number, image, pixels.squeeze(0).cast(regions.sums), y, x))
 
     return feature_map.graph.loop(regions.count * bins, of_row)
@@ -177,7 +178,7 @@ def _line(
     sums: Kind,
     only: Value | None = None,
 ) -> _Line:
-    """The samples of region r, `listed` of each bin or of bin `only` alone."""
+    """Return the first `listed` samples of each bin of region r, or of bin `only`."""
     graph = r.graph
 
     def part(values: Value) -> Value:
@@ -205,7 +206,7 @@ def _line(
 
 @dataclass(frozen=True)
 class _Winner:
-    """What each bin has taken, [C, PW] each: the numbers of sample and candidate along both axes of the row."""
+    """The maximum of each bin, [C, PW] each: the indices of its sample and candidate along both axes of the row."""
 
     sample_y: Value
     sample_x: Value
@@ -216,7 +217,7 @@ class _Winner:
 
 def _winner(row: _Row) -> _Winner:
     m, bins, listed = row.y.m, row.x.bins, row.x.listed
-    # By sample first and then by corner: [C, PW, Ky, Kx, m, m].
+    # Ordered by sample and then by pixel: [C, PW, Ky, Kx, m, m].
     ordered = row.candidates().transpose(0, 3, 1, 4, 2, 5)
     flat = ordered.reshape(row.pixels.length(0), bins, row.y.listed * listed * (m * m))
     k = flat.graph.op("ArgMax", [flat], "int64", axis=2, keepdims=0)
@@ -227,7 +228,7 @@ def _winner(row: _Row) -> _Winner:
 
 
 def _spread(regions: Regions, row: _Row, winner: _Winner, own: Value) -> list[Value]:
-    """Where on the flat maps and what the winners take of `own`, [C, PW]: [C, PW, t, t] each."""
+    """Return the flat indices of the winners' pixels and their parts of `own`, [C, PW]: [C, PW, t, t] each."""
     y, x = winner.candidate_y, winner.candidate_x
     parts = own.unsqueeze(2, 3) * _corners(row.y.at(row.y.weights, y), row.x.at(row.x.weights, x))
     _, channels, height, width = regions.map_lengths
@@ -237,7 +238,7 @@ def _spread(regions: Regions, row: _Row, winner: _Winner, own: Value) -> list[Va
 
 
 def _roi_derivatives(row: _Row, winner: _Winner, own: Value) -> Value:
-    """The gradient by the region's coordinates, [4], of `own`, [C, PW]."""
+    """Return the gradient for the region's coordinates, [4], for `own`, [C, PW]."""
     y, x = winner.candidate_y, winner.candidate_x
     planes = arange(row.pixels.length(0)).unsqueeze(1, 2, 3)
     local_y, local_x = row.y.at(row.y.local, y).unsqueeze(3), row.x.at(row.x.local, x).unsqueeze(2)
@@ -245,7 +246,7 @@ def _roi_derivatives(row: _Row, winner: _Winner, own: Value) -> Value:
 
     def by(along_y: Value, along_x: Value) -> Value:
         pull = (pixels * _corners(row.y.at(along_y, y), row.x.at(along_x, x))).sum(2, 3)
-        # Not a product with 0 alone: pixels that are not read may be infinite.
+        # Not only a product with 0: unread pixels may be infinite.
         return winner.on_map.where(pull * own, 0.0)
 
     if (
@@ -264,5 +265,5 @@ def _roi_derivatives(row: _Row, winner: _Winner, own: Value) -> Value:
 
 
 def _corners(along_y: Value, along_x: Value) -> Value:
-    """The products of [C, PW, t] along y and along x, [C, PW, t, t]."""
+    """Return the products of [C, PW, t] along y and along x, [C, PW, t, t]."""
     return along_y.unsqueeze(3) * along_x.unsqueeze(2)

@@ -1,4 +1,4 @@
-"""Bodies of the operators that sample RoIs along the axes of the map, and of their gradients."""
+"""Bodies of the operators that sample upright RoIs, and of their gradients."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Place = Callable[[tuple[Value, Value], Value, Value], Placement]
 
 @dataclass(frozen=True)
 class Rule:
-    """An RoI operator but for its data.
+    """The parameters of an RoI operator.
 
-    mode: what is made of the samples of a bin.
+    mode: how a bin combines its samples.
     outside: the value of a sample off the map; None for 0.
-    reading: which pixels a sample reads.
-    place_y, place_x: say where samples lie.
+    reading: the pixels that a sample reads.
+    place_y, place_x: place the samples along each axis.
     """
 
     mode: Mode
@@ -34,10 +34,10 @@ class Rule:
 
 
 def pool(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
-    """The wanted outputs by name of an operator or of its gradient.
+    """Return the wanted outputs of an operator or of its gradient, by name.
 
     Raises:
-        ValueError: a maximum is to do without loops.
+        ValueError: a maximum without loops is requested.
     """
     if rule.mode != "avg" and not request.loops:
         raise ValueError(f"loops = False: {request.operator.name} has a body without loops for averages only")

@@ -1,4 +1,4 @@
-"""What the bodies of all RoI operators are made of: the map's lengths, the regions' coordinates and their images."""
+"""The inputs of the bodies of all RoI operators: the map's lengths, the regions' coordinates and their images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Regions:
     map_lengths: N, C, H, W, int64[1] each.
     y, x: the samples along the two axes.
     sums: the element type of sums.
-    map: [N, C, H, W] in any element type; None where it is not read.
+    map: [N, C, H, W] in any element type; None if it is not read.
     """
 
     batch_indices: Value
@@ -42,20 +42,20 @@ class Regions:
         return self.count, self.map_lengths[1], self.y.bins, self.x.bins
 
     def feature_map(self) -> Value:
-        """The map, where there is one."""
+        """Return the map; a ValueError if there is none."""
         return _present(self.map, "the feature map")
 
 
 @dataclass(frozen=True)
 class RoiInputs:
-    """What an operator that samples regions, or its gradient, is given, once it is checked.
+    """The checked inputs of an RoI operator or of its gradient.
 
-    numbers: those of each region, [R, 1, 1] each.
+    coordinates: the coordinates of each region, [R, 1, 1] each.
     batch_indices: [R], int64: the image of each region.
     map_lengths: N, C, H, W, int64[1] each.
     bins: PH and PW, int64[1] each.
-    map: [N, C, H, W] in any element type; None where the node has none.
-    dy: [R, C, PH, PW] in the type of sums; None of a forward operator.
+    map: [N, C, H, W] in any element type; None if the node has none.
+    dy: [R, C, PH, PW] in the type of sums; None for a forward operator.
     """
 
     coordinates: tuple[Value, ...]
@@ -71,11 +71,11 @@ class RoiInputs:
         return self.batch_indices.length(0), self.map_lengths[1], *self.bins
 
     def feature_map(self) -> Value:
-        """The map, where there is one."""
+        """Return the map; a ValueError if there is none."""
         return _present(self.map, "the feature map")
 
     def gradient(self) -> Value:
-        """dY, where there is one."""
+        """Return dY; a ValueError if there is none."""
         return _present(self.dy, "dY")
 
 
@@ -86,12 +86,12 @@ def _present(value: Value | None, name: str) -> Value:
 
 
 def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_map: bool) -> RoiInputs:
-    """What is given to an operator of map, regions and indices, or to its gradient of dY, regions, indices, shape and map.
+    """Read and check the inputs of an RoI operator or of its gradient.
 
     Args:
-        given: the inputs by name.
-        request: what the body is for.
-        reads_map: whether a gradient reads the map that it is given.
+        given: the inputs by name: map, regions and indices, or for a gradient dY, regions, indices, shape and map.
+        request: the requested body.
+        reads_map: whether a gradient reads the map, whose shape is then checked.
     """
     operator = request.operator
     dy: Value | None = None
@@ -126,7 +126,7 @@ def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_m
 def name_gradients(
     given: Mapping[str, Value], request: BodyRequest, dx: Value | None, drois: Value | None
 ) -> dict[str, Value]:
-    """The gradients that there are by the names of the operator's outputs, that by the regions in their shape."""
+    """Return the gradients that are not None by the names of outputs, with drois in the shape of the RoIs."""
     if drois is not None:
         drois = drois.shaped_as(given[request.operator.inputs[1].name])
     found = zip(request.operator.outputs, (dx, drois), strict=True)
@@ -136,19 +136,19 @@ def name_gradients(
 def check_rois(
     rois: Value, indices: Value, images: Value, conditions: Sequence[Value], columns: int
 ) -> tuple[tuple[Value, ...], Value]:
-    """Numbers and images of regions that can be pooled; others fail at run time.
+    """Return the coordinates and images of regions, and make invalid ones fail at run time.
 
-    A body cannot say what is wrong. It reads an image that does not exist, which ONNX Runtime refuses on the CPU.
+    A body cannot raise an error. It reads an image that does not exist instead, which ONNX Runtime refuses on the CPU.
 
     Args:
         rois: [R, columns].
-        indices: [R], int64: the image of each region as it is given.
-        images: int64[1], how many there are.
-        conditions: bool[1] or [R] each, what else has to hold where there are regions.
-        columns: how many numbers a region has.
+        indices: [R], int64: the unchecked image of each region.
+        images: the number of images, int64[1].
+        conditions: bool[1] or [R] each, further conditions on valid regions.
+        columns: the number of coordinates of a region.
 
     Returns:
-        The numbers of the regions, [R, 1, 1] each, and the images [R].
+        The coordinates of the regions, [R, 1, 1] each, and their images [R].
     """
     finite = (abs(rois) <= LARGEST[rois.kind]).cast("int64").min(1).equals(1)
     right = reduce(Value.__and__, [finite, indices >= 0, rois.length(0).equals(indices.length(0)), *conditions])

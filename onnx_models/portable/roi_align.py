@@ -1,4 +1,4 @@
-"""The body of RoiAlign, and of its gradient."""
+"""The bodies of RoiAlign and of its gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx_models.portable.sampling import onnx_placement
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
-    """The wanted outputs by name."""
+    """Return the wanted outputs by name."""
     a, kind = request.attributes, request.coordinates
     half_pixel = a.word("coordinate_transformation_mode") == "half_pixel"
     scale, ratio = a.number("spatial_scale", kind), a.number("sampling_ratio", kind)

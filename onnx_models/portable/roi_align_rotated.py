@@ -1,8 +1,8 @@
-"""The body of RoIAlignRotated, and of its gradient.
+"""The bodies of RoIAlignRotated and of its gradient.
 
-What a bin takes of each pixel is a row of a matrix A [PH PW, h w] of its region, h x w being the pixels that the region can
-read. So Y is A X, dX is A^T dY, and dY^T X is what the regions' numbers are moved by. `Loop` goes over regions and in each
-over rows of bins: in memory are one matrix and the samples of one row.
+The weights of a bin are a row of a matrix A [PH PW, h w] of its region, where h x w are the pixels that the region can read.
+So Y is A X, dX is A^T dY, and the gradient for A, from which that for the region follows, is dY^T X. `Loop` iterates over
+regions, and an inner one over rows of bins: memory holds one matrix and the samples of one row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onnx_models.portable.rotated_loop_free import LoopFree
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
-    """The wanted outputs by name."""
+    """Return the wanted outputs by name."""
     a, kind = request.attributes, request.coordinates
     by_rois = "drois" in request.wanted
     roi_inputs = read_roi_inputs(given, request, reads_map=by_rois)
@@ -43,7 +43,7 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
 
 @dataclass(frozen=True)
 class _Part:
-    """One region: its number, int64[1], and the pixels that it can read, the first and the one after the last."""
+    """One region: its index, int64[1], and the pixels that it can read, the first and the one after the last."""
 
     number: Value
     rows: tuple[Value, Value]
@@ -51,18 +51,18 @@ class _Part:
 
     @property
     def width(self) -> Value:
-        """Their width w, int64[1]."""
+        """The width w of these pixels, int64[1]."""
         return self.columns[1] - self.columns[0]
 
     @property
     def area(self) -> Value:
-        """How many they are, h w, int64[1]."""
+        """The number h w of these pixels, int64[1]."""
         return (self.rows[1] - self.rows[0]) * self.width
 
     def corners(self, y: AxisTaps, x: AxisTaps) -> list[Value]:
-        """The pixels that samples read, as numbered within the part."""
+        """Return the pixels that samples read, as flat indices within the part."""
         rows, columns = (
-            # Roundings can put a sample of a region that is large enough beyond its part.
+            # Rounding can move a sample of a very large region out of its part.
             [(pixel.cast("int64") - ends[0]).at_least(0).at_most(ends[1] - ends[0] - 1) for pixel in taps.pixels]
             for taps, ends in ((y, self.rows), (x, self.columns))
         )
@@ -71,7 +71,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Loops:
-    """The body with control flow; `windows` are the grid's."""
+    """The body with loops; `windows` are the grid's."""
 
     roi_inputs: RoiInputs
     grid: Grid
@@ -79,7 +79,7 @@ class _Loops:
     sums: Kind
 
     def forward(self) -> Value:
-        """Y [R, C, PH, PW]."""
+        """Return Y [R, C, PH, PW]."""
 
         def of_region(part: _Part) -> Value:
             return self._pixels(part) @ self._matrix(part).transpose(1, 0)
@@ -87,7 +87,7 @@ class _Loops:
         return self._each(of_region).reshape(*self.roi_inputs.output_lengths)
 
     def gradient(self) -> Value:
-        """The gradient dX [N, C, H, W]."""
+        """Return dX [N, C, H, W]."""
         _, channels, height, width = self.roi_inputs.map_lengths
         none = self.roi_inputs.batch_indices.graph.constant([0], "int64")
         after_rows, after_columns = height - self.windows[0][1], width - self.windows[1][1]
@@ -103,73 +103,75 @@ class _Loops:
         return sum_by_image(self.roi_inputs.batch_indices, self.roi_inputs.map_lengths, self.sums, of_one, 1)
 
     def roi_gradient(self) -> Value:
-        """The gradient by the regions' numbers, [R, 5]."""
+        """Return the gradient for the regions' coordinates, [R, 5]."""
         bins_y, bins_x = self.roi_inputs.bins
 
         def of_region(part: _Part) -> Value:
-            pulls = self._dy(part).transpose(1, 0) @ self._pixels(part)
-            pulls = pulls.reshape(bins_y, bins_x * part.area).cast(self.grid.scale.kind)
+            weight_gradients = self._dy(part).transpose(1, 0) @ self._pixels(part)
+            weight_gradients = weight_gradients.reshape(bins_y, bins_x * part.area).cast(self.grid.scale.kind)
 
             def of_row(row: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
-                return [], [self._roi_derivatives(part, row, pulls.gather(row).squeeze(0))]
+                return [], [self._roi_derivatives(part, row, weight_gradients.gather(row).squeeze(0))]
 
-            (derivatives,) = pulls.graph.loop(bins_y, of_row)
+            (derivatives,) = weight_gradients.graph.loop(bins_y, of_row)
             return derivatives.sum(0).cast(self.sums)
 
         channels = self.roi_inputs.map_lengths[1]
         return pad_to_count(self._each(of_region), self.roi_inputs.batch_indices.length(0), channels, 5)
 
     def _matrix(self, part: _Part) -> Value:
-        """A of a region, [PH PW, h w]."""
+        """Return the matrix A of a region, [PH PW, h w]."""
         bins_y, bins_x = self.roi_inputs.bins
         graph = part.number.graph
 
         def of_row(row: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
             here = self.grid.row_of_bins(part.number, row)
             y, x = here.axis_taps()
-            share = here.part_inside()
-            values = [share * along_y * along_x for along_y in y.weights for along_x in x.weights]
-            empty = zeros(share.kind, bins_x, part.area)
+            sample_weights = here.sample_weights()
+            values = [sample_weights * along_y * along_x for along_y in y.weights for along_x in x.weights]
+            empty = zeros(sample_weights.kind, bins_x, part.area)
             indices, updates = (
-                concat(1, *(value.reshape(bins_x, _samples(share)) for value in each))
+                concat(1, *(value.reshape(bins_x, _samples(sample_weights)) for value in each))
                 for each in (part.corners(y, x), values)
             )
-            filled = graph.op("ScatterElements", [empty, indices, updates], share.kind, axis=1, reduction="add")
+            filled = graph.op(
+                "ScatterElements", [empty, indices, updates], sample_weights.kind, axis=1, reduction="add"
+            )
             return [], [filled.cast(self.sums)]
 
         (rows,) = graph.loop(bins_y, of_row)
         return rows.reshape(bins_y * bins_x, part.area)
 
-    def _roi_derivatives(self, part: _Part, row: Value, pulls: Value) -> Value:
-        """The gradient by a region's numbers, [5], of a row of bins that pull at pixels, [PW h w]."""
+    def _roi_derivatives(self, part: _Part, row: Value, weight_gradients: Value) -> Value:
+        """Return the gradient for a region's coordinates, [5], given that for a row of bins' weights, [PW h w]."""
         here = self.grid.row_of_bins(part.number, row)
         y, x = here.axis_taps()
         start = (arange(self.roi_inputs.bins[1]) * part.area).unsqueeze(1, 2)
-        read = [pulls.gather(start + corner) for corner in part.corners(y, x)]
-        share = here.part_inside()
+        read = [weight_gradients.gather(start + corner) for corner in part.corners(y, x)]
+        sample_weights = here.sample_weights()
 
         def by(along_y: list[Value], along_x: list[Value]) -> Value:
             low, high = (read[2 * i] * along_x[0] + read[2 * i + 1] * along_x[1] for i in range(2))
-            # Not a product with 0 alone: pixels that are not read may be infinite.
-            return (share > 0.0).where((low * along_y[0] + high * along_y[1]) * share, 0.0)
+            # Not only a product with 0: unread pixels may be infinite.
+            return (sample_weights > 0.0).where((low * along_y[0] + high * along_y[1]) * sample_weights, 0.0)
 
         derivatives = here.roi_derivatives(by(y.weight_derivatives, x.weights), by(y.weights, x.weight_derivatives))
         return concat(0, *(one.sum(0, 1, 2).reshape(1) for one in derivatives))
 
     def _pixels(self, part: _Part) -> Value:
-        """A region's pixels, [C, h w]."""
+        """Return a region's pixels, [C, h w]."""
         image = self.roi_inputs.batch_indices.gather(part.number)
         spans = {0: (image, image + 1), 2: part.rows, 3: part.columns}
-        pixels = self.roi_inputs.feature_map().part(spans).cast(self.sums)
+        pixels = self.roi_inputs.feature_map().block(spans).cast(self.sums)
         return pixels.reshape(self.roi_inputs.map_lengths[1], part.area)
 
     def _dy(self, part: _Part) -> Value:
-        """A region's dY, [C, PH PW]."""
+        """Return a region's dY, [C, PH PW]."""
         bins_y, bins_x = self.roi_inputs.bins
         return self.roi_inputs.gradient().gather(part.number).reshape(self.roi_inputs.map_lengths[1], bins_y * bins_x)
 
     def _each(self, body: Callable[[_Part], Value]) -> Value:
-        """What `body` makes of each region, stacked."""
+        """Return the stacked results of `body` for each region."""
 
         def of_region(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
             return [], [body(self._part(number))]
@@ -185,5 +187,5 @@ class _Loops:
 
 
 def _samples(of: Value) -> Value:
-    """How many samples a bin has, of values [PW, KY, KX]."""
+    """Return the number of samples of a bin in values [PW, KY, KX]."""
     return of.length(1) * of.length(2)

@@ -1,6 +1,6 @@
-"""RoIAlignRotated without control flow: the matrices of all regions at once, for providers without `Loop` and scatter.
+"""RoIAlignRotated without control flow, for execution providers without `Loop` and scatter: one matrix for all regions.
 
-In memory there are R PH PW (N H W + KY KX (H + W)) numbers: meant for few small maps.
+Memory holds R PH PW (N H W + KY KX (H + W)) numbers, so this suits few small maps.
 """
 
 from __future__ import annotations
@@ -21,50 +21,54 @@ class LoopFree:
     sums: Kind
 
     def forward(self) -> Value:
-        """Y [R, C, PH, PW]."""
+        """Return Y [R, C, PH, PW]."""
         count, channels, bins_y, bins_x = self.roi_inputs.output_lengths
         y = self._pixels() @ self._matrix().transpose(1, 0)
         return y.reshape(channels, count, bins_y, bins_x).transpose(1, 0, 2, 3)
 
     def gradient(self) -> Value:
-        """The gradient dX [N, C, H, W]."""
+        """Return dX [N, C, H, W]."""
         images, channels, height, width = self.roi_inputs.map_lengths
         dx = (self._dy() @ self._matrix()).reshape(channels, images, height, width)
-        # ONNX Runtime 1.31.1 returns memory as it finds it where the length that a product sums over is 0.
+        # ONNX Runtime 1.31.1 returns uninitialized memory for a product that sums over a length of 0.
         return (self.roi_inputs.batch_indices.length(0) > 0).where(dx, 0.0).transpose(1, 0, 2, 3)
 
     def roi_gradient(self) -> Value:
-        """The gradient by the regions' numbers, [R, 5]."""
+        """Return the gradient for the regions' coordinates, [R, 5]."""
         count, _, bins_y, bins_x = self.roi_inputs.output_lengths
         images, _, height, width = self.roi_inputs.map_lengths
         every = self._dy().transpose(1, 0) @ self._pixels()
         every = every.reshape(count, bins_y * bins_x, images, height * width)
-        pulls = self._own().where(every, 0.0).sum(2).reshape(count, bins_y, bins_x, height, width)
+        weight_gradients = self._own().where(every, 0.0).sum(2).reshape(count, bins_y, bins_x, height, width)
         grid = self.grid.every_bin()
         y, x = grid.axis_taps()
-        share = grid.part_inside()
-        by_y = (self._table(x.pixels, x.weights, width) @ pulls.transpose(0, 1, 2, 4, 3)) * (
+        sample_weights = grid.sample_weights()
+        by_y = (self._table(x.pixels, x.weights, width) @ weight_gradients.transpose(0, 1, 2, 4, 3)) * (
             self._table(y.pixels, y.weight_derivatives, height)
         )
-        by_x = (self._table(y.pixels, y.weights, height) @ pulls) * self._table(x.pixels, x.weight_derivatives, width)
-        derivatives = grid.roi_derivatives(*(by.sum(4).shaped_as(share) * share for by in (by_y, by_x)))
+        by_x = (self._table(y.pixels, y.weights, height) @ weight_gradients) * self._table(
+            x.pixels, x.weight_derivatives, width
+        )
+        derivatives = grid.roi_derivatives(
+            *(by.sum(4).shaped_as(sample_weights) * sample_weights for by in (by_y, by_x))
+        )
         return concat(1, *(one.sum(1, 2, 3, 4).unsqueeze(1) for one in derivatives))
 
     def _matrix(self) -> Value:
-        """What all bins take of all pixels of all images, [R PH PW, N H W]."""
+        """Return the weights of all pixels of all images in all bins, [R PH PW, N H W]."""
         count, _, bins_y, bins_x = self.roi_inputs.output_lengths
         images, _, height, width = self.roi_inputs.map_lengths
         grid = self.grid.every_bin()
         y, x = grid.axis_taps()
-        share = grid.part_inside()
-        rows = self._table(y.pixels, [weight * share for weight in y.weights], height)
+        sample_weights = grid.sample_weights()
+        rows = self._table(y.pixels, [weight * sample_weights for weight in y.weights], height)
         columns = self._table(x.pixels, x.weights, width)
         taken = rows.transpose(0, 1, 2, 4, 3) @ columns
         spread = self._own().where(taken.reshape(count, bins_y * bins_x, 1, height * width), 0.0)
         return spread.reshape(count * bins_y * bins_x, images * height * width)
 
     def _table(self, pixels: list[Value], values: list[Value], length: Value) -> Value:
-        """What samples take of each pixel along an axis, [R, PH, PW, KY KX, L]."""
+        """Return the weights of the pixels along an axis in each sample, [R, PH, PW, KY KX, L]."""
         count, _, bins_y, bins_x = self.roi_inputs.output_lengths
         line = arange(length)
 
@@ -78,16 +82,16 @@ class LoopFree:
         return low + high
 
     def _own(self) -> Value:
-        """Whether an image is a region's, [R, 1, N, 1]."""
+        """Return whether an image is a region's own, [R, 1, N, 1]."""
         return self.roi_inputs.batch_indices.unsqueeze(1).equals(arange(self.roi_inputs.map_lengths[0])).unsqueeze(1, 3)
 
     def _pixels(self) -> Value:
-        """The map as [C, N H W]."""
+        """Return the map as [C, N H W]."""
         images, channels, height, width = self.roi_inputs.map_lengths
         pixels = self.roi_inputs.feature_map().cast(self.sums).transpose(1, 0, 2, 3)
         return pixels.reshape(channels, images * height * width)
 
     def _dy(self) -> Value:
-        """The gradient dY as [C, R PH PW]."""
+        """Return dY as [C, R PH PW]."""
         count, channels, bins_y, bins_x = self.roi_inputs.output_lengths
         return self.roi_inputs.gradient().transpose(1, 0, 2, 3).reshape(channels, count * bins_y * bins_x)

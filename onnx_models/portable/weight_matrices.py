@@ -1,4 +1,4 @@
-"""Samples as matrices: what each bin of a region takes of each pixel along an axis, [R, P, L]."""
+"""Weight matrices: the weight of each pixel in each bin of a region along an axis, [R, P, L]."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from onnx_models.portable.regions import Regions
 from onnx_models.portable.sampling import Samples
 
 Fill = Literal["scatter", "compare"]
-"""How a table is filled: by ScatterElements, or by comparing each tap with each pixel, R P K T L numbers in between."""
+"""How a matrix is filled: by ScatterElements, or by comparing each tap with each pixel, with R P K T L temporary numbers."""
 
 
 def axis_mean_weights(samples: Samples, fill: Fill) -> Value:
-    """The mean over a bin's samples: its row times a column of pixels is the bin's value."""
-    return _filled(samples, samples.weights * _share(samples).unsqueeze(3), fill)
+    """Return the weights of the mean over a bin's samples: a row times the pixels is the bin's value."""
+    return _filled(samples, samples.weights * _sample_weight(samples).unsqueeze(3), fill)
 
 
 def axis_derivatives(samples: Samples, fill: Fill) -> tuple[Value, Value] | None:
-    """The derivatives of `axis_mean_weights` by the region's two stored coordinates; None where there are none."""
+    """Return the derivatives of `axis_mean_weights` by the region's two stored coordinates; None for nearest pixels."""
     if samples.weight_derivatives is None or samples.coordinate_derivatives is None:
         return None
-    share, slope = _share(samples), samples.weight_derivatives
+    sample_weight, by_coordinate = _sample_weight(samples), samples.weight_derivatives
     first, second = (
-        _filled(samples, slope * (share * move).unsqueeze(3), fill) for move in samples.coordinate_derivatives
+        _filled(samples, by_coordinate * (sample_weight * step).unsqueeze(3), fill)
+        for step in samples.coordinate_derivatives
     )
     return first, second
 
 
 def mean_weights(regions: Regions, fill: Fill) -> tuple[Value, Value]:
-    """`axis_mean_weights` along y and along x, in the type of sums."""
+    """Return `axis_mean_weights` along y and along x, in the type of sums."""
     y, x = (axis_mean_weights(samples, fill).cast(regions.sums) for samples in (regions.y, regions.x))
     return y, x
 
 
 def mean_weight_derivatives(regions: Regions, fill: Fill) -> tuple[tuple[Value, Value], tuple[Value, Value]] | None:
-    """`axis_derivatives` along y and along x, in the type of sums."""
+    """Return `axis_derivatives` along y and along x, in the type of sums."""
     y, x = axis_derivatives(regions.y, fill), axis_derivatives(regions.x, fill)
     if y is None or x is None:
         return None
@@ -43,14 +44,14 @@ def mean_weight_derivatives(regions: Regions, fill: Fill) -> tuple[tuple[Value, 
 
 
 def inside(samples: Samples) -> Value:
-    """The part of a bin's samples that is on the map, [R, P]."""
-    return _share(samples).sum(2)
+    """Return the fraction of a bin's samples that is on the map, [R, P]."""
+    return _sample_weight(samples).sum(2)
 
 
 def window(samples: Samples, *axes: int) -> tuple[Value, Value]:
-    """The first pixel that samples read and the one after the last, int64, over these axes of [R, P, K, T].
+    """Return the first pixel that samples read and the one after the last, int64, over these axes of [R, P, K, T].
 
-    One pixel where they read none.
+    It is one pixel if they read none.
     """
     read = samples.inside.unsqueeze(3)
     low = read.where(samples.pixels, samples.length - 1).min(*axes)
@@ -58,12 +59,12 @@ def window(samples: Samples, *axes: int) -> tuple[Value, Value]:
     return low.at_most(high), high + 1
 
 
-def _share(samples: Samples) -> Value:
+def _sample_weight(samples: Samples) -> Value:
     return samples.inside.cast(samples.per_bin.kind) / samples.per_bin
 
 
 def _filled(samples: Samples, values: Value, fill: Fill) -> Value:
-    """The sum of `values` by pixel."""
+    """Sum `values` by pixel."""
     pixels = samples.pixels
     regions, bins, listed = (pixels.length(axis) for axis in range(3))
     shape = regions, bins, listed * samples.taps

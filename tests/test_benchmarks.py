@@ -623,9 +623,9 @@ def test_a_report_that_is_no_json_is_a_wrong_call(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--chart", "run.png"], "must end in .svg"),
-        (["--chart", "run.svg", "--operation", "dX"], "of which nothing is chosen"),
-        (["--chart", "run.svg", "--operation", "avg", "--type", "double"], "of which nothing is chosen"),
-        (["--chart", "run.svg", "--peer", "loops"], "of which nothing is chosen"),
+        (["--chart", "run.svg", "--operation", "dX"], "but none is chosen"),
+        (["--chart", "run.svg", "--operation", "avg", "--type", "double"], "but none is chosen"),
+        (["--chart", "run.svg", "--peer", "loops"], "but none is chosen"),
     ],
 )
 def test_a_chart_that_would_show_nothing_is_a_wrong_call(arguments: list[str], message: str) -> None:

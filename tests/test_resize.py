@@ -269,7 +269,7 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
 @pytest.mark.parametrize(
     ("attributes", "inputs", "message"),
     [
-        ({"mode": "cubic"}, {}, "mode = 'cubic': must be 'nearest' or 'linear': DmlResample has no counterpart"),
+        ({"mode": "cubic"}, {}, "mode = 'cubic': must be 'nearest' or 'linear': DmlResample has no equivalent"),
         ({"mode": b"cubic"}, {}, "mode = 'cubic': must be"),
         ({"antialias": 1}, {}, "antialias = 1: must be 0: "),
         ({"exclude_outside": 1}, {}, "exclude_outside = 1: must be 0: "),
@@ -299,7 +299,7 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
         (
             {"coordinate_transformation_mode": "align_corners", "axes": [1]},
             {"x_shape": (None, 3), "scales": (2,)},
-            r"x_shape\[0\] = None: must be known, as x_shape\[1\] = 3 becomes 6 by a scale",
+            r"x_shape\[0\] = None: must be known, as x_shape\[1\] = 3 becomes 6, which does not follow from its scale",
         ),
         (
             {"keep_aspect_ratio_policy": "not_larger"},

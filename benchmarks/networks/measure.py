@@ -1,4 +1,4 @@
-"""One row of the table: a network with a number of threads."""
+"""Measure a row of the table: a network with a number of threads."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ OURS, TORCH = "ortops", "torch"
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a network.
+    """The measurements of a network.
 
-    seconds: of each step, of `OURS` and of `TORCH`. memory: the most bytes over the imports, None where it is not known.
-    errors: of the gradients. nodes, size: the model's nodes and bytes. plain: whether all are standard operators.
+    seconds: the seconds of each step of `OURS` and `TORCH`. memory: peak bytes beyond the imports, None if unknown.
+    errors: the errors of the gradients. nodes, size: the number of the model's nodes, and its bytes.
+    plain: whether all operators are standard.
     """
 
     network: str
@@ -38,21 +39,21 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The median of our steps as a multiple of torch's."""
+        """The median of our steps divided by torch's."""
         return median(self.seconds[OURS]) / median(self.seconds[TORCH])
 
     @property
     def memory_ratio(self) -> float | None:
-        """The same of memory."""
+        """Our memory divided by torch's."""
         ours, peer = self.memory[OURS], self.memory[TORCH]
         return None if ours is None or peer is None else ours / peer
 
 
 def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: int | None = None) -> Iterator[Row]:
-    """The rows of a network, one for each number of threads.
+    """Yield the rows of a network, one for each number of threads.
 
     Raises:
-        ValueError: the network cannot be exported with its gradients, or not be run.
+        ValueError: the network cannot be exported with its gradients, or cannot be run.
     """
     network = build(name, size)
     try:

@@ -1,6 +1,6 @@
-"""Rotated RoIs by plain loops, compiled by numba: the four pixels and weights of each sample once, then channel by channel.
+"""Rotated RoIs by plain loops, compiled by numba: the pixels and weights of each sample first, then channel by channel.
 
-So the CPU kernels of mmcv and detectron2 do it. Threads share the RoIs; for dX, the channels.
+The CPU kernels of mmcv and detectron2 work in the same way. Threads share the RoIs; for dX, the channels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _compiled: Callable[[Any], Any] = njit(nogil=True)
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """Y or dX of rotated RoIs."""
+    """Return a call for Y or dX of rotated RoIs."""
     workload, arrays, outputs = problem.workload, problem.arrays, problem.operation.outputs
     if not isinstance(workload, Rotated) or problem.element_type not in _TYPES or outputs == ("drois",):
         return None
@@ -53,7 +53,7 @@ def prepare(problem: Problem, threads: int) -> Call | None:
 
 @_compiled
 def _samples(roi: Any, scale: float, ratio: int, bins: int, height: int, width: int, like: Any) -> Any:
-    """The pixels and weights of all samples [bins*bins, samples, 4]; off the map, weights of 0."""
+    """Return the pixels and weights of all samples [bins*bins, samples, 4], with weights of 0 off the map."""
     tall, wide = roi[3] * scale, roi[2] * scale
     rows = ratio if ratio > 0 else ceil(tall / bins)
     columns = ratio if ratio > 0 else ceil(wide / bins)
@@ -81,7 +81,7 @@ def _samples(roi: Any, scale: float, ratio: int, bins: int, height: int, width: 
 
 @_compiled
 def _forward(x: Any, rois: Any, batch_indices: Any, scale: float, ratio: int, y: Any, first: int, last: int) -> None:
-    """Y of the RoIs first:last."""
+    """Compute Y of the RoIs first:last."""
     channels, height, width = x.shape[1:]
     planes = x.reshape(-1, channels, height * width)
     for r in range(first, last):
@@ -100,7 +100,7 @@ def _forward(x: Any, rois: Any, batch_indices: Any, scale: float, ratio: int, y:
 
 @_compiled
 def _backward(dy: Any, rois: Any, batch_indices: Any, scale: float, ratio: int, dx: Any, first: int, last: int) -> None:
-    """The channels first:last of dX."""
+    """Compute the channels first:last of dX."""
     _, channels, height, width = dx.shape
     planes = dx.reshape(-1, channels, height * width)
     planes[:, first:last] = 0

@@ -91,7 +91,7 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10_000),
-    help="The number of timed calls. [default: as many as fit in the time for a row of a table, at least 7; 3 of first-call]",
+    help="The number of timed calls. [default: as many as fit in the time for a table's row, at least 7; 3 of first-call]",
 )
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")

@@ -27,12 +27,12 @@ PACKAGES = ("ortops", "onnx", "onnxruntime", "torch", "torchvision")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 LEGEND = (
-    "A step: the network, its loss and the gradients for its input and all parameters; a batch of 1 image, 2 to 8 sequences.",
+    "A step: the network, its loss, and the gradients for its input and parameters; a batch of 1 image, 2 to 8 sequences.",
     f"ms: medians of steps in turn, of ONNX Runtime, of {TORCH} with autograd, and their ratio.",
     "MiB: peak memory beyond that of the imports, in a separate process.",
     "of each: the largest difference from float64, relative to the largest element of the same gradient.",
     "of all: the same, relative to the largest element of all gradients.",
-    f"wrong: gradients that differ more than {MOST_OF_TORCH:g} times {TORCH}'s from float64, and more than {MOST_OF_ALL:g} of all.",
+    f"wrong: gradients with over {MOST_OF_TORCH:g} times {TORCH}'s difference, and over {MOST_OF_ALL:g} of all.",
     "nodes, MB: of the model, with its weights. *: it contains operators of ours.",
 )
 """The legend of the table."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Kind, Value, arange, concat, ones, zeros
-from onnx_models.portable.sampling import Rounding, resampled
+from onnx_models.portable.sampling import Rounding, resample_taps
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
 
@@ -91,7 +91,7 @@ def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind
         for name, default in _DEFAULTS.items()
     )
     scale = attributes.entry("scales", axis, kind) if attributes.count("scales") else None
-    return resampled(outputs, length, kind, reading, scale=scale, offsets=(before, after))
+    return resample_taps(outputs, length, kind, reading, scale=scale, offsets=(before, after))
 
 
 def _is_identity(attributes: Attributes, axis: int) -> bool:

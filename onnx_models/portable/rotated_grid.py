@@ -18,8 +18,8 @@ from onnx_models.portable.sampling import (
     EPSILON,
     along_bins,
     is_inside,
-    largest,
-    read,
+    largest_count,
+    pixels_and_weights,
     samples_between,
     samples_per_bin,
 )
@@ -138,7 +138,7 @@ class Grid:
         """Return the taps of samples along y and along x; a sample off the map reads any pixel."""
         inside = self._inside()
         along_y, along_x = (
-            AxisTaps(*read(c, inside, length, "onnx"))
+            AxisTaps(*pixels_and_weights(c, inside, length, "onnx"))
             for c, length in zip(self._coordinates(), self.lengths, strict=True)
         )
         return along_y, along_x
@@ -261,5 +261,5 @@ def _side(size: Value, size_derivative: Value, bins: Value, per_bin: Value, of_m
     # The difference of two large indices may be inexact, but not the number of samples that fit on the map.
     limit = is_point.where(at_least_one.at_most(MOST_SAMPLES), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
     counts = counts.at_least(1.0).at_most(limit).at_most(at_least_one).cast("int64")
-    i = first + arange(largest(counts)).cast(kind)
+    i = first + arange(largest_count(counts)).cast(kind)
     return Side(size, size_derivative, at_least_one, counts.squeeze(2), i < per_bin, (i - middle) / total)

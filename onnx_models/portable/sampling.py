@@ -107,9 +107,9 @@ def onnx_placement(
     steps = count * per_bin.at_least(1.0)
     first = start + along_bins(bins, kind) * size / count
 
-    def share(i: Value) -> Value:
+    def position(i: Value) -> Value:
         t = (along_bins(bins, kind) * per_bin + i + 0.5) / steps
-        # A region enlarged to the minimum size moves as a whole.
+        # A region enlarged to the minimum size moves as a whole, with its start.
         return t if varies is None else varies.where(t, 0.0)
 
     return Placement(
@@ -118,7 +118,7 @@ def onnx_placement(
         per_bin,
         lambda i: first + (i + 0.5) * size / steps,
         size / steps,
-        _coordinate_derivatives(share, scale),
+        _coordinate_derivatives(position, scale),
     )
 
 
@@ -156,23 +156,28 @@ def directml_placement(
     per_bin = ((last - first) / count).ceil().at_least(samples[0]).at_most(samples[1])
     steps = count * per_bin - to_corners
 
-    def share(i: Value) -> Value:
+    def position(i: Value) -> Value:
         t = (along_bins(bins, kind) * per_bin + i - offsets[1]) / steps.at_least(1.0)
         return (steps > 0.0).where(t, 0.5)
 
     def coordinate(i: Value) -> Value:
-        return first + (last - first) * share(i) - offsets[0]
+        return first + (last - first) * position(i) - offsets[0]
 
     return Placement(
-        bins, length, per_bin, coordinate, (last - first) / steps.at_least(1.0), _coordinate_derivatives(share, scale)
+        bins,
+        length,
+        per_bin,
+        coordinate,
+        (last - first) / steps.at_least(1.0),
+        _coordinate_derivatives(position, scale),
     )
 
 
-def _coordinate_derivatives(share: Callable[[Value], Value], scale: Value) -> Callable[[Value], tuple[Value, Value]]:
+def _coordinate_derivatives(position: Callable[[Value], Value], scale: Value) -> Callable[[Value], tuple[Value, Value]]:
     """Return the derivatives of coordinates by a region's ends, given their positions between the ends (0 to 1)."""
 
     def derivatives(i: Value) -> tuple[Value, Value]:
-        t = share(i)
+        t = position(i)
         return (1.0 - t) * scale, t * scale
 
     return derivatives
@@ -188,12 +193,12 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
     """
     kind = placement.step.kind
     first, counts = _window(placement)
-    i = first + arange(largest(counts)).cast(kind)
+    i = first + arange(largest_count(counts)).cast(kind)
     c = placement.coordinate(i)
     length = placement.length.cast(kind)
     exists = i < placement.per_bin
     inside = exists & is_inside(c, length)
-    pixels, weights, weight_derivatives = read(c, inside, length, reading)
+    pixels, weights, weight_derivatives = pixels_and_weights(c, inside, length, reading)
     return Samples(
         bins=placement.bins,
         length=placement.length,
@@ -208,7 +213,7 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
     )
 
 
-def resampled(
+def resample_taps(
     outputs: Value,
     length: Value,
     kind: Kind,
@@ -283,7 +288,7 @@ def samples_between(ends: tuple[Value, Value], slack: Value, per_bin: Value, is_
     return first, last - first + 1.0
 
 
-def largest(counts: Value) -> Value:
+def largest_count(counts: Value) -> Value:
     """Return the largest count, int64[1]; 1 if there are no counts."""
     return concat(0, counts.reshape(-1), counts.graph.constant([1], "int64")).max(0).reshape(1)
 
@@ -293,7 +298,9 @@ def is_inside(c: Value, length: Value) -> Value:
     return (c >= -1.0) & (c <= length)
 
 
-def read(c: Value, inside: Value, length: Value, reading: Reading) -> tuple[list[Value], list[Value], list[Value]]:
+def pixels_and_weights(
+    c: Value, inside: Value, length: Value, reading: Reading
+) -> tuple[list[Value], list[Value], list[Value]]:
     """Return the pixels that samples read, their weights and the weights' derivatives, if any.
 
     A sample that is not inside reads pixel 0.

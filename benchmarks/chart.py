@@ -53,19 +53,19 @@ def draw(report: Mapping[str, Any], file: Path) -> list[Path]:
     The same report gives the same bytes with the same version of matplotlib.
 
     Args:
-        report: What `benchmarks.report.to_json` writes, parsed.
-        file: A path that ends in .svg; "-light" and "-dark" are inserted before the suffix.
+        report: what `benchmarks.report.to_json` writes, as parsed JSON.
+        file: a path that ends in .svg; "-light" and "-dark" are inserted before the suffix.
 
     Raises:
-        ValueError: The report has no time of `PEER` in an operation of `PANELS`, or is no such report.
+        ValueError: the report has no times of `PEER` for an operation of `PANELS`, or is not such a report.
     """
     try:
         cells = [cell for cell in report["cells"] if _is_shown(cell)]
         caption = _caption(report)
     except (KeyError, TypeError) as error:
-        raise ValueError(f"is no report of `python -m benchmarks --json` ({error!r})") from error
+        raise ValueError(f"must be one that `python -m benchmarks --json` wrote ({error!r})") from error
     if not cells:
-        raise ValueError(f"has no times of {PEER} in {', '.join(PANELS)} in {ELEMENT_TYPE}")
+        raise ValueError(f"must have times of {PEER} for {', '.join(PANELS)} in {ELEMENT_TYPE}")
     files = []
     # A fixed salt gives every element the same id each time.
     with mpl.rc_context({"font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "ortops"}):

@@ -166,5 +166,5 @@ def _body(
         graph.nodes,
         [helper.make_opsetid("", opset)],
         attributes=[attribute.name for attribute in nodes[0].attribute],
-        doc_string=f"{operator.doc} In standard operators.",
+        doc_string=f"{operator.doc} Written in standard operators.",
     )

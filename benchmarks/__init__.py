@@ -1,1 +1,1 @@
-"""What our operators cost, beside what others take for the same: `make bench`."""
+"""Measure the speed of this project's operators beside other implementations: `make bench`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -30,6 +32,10 @@ ALL_WORKLOADS = (*WORKLOADS, *ROTATED, *RESAMPLINGS)
 # RoiAlign of some workloads is measured in models, too.
 WORKLOAD_NAMES = tuple(dict.fromkeys([*(one.name for one in ALL_WORKLOADS), *(one.name for one in PYRAMIDS)]))
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_CHART_HELP = (
+    "Draw how many times longer ONNX Runtime's own RoiAlign takes. "
+    "The files are F-light.svg and F-dark.svg, for GitHub's two themes."
+)
 
 Step = TypeVar("Step")
 Cells = list[tuple[Problem, int]]
@@ -37,7 +43,7 @@ Models = list[tuple[Pyramid, int]]
 Swept = list[tuple[Sweep, Point, Problem, int]]
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--operation",
     "operation_names",
@@ -45,8 +51,8 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=operations.BY_DEFAULT,
     show_default=True,
     type=click.Choice(OPERATION_NAMES),
-    help="What is computed; in-model is avg among the other nodes of a model, first-call what it costs to compile or load "
-    "avg and dX, which always is in float and has no workload. [repeatable, as are the next four]",
+    help="The computation; in-model is avg inside a model, and first-call is compiling or loading avg and dX, always in "
+    "float and on a workload of its own. [repeatable, as are the next four]",
 )
 @click.option(
     "--workload",
@@ -55,10 +61,16 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=WORKLOAD_NAMES,
     show_default=True,
     type=click.Choice(WORKLOAD_NAMES),
-    help="On what.",
+    help="The shapes of the data.",
 )
 @click.option(
-    "--type", "types", multiple=True, default=["float"], show_default=True, type=click.Choice(TYPES), help="In what."
+    "--type",
+    "types",
+    multiple=True,
+    default=["float"],
+    show_default=True,
+    type=click.Choice(TYPES),
+    help="The element type.",
 )
 @click.option(
     "--threads",
@@ -66,32 +78,35 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=sorted({1, CPUS}),
     show_default=True,
     type=click.IntRange(1, CPUS),
-    help="Of a session, and of torch.",
+    help="The number of threads of a session, and of torch.",
 )
 @click.option(
     "--peer",
     "peer_names",
     multiple=True,
     type=click.Choice(peers.NAMES),
-    help="Who else computes it; bodies are our own models in a stock session, where they run as standard operators. "
+    help="An implementation to compare with; bodies is our own models in a stock session, as standard operators. "
     f"[default: those installed of {', '.join(peers.BY_DEFAULT)}]",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 10_000),
-    help="Calls of each. [default: as many as fit in the time for a cell of the table, at least 7; 3 of first-call]",
+    help="The number of timed calls. [default: as many as fit in the time for a table's row, at least 7; 3 of first-call]",
 )
-@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write everything to F.")
+@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")
 @click.option(
     "--plot",
     "plot_file",
     type=_FILE,
     metavar="F",
-    help="Also vary RoIs, channels, sampling ratio, RoI size and threads one at a time, and draw what a call of "
-    "RoiAlign's operations then takes, in the first of the types, and of the threads where these are not varied.",
+    help="Also vary RoIs, channels, sampling ratio, RoI size and threads one at a time, and draw the time of a call of "
+    "RoiAlign's operations, with the first --type, and with the first --threads where these are not varied.",
 )
+@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_CHART_HELP)
+@click.pass_context
 def main(
+    context: click.Context,
     operation_names: Sequence[str],
     workload_names: Sequence[str],
     types: Sequence[str],
@@ -101,14 +116,15 @@ def main(
     json_file: Path | None,
     markdown_file: Path | None,
     plot_file: Path | None,
+    chart_file: Path | None,
 ) -> None:
-    """Time our operators in ONNX Runtime sessions beside their peers: the same data and threads, called in turn.
+    """Time our operators in ONNX Runtime sessions beside other implementations, in turn, on the same data.
 
-    The exit status is 0, 1 when a peer computes something else than we do, or 2 for a wrong call.
+    The exit status is 0, 1 if another implementation computes different values, or 2 for a wrong call.
     """
-    for file in (json_file, markdown_file, plot_file):
-        if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent} is no folder")
+    if context.invoked_subcommand is not None:
+        return
+    _check_folders(json_file, markdown_file, plot_file, chart_file)
     chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
     cells = _cells(chosen, workload_names, types, sorted(set(threads)))
     models = _models(operation_names, workload_names, types, sorted(set(threads)))
@@ -119,6 +135,8 @@ def main(
     if plot_file:
         _check_plot(plot_file, swept)
     found = _peers(peer_names)
+    if chart_file:
+        _check_chart(chart_file, cells, models, found)
     run = _run(cells, models, swept, cases, found, rounds)
     report.write(run, Console(file=sys.stdout, width=report.WIDTH))
     if json_file:
@@ -126,15 +144,29 @@ def main(
     if markdown_file:
         markdown_file.write_text(report.markdown(run), "utf-8")
     if plot_file:
-        from benchmarks.plot import draw
-
-        draw(run, plot_file)
+        _matplotlib_module("plot", "--plot").draw(run, plot_file)
+    if chart_file:
+        _draw_chart(report.to_data(run), chart_file)
     if run.refused:
         raise click.exceptions.Exit(1)
 
 
+@main.command("draw")
+@click.argument("report_file", metavar="REPORT", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", required=True, help=_CHART_HELP)
+def draw(report_file: Path, chart_file: Path) -> None:
+    """Draw REPORT, a file that --json wrote earlier. Nothing is measured."""
+    _check_folders(chart_file)
+    _check_svg(chart_file)
+    try:
+        data = json.loads(report_file.read_text("utf-8"))
+    except ValueError as error:
+        raise click.BadParameter(f"{report_file}: must be JSON ({error})", param_hint="REPORT") from error
+    _draw_chart(data, chart_file)
+
+
 def _cells(chosen: Sequence[Operation], names: Sequence[str], types: Sequence[str], threads: Sequence[int]) -> Cells:
-    """What is in the tables: one workload after the other, whose data is then made once."""
+    """Return the problems of the tables, ordered by workload, whose data is then made once."""
     return [
         (Problem(operation, workload, kind), count)
         for workload, operation, kind, count in product(ALL_WORKLOADS, chosen, dict.fromkeys(types), threads)
@@ -145,14 +177,14 @@ def _cells(chosen: Sequence[Operation], names: Sequence[str], types: Sequence[st
 def _models(
     operation_names: Sequence[str], names: Sequence[str], types: Sequence[str], threads: Sequence[int]
 ) -> Models:
-    """What follows in the tables: RoiAlign in models."""
+    """Return the models in which RoiAlign is measured."""
     if IN_MODEL.name not in operation_names or in_model.ELEMENT_TYPE not in types:
         return []
     return [(pyramid, count) for pyramid in PYRAMIDS if pyramid.name in names for count in threads]
 
 
 def _swept(chosen: Sequence[Operation], types: Sequence[str], threads: Sequence[int]) -> Swept:
-    """What is in the plot."""
+    """Return the problems of the plot."""
     return [
         (sweep, point, Problem(operation, point.workload, types[0]), point.threads or threads[0])
         for sweep in sweeps(CPUS)
@@ -163,17 +195,50 @@ def _swept(chosen: Sequence[Operation], types: Sequence[str], threads: Sequence[
 
 
 def _check_plot(file: Path, swept: Swept) -> None:
-    """See that the plot can be made before hours go into it."""
+    """Check that the plot can be drawn before hours go into it."""
     if not swept:
-        raise click.BadParameter("shows operations of RoiAlign, of which none is chosen", param_hint="--plot")
+        raise click.BadParameter("shows operations of RoiAlign, but none is chosen", param_hint="--plot")
+    formats = _matplotlib_module("plot", "--plot").FORMATS
+    if file.suffix[1:] not in formats:
+        rule = f"must end in one of {', '.join('.' + one for one in formats)}"
+        raise click.BadParameter(f"{str(file)!r}: {rule}", param_hint="--plot")
+
+
+def _check_chart(file: Path, cells: Cells, models: Models, found: Mapping[str, Peer]) -> None:
+    """Check that the chart can be drawn before hours go into it."""
+    chart = _matplotlib_module("chart", "--chart")
+    _check_svg(file)
+    shown = {problem.operation.name for problem, _ in cells if problem.element_type == chart.ELEMENT_TYPE}
+    if chart.PEER not in found or not (models or shown & chart.PANELS.keys()):
+        rule = f"shows {', '.join(chart.PANELS)} in {chart.ELEMENT_TYPE} beside {chart.PEER}, but none is chosen"
+        raise click.BadParameter(rule, param_hint="--chart")
+
+
+def _check_svg(file: Path) -> None:
+    if file.suffix != ".svg":
+        raise click.BadParameter(f"{str(file)!r}: must end in .svg", param_hint="--chart")
+
+
+def _draw_chart(data: Mapping[str, Any], file: Path) -> None:
     try:
-        from benchmarks.plot import FORMATS
+        _matplotlib_module("chart", "--chart").draw(data, file)
+    except ValueError as error:
+        raise click.ClickException(f"--chart: the report {error}") from error
+
+
+def _matplotlib_module(name: str, option: str) -> Any:
+    """Import a module of this package that needs matplotlib."""
+    try:
+        return importlib.import_module(f"benchmarks.{name}")
     except ImportError as error:
         rule = "needs matplotlib, which the extra bench installs: pip install 'ortops[bench]'"
-        raise click.BadParameter(f"{rule} ({error})", param_hint="--plot") from error
-    if file.suffix[1:] not in FORMATS:
-        rule = f"must end in one of {', '.join('.' + one for one in FORMATS)}"
-        raise click.BadParameter(f"{str(file)!r}: {rule}", param_hint="--plot")
+        raise click.BadParameter(f"{rule} ({error})", param_hint=option) from error
+
+
+def _check_folders(*files: Path | None) -> None:
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise click.BadParameter(f"{file.parent} is no folder")
 
 
 def _peers(names: Sequence[str]) -> Mapping[str, Peer]:
@@ -187,7 +252,7 @@ def _run(
     cells: Cells, models: Models, swept: Swept, cases: Sequence[str], found: Mapping[str, Peer], rounds: int | None
 ) -> Run:
     packages = versions(dict.fromkeys((*PACKAGES, *(peer.PACKAGE for peer in found.values()))))
-    # The load is that before all this.
+    # Asked first, so that the load is that before the measurements.
     where = machine()
     measured = [measure(problem, threads, found, rounds) for problem, threads in _track(cells, "operations")]
     for pyramid, threads in _track(models, "models"):

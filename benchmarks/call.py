@@ -1,4 +1,4 @@
-"""What is timed."""
+"""A call to time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from benchmarks.workloads import Array
 class Call:
     """A computation that is ready to be timed.
 
-    run: does it, once for each call.
-    arrays: the outputs of a call as arrays, in the order of the operation's outputs; not timed.
-    departs: why the outputs are known to be others than ours; None where they must agree.
+    run: performs the computation once.
+    arrays: converts the result of `run` to arrays, in the order of the operation's outputs; not timed.
+    expected_difference: the reason why the outputs differ from ours; None if they must agree.
     """
 
     run: Callable[[], Any]
     arrays: Callable[[Any], list[Array]]
-    departs: str | None = None
+    expected_difference: str | None = None

@@ -1,4 +1,4 @@
-"""What the first call of an operator costs in a fresh process, where compiled code is on disk and where none is."""
+"""Measure the first call of an operator in a fresh process, with and without compiled code on disk."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from tempfile import TemporaryDirectory
 NAME = "first-call"
 
 RUNS = 3
-"""How many there are where nobody says: each compiles for some seconds."""
+"""The default number of runs. Each compiles for some seconds."""
 
 
 @dataclass(frozen=True)
 class FirstCall:
-    """A case of `fresh_process` in runs of two processes, which share a folder for compiled code that was empty.
+    """A case of `fresh_process`, in runs of two processes that share an initially empty folder for compiled code.
 
-    times: by column, the processor seconds in each run: `imports` alone; the imports and the first call of the first
-        process, which has `nothing cached`, and of the second, for which all is `cached`; and of the first process alone
-        its calls after that, with `one RoI` and with `other bins`.
+    times: by column, the processor seconds in each run: `imports` alone; imports and the first call in the first process,
+        with `nothing cached`, and in the second one, with all `cached`; and later calls in the first process, with
+        `one RoI` and with `other bins`.
     """
 
     case: str
     times: Mapping[str, list[float]]
 
     def median(self, column: str) -> float:
-        """The median seconds."""
+        """Return the median seconds of a column."""
         return median(self.times[column])
 
 
 def measure(case: str, runs: int | None = None) -> FirstCall:
-    """Measure a case."""
+    """Measure a case, `RUNS` times by default."""
     measured = [_run(case) for _ in range(runs or RUNS)]
     return FirstCall(case, {column: [run[column] for run in measured] for column in measured[0]})
 

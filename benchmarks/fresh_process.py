@@ -1,6 +1,6 @@
-"""The processor seconds of a process's first calls, as JSON: ``python -m benchmarks.fresh_process CASE``.
+"""Print the processor seconds of a process's first calls as JSON: ``python -m benchmarks.fresh_process CASE``.
 
-What it imports besides NumPy, onnxruntime and ortops before it looks at the clock is next to nothing.
+Before it reads the clock, it imports little besides NumPy, onnxruntime and ortops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.workloads import Array, Workload
 IMPORTED = time.process_time()
 
 WORKLOAD = Workload("small", (1, 64, 50, 76), 100, 7, 2, 1 / 16, (112, 600))
-"""As detectors have it, but computed within milliseconds."""
+"""Typical of detectors, but computed within milliseconds."""
 
 
 def _function(workload: Workload) -> Callable[[], Array]:
@@ -34,7 +34,7 @@ def _session(workload: Workload) -> Callable[[], Array]:
 
     model, arrays = onnx_models.roi_align(16, **workload.attributes).SerializeToString(), workload.inputs()
     options = onnxruntime.SessionOptions()
-    # Idle threads that spin would count.
+    # The time of spinning idle threads would count.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
 
     def run() -> Array:
@@ -61,11 +61,11 @@ CASES: Mapping[str, Callable[[Workload], Callable[[], Array]]] = {
     "session": _session,
     "function, then dX": _with_gradient,
 }
-"""How averages in float are computed: on NumPy arrays, by a new session each time, and with the gradient by X after."""
+"""Ways to compute averages in float: on NumPy arrays, in a new session each time, and followed by the gradient dX."""
 
 
 def seconds(case: str) -> dict[str, float]:
-    """Those of the imports, of a first call on `WORKLOAD`, and of later ones with one RoI and with other bins."""
+    """Return the seconds of the imports, a first call on `WORKLOAD`, and later calls with one RoI and with other bins."""
     workloads = {"first": WORKLOAD, "one RoI": replace(WORKLOAD, rois=1), "other bins": replace(WORKLOAD, bins=14)}
     calls: dict[str, Callable[[], Any]] = {name: CASES[case](changed) for name, changed in workloads.items()}
     taken = {"imports": IMPORTED}

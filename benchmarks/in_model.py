@@ -1,6 +1,6 @@
-"""RoiAlign among the other nodes of a model: how long it takes right after a convolution has made its X.
+"""Measure RoiAlign inside a model, right after a convolution has computed its X.
 
-ONNX Runtime's own profile says it, of our operator and of its own alike.
+Its time is that in ONNX Runtime's profile, both for our operator and for ONNX Runtime's own.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from benchmarks.sessions import make
 from benchmarks.workloads import Array, Pyramid, Workload
 
 ELEMENT_TYPE = "float"
-"""The only one of which ONNX Runtime has convolutions."""
+"""The only type in which ONNX Runtime has convolutions."""
 
 PEER = "onnxruntime"
 
 IMAGE_CHANNELS = 8
-"""Few, for quick convolutions. What they write, and with it what they leave in the caches, is as large as ever."""
+"""Few channels make convolutions fast. Their output, which fills the caches, is as large as with more."""
 
 
 def measure(pyramid: Pyramid, threads: int, peers: Container[str], rounds: int | None = None) -> list[Cell]:
-    """A cell for each level, and one for their sum where there are several.
+    """Return a cell for each level, and one for the sum of several levels.
 
-    The model runs with our operator and, if it is among `peers`, with ONNX Runtime's, in turn.
+    The model runs with our operator and, if `peers` contains it, with ONNX Runtime's, in turn.
     """
     standard, arrays = model(pyramid), feeds(pyramid)
     with TemporaryDirectory() as folder:
@@ -69,15 +69,15 @@ def measure(pyramid: Pyramid, threads: int, peers: Container[str], rounds: int |
 
 
 def model(pyramid: Pyramid) -> onnx.ModelProto:
-    """ONNX's RoiAlign of each level, on what a convolution of 3 x 3 and Relu make of an image as large as the map.
+    """Return a model of ONNX's RoiAlign for each level, on an image as large as the map after a 3 x 3 convolution and Relu.
 
-    Names begin with the level's, those of inputs and outputs are RoiAlign's.
+    Names are those of RoiAlign's inputs and outputs after the name of the level.
     """
     return reduce(partial(onnx.compose.merge_models, io_map=[]), map(_level, pyramid.levels))
 
 
 def feeds(pyramid: Pyramid) -> dict[str, Array]:
-    """The inputs of the model."""
+    """Return the inputs of the model."""
     return {f"{level.name}/{name}": array for level in pyramid.levels for name, array in _image(level).inputs().items()}
 
 
@@ -102,7 +102,7 @@ def _level(level: Workload) -> onnx.ModelProto:
 
 
 def _profiled(session: Any, pyramid: Pyramid) -> list[list[float]]:
-    """The seconds of each level's RoiAlign in the runs that `interleave` times: after a first one, each second one."""
+    """Return the seconds of each level's RoiAlign in the runs that `interleave` times: every second one after the first."""
     events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
     names = [f"{level.name}/RoiAlign_kernel_time" for level in pyramid.levels]
     return [[event["dur"] / 1e6 for event in events if event["name"] == name][2::2] for name in names]

@@ -1,4 +1,4 @@
-"""Timing calls in turn, so that what else the machine does falls on all of them."""
+"""Time calls in turn, so that other load on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 
 LEAST_ROUNDS, MOST_ROUNDS = 7, 51
 SECONDS = 0.4
-"""How many rounds there are where nobody says: as many as begin within this time, but within these bounds."""
+"""The default number of rounds: as many as begin within this time, within these bounds."""
 
 
 def interleave(calls: Mapping[str, Callable[[], object]], rounds: int | None = None) -> dict[str, list[float]]:
-    """The seconds of every call, `rounds` of each.
+    """Return the seconds of every call in each of `rounds` rounds.
 
-    Each round has all calls in a random order, the same in every run, and every other round the order of the one before
-    backwards. Each is made twice and the second one timed, as in a loop: measured, a call of 15 ms takes up to 25 ms longer
-    when the CPU did something else for 100 ms before, if only count, which says nothing about the call.
+    A round makes all calls in a random order, which is the same in every run; every other round reverses the previous
+    order. Each call is made twice and the second one is timed, as in a loop: measured, a call of 15 ms takes up to 25 ms
+    longer after the CPU has done something else for 100 ms, even mere counting.
     """
     rng = random.Random(0)  # noqa: S311 - an order, no secret
     times: dict[str, list[float]] = {name: [] for name in calls}

@@ -1,4 +1,4 @@
-"""On what it was measured."""
+"""The machine and the versions of packages of a measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("ortops", "onnxruntime", "onnxruntime-extensions", "numba", "numpy")
 
 
 def machine() -> dict[str, object]:
-    """The processor, the CPUs that this process has, the system, and how busy it was when this was asked."""
+    """Return the processor, the number of CPUs of this process, the system and its present load."""
     return {
         "cpu": _cpu(),
         "cpus": available_cpus(),
@@ -26,7 +26,7 @@ def machine() -> dict[str, object]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The installed versions."""
+    """Return the installed versions."""
     return {package: metadata.version(package) for package in packages}
 
 

@@ -1,4 +1,4 @@
-"""One cell of the tables: a problem with a number of threads, ours, the peers and what ours is put in proportion to."""
+"""Measure a cell: our operator, its peers and reference calls, on one problem with one number of threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from statistics import median
 
 from benchmarks.agreement import Difference, compare
 from benchmarks.call import Call
-from benchmarks.copying import copying
 from benchmarks.interleave import LEAST_ROUNDS, interleave
+from benchmarks.memory_copy import copy_call
 from benchmarks.operations import Operation
 from benchmarks.peers import Peer
 from benchmarks.problem import Problem
@@ -21,11 +21,11 @@ OURS, FLOOR = "ortops", "copy"
 
 @dataclass(frozen=True)
 class Cell:
-    """What was measured: an operation, by its name, on a workload in an element type.
+    """The times of an operation on a workload in an element type.
 
-    times: seconds of each call: of `OURS` and of each peer that can do it and is not refused; of `FLOOR`, copying;
-        where they are something else, of our operator in `float` and of our `forward` operator.
-    differences: of each peer that can do it.
+    times: the seconds of each call of `OURS`, of each peer that supports the operation and is not refused, of `FLOOR`
+        (copying), and, where they differ, of our operator in `float` and of our `forward` operator.
+    differences: the difference of each peer that supports the operation.
     """
 
     operation: str
@@ -36,16 +36,16 @@ class Cell:
     differences: Mapping[str, Difference]
 
     def median(self, name: str) -> float:
-        """The median seconds of a call."""
+        """Return the median seconds of a call."""
         return median(self.times[name])
 
     def ratio(self, name: str, other: str) -> float:
-        """The median of one call as a multiple of that of another."""
+        """Return the median of one call divided by that of another."""
         return self.median(name) / self.median(other)
 
     @property
     def refused(self) -> list[str]:
-        """What is to be said of each peer that computes something else."""
+        """A message for each peer that computes different values."""
         return [
             f"{peer} is not compared: {self.operation} of {self.workload.name} in {self.element_type} {difference}"
             for peer, difference in self.differences.items()
@@ -54,29 +54,29 @@ class Cell:
 
 
 def measure(problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: int | None = None) -> Cell:
-    """Check that the peers compute the same, then time all calls in turn. Checking is also their first, slow call."""
+    """Check that the peers compute the same, then time all calls in turn. The check is also their first, slow call."""
     own = our_call(problem, threads)
     ours = own.arrays(own.run())
-    floor = copying([problem.arrays[name] for name in _read(problem.operation)], ours, threads)
+    floor = copy_call([problem.arrays[name] for name in _read(problem.operation)], ours, threads)
     calls = {OURS: own, **_references(problem, threads)}
     differences = {}
     for name, peer in peers.items():
         call = peer.prepare(problem, threads)
         if call is None:
             continue
-        differences[name] = compare(call.arrays(call.run()), ours, problem, call.departs)
+        differences[name] = compare(call.arrays(call.run()), ours, problem, call.expected_difference)
         if not differences[name].is_refused:
             calls[name] = call
     del ours
     times = interleave({name: call.run for name, call in calls.items()}, rounds)
-    # Apart from the others: between them, it would drive the data that they share out of the caches.
+    # Not among the others, since it would evict the data that they share from the caches.
     floor.run()
     times |= interleave({FLOOR: floor.run}, rounds or LEAST_ROUNDS)
     return Cell(problem.operation.name, problem.workload, problem.element_type, threads, times, differences)
 
 
 def _references(problem: Problem, threads: int) -> dict[str, Call]:
-    """The other calls of ours that this one is a multiple of, each run once."""
+    """Return our calls to compare with, each run once."""
     calls = {}
     if problem.operation.is_gradient:
         calls["forward"] = our_call(replace(problem, operation=problem.operation.forward), threads)
@@ -88,7 +88,7 @@ def _references(problem: Problem, threads: int) -> dict[str, Call]:
 
 
 def _read(operation: Operation) -> tuple[str, ...]:
-    """Which of X and dY the computation needs: dX of an average, or of Resize, needs no X."""
+    """Return which of X and dY the computation reads: dX of an average, or of Resize, does not need X."""
     if not operation.is_gradient:
         return ("X",)
     return ("dY",) if operation.outputs == ("dX",) and operation.family != "max_roi_pool" else ("X", "dY")

@@ -1,4 +1,4 @@
-"""A problem as ONNX models: with our operators, and with ONNX's own."""
+"""Build ONNX models of a problem, with our operators and with ONNX's own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_R
 from ortops.spec import Operator
 
 OPSET = 19
-"""Of Resize and MaxRoiPool."""
+"""The opset of Resize and MaxRoiPool."""
 
 
 def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
-    """The model with our operators, and with bodies of standard ones where it is to be portable."""
+    """Return the model with our operators, with bodies of standard operators if `portable`."""
     operation, workload = problem.operation, problem.workload
     if isinstance(workload, Resampling):
         return _resampling(operation, workload, problem.element_type, portable)
@@ -32,14 +32,14 @@ def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
             _opset(kind), element_type=kind, portable=portable, mode=mode, **workload.attributes
         )
     if "Y" in operation.outputs:
-        return onnx_models.joint(element_type=kind, portable=portable, mode=mode, **workload.attributes)
+        return onnx_models.roi_align_with_grad(element_type=kind, portable=portable, mode=mode, **workload.attributes)
     return onnx_models.roi_align_grad(
         element_type=kind, outputs=operation.outputs, portable=portable, mode=mode, **workload.gradient_attributes
     )
 
 
 def standard(problem: Problem) -> onnx.ModelProto | None:
-    """The model with ONNX's operator of the same meaning; None where it has none."""
+    """Return the model with ONNX's operator, or None if ONNX has none."""
     operation, workload, kind = problem.operation, problem.workload, problem.element_type
     if operation.is_gradient or operation.family == "rotated" or operation.mode == "max_interpolated":
         return None
@@ -48,7 +48,7 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
             if kind == "bfloat16":
                 return _max_roi_pool(MAX_ROI_POOL_22, workload, kind, standard=True)
             made = _max_roi_pool(MAX_ROI_POOL_1, workload, kind, standard=True)
-            # Its meaning up to opset 21. At opset 1 ONNX Runtime cannot cast the types for which it has no kernel.
+            # The definition holds up to opset 21. At opset 1, ONNX Runtime cannot cast types for which it has no kernel.
             made.opset_import[0].version = OPSET
             return made
         return onnx_models.roi_align(
@@ -66,7 +66,7 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
 
 
 def _opset(element_type: str) -> int:
-    """The opset of RoiAlign: the newest that ONNX Runtime has, or the only one with bfloat16. They mean the same."""
+    """Return the opset of RoiAlign: the newest in ONNX Runtime, or the only one with bfloat16. They compute the same."""
     return 22 if element_type == "bfloat16" else 16
 
 

@@ -1,4 +1,4 @@
-"""Which computations are measured."""
+"""The measured computations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _OPERATORS = {
     "max_roi_pool": BY_NAME["MaxRoiPool_22"],
     "resample": BY_NAME["DmlResample"],
 }
-"""By family, an operator with all of its element types."""
+"""By family, an operator with all of the family's element types."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`outputs` of a forward operator and of its gradient: Y, dX and drois.
+    """The computation of `outputs`, among Y, dX and drois, by a forward operator and its gradient.
 
-    mode: of RoiAlign or, for the family resample, of Resize; "rotated" and "max_pixel" for the families that have no modes.
+    mode: the mode of RoiAlign or, for the family resample, of Resize; "rotated" or "max_pixel" for families without modes.
     """
 
     name: str
@@ -33,18 +33,18 @@ class Operation:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether more than the forward operator is computed."""
+        """Whether a gradient is computed."""
         return self.outputs != ("Y",)
 
     @property
     def element_types(self) -> tuple[str, ...]:
-        """Those that our operators have."""
+        """The element types of our operators."""
         operator = _OPERATORS[self.family]
         return tuple(operator.element_types(operator.inputs[0]))
 
     @property
     def workloads(self) -> tuple[Workload | Resampling, ...]:
-        """Those on which it is measured."""
+        """The workloads on which it is measured."""
         by_family: dict[Family, tuple[Workload | Resampling, ...]]
         by_family = {"roi_align": WORKLOADS, "rotated": ROTATED, "max_roi_pool": WORKLOADS, "resample": RESAMPLINGS}
         return by_family[self.family]
@@ -75,7 +75,7 @@ OPERATIONS = (
 )
 
 IN_MODEL = Operation("in-model", "roi_align", "avg", ("Y",))
-"""What ONNX Runtime's profile says of the first of them among the other nodes of a model (`in_model`)."""
+"""The first operation inside a model, by ONNX Runtime's profile (`in_model`)."""
 
 BY_DEFAULT = (
     "avg",

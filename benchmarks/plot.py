@@ -1,4 +1,4 @@
-"""The sweeps as small multiples: a row for each operation, a column for what is varied. Needs the extra `bench`."""
+"""Draw the sweeps: a row of panels for each operation, a column for each sweep. Needs the extra `bench`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLOURS = ("C1", "C2", "C3", "C4", "C5")
 
 
 def draw(run: Run, file: Path) -> None:
-    """Write the plot. The figures at a peer's points are how many times longer than ours it took."""
+    """Write the plot. The numbers at a peer's points are multiples of our time."""
     operations = list(dict.fromkeys(cell.operation for _, _, cell in run.swept))
     sweeps = list(dict.fromkeys(sweep for sweep, _, _ in run.swept))
     figure = Figure(figsize=(3.6 * len(sweeps), 0.8 + 2.8 * len(operations)), layout="constrained")
@@ -56,7 +56,7 @@ def _panel(axes: Any, points: Sequence[tuple[Point, Cell]], peers: Sequence[str]
         values, times = zip(*((value, cell.median(name) * 1e3) for value, cell in measured), strict=True)
         axes.plot(values, times, marker="o", markersize=3, label=name, **style)
         if name in peers:
-            # Peers often take about as long: the figures of one are above its line, those of the next below.
+            # Peers often have similar times, so their numbers are above and below the line in turn.
             offset = 4 if peers.index(name) % 2 else -10
             look = {"color": style["color"], "fontsize": 7}
             for (value, cell), height in zip(measured, times, strict=True):

@@ -1,4 +1,4 @@
-"""One operation on one workload in one element type, and the arrays that everybody gets."""
+"""An operation on a workload in an element type, and the arrays that all implementations get."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ortops.spec import ELEMENT_DTYPES
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be computed."""
+    """An operation on a workload in an element type."""
 
     operation: Operation
     workload: Workload | Resampling
@@ -22,9 +22,9 @@ class Problem:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """X, and rois, batch_indices, dY and x_shape where the operation has them, by these names.
+        """X, and those of rois, batch_indices, dY and x_shape that the operation has, by name.
 
-        The maps are the same memory for problems that follow one another on one workload.
+        Successive problems on one workload share the memory of the maps.
         """
         arrays = _inputs(self.workload, self.element_type)
         if self.operation.family == "max_roi_pool":
@@ -35,7 +35,7 @@ class Problem:
         return {**arrays, "dY": _gradient(self.workload, self.element_type), "x_shape": np.array(self.workload.shape)}
 
 
-# Two: another type is compared with float.
+# Two, since other types are compared with float.
 @lru_cache(maxsize=2)
 def _inputs(workload: Workload | Resampling, element_type: str) -> dict[str, Array]:
     return {name: _cast(array, element_type) for name, array in workload.inputs().items()}

@@ -1,4 +1,4 @@
-"""The tables on a terminal and as Markdown, and everything as JSON."""
+"""Write the tables to a terminal and as Markdown, and all measurements as JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from benchmarks.sweeps import Point, Sweep
 from benchmarks.tables import FIRST_CALL_LEGEND, LEGEND, Table, first_call_table, notes, tables
 
 WIDTH = 150
-"""Columns of the tables, in a pipe too."""
+"""The width of the tables in columns, also in a pipe."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """All that was measured, and where. `swept`: the cells of the plot, with what was varied and its value."""
+    """All measurements, the machine and the versions. `swept` has the cells of the plot with their sweep and point."""
 
     machine: Mapping[str, object]
     packages: Mapping[str, str]
@@ -37,17 +37,17 @@ class Run:
 
     @property
     def all_cells(self) -> list[Cell]:
-        """Those of the tables and of the plot."""
+        """The cells of the tables and of the plot."""
         return [*self.cells, *(cell for _, _, cell in self.swept)]
 
     @property
     def refused(self) -> list[str]:
-        """What is to be said of the peers that compute something else."""
+        """The messages for peers that compute different values."""
         return [message for cell in self.all_cells for message in cell.refused]
 
     @property
     def heading(self) -> str:
-        """Where it was measured, in a line."""
+        """The machine and the versions, in a line."""
         packages = ", ".join(f"{name} {version}" for name, version in self.packages.items())
         return f"{self.machine['cpu']}, {self.machine['cpus']} CPUs, {self.machine['system']}, {packages}"
 
@@ -62,27 +62,32 @@ def write(run: Run, console: Console) -> None:
 
 
 def markdown(run: Run) -> str:
-    """The tables as Markdown."""
+    """Return the tables as Markdown."""
     parts = [run.heading, *map(markdown_table, _tables(run))]
     parts.append("\n".join(f"- {line}" for line in _lines(run)))
     return "\n\n".join(parts) + "\n"
 
 
 def to_json(run: Run) -> str:
-    """{"machine", "packages", "cells": [...], "swept": [{"sweep", "value", **cell}], "first_calls": [...]}, in seconds.
+    """Return {"machine", "packages", "cells": [...], "swept": [{"sweep", "value", **cell}], "first_calls": [...]}.
 
     A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
-    "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a peer that is refused has no
-    seconds, one without a difference cannot do it. A first call is {"case", "seconds": {column: as of a call}}.
+    "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a refused peer has no
+    seconds, and a peer without a difference does not support the operation. A first call is {"case", "seconds": {column:
+    as of a call}}.
     """
-    data = {
+    return json.dumps(to_data(run), indent=1, allow_nan=False) + "\n"
+
+
+def to_data(run: Run) -> dict[str, Any]:
+    """Return the data of `to_json`."""
+    return {
         "machine": run.machine,
         "packages": run.packages,
         "cells": [_cell(cell) for cell in run.cells],
         "swept": [{"sweep": sweep.name, "value": point.value, **_cell(cell)} for sweep, point, cell in run.swept],
         "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
     }
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def _tables(run: Run) -> list[Table]:
@@ -91,13 +96,13 @@ def _tables(run: Run) -> list[Table]:
 
 
 def _lines(run: Run) -> list[str]:
-    """What is to be read below the tables."""
+    """Return the lines below the tables."""
     legends = [*(LEGEND if run.all_cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
     return [*legends, *notes(run.all_cells)]
 
 
 def rich_table(table: Table) -> RichTable:
-    """A table for a terminal."""
+    """Return a table for a terminal."""
     made = RichTable(title=escape(table.title), box=rich.box.SIMPLE, title_justify="left")
     for heading, is_text in zip(table.headings, table.are_text, strict=True):
         made.add_column(escape(heading), justify="left" if is_text else "right", no_wrap=True)
@@ -107,10 +112,10 @@ def rich_table(table: Table) -> RichTable:
 
 
 def markdown_table(table: Table) -> str:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     rules = ("---" if is_text else "---:" for is_text in table.are_text)
     lines = (table.headings, rules, *table.rows)
-    # A mark of ours is no emphasis.
+    # The asterisks in cells are not emphasis.
     rows = ["| " + " | ".join(line).replace("*", r"\*") + " |" for line in lines]
     return "\n".join((f"**{table.title}**", "", *rows))
 
@@ -134,9 +139,9 @@ def _seconds(times: Mapping[str, list[float]]) -> dict[str, dict[str, object]]:
 
 def _difference(difference: Difference) -> dict[str, object]:
     return {
-        # JSON has no infinity, nor what is no number.
+        # JSON has neither infinity nor NaN.
         "relative": difference.relative if math.isfinite(difference.relative) else None,
         "allowed": difference.allowed,
-        "departs": difference.departs,
+        "departs": difference.expected_difference,
         "is_refused": difference.is_refused,
     }

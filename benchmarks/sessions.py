@@ -19,10 +19,10 @@ _NAMES = {"InputTensor": "X", "InputGradientTensor": "dY"}
 
 
 def make(session: Callable[..., Any], model: onnx.ModelProto, threads: int, profile: str | None = None) -> Any:
-    """A session of that class; `profile` is how the name of the file begins to which it writes its profile, if any."""
+    """Create a session of a class, which writes a profile to a file with the prefix `profile`, if given."""
     chosen = options()
     chosen.intra_op_num_threads = threads
-    # Idle threads of one session that spin would take the others' cores.
+    # Spinning idle threads of one session would take the others' cores.
     chosen.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if profile is not None:
         chosen.enable_profiling = True
@@ -31,9 +31,9 @@ def make(session: Callable[..., Any], model: onnx.ModelProto, threads: int, prof
 
 
 def call_of(session: Callable[..., Any], model: onnx.ModelProto, problem: Problem, threads: int) -> Call:
-    """A call of the model in a session of that class on the problem's arrays, which are not copied.
+    """Return a call of the model in a session of a class, on the problem's arrays, which are not copied.
 
-    It is `run`, as people call it. bfloat16, which NumPy lacks, goes in and out as OrtValue: 50 us a call slower.
+    It calls `run`, as most users do. bfloat16, which NumPy lacks, is passed as OrtValue, which takes 50 us longer.
     """
     made = make(session, model, threads)
     inputs, outputs = ([value.name for value in values] for values in (model.graph.input, model.graph.output))
@@ -48,12 +48,12 @@ def call_of(session: Callable[..., Any], model: onnx.ModelProto, problem: Proble
 
 
 def our_call(problem: Problem, threads: int) -> Call:
-    """A call of our operators."""
+    """Return a call of our operators."""
     return call_of(ortops.InferenceSession, ours(problem), problem, threads)
 
 
 def stock_call(model: onnx.ModelProto, problem: Problem, threads: int) -> Call | None:
-    """A call of ONNX Runtime without us; None where it has no kernel for the model."""
+    """Return a call of ONNX Runtime without our operators, or None if it has no kernel for the model."""
     try:
         return call_of(onnxruntime.InferenceSession, model, problem, threads)
     except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:

@@ -1,4 +1,4 @@
-"""What the plot shows: one RoiAlign with one of its sizes varied at a time."""
+"""The sweeps of the plot: RoiAlign with one size varied at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BASE = Workload("base", (1, 256, 100, 152), 100, 7, 2, 1 / 8, (32, 448))
 
 @dataclass(frozen=True)
 class Point:
-    """A value of what is varied, and the workload that has it; `threads` where these are varied."""
+    """A value of the varied size and its workload; `threads` is None unless it is varied."""
 
     value: int
     workload: Workload
@@ -20,20 +20,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is varied, and its points."""
+    """The name of the varied size, and its points."""
 
     name: str
     points: tuple[Point, ...]
 
 
 def sweeps(most_threads: int) -> tuple[Sweep, ...]:
-    """All sweeps; threads are doubled up to `most_threads`."""
+    """Return all sweeps; threads are doubled up to `most_threads`."""
     threads = sorted({most_threads, *(1 << power for power in range(most_threads.bit_length()))})
     return (
         Sweep("RoIs", tuple(Point(n, _base(rois=n)) for n in (1, 10, 100, 1000))),
         Sweep("channels", tuple(Point(c, _base(shape=(1, c, 100, 152))) for c in (16, 64, 256, 1024))),
         Sweep("sampling ratio", tuple(Point(g, _base(sampling_ratio=g)) for g in (1, 2, 4, 8))),
-        # With a fixed number of samples the size decides little; as the default of ONNX has it, it decides that number.
+        # With a fixed number of samples the size matters little; with ONNX's default it determines that number.
         Sweep(
             "RoI size (pixels of the map, samples by size)",
             tuple(Point(s, _base(sampling_ratio=0, sizes=(8 * s, 8 * s))) for s in (4, 16, 64)),

@@ -1,4 +1,4 @@
-"""What was measured as tables of text, for whoever prints them."""
+"""The measurements as tables of text."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from benchmarks.first_call import NAME, FirstCall
 from benchmarks.measure import FLOOR, OURS, Cell
 
 LEGEND = (
-    "Milliseconds, medians of calls in turn; in brackets, how many times longer than ours.",
-    f"{FLOOR}: ours as a multiple of copying its inputs and writing its outputs, once, with as many threads.",
-    "It can be less than 1: RoIs may leave much of a map unread.",
-    "forward, float: ours as a multiple of our forward operator, and of the same in float.",
-    "in-model: the node of RoiAlign by ONNX Runtime's profile, in a model whose convolutions make X. FPN: its levels' sum.",
-    "loops: the samples of a RoI, then its channels one by one, as loops that numba compiles.",
-    "Of torchvision, mmcv and torch, dX is autograd's backward pass alone, through the public API.",
-    "-: the peer cannot do it. wrong: it computes something else. *: it is known to differ, as said below.",
+    "Milliseconds, medians of calls in turn; in brackets, multiples of our time.",
+    f"{FLOOR}: our time as a multiple of copying the inputs and writing the outputs once, with the same threads.",
+    "It can be less than 1, since RoIs may leave much of a map unread.",
+    "forward, float: our time as a multiple of our forward operator's, and of the same operator's in float.",
+    "in-model: RoiAlign in ONNX Runtime's profile of a model that computes X by convolution. FPN: the sum of its levels.",
+    "loops: plain loops over the samples of a RoI and then its channels, compiled by numba.",
+    "For torchvision, mmcv and torch, dX is only autograd's backward pass, through the public API.",
+    "-: not supported. wrong: it computes different values. *: a known difference, explained below.",
 )
-"""What the figures mean."""
+"""The legend of the tables."""
 
 FIRST_CALL_LEGEND = (
-    f"{NAME}: processor seconds in a fresh process, medians. imports: of numpy, onnxruntime and ortops, nothing else.",
-    "nothing cached, cached: imports and a first call, without compiled code on disk and with that of such a process.",
-    "one RoI, other bins: calls after the first one, in the process that found nothing cached.",
+    f"{NAME}: processor seconds in a fresh process, medians. imports: only numpy, onnxruntime and ortops.",
+    "nothing cached, cached: imports and a first call, without and with compiled code on disk.",
+    "one RoI, other bins: later calls in the process with nothing cached.",
 )
-"""What those of first calls mean."""
+"""The legend of the table of first calls."""
 
 REFERENCES = (FLOOR, "forward", "float")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under headings."""
+    """A title, headings and rows of text."""
 
     title: str
     headings: Sequence[str]
@@ -40,12 +40,12 @@ class Table:
 
     @property
     def are_text(self) -> list[bool]:
-        """Of each column, whether it has words and no numbers."""
+        """Whether each column has words instead of numbers."""
         return [heading in ("workload", "X", "Y", "case", "network") for heading in self.headings]
 
 
 def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
-    """A table for each operation and element type."""
+    """Return a table for each operation and element type."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.operation, cell.element_type), []).append(cell)
@@ -53,16 +53,16 @@ def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:
 
 
 def first_call_table(first_calls: Sequence[FirstCall]) -> Table:
-    """A row for each case."""
+    """Return a table with a row for each case."""
     columns = list(first_calls[0].times)
     rows = [[one.case, *(f"{one.median(column):.2f}" for column in columns)] for one in first_calls]
     return Table(f"{NAME}, float", ["case", *columns], rows)
 
 
 def notes(cells: Sequence[Cell]) -> list[str]:
-    """What is to be said of peers whose numbers are others."""
+    """Return the notes on peers with known differences or different values."""
     known = {
-        f"* {peer}: {difference.departs}": None
+        f"* {peer}: {difference.expected_difference}": None
         for cell in cells
         for peer, difference in cell.differences.items()
         if difference.is_known

@@ -1,4 +1,4 @@
-"""What is measured: maps, RoIs and sizes as detectors have them."""
+"""The workloads: maps, RoIs and sizes that are typical of detectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """RoIs of `sizes` pixels of the input image, spread evenly over maps of `shape` [N, C, H, W]."""
+    """RoIs with sides of about `sizes` (least, most) input pixels, all over maps of `shape` [N, C, H, W]."""
 
     name: str
     shape: tuple[int, int, int, int]
@@ -24,7 +24,7 @@ class Workload:
 
     @property
     def gradient_attributes(self) -> dict[str, Any]:
-        """The attributes of RoiAlignGrad, which takes the sizes of the output from dY."""
+        """The attributes of RoiAlignGrad, whose dY has the sizes of the output."""
         return {"sampling_ratio": self.sampling_ratio, "spatial_scale": self.spatial_scale}
 
     @property
@@ -34,12 +34,12 @@ class Workload:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a table says of it."""
+        """The columns of a table that describe the workload."""
         samples = str(self.sampling_ratio) if self.sampling_ratio else "by size"
         return {"X": _by(self.shape), "RoIs": str(self.rois), "bins": str(self.bins), "samples": samples}
 
     def inputs(self) -> dict[str, Array]:
-        """X, rois and batch_indices in float32, always the same."""
+        """Return X, rois and batch_indices, in float32 where they are real, always the same."""
         rng = np.random.default_rng(0)
         images, _, height, width = self.shape
         extent = np.array([width, height]) / self.spatial_scale
@@ -54,16 +54,16 @@ class Workload:
         }
 
     def gradient(self) -> Array:
-        """A gradient by the output, always the same."""
+        """Return a gradient dY, always the same."""
         return _normal((self.rois, self.shape[1], self.bins, self.bins))
 
 
 @dataclass(frozen=True)
 class Rotated(Workload):
-    """The same RoIs, each turned about its centre by any angle: [cx, cy, w, h, angle]."""
+    """The same RoIs, each rotated about its centre by any angle: [cx, cy, w, h, angle]."""
 
     def inputs(self) -> dict[str, Array]:
-        """As those of a workload, but for rois."""
+        """Return the inputs of a workload with rotated rois."""
         inputs = super().inputs()
         near, far = inputs["rois"][:, :2], inputs["rois"][:, 2:]
         angle = np.random.default_rng(2).uniform(-np.pi, np.pi, (self.rois, 1)).astype(np.float32)
@@ -72,7 +72,7 @@ class Rotated(Workload):
 
 @dataclass(frozen=True)
 class Resampling:
-    """Maps of `shape` [N, C, H, W] made `lengths` [H, W] long, pixels taken for their centres (ONNX's half_pixel)."""
+    """Maps of `shape` [N, C, H, W] resized to `lengths` [H, W] (ONNX's half_pixel)."""
 
     name: str
     shape: tuple[int, int, int, int]
@@ -85,28 +85,28 @@ class Resampling:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a table says of it."""
+        """The columns of a table that describe the workload."""
         return {"X": _by(self.shape), "Y": _by(self.y_shape)}
 
     def inputs(self) -> dict[str, Array]:
-        """X in float32, always the same."""
+        """Return X in float32, always the same."""
         return {"X": np.random.default_rng(0).standard_normal(self.shape, np.float32)}
 
     def gradient(self) -> Array:
-        """A gradient by the output, always the same."""
+        """Return a gradient dY, always the same."""
         return _normal(self.y_shape)
 
 
 @dataclass(frozen=True)
 class Pyramid:
-    """Maps that one model makes, each of them a workload of RoIs of its own."""
+    """Maps that one model computes, each with RoIs of its own."""
 
     name: str
     levels: tuple[Workload, ...]
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a table says of all levels together."""
+        """The columns of a table for all levels together."""
         rois = sum(level.rois for level in self.levels)
         return {**self.levels[0].facts, "X": f"{len(self.levels)} maps", "RoIs": str(rois)}
 

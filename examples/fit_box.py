@@ -1,7 +1,7 @@
 """Fit a box to an object by gradient descent: the gradient of RoiAlign with respect to its RoIs moves the box.
 
-A box is wrong by up to a fifth of its size on each side. What RoiAlign sees in it is compared with what it sees in a
-picture of the object alone; one ONNX graph has the comparison, its gradient and the step.
+A box is wrong by up to a fifth of its size on each side. The loss compares the features that RoiAlign computes in the box
+with those in a picture of the object alone; one ONNX graph has the loss, its gradient and the step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import ortops
 from examples.scenes import Array, digits, enlarged
 
 SIDE, SIZE = 96, 40
-"""Pixels of the scene and of the object, each way."""
+"""Height and width of the scene and of the object, in pixels."""
 
 RATE = np.array(0.25, np.float32)
 
@@ -42,23 +42,23 @@ step (float[1, 1, H, W] scene, float[1, 4] box, float[1, 1, h, w] object, float[
 
 
 def step_model() -> onnx.ModelProto:
-    """A model of one step of gradient descent with momentum: the loss, and the box and its momentum after the step."""
+    """Build a model of one step of gradient descent: the loss, and the box and its momentum after the step."""
     model = onnx_models.gradient(onnx.parser.parse_model(FORWARD), "loss", ["box"])
     return onnx_models.with_sgd(model, momentum=0.8)
 
 
 def overlap(a: Array, b: Array) -> float:
-    """Intersection over union of two boxes."""
+    """Return the intersection over union of two boxes."""
     sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
     inside = float(np.prod(sides.clip(0)))
     return inside / (float(np.prod(a[2:] - a[:2])) + float(np.prod(b[2:] - b[:2])) - inside)
 
 
 def fit(scene: Array, thing: Array, box: Array, steps: int, kernels: bool) -> list[Array]:
-    """The box before and after each step, each [4]; the object `thing` alone fills its picture."""
+    """Return the box, [4], before the first step and after each; `thing` is the picture of the object alone."""
     make = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # it would warn of the momentum, which has a value and can be fed
+    options.log_severity_level = 3  # without the warning that the momentum, an input, has a default
     model = onnx_models.portable.attach(step_model())
     session = make(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     height, width = thing.shape
@@ -73,7 +73,7 @@ def fit(scene: Array, thing: Array, box: Array, steps: int, kernels: bool) -> li
 
 
 def draw(path: Path, scene: Array, boxes: list[Array], true: Array, overlaps: list[float]) -> None:
-    """A picture of the boxes on their way, and of their overlap with the true one."""
+    """Draw the boxes of some steps, and the overlap of each with the true box."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
     left.imshow(scene, cmap="gray")
     left.set(title="from red to green; true box dashed")
@@ -97,7 +97,7 @@ def _rectangle(box: Array, **style: Any) -> Rectangle:
 @click.option("--kernels", is_flag=True, help="Use the compiled operators, not stock ONNX Runtime alone.")
 @click.option("--out", default="fit_box.png", show_default=True, type=click.Path(dir_okay=False, path_type=Path))
 def main(steps: int, kernels: bool, out: Path) -> None:
-    """Fit a box to a digit in noise, print how well it fits, and draw its way."""
+    """Fit a box to a digit in noise, print how well it fits, and draw the boxes of the steps."""
     rng = np.random.default_rng(0)
     thing = enlarged(digits()[1].images[0], SIZE)
     scene = rng.normal(0, 0.1, (SIDE, SIDE)).astype(np.float32)

@@ -12,7 +12,7 @@ import ortops
 Array = np.ndarray[Any, Any]
 
 SIDE = 48
-"""Pixels of a scene, each way."""
+"""Height and width of a scene, in pixels."""
 
 NOISE = 0.1
 """Standard deviation of the background; a digit is between 0 and 1."""
@@ -39,7 +39,7 @@ class Scenes(NamedTuple):
 
 
 def digits() -> tuple[Digits, Digits]:
-    """The digits to learn from and those held out: every fifth."""
+    """Return the digits for training, and the held-out ones, which are every fifth."""
     data = load_digits()
     images, labels = (data.images / 16).astype(np.float32), data.target.astype(np.int64)
     held_out = np.arange(len(labels)) % 5 == 0
@@ -47,12 +47,12 @@ def digits() -> tuple[Digits, Digits]:
 
 
 def enlarged(image: Array, size: int) -> Array:
-    """A digit of size x size pixels, linear between its own."""
+    """Resize a digit to size x size pixels by linear interpolation."""
     return ortops.dml_resample(image, output_sizes=[size, size])
 
 
 def compose(source: Digits, count: int, rng: np.random.Generator) -> Scenes:
-    """Scenes of up to four digits of 14 to 20 pixels, one in each quarter, with boxes that miss them by up to 2 pixels."""
+    """Make scenes of up to four digits of 14 to 20 pixels, one in each quarter, with boxes off by up to 2 pixels."""
     images = rng.normal(0, NOISE, (count, 1, SIDE, SIDE)).astype(np.float32)
     boxes, of, labels = [], [], []
     half = SIDE // 2

@@ -1,7 +1,7 @@
 """Train a small detector head in ONNX Runtime alone: forward pass, backward pass and SGD are one ONNX graph.
 
-A scene holds up to four handwritten digits. Two convolutions make a map of it, RoiAlign cuts the part of a digit out by an
-inexact box, two layers say which digit it is. `onnx_models.gradient` writes the backward pass.
+A scene holds up to four handwritten digits. Two convolutions compute a feature map, RoiAlign extracts the features in an
+inexact box around a digit, and two layers classify the digit. `onnx_models.gradient` writes the backward pass.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ MOMENTUM, FIRST_RATE, BATCH = 0.9, 0.02, 16
 
 
 def detector() -> onnx.ModelProto:
-    """Scores of the digits, from scenes, boxes and parameters."""
+    """Build the detector: scores of the digits from scenes, boxes and parameters."""
     return onnx.parser.parse_model(DETECTOR)
 
 
 def shapes_of_parameters() -> dict[str, list[int]]:
-    """By name, the shape of each parameter of the detector."""
+    """Return the shape of each parameter of the detector, by name."""
     return {
         value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         for value in detector().graph.input
@@ -60,14 +60,14 @@ def shapes_of_parameters() -> dict[str, list[int]]:
 
 
 def training_step() -> onnx.ModelProto:
-    """The detector with its loss and a step of SGD: each output NAME_next is the input NAME of the next step."""
+    """Build the detector with its loss and a step of SGD, whose output NAME_next is the input NAME of the next step."""
     model = onnx_models.with_loss(detector(), "cross_entropy", "scores", "labels")
     model = onnx_models.gradient(model, "loss", list(shapes_of_parameters()))
     return onnx_models.with_sgd(model, momentum=MOMENTUM)
 
 
 class Training:
-    """Parameters, and the session that improves them.
+    """Parameters, and the session that trains them.
 
     Args:
         kernels: True for the compiled operators of ortops, False for their bodies of standard operators.
@@ -77,7 +77,7 @@ class Training:
         make = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
         model = onnx_models.portable.attach(training_step())
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # it would warn of each momentum, which has a value and can be fed
+        options.log_severity_level = 3  # without a warning for each momentum, an input that has a default
         self._session = make(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self._scorer = make(detector().SerializeToString(), providers=["CPUExecutionProvider"])
         self._names = [output.name for output in self._session.get_outputs()]
@@ -88,21 +88,21 @@ class Training:
             self._state[f"{name}_momentum"] = np.zeros(shape, np.float32)
 
     def step(self, scenes: Scenes, rate: float) -> float:
-        """Improve the parameters by some scenes; the loss before."""
+        """Train on some scenes and return the loss before the step."""
         feeds = {**self._state, **scenes._asdict(), "learning_rate": np.array(rate, np.float32)}
         outputs = dict(zip(self._names, self._session.run(None, feeds), strict=True))
         self._state = {name: outputs[f"{name}_next"] for name in self._state}
         return float(outputs["loss"])
 
     def guesses(self, scenes: Scenes) -> Array:
-        """The digit that the detector sees in each box."""
+        """Return the digit that the detector sees in each box."""
         inputs = {value.name for value in self._scorer.get_inputs()}
         feeds = {name: array for name, array in {**self._state, **scenes._asdict()}.items() if name in inputs}
         return np.asarray(self._scorer.run(["scores"], feeds)[0].argmax(axis=1))
 
 
 def train(steps: int, kernels: bool, learn: Digits, held_out: Scenes) -> tuple[Training, list[float], float]:
-    """A trained detector, the losses on the way, and the share of held-out digits that it sees rightly."""
+    """Train a detector, and return it, the losses of the steps, and its accuracy on held-out digits."""
     rng = np.random.default_rng(0)
     training, losses = Training(kernels, rng), []
     for step in track(range(steps), "training", console=Console(stderr=True)):
@@ -112,7 +112,7 @@ def train(steps: int, kernels: bool, learn: Digits, held_out: Scenes) -> tuple[T
 
 
 def draw(path: Path, losses: list[float], scenes: Scenes, guesses: Array, title: str) -> None:
-    """A picture of the losses, and of scenes with what the detector sees in their boxes, mistakes in red."""
+    """Draw the losses, and scenes with the digits that the detector sees in their boxes, mistakes in red."""
     figure, axes = plt.subplots(2, 4, figsize=(12, 6.5), layout="constrained")
     figure.suptitle(title)
     axes[0, 0].semilogy(np.convolve(losses, np.ones(20) / 20, "valid"))

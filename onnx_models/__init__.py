@@ -1,6 +1,7 @@
-"""ONNX models of this project's operators, and from other models' operators to these."""
+"""Build ONNX models of this project's operators, convert other models to them, and differentiate models."""
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from onnx_models import directml, portable
@@ -12,7 +13,7 @@ from onnx_models.gradient import gradient, jvp, vjp
 from onnx_models.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from onnx_models.resize import resample_attributes
 from onnx_models.resize_grad import resize_grad
-from onnx_models.roi_align import joint, roi_align, roi_align_grad
+from onnx_models.roi_align import roi_align, roi_align_grad, roi_align_with_grad
 from onnx_models.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_sgd
@@ -23,28 +24,28 @@ if TYPE_CHECKING:
 # Grouped by what they are for.
 __all__ = [  # noqa: RUF022
     # Models of RoiAlign and of its gradient.
-    "joint",
     "roi_align",
     "roi_align_grad",
+    "roi_align_with_grad",
     # Models of RoIAlign over rotated regions.
     "roi_align_rotated",
     "roi_align_rotated_grad",
     # Models of MaxRoiPool.
     "max_roi_pool",
     "max_roi_pool_grad",
-    # Models of DirectML's, and the attributes of its older operators.
+    # Models of DirectML's operators, and the attributes of its older ones.
     "dml_roi_align",
     "dml_roi_align_grad",
     "dml_resample",
     "dml_resample_grad",
     "directml",
-    # ONNX's Resize as DirectML's resampling, and its gradient.
+    # ONNX's Resize as a DmlResample node, and its gradient.
     "resample_attributes",
     "resize_grad",
     # Models and nodes of any operator.
     "model",
     "node",
-    # Models of other origin: with this project's operators, with gradients, with bodies of standard operators.
+    # Changes to any model: this project's operators, gradients, bodies of standard operators.
     "convert",
     "gradient",
     "vjp",
@@ -53,13 +54,17 @@ __all__ = [  # noqa: RUF022
     # Training steps.
     "with_loss",
     "with_sgd",
-    # ONNX's checker and shape inference.
+    # Schemas for ONNX's checker and shape inference.
     "register_schemas",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``onnx_models.torch`` when it is asked for: it takes PyTorch, which is an extra, and seconds."""
+    """Import ``onnx_models.torch`` on first use, as it needs PyTorch, an extra; give deprecated names with a warning."""
     if name == "torch":
         return importlib.import_module("onnx_models.torch")
+    if name == "joint":
+        message = "onnx_models.joint is now called onnx_models.roi_align_with_grad"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return roi_align_with_grad
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

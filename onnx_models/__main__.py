@@ -12,15 +12,15 @@ from onnx_models.commands import COMMANDS
 
 
 class WriteToPath(click.Group):
-    """A group that takes the path of a directory, in the place of a command, for the argument of `write`.
+    """A group of commands in which ``python -m onnx_models DIRECTORY`` means ``python -m onnx_models write DIRECTORY``.
 
-    A path is what has a separator in it, or is a directory that exists: a mistyped command is neither.
+    The first argument is a directory if it contains a path separator or the directory exists, so a mistyped command is none.
     """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command to run, its name and its arguments."""
+        """Return the command's name, the command and its arguments."""
         first = args[0]
         is_path = any(separator in first for separator in (os.sep, os.altsep) if separator) or Path(first).is_dir()
         return super().resolve_command(ctx, ["write", *args] if first not in self.commands and is_path else args)
@@ -29,7 +29,7 @@ class WriteToPath(click.Group):
 @click.group(cls=WriteToPath, commands=COMMANDS)
 @click.version_option(ortops.__version__, prog_name="onnx_models", message="%(prog)s of ortops %(version)s")
 def main() -> None:
-    """Change ONNX models, and write those of this project's operators."""
+    """Convert and differentiate ONNX models, and write models of this project's operators."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The attributes of this project's operators on nodes: which names, types and values are lawful, wherever a node is.
+"""Read, check and write the attributes of nodes of this project's operators.
 
-ONNX Runtime has no way to list the attributes of a node. What is misspelled there, or has a type that no kernel reads, runs
-as the default. So all that makes or changes models asks here.
+A custom operator in ONNX Runtime cannot list the attributes of its node: a misspelled attribute, or one of a wrong type, is
+ignored and the default is used. So everything that builds or changes models checks attributes here.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
 _LONGEST = 80
-"""A longer name or string is no lawful one of any attribute; errors show so much of it."""
+"""Characters of a name or string that an error shows. No valid one is longer."""
 
 _FIELDS = {"INT": "i", "FLOAT": "f", "STRING": "s", "INTS": "ints", "FLOATS": "floats"}
-"""Where a node's attribute has its value, by type."""
+"""The field of AttributeProto that holds the value, by type."""
 
 
 def operator_of(node: onnx.NodeProto) -> Operator | None:
-    """The operator of this project that a node has, or None."""
+    """Return the operator of a node, or None if it is not one of this project's."""
     return BY_NAME.get(node.op_type) if node.domain == DOMAIN else None
 
 
 @contextmanager
-def errors_of(where: str) -> Iterator[None]:
-    """Begin the message of a TypeError or a ValueError with where it is."""
+def prefix_errors(where: str) -> Iterator[None]:
+    """Prefix the message of a TypeError or a ValueError with `where`."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -38,7 +38,9 @@ def errors_of(where: str) -> Iterator[None]:
 
 
 def attribute_values(operator: Operator, given: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """The checked attributes alone, given or by default, without the constants that `Operator.check_attributes` adds.
+    """Return all attributes of a node, checked, with defaults for those that are not in `given`.
+
+    The constants that `Operator.check_attributes` adds are left out.
 
     Raises:
         TypeError: an attribute is unknown or has a value of a wrong type. ValueError: a value breaks its rule.
@@ -48,21 +50,21 @@ def attribute_values(operator: Operator, given: Mapping[str, object]) -> dict[st
     return {attribute.name: checked[attribute.name] for attribute in operator.attributes}
 
 
-def refuse_ours_alone(operator: Operator, values: Mapping[str, AttributeValue]) -> None:
-    """Refuse values that this project has added to those of ONNX, for a node of ONNX's own operator.
+def refuse_extensions(operator: Operator, values: Mapping[str, AttributeValue]) -> None:
+    """Refuse values that this project adds to ONNX's, for a node of ONNX's own operator.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a value is one of these.
     """
     if values.get("mode") == "max_interpolated":
         raise ValueError(f"mode = 'max_interpolated': only {operator.name} of {DOMAIN} has it")
 
 
-def given_values(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
-    """What a node gives to attributes, references to those of a function left out.
+def node_attribute_values(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
+    """Return the checked attributes that a node has, without references to attributes of a function.
 
     Raises:
-        TypeError: an attribute is unknown or has a wrong type. ValueError: one is there twice or breaks its rule.
+        TypeError: an attribute is unknown or has a wrong type. ValueError: one occurs twice or breaks its rule.
     """
     names = [attribute.name for attribute in node.attribute]
     _check_names(operator, names)
@@ -75,10 +77,10 @@ def given_values(operator: Operator, node: onnx.NodeProto) -> dict[str, Attribut
 
 
 def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue:
-    """The value of an attribute of a node; None for a reference of the right type.
+    """Check an attribute of a node and return its value; None for a reference to an attribute of a function.
 
     Raises:
-        TypeError: it has a wrong type. ValueError: it breaks its rule.
+        TypeError: the attribute has a wrong type. ValueError: its value breaks its rule.
     """
     kind = onnx.AttributeProto.AttributeType.Name(given.type)
     if kind != rule.type:
@@ -95,6 +97,19 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
         text = value.decode(errors="backslashreplace")
         return rule.check(text if len(text) <= _LONGEST or not rule.choices else f"{text[:_LONGEST]}...")
     return rule.check(tuple(value) if rule.is_list else value)
+
+
+def attribute_protos(
+    attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
+) -> list[onnx.AttributeProto]:
+    """Make the attributes of a node. Empty lists are left out: an absent list means the same."""
+    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
+
+
+def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
+    """Make an attribute of its declared type, whatever Python type the value has."""
+    kind = onnx.AttributeProto.AttributeType.Value(attribute.type)
+    return onnx.helper.make_attribute(attribute.name, value, attr_type=kind)
 
 
 def _check_names(operator: Operator, names: Iterable[str]) -> None:

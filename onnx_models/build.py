@@ -1,13 +1,14 @@
-"""Models and nodes of any one operator, made from its definition."""
+"""Build models and nodes of any operator from its definition."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from onnx_models.attributes import attribute_values, refuse_ours_alone
-from onnx_models.opset import OLDEST
+from onnx_models.attributes import attribute_protos, attribute_values, refuse_extensions
+from onnx_models.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, OLDEST
+from onnx_models.portable.attach import attach
 from ortops.spec import (
     DOMAIN,
     DOMAIN_VERSION,
@@ -15,18 +16,13 @@ from ortops.spec import (
     MAX_RANK,
     RANK,
     VARIABLE_AXES,
-    Attribute,
     AttributeValue,
     Operator,
     Tensor,
 )
 
-IR_VERSION = 10
-OPSET = 21
-"""The newest IR version and opset that onnxruntime 1.20 reads, the oldest that this project supports."""
-
 INDEX_TYPE = "int64"
-"""Of indices, where an operator leaves a choice: the type that ONNX gives them."""
+"""The default type of indices, as in ONNX."""
 
 Lengths = Mapping[str, int | str]
 
@@ -44,24 +40,25 @@ def model(
     standard: bool = False,
     portable: bool = False,
 ) -> onnx.ModelProto:
-    """A model of one node of any operator. Its inputs and outputs have the operator's names, types and named axes.
+    """Build a model of one node. Its inputs and outputs have the names, types and named axes of the operator's tensors.
 
     Args:
-        element_type: what every type variable of floating-point types that leaves a choice stands for.
-        index_type: what every type variable of integers stands for.
-        ranks: of inputs whose rank is open, or that shall have axes of length 1 before their named ones; an output that
-            is like one of the latter has them as well. Open ranks are equal: that of `ranks`, or the number of values
-            of a list among the attributes, or else 4.
-        attributes: those that shall differ from their defaults.
-        axes: lengths or other names for named axes. Those of an open rank are numbered: N0, N1 and so on.
-        omit: names of optional inputs that the node goes without; None for those that the wanted outputs do not need.
-        outputs: names of the wanted outputs, in any case (``dx`` is dX); all where it is None. The node names all
-            outputs, the unwanted ones "", so that a function of the same name can stand in for the operator.
-        standard: True for the ONNX operator that `operator` computes, at its opset, or at 7 if it is as old as that.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        operator: the operator's definition.
+        element_type: the type for each type variable that allows several floating-point types.
+        index_type: the type for each type variable of integers.
+        ranks: by input name, the rank of an input whose rank is open, or a larger rank for one that may have leading
+            axes of length 1; an output with the same shape then has them as well. All open ranks are equal: by default
+            the number of values of a list among the attributes, else 4.
+        attributes: attributes that differ from their defaults.
+        axes: lengths or other names for named axes. Axes of an open rank are numbered: N0, N1 and so on.
+        omit: names of optional inputs to leave out; None leaves out those that the wanted outputs do not need.
+        outputs: names of the wanted outputs, in any case (``dx`` is dX); None for all. The node lists every output, with
+            "" for an unwanted one, so that a function of the same name can replace the operator.
+        standard: True for the ONNX operator that `operator` implements, at its opset, but not below opset 7.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
 
     Raises:
-        ValueError: an argument has a value that the operator does not have or allow.
+        ValueError: the operator does not have or allow the value of an argument.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
     types = type_values(operator, element_type, index_type)
@@ -84,7 +81,7 @@ def model(
         [node(operator, inputs, wanted, checked, standard=standard)],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
-        {"": OPSET} | {domain: version},
+        {"": DEFAULT_OPSET} | {domain: version},
         portable,
     )
 
@@ -98,23 +95,24 @@ def node(
     standard: bool = False,
     name: str | None = None,
 ) -> onnx.NodeProto:
-    """A node of any operator with every attribute written on it but empty lists.
+    """Make a node of any operator, with all of its attributes except empty lists.
 
     Args:
+        operator: the operator's definition.
         inputs: names of values in the operator's order, "" for an optional one that is left out.
         outputs: names of values in the operator's order, "" for an unwanted one.
-        attributes: those that shall differ from their defaults.
-        standard: True for the ONNX operator that `operator` computes.
-        name: of the node; the operator's name where it is None.
+        attributes: attributes that differ from their defaults.
+        standard: True for the ONNX operator that `operator` implements.
+        name: the node's name; None for the operator's name.
 
     Raises:
-        ValueError: the value of an attribute breaks its rule, or there is no such ONNX operator.
+        ValueError: the value of an attribute breaks its rule, or ONNX has no such operator.
         TypeError: an attribute is unknown or its value has a wrong type.
     """
     op_type, domain, _ = _identity(operator, standard)
     checked = attribute_values(operator, attributes or {})
     if standard:
-        refuse_ours_alone(operator, checked)
+        refuse_extensions(operator, checked)
     made = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )
@@ -122,21 +120,8 @@ def node(
     return made
 
 
-def attribute_protos(
-    attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
-) -> list[onnx.AttributeProto]:
-    """All of `attributes` with their values, but for empty lists: a list that is not there says that there is none."""
-    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
-
-
-def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
-    """An attribute with its declared type, whatever Python type the value has."""
-    kind = onnx.AttributeProto.AttributeType.Value(attribute.type)
-    return onnx.helper.make_attribute(attribute.name, value, attr_type=kind)
-
-
 def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
-    """Name, domain and version of the node for `operator`: its own or those of the ONNX operator that it computes."""
+    """Return the op_type, domain and version of a node, for `operator` or for the ONNX operator that it implements."""
     if not standard:
         return operator.name, DOMAIN, DOMAIN_VERSION
     if operator.standard is None:
@@ -146,16 +131,16 @@ def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
 
 
 def type_values(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
-    """The element type of each type variable.
+    """Return the element type of each type variable.
 
     Raises:
-        ValueError: a type is not an allowed one.
+        ValueError: a type is not allowed.
     """
     types = {}
     for variable, allowed in operator.types.items():
         is_index = all(ELEMENT_DTYPES[kind].kind in "iu" for kind in allowed)
         argument, value = ("index_type", index_type) if is_index else ("element_type", element_type)
-        # Nobody has to say double of an operator that has nothing else.
+        # An operator with one type, such as double, ignores the argument.
         has_choice = is_index or len(allowed) > 1
         if has_choice and value not in allowed:
             raise ValueError(f"{argument} = {value!r}: {operator.name} has {', '.join(allowed)}")
@@ -166,15 +151,15 @@ def type_values(operator: Operator, element_type: str, index_type: str) -> dict[
 def tensor_ranks(
     operator: Operator, given: Mapping[str, int], attributes: Mapping[str, AttributeValue]
 ) -> dict[str, int]:
-    """The rank of each input and output.
+    """Return the rank of each input and output.
 
     Args:
-        operator: the definition.
-        given: by input name, ranks that shall differ from what attributes or the definition say.
-        attributes: the checked ones; a list gives the open ranks.
+        operator: the operator's definition.
+        given: by input name, ranks other than those of the attributes and the definition.
+        attributes: the checked attributes; the length of a list among them gives the open ranks.
 
     Raises:
-        ValueError: a name or a rank is not one that the operator has, or two open ranks disagree.
+        ValueError: the operator does not have or allow a name or a rank, or two open ranks disagree.
     """
     inputs = {tensor.name: tensor for tensor in operator.inputs}
     givers = [attribute.name for attribute in operator.attributes if attribute.is_per_axis]
@@ -205,12 +190,12 @@ def axis_lengths(
     attributes: dict[str, AttributeValue],
     axes: Lengths,
 ) -> dict[str, int | str]:
-    """What each named axis of `operators` is declared as.
+    """Return a length or a name for each named axis of `operators`.
 
-    That is the value of the attribute, the length that follows from another axis, the one of `axes`, or its name.
+    It is the value of an attribute, a length that follows from another axis, an entry of `axes`, or the axis's own name.
 
     Raises:
-        TypeError, ValueError: `axes` has a name or a length that cannot be, or no length follows from the attributes.
+        TypeError, ValueError: `axes` has an invalid name or length, or a length cannot be derived from the attributes.
     """
     for name, length in axes.items():
         if isinstance(length, bool) or not isinstance(length, (int, str)):
@@ -239,7 +224,7 @@ def axis_lengths(
 
 
 def _wanted(operator: Operator, outputs: Collection[str] | None) -> list[str]:
-    """The outputs of a node that names all of them, "" where one is not in `outputs`."""
+    """Return the names of all outputs, with "" for those that are not in `outputs`."""
     names = [tensor.name for tensor in operator.outputs]
     if outputs is None:
         return names
@@ -255,7 +240,7 @@ def _wanted(operator: Operator, outputs: Collection[str] | None) -> list[str]:
 def value_info(
     tensor: Tensor, rank: int, types: Mapping[str, str], lengths: Lengths, name: str = ""
 ) -> onnx.ValueInfoProto:
-    """The declaration of an input or an output, under its own name or another."""
+    """Declare an input or an output, under its own name or `name`."""
     kind = onnx.TensorProto.DataType.Value(types.get(tensor.type, tensor.type).upper())
     shape = [axis if isinstance(axis, int) else lengths[axis] for axis in tensor.axes(rank)]
     return onnx.helper.make_tensor_value_info(name or tensor.name, kind, shape)
@@ -269,13 +254,11 @@ def make_model(
     opsets: Mapping[str, int],
     portable: bool,
 ) -> onnx.ModelProto:
-    """A model whose bytes depend on the arguments alone; portable: with bodies of standard operators."""
-    from onnx_models.portable import attach
-
+    """Make a model whose bytes depend on the arguments alone; with `portable`, attach bodies of standard operators."""
     made = onnx.helper.make_model(
         onnx.helper.make_graph(nodes, name, inputs, outputs),
         opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()],
-        ir_version=IR_VERSION,
+        ir_version=DEFAULT_IR_VERSION,
         producer_name="ortops",
     )
     return attach(made) if portable else made

@@ -1,4 +1,4 @@
-"""The models that `python -m onnx_models write` writes, and what its manifest says of each."""
+"""The models that `python -m onnx_models write` writes, and their entries in its manifest."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx
 
 from onnx_models.build import model
-from onnx_models.roi_align import joint
+from onnx_models.roi_align import roi_align_with_grad
 from ortops.operators import OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import AttributeValue, Operator
 
 SIDE = 7
-"""The output size of the box heads that RoiAlign is mostly used in."""
+"""The output size of RoiAlign in most detectors' box heads."""
 
 ATTRIBUTES: Mapping[str, AttributeValue] = {
     "output_height": SIDE,
     "output_width": SIDE,
     "pooled_shape": (SIDE, SIDE),
-    # Images made twice as high and wide, as decoders do.
+    # Twice the height and width, as in decoders.
     "scales": (1.0, 1.0, 2.0, 2.0),
 }
-"""Of the operators that have them. All other attributes have their defaults."""
+"""Attributes of the written nodes that differ from their defaults."""
 
 
 def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
-    """Name, element type and model of each file, those of one name together.
+    """Yield the name, the element type and the model of each file, grouped by name.
 
     ``roi_align_v16`` has this project's operator, ``standard_roi_align_v16`` ONNX's own.
     """
@@ -39,16 +39,16 @@ def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
                 made = model(operator, standard=standard, element_type=kind, attributes=given)
                 yield f"{'standard_' if standard else ''}{operator.function}{version}", kind, made
     for kind in _floats(ROI_ALIGN_GRAD):
-        yield "joint_v22", kind, joint(element_type=kind, output_height=SIDE, output_width=SIDE)
+        yield "joint_v22", kind, roi_align_with_grad(element_type=kind, output_height=SIDE, output_width=SIDE)
 
 
 def _floats(operator: Operator) -> Sequence[str]:
-    """The element types of an operator's first input."""
+    """Return the element types of an operator's first input."""
     return operator.element_types(operator.inputs[0])
 
 
 def describe(model: onnx.ModelProto) -> dict[str, object]:
-    """What a manifest says of `model`: its nodes, inputs and outputs, and the SHA-256 of its bytes."""
+    """Return the manifest's entry for a model: its nodes, inputs and outputs, and the SHA-256 of its bytes."""
     opsets = {item.domain: item.version for item in model.opset_import}
     return {
         "ir_version": model.ir_version,

@@ -1,4 +1,4 @@
-"""From RoI operators of ONNX, mmcv and caffe2 to this project's of the same meaning, in models of any origin."""
+"""Convert RoI nodes of ONNX, mmcv and caffe2 to this project's operators."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from itertools import chain, repeat
 
 import onnx
 
-from onnx_models.attributes import operator_of
-from onnx_models.build import attribute_proto
-from onnx_models.check import check_attributes
-from onnx_models.data import copied, without_data
-from onnx_models.foreign import FOREIGN, LEAST_OPSET, Foreign, Tensors
-from onnx_models.tools import inferred
-from onnx_models.walk import Scope, label, names_in, nodes_of, normal_domain, onnx_opset, parts_of, subgraphs
+from onnx_models.attribute_checks import check_attributes
+from onnx_models.attributes import attribute_proto, operator_of
+from onnx_models.large_models import copy_model, strip_weights
+from onnx_models.onnx_tools import infer_shapes
+from onnx_models.third_party import LEAST_OPSET, THIRD_PARTY, Tensors, ThirdPartyOperator
+from onnx_models.traversal import (
+    Scope,
+    all_nodes,
+    label,
+    normalize_domain,
+    onnx_opset,
+    subgraphs,
+    tensor_names,
+    walk_graphs,
+)
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
@@ -25,121 +33,119 @@ _REQUIRED = {
     for standard, ours in _OURS.items()
 }
 
-_Source = Callable[[onnx.NodeProto, Scope], Operator | Foreign | None]
-"""From a node among those of a model or a function to what is converted: a foreign operator, or this project's operator with
-the definition of ONNX's; None where it stays."""
+_Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | None]
+"""Returns the operator that a node of a model or a function is converted from: a third-party one, or this project's operator
+with the definition of ONNX's; None for a node that stays as it is."""
 
 
 def convert(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of `model` whose RoI nodes are this project's, wherever they are: in If, Loop, Scan and functions too.
+    """Return a copy of `model` with this project's RoI nodes in place of others, also in If, Loop, Scan and functions.
 
     - ONNX's RoiAlign becomes RoiAlign_10 at opsets 10 to 15, RoiAlign_16 at 16 to 21 and RoiAlign_22 from 22 on.
     - ONNX's MaxRoiPool becomes MaxRoiPool_1 at opsets 1 to 21 and MaxRoiPool_22 from 22 on.
     - MMCVRoiAlign of the domains mmcv and mmdeploy, and RoIAlign of caffe2, become RoiAlign_22.
     - MMCVRoIAlignRotated and caffe2's RoIAlignRotated become RoIAlignRotated.
 
-    The nodes of caffe2, in the domain org.pytorch._caffe2 or _caffe2, are those that detectron2's exporter writes. A
-    function of the model counts by its own opset. Attributes that a node does not have are written out with their
-    defaults; those that a node of ONNX's has are kept as they are. A reference to an attribute of the enclosing function
-    stays one.
+    detectron2's exporter writes the nodes of caffe2, in the domain org.pytorch._caffe2 or _caffe2. The opset of a function
+    is the one that it imports. Attributes that a node lacks are added with their defaults; attributes of ONNX's nodes are
+    kept, and references to attributes of a function remain references.
 
-    mmcv and caffe2 have the index of a RoI's image as the first column of rois. Gather and Cast make an input of it, and
-    Mul makes radians of caffe2's degrees, in the RoIs' own element type. caffe2's RoIs may lack that column: all are then
-    of the first image. Where ONNX's inference does not tell the number of columns, as after caffe2's own operators and in
-    functions, the RoIs have it, as detectron2's exporter always writes it; if they do not, the converted model ends with
-    an error of Gather. `onnx_models.foreign` says where results differ at the edges.
+    In mmcv and caffe2, the first column of rois is the batch index. Gather and Cast nodes turn it into the input
+    batch_indices, and a Mul node converts caffe2's degrees to radians, in the element type of the RoIs. caffe2's RoIs may
+    lack the column; they then all have batch index 0. Where shape inference does not know the number of columns, as after
+    caffe2's own operators and in functions, convert assumes the column, which detectron2's exporter always writes; if it is
+    missing, Gather fails at run time. `onnx_models.third_party` lists the edge cases in which results differ.
 
-    All other nodes stay as they are, also those of mmcv and caffe2; the import of such a domain is removed where no node
-    needs it any more. Everything else of the model stays as it is, byte for byte; external data is not read. A node that
-    calls a function of the model named as one of these operators stays, too. A converted model converts to itself, and so
-    does one without these operators.
+    All other nodes stay as they are, including other ones of mmcv and caffe2; the import of such a domain is removed when no
+    node needs it. A node that calls a function of the model with the name of one of these operators stays as well. The rest
+    of the model is kept byte for byte, and external data is not read. Converting twice is the same as converting once.
 
     Args:
-        model: of any opset, with nodes of mmcv or caffe2 of opset 9 or later; not modified.
+        model: a model of any opset, or of opset 9 or later if it has nodes of mmcv or caffe2; not modified.
 
     Raises:
-        ValueError: an operator has no meaning at the model's opset: the opset is absent or too old, or it defines a newer
-            one than this project has; an attribute breaks its rule or is missing (such as the mode "AVG", which onnxruntime
-            takes for "avg", or caffe2's order "NHWC"); a node of mmcv or caffe2 does not have two inputs, rois of another
-            shape, or a reference in place of a value that changes; a function of the model calls itself.
-        TypeError: an attribute is unknown, which a session would not notice, or has a wrong type.
+        ValueError: an operator is not defined at the model's opset: the opset is missing or too old, or has a version that
+            this project lacks; an attribute breaks its rule or is missing (such as the mode "AVG", which onnxruntime
+            takes for "avg", or caffe2's order "NHWC"); a node of mmcv or caffe2 does not have two inputs, has rois of a
+            wrong shape, or has a reference for an attribute that must be converted; a function of the model calls itself.
+        TypeError: an attribute is unknown, which a session would ignore, or has a wrong type.
 
-    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; else as of
-    `onnx_models.foreign`.
+    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; for the
+    others, the sources in `onnx_models.third_party`.
     """
     source = _source_in(model)
 
     def definition(node: onnx.NodeProto, scope: Scope) -> Operator | None:
         found = operator_of(node) or source(node, scope)
-        return found.definition if isinstance(found, Foreign) else found
+        return found.definition if isinstance(found, ThirdPartyOperator) else found
 
     check_attributes(model, definition)
     replaced = {
-        normal_domain(node.domain)
+        normalize_domain(node.domain)
         for scope in (model, *model.functions)
-        for node in nodes_of(scope)
+        for node in all_nodes(scope)
         if source(node, scope)
     }
-    converted = copied(model)
+    converted = copy_model(model)
     if not replaced:
         return converted
-    foreign = replaced - {""}
+    third_party = replaced - {""}
     for scope in (*converted.functions, converted):
-        tensors = _tensors(model) if foreign and scope is converted else ()
+        tensors = _tensors(model) if third_party and scope is converted else ()
         opset = _opset_of(scope, model)
-        # Without an opset nothing has been found.
+        # A scope without an opset has no node to convert.
         if opset and _convert_scope(scope, source, tensors):
             _import(scope, "", opset)
             _import(scope, DOMAIN, DOMAIN_VERSION)
-        _drop_imports(scope, foreign)
-    # The checker wants the domains of a function's body among the model's own.
+        _drop_imports(scope, third_party)
+    # The checker requires that the model imports the domains of its functions.
     _import(converted, DOMAIN, DOMAIN_VERSION)
     return converted
 
 
 def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
-    """How many nodes `convert` makes this project's, by what they are (``mmcv::MMCVRoiAlign``) and what they become.
+    """Count the nodes that `convert` converts, by their operator (``mmcv::MMCVRoiAlign``) and this project's.
 
     Raises:
-        ValueError: an operator has no meaning at the model's opset.
+        ValueError: an operator is not defined at the model's opset.
     """
     found: Counter[tuple[str, str]] = Counter()
     source = _source_in(model)
     for scope in (model, *model.functions):
-        for node in nodes_of(scope):
+        for node in all_nodes(scope):
             if operator := source(node, scope):
-                ours = operator.ours if isinstance(operator, Foreign) else operator
-                domain = normal_domain(node.domain)
+                ours = operator.ours if isinstance(operator, ThirdPartyOperator) else operator
+                domain = normalize_domain(node.domain)
                 found[f"{domain}::{node.op_type}" if domain else node.op_type, ours.name] += 1
     return found
 
 
 def _source_in(model: onnx.ModelProto) -> _Source:
-    functions = {(normal_domain(function.domain), function.name) for function in model.functions}
+    functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
 
-    def source(node: onnx.NodeProto, scope: Scope) -> Operator | Foreign | None:
-        identity = domain, name = normal_domain(node.domain), node.op_type
-        foreign = FOREIGN.get(identity)
+    def source(node: onnx.NodeProto, scope: Scope) -> Operator | ThirdPartyOperator | None:
+        identity = domain, name = normalize_domain(node.domain), node.op_type
+        third_party = THIRD_PARTY.get(identity)
         is_standard = domain == "" and name in _CONVERTIBLE
-        if identity in functions or not (foreign or is_standard):
+        if identity in functions or not (third_party or is_standard):
             return None
         where, opset = label(node), _opset_of(scope, model)
         if opset is None:
             raise ValueError(f"{where}: must have an opset import of ONNX's domain")
-        if foreign and opset < LEAST_OPSET:
+        if third_party and opset < LEAST_OPSET:
             raise ValueError(f"{where} at opset {opset}: must be at {LEAST_OPSET} or a later one")
-        return foreign or _ours(name, opset, where)
+        return third_party or _ours(name, opset, where)
 
     return source
 
 
 def _opset_of(scope: Scope, model: onnx.ModelProto) -> int | None:
-    """That of a model, or of one of its functions; a function of foreign nodes may go without ONNX's domain."""
+    """Return the opset of a model or of one of its functions, which may lack ONNX's domain if it has third-party nodes."""
     return onnx_opset(scope) or onnx_opset(model)
 
 
 def _ours(name: str, opset: int, where: str) -> Operator:
-    """This project's operator with the meaning of ONNX's at an opset."""
+    """Return this project's operator that implements ONNX's at an opset."""
     if not onnx.defs.has(name, opset, ""):
         raise ValueError(f"{where} at opset {opset}: ONNX has no {name} there")
     since = onnx.defs.get_schema(name, opset, "").since_version
@@ -150,18 +156,18 @@ def _ours(name: str, opset: int, where: str) -> Operator:
 
 
 def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) -> bool:
-    """Convert the nodes of a model without its functions, or of a function; whether there were any.
+    """Convert the nodes of a model's graphs or of a function, and return whether there were any.
 
-    tensors: what each graph of `parts_of` knows; of those at the end it may be missing.
+    tensors: the known types in each graph of `walk_graphs`; it may be shorter than these.
     """
-    parts = list(parts_of(scope))
-    taken = {name for part in parts for name in names_in(part)}
+    parts = list(walk_graphs(scope))
+    taken = {name for part in parts for name in tensor_names(part)}
 
-    def new(wish: str) -> str:
-        name, number = wish, 0
+    def new(prefix: str) -> str:
+        name, number = prefix, 0
         while name in taken:
             number += 1
-            name = f"{wish}_{number}"
+            name = f"{prefix}_{number}"
         taken.add(name)
         return name
 
@@ -171,8 +177,8 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
         for node in list(part.node):
             operator = source(node, scope)
             found = found or operator is not None
-            if isinstance(operator, Foreign):
-                for before in operator.make_ours(node, known, new):
+            if isinstance(operator, ThirdPartyOperator):
+                for before in operator.convert_node(node, known, new):
                     part.node.insert(place, before)
                     place += 1
             elif operator:
@@ -182,7 +188,7 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
 
 
 def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
-    """Make a node of ONNX's operator this project's."""
+    """Change a node of ONNX's operator into one of this project's."""
     present = {attribute.name for attribute in node.attribute}
     for name in _REQUIRED[operator.name]:
         if name not in present:
@@ -196,12 +202,12 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:
-    """What ONNX's inference tells of the tensors that a model's graph knows, and those that each graph inside knows."""
-    bare = without_data(model)
-    # PyTorch's exporter has written nodes of domains that the model does not import, which inference refuses.
-    for domain in dict.fromkeys(normal_domain(node.domain) for node in nodes_of(bare)):
+    """Yield the inferred types of the tensors in a model's graph, then in each graph inside, which knows the outer ones."""
+    bare = strip_weights(model)
+    # PyTorch's exporter wrote nodes of domains that the model does not import, which shape inference refuses.
+    for domain in dict.fromkeys(normalize_domain(node.domain) for node in all_nodes(bare)):
         _import(bare, domain, 1)
-    return _typed(inferred(bare).graph, ChainMap())
+    return _typed(infer_shapes(bare).graph, ChainMap())
 
 
 def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) -> Iterator[Tensors]:
@@ -216,13 +222,13 @@ def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) 
 
 
 def _import(scope: Scope, domain: str, version: int) -> None:
-    if all(normal_domain(item.domain) != domain for item in scope.opset_import):
+    if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
         scope.opset_import.append(onnx.helper.make_opsetid(domain, version))
 
 
 def _drop_imports(scope: Scope, domains: set[str]) -> None:
-    """Take those of some domains from the imports that nothing needs; of a model after those of its functions."""
-    needed = {node.domain for node in nodes_of(scope)}
+    """Remove the imports of `domains` that nothing needs. A model comes after its functions, whose imports count."""
+    needed = {node.domain for node in all_nodes(scope)}
     if isinstance(scope, onnx.ModelProto):
         for function in scope.functions:
             needed |= {function.domain, *(item.domain for item in function.opset_import)}

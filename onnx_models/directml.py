@@ -1,4 +1,4 @@
-"""DirectML's older operators, as attributes of `dml_roi_align` and `dml_resample` and of their gradients.
+"""Attributes that make `dml_roi_align`, `dml_resample` and their gradients equal to DirectML's older operators.
 
 Source: Microsoft's documentation of DML_ROI_ALIGN_OPERATOR_DESC, DML_RESAMPLE_OPERATOR_DESC, DML_RESAMPLE1_OPERATOR_DESC
 and DML_RESAMPLE2_OPERATOR_DESC.
@@ -15,27 +15,27 @@ ROI_ALIGN: Mapping[str, AttributeValue] = {
     "output_pixel_offset": -0.5,
     "align_regions_to_corners": 0,
 }
-"""ROI_ALIGN of DirectML 3.0, which lacks these fields of ROI_ALIGN1: pixel centres, regions not aligned to corners."""
+"""ROI_ALIGN of DirectML 3.0, without these fields of ROI_ALIGN1: pixel centres, regions not aligned to corners."""
 
 RESAMPLE: Mapping[str, AttributeValue] = {
     "input_pixel_offsets": (),
     "output_pixel_offsets": (),
     "rounding_direction": "half_up",
 }
-"""RESAMPLE and RESAMPLE_GRAD, for any rank: offsets 0.5 and -0.5, and the nearest pixel, of two the one after."""
+"""RESAMPLE and RESAMPLE_GRAD, for any rank: offsets 0.5 and -0.5; nearest_neighbor rounds half up."""
 
 
 def resample1(input_pixel_offsets: Sequence[float], output_pixel_offsets: Sequence[float]) -> dict[str, AttributeValue]:
-    """RESAMPLE1: RESAMPLE with offsets, in pixels, one of each for each axis."""
+    """Return the attributes of RESAMPLE1: RESAMPLE with offsets in pixels, one for each axis."""
     return {**RESAMPLE, **_offsets(input_pixel_offsets, output_pixel_offsets)}
 
 
 def resample2(
     input_pixel_offsets: Sequence[float], output_pixel_offsets: Sequence[float], rounding_direction: str
 ) -> dict[str, AttributeValue]:
-    """RESAMPLE2 and RESAMPLE_GRAD1: offsets as in `resample1`, and the next pixel or the one before.
+    """Return the attributes of RESAMPLE2 and RESAMPLE_GRAD1: offsets, and the direction of rounding.
 
-    The gradient takes the offsets of the forward operator. DirectML's own RESAMPLE_GRAD1 wants the two exchanged.
+    The gradient takes the offsets of the forward operator. DirectML's own RESAMPLE_GRAD1 expects the two exchanged.
 
     Args:
         input_pixel_offsets: in pixels, one for each axis.
@@ -43,7 +43,7 @@ def resample2(
         rounding_direction: ``increasing`` or ``decreasing``.
 
     Raises:
-        ValueError: rounding_direction is another.
+        ValueError: rounding_direction is not one of these.
     """
     if rounding_direction not in ("increasing", "decreasing"):
         raise ValueError(f"rounding_direction = {rounding_direction!r}: must be 'increasing' or 'decreasing'")

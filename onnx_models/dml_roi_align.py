@@ -1,4 +1,4 @@
-"""Models of DirectML's RoiAlign and of its gradient."""
+"""Build models of DirectML's RoiAlign and of its gradient."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def dml_roi_align(
     portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
-    """A model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
+    """Build a model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
 
-    The attributes are the fields of DirectML's ROI_ALIGN1. By default they have the values that make it ROI_ALIGN.
+    The attributes are the fields of DirectML's ROI_ALIGN1. With their defaults the node computes ROI_ALIGN.
 
     Args:
         element_type: of InputTensor, ROITensor and OutputTensor: ``float16``, ``float`` or ``double``.
         index_type: of BatchIndicesTensor: ``int64``, or ``uint32`` as in DirectML.
-        roi_rank: 2 to 4; beyond 2, of ROITensor [1, num_rois, 4] or [1, 1, num_rois, 4].
-        batch_indices_rank: 1 to 4; beyond 1, the leading axes of BatchIndicesTensor have length 1.
-        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        roi_rank: the rank of ROITensor, 2 to 4: [num_rois, 4], [1, num_rois, 4] or [1, 1, num_rois, 4].
+        batch_indices_rank: the rank of BatchIndicesTensor, 1 to 4; beyond 1, its leading axes have length 1.
+        axes: lengths or other names for the axes N, C, H, W and num_rois; the others keep these names and are of any length.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
         attributes: output_height and output_width (1), reduction_function (average), interpolation_mode (linear),
             spatial_scale_x and spatial_scale_y (1.0), input_pixel_offset (0.5), output_pixel_offset (-0.5),
             out_of_bounds_input_value (0.0), minimum_samples_per_output (1), maximum_samples_per_output (2**32 - 1) and
-            align_regions_to_corners (0). All are written on the node.
+            align_regions_to_corners (0). The node has all of them.
 
     Returns:
         A model with inputs InputTensor [N, C, H, W], ROITensor [num_rois, 4] and BatchIndicesTensor [num_rois], and
         output OutputTensor [num_rois, C, output_height, output_width].
 
     Raises:
-        ValueError: a type, a rank, an axis or the value of an attribute is not an allowed one.
+        ValueError: a type, a rank, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
 
     Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC.
@@ -72,9 +72,9 @@ def dml_roi_align_grad(
     portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
-    """A model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` by InputTensor and by ROITensor.
+    """Build a model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` for InputTensor and ROITensor.
 
-    InputTensor is an input of the model where the node needs it: for OutputROIGradientTensor and for the maximum.
+    The model has the input InputTensor only where the node needs it: for OutputROIGradientTensor and for the maximum.
 
     Args:
         element_type: of all tensors but BatchIndicesTensor and x_shape: ``float16``, ``float`` or ``double``.
@@ -83,8 +83,8 @@ def dml_roi_align_grad(
         batch_indices_rank: as in `dml_roi_align`.
         outputs: ``OutputGradientTensor``, ``OutputROIGradientTensor`` or both, in any case.
         axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
-        attributes: those of `dml_roi_align` but for output_height, output_width and out_of_bounds_input_value.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
+        attributes: those of `dml_roi_align` except output_height, output_width and out_of_bounds_input_value.
 
     Returns:
         A model with inputs InputGradientTensor [num_rois, C, output_height, output_width], ROITensor [num_rois, 4],
@@ -92,7 +92,7 @@ def dml_roi_align_grad(
         OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [num_rois, 4].
 
     Raises:
-        ValueError: a type, a rank, an output, an axis or the value of an attribute is not an allowed one.
+        ValueError: a type, a rank, an output, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
 
     Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC.

@@ -1,4 +1,4 @@
-"""Models in files: reading them with clear errors, and writing changed ones where their external data is found."""
+"""Read model files with clear errors, and write changed models where their external data is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.walk import nodes_of
+from onnx_models.traversal import all_nodes
 
 _UNREADABLE = (
     OSError,
@@ -23,10 +23,10 @@ _UNREADABLE = (
     json_format.Error,
     onnx.parser.ParseError,
 )
-"""What reading a file as one of ONNX's formats raises: binary, JSON and two kinds of text."""
+"""The exceptions of reading a file in one of ONNX's formats: binary, JSON and two text formats."""
 
 _TOKENS = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|[][{}()]', re.DOTALL)
-"""Strings, comments and brackets of ONNX's text; < and > are no pairs there."""
+"""Strings, comments and brackets of ONNX's text format; < and > need not be paired there."""
 
 _MOST_BRACKETS = 500
 
@@ -34,13 +34,13 @@ Change = Callable[[onnx.ModelProto], onnx.ModelProto]
 
 
 def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Write to `out` what `change` makes of the model in a file; the models before and after.
+    """Change the model in a file, write it to `out`, and return the models before and after.
 
     Raises:
-        click.ClickException: a file cannot be read or written, holds no model, or the change is refused.
+        click.ClickException: a file cannot be read or written, is not a model, or `change` refuses the model.
     """
-    before = loaded(path)
-    with refusing(path):
+    before = load_model(path)
+    with click_errors(path):
         if out.resolve().parent != path.resolve().parent and _has_external_data(before):
             raise click.ClickException(
                 f"--out = {out}: must be in the folder of {path}, which refers to external data beside it"
@@ -51,11 +51,11 @@ def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto,
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """Make what is wrong with the model of a file, or with another file, an error of one line.
+def click_errors(path: Path) -> Iterator[None]:
+    """Report errors of a model, or of reading and writing files, in one line.
 
     Raises:
-        click.ClickException: with the name of the file.
+        click.ClickException: an error occurred; the message begins with `path`.
     """
     try:
         yield
@@ -63,11 +63,11 @@ def refusing(path: Path) -> Iterator[None]:
         raise click.ClickException(f"{path}: {one_line(error)}") from error
 
 
-def loaded(path: Path) -> onnx.ModelProto:
-    """The model in a file, its external data left where it is.
+def load_model(path: Path) -> onnx.ModelProto:
+    """Load the model in a file, without its external data.
 
     Raises:
-        click.ClickException: the file cannot be read or holds no model.
+        click.ClickException: the file cannot be read or is not a model.
     """
     try:
         if path.suffix in (".onnxtxt", ".onnxtext"):
@@ -75,28 +75,28 @@ def loaded(path: Path) -> onnx.ModelProto:
         model = onnx.load(path, load_external_data=False)
     except _UNREADABLE as error:
         raise click.ClickException(f"MODEL = {path}: must be an ONNX model ({one_line(error)})") from error
-    # An empty file is a protobuf message as well.
+    # An empty file is a valid protobuf message.
     if not model.HasField("graph"):
         raise click.ClickException(f"MODEL = {path}: must be an ONNX model (it has no graph)")
     return model
 
 
 def one_line(error: object) -> str:
-    """What an error or a text says in one line; what a name of the model would do to a terminal is shown instead."""
+    """Return a text or an error's message in one line, with control characters, which names may contain, escaped."""
     text = " ".join(str(error).split())
     return text if text.isprintable() else ascii(text)
 
 
 def _check_brackets(text: str) -> None:
-    """Refuse what ONNX's parser, which calls itself for each bracket within another, ends the process of."""
+    """Refuse nested brackets that overflow the stack of ONNX's recursive parser, which would end the process."""
     steps = ({"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}.get(token, 0) for token in _TOKENS.findall(text))
     if max(accumulate(steps), default=0) > _MOST_BRACKETS:
-        raise ValueError(f"brackets are in each other more than {_MOST_BRACKETS} deep")
+        raise ValueError(f"brackets are nested more than {_MOST_BRACKETS} deep")
 
 
 def _has_external_data(model: onnx.ModelProto) -> bool:
     attributes = [
-        attribute for scope in (model, *model.functions) for node in nodes_of(scope) for attribute in node.attribute
+        attribute for scope in (model, *model.functions) for node in all_nodes(scope) for attribute in node.attribute
     ]
     graphs = [model.graph, *(a.g for a in attributes if a.HasField("g")), *(g for a in attributes for g in a.graphs)]
     tensors = [tensor for graph in graphs for tensor in graph.initializer]

@@ -1,4 +1,4 @@
-"""The functions of a model: which calls which, how much they come to once they are inlined, and inlining them."""
+"""The functions of a model: which calls which, how large the model is once they are inlined, and inlining them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import onnx
 import onnx.inliner
 
 from onnx_models.attributes import operator_of
-from onnx_models.opset import raised
-from onnx_models.tools import clear_errors
-from onnx_models.walk import Scope, graphs_of, normal_domain, onnx_opset, with_inner
+from onnx_models.onnx_tools import single_line_errors
+from onnx_models.opset_upgrade import upgrade_opset
+from onnx_models.traversal import Scope, attribute_graphs, normalize_domain, onnx_opset, walk_nodes
 
 MOST_DEEP = 100
-"""How deep calls and subgraphs may be in each other: as many calls as ONNX's own tools take."""
+"""The largest depth of nested calls and subgraphs, which is that of calls in ONNX's own tools."""
 
 MOST_NODES = 100_000
-"""How many nodes inlining may add to those that a model has."""
+"""The largest number of nodes that inlining may add to a model."""
 
 MOST_BYTES = 256 * 2**20
-"""How many bytes inlining may add to those of a model's nodes."""
+"""The largest number of bytes that inlining may add to a model's nodes."""
 
 _Id = tuple[str, str, str]
 
 
 @dataclass
 class _Size:
-    """What some nodes come to once all calls among them are inlined.
+    """The size of some nodes once all calls among them are inlined.
 
-    nodes, bytes: how many.
-    depth: how deep they are in subgraphs and calls.
-    references: how often the value of each attribute of the function around them is written into them.
+    nodes, bytes: their number and size.
+    depth: the depth of nested subgraphs and calls.
+    references: how often each attribute of the enclosing function is referenced.
     """
 
     nodes: int = 0
@@ -43,7 +43,7 @@ class _Size:
     references: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: _Size, times: int = 1, below: int = 0) -> None:
-        """Count other nodes too, a number of times, as deep as `below`."""
+        """Add the size of other nodes, `times` over, at depth `below`."""
         self.nodes += times * other.nodes
         self.bytes += times * other.bytes
         self.depth = max(self.depth, below + other.depth)
@@ -51,14 +51,14 @@ class _Size:
 
 
 _Sizes = dict[_Id, tuple[_Size, dict[str, _Size]]]
-"""Of functions, and of the defaults of their attributes."""
+"""By function, its size and the sizes of its attributes' defaults."""
 
 
 class Functions:
-    """The functions of a model, none of which calls itself.
+    """The functions of a model, none of which is recursive.
 
     Raises:
-        ValueError: two functions have the same name, or a function calls itself, at once or by way of others.
+        ValueError: two functions have the same name, or a function calls itself, directly or through others.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -66,7 +66,7 @@ class Functions:
         self._by_id: dict[_Id, onnx.FunctionProto] = {}
         for function in model.functions:
             if self._by_id.setdefault(_id(function), function) is not function:
-                raise ValueError(f"the model has two functions {name_of(function)}: must have one of a name")
+                raise ValueError(f"the model has two functions {function_label(function)}: must have one of each name")
         calls = {one: [_callee(node) for node in _nodes(function)] for one, function in self._by_id.items()}
         calls = {
             one: [callee for callee in dict.fromkeys(callees) if callee in calls] for one, callees in calls.items()
@@ -74,22 +74,22 @@ class Functions:
         try:
             self._sorted = list(TopologicalSorter(calls).static_order())
         except CycleError as error:
-            circle = [name_of(self._by_id[one]) for one in reversed(error.args[1])]
+            circle = [function_label(self._by_id[one]) for one in reversed(error.args[1])]
             shown = circle if len(circle) <= 10 else [*circle[:8], f"{len(circle) - 9} more", circle[-1]]
             raise ValueError(
                 f"functions call each other in a circle: {' -> '.join(shown)}: must not recurse"
             ) from error
 
     def __iter__(self) -> Iterator[onnx.FunctionProto]:
-        """The functions, each after those that it calls."""
+        """Iterate over the functions, each after those that it calls."""
         return (self._by_id[one] for one in self._sorted)
 
     def called(self, node: onnx.NodeProto) -> onnx.FunctionProto | None:
-        """The function that a node calls, or None. A node of this project's operators is none, with a body or without."""
+        """Return the function that a node calls, or None; None for this project's operators, even if they have a body."""
         return None if operator_of(node) else self._by_id.get(_callee(node))
 
     def check_size(self) -> None:
-        """Refuse a model that inlining would blow up, by counting alone.
+        """Refuse a model that would be too large with its functions inlined. It is counted, not inlined.
 
         Raises:
             ValueError: nodes, bytes or depth would exceed `MOST_NODES`, `MOST_BYTES` or `MOST_DEEP`.
@@ -101,7 +101,7 @@ class Functions:
         for function in self:
             size = self._size(function.node, sizes)
             sizes[_id(function)] = size, {one.name: self._value(one, sizes) for one in function.attribute_proto}
-            _check_depth(size, f"function {name_of(function)}")
+            _check_depth(size, f"function {function_label(function)}")
             own.nodes += sum(1 for _ in _nodes(function))
             own.bytes += function.ByteSize()
             if is_body(function):
@@ -121,7 +121,7 @@ class Functions:
                 )
 
     def _size(self, nodes: Iterable[onnx.NodeProto], sizes: _Sizes) -> _Size:
-        """What nodes come to, from the sizes of the functions that they call."""
+        """Return the size of nodes, given the sizes of the functions that they call."""
         total = _Size()
         for node in nodes:
             callee = self.called(node)
@@ -138,59 +138,59 @@ class Functions:
                 if body.references[name]:
                     total.add(value, body.references[name], below=1 + body.depth)
                 else:
-                    total.bytes += value.bytes  # it is on the call at least
+                    total.bytes += value.bytes  # the call itself has it
         return total
 
     def _value(self, attribute: onnx.AttributeProto, sizes: _Sizes) -> _Size:
-        """What the value of an attribute comes to."""
+        """Return the size of the value of an attribute."""
         if attribute.ref_attr_name:
             return _Size(references=Counter([attribute.ref_attr_name]))
         total = _Size(bytes=attribute.ByteSize())
-        for graph in graphs_of(attribute):
+        for graph in attribute_graphs(attribute):
             total.bytes -= sum(node.ByteSize() for node in graph.node)
             total.add(self._size(graph.node, sizes), below=1)
         return total
 
 
-def inlined(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProto:
-    """The model without functions but for bodies of this project's operators; itself where it has no others.
+def inline_functions(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProto:
+    """Inline all functions except bodies of this project's operators; a model without others is returned as it is.
 
-    Where its opset is older than that of a function, or than `least_opset`, it is converted (`onnx_models.opset`), and so
-    are the functions.
+    A model or function of an opset older than `least_opset`, or than that of a function, is upgraded first
+    (`onnx_models.opset_upgrade`).
 
     Raises:
-        ValueError: as of `Functions`, of `Functions.check_size` and of `raised`; or a function imports another version of a
-            domain, not ONNX's, than the model, or is called with more than it takes.
+        ValueError: `Functions`, `Functions.check_size` or `upgrade_opset` refuses the model; or a function imports another
+            version of a domain, not ONNX's, than the model, or is called with too many inputs or outputs.
     """
     Functions(model).check_size()
     called = _called(model)
     opset = max(filter(None, map(onnx_opset, (called, *called.functions))), default=0)
-    model = raised(called, max(opset, least_opset))
+    model = upgrade_opset(called, max(opset, least_opset))
     if all(map(is_body, model.functions)):
         return model
     completed = _with_defaults(model)
-    versions = {normal_domain(item.domain): item.version for item in model.opset_import}
+    versions = {normalize_domain(item.domain): item.version for item in model.opset_import}
     known = len(versions)
     for function in completed.functions:
         for item in function.opset_import:
-            version = versions.setdefault(normal_domain(item.domain), item.version)
+            version = versions.setdefault(normalize_domain(item.domain), item.version)
             if version != item.version:
                 raise ValueError(
-                    f"function {name_of(function)} imports version {item.version} of {item.domain}: "
+                    f"function {function_label(function)} imports version {item.version} of {item.domain}: "
                     f"must be {version} as elsewhere in the model, or it cannot be inlined"
                 )
-    foreign = [(function.domain, function.name) for function in completed.functions if not is_body(function)]
-    with clear_errors("inlining the model's functions"):
-        made = onnx.inliner.inline_selected_functions(completed, foreign)
+    inlinable = [(function.domain, function.name) for function in completed.functions if not is_body(function)]
+    with single_line_errors("inlining the model's functions"):
+        made = onnx.inliner.inline_selected_functions(completed, inlinable)
     for domain, version in list(versions.items())[known:]:
         made.opset_import.append(onnx.helper.make_opsetid(domain, version))
     return made
 
 
 def _called(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with those functions alone that are called; itself where these are all.
+    """Return a copy without the functions that nothing calls, or the model itself if there are none.
 
-    ONNX's inliner refuses a function of another opset though nothing calls it.
+    ONNX's inliner refuses a function of another opset even if nothing calls it.
     """
     reached: set[_Id] = set()
     scopes: list[Scope] = [model, *reversed(list(Functions(model)))]
@@ -208,7 +208,7 @@ def _called(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with the defaults of a function's attributes on each call, which ONNX's inliner leaves out."""
+    """Return a copy in which calls have the defaults of the function's attributes, which ONNX's inliner ignores."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     functions = Functions(made)
@@ -222,12 +222,12 @@ def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_body(function: onnx.FunctionProto) -> bool:
-    """Whether a function is a body of one of this project's operators."""
+    """Return whether a function is the body of one of this project's operators."""
     return operator_of(onnx.NodeProto(domain=function.domain, op_type=function.name)) is not None
 
 
-def name_of(function: onnx.FunctionProto) -> str:
-    """How an error names a function."""
+def function_label(function: onnx.FunctionProto) -> str:
+    """Return the name of a function for error messages."""
     domain, name, overload = _id(function)
     return repr(f"{domain}::{name}" + (f"::{overload}" if overload else ""))
 
@@ -235,26 +235,26 @@ def name_of(function: onnx.FunctionProto) -> str:
 def _check_depth(size: _Size, where: str) -> None:
     if size.depth > MOST_DEEP:
         raise ValueError(
-            f"calls and subgraphs are {size.depth} deep in each other from {where} on: must be at most {MOST_DEEP}"
+            f"calls and subgraphs are nested {size.depth} deep from {where} on: must be at most {MOST_DEEP}"
         )
 
 
 def _nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
-    """All nodes of a model's graph, or of a function and of the defaults of its attributes; those of subgraphs too."""
+    """Yield all nodes of a model's graph, or of a function and the defaults of its attributes, with subgraphs."""
     if isinstance(scope, onnx.ModelProto):
-        return with_inner(scope.graph.node)
-    defaults = (node for default in scope.attribute_proto for graph in graphs_of(default) for node in graph.node)
-    return with_inner(chain(scope.node, defaults))
+        return walk_nodes(scope.graph.node)
+    defaults = (node for default in scope.attribute_proto for graph in attribute_graphs(default) for node in graph.node)
+    return walk_nodes(chain(scope.node, defaults))
 
 
 def _id(function: onnx.FunctionProto) -> _Id:
-    return normal_domain(function.domain), function.name, function.overload
+    return normalize_domain(function.domain), function.name, function.overload
 
 
 def _callee(node: onnx.NodeProto) -> _Id:
-    return normal_domain(node.domain), node.op_type, node.overload
+    return normalize_domain(node.domain), node.op_type, node.overload
 
 
 def _number(value: int) -> str:
-    # Python writes out no number of more than 4300 digits. 0.301 is a little less than log10(2).
+    # Python refuses to print a number of more than 4300 digits. 0.301 is a little less than log10(2).
     return f"{value:,}" if value < 10**15 else f"more than 10**{int(0.301 * (value.bit_length() - 1))}"

@@ -1,4 +1,4 @@
-"""Models of MaxRoiPool and of its gradient."""
+"""Build models of MaxRoiPool and of its gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_R
 from ortops.spec import AttributeValue
 
 MAX_ROI_POOL = {1: MAX_ROI_POOL_1, 22: MAX_ROI_POOL_22}
-"""By ONNX's opset, this project's operator of the same meaning."""
+"""By ONNX's opset, this project's operator for the same computation."""
 
 
 def max_roi_pool(
@@ -21,24 +21,24 @@ def max_roi_pool(
     portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
-    """A model of one MaxRoiPool node: Y from X and rois.
+    """Build a model of one MaxRoiPool node: Y from X and rois.
 
     Args:
-        opset: 1 or 22: the ONNX opset whose MaxRoiPool it is.
-        standard: True for ONNX's own MaxRoiPool (at opset 7 for 1, which runtimes still read), False for this project's
-            operator of the same meaning.
+        opset: the ONNX opset that defines MaxRoiPool: 1 or 22.
+        standard: True for ONNX's own MaxRoiPool (at opset 7 for 1, since runtimes read no older one), False for this
+            project's MaxRoiPool_1 or MaxRoiPool_22.
         element_type: of X, rois and Y: ``float16``, ``float`` or ``double``, at opset 22 ``bfloat16`` too.
-        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
-        attributes: pooled_shape (1, 1), the height and the width of the output, and spatial_scale (1.0). Both are
-            written on the node.
+        axes: lengths or other names for the axes N, C, H, W and num_rois; the others keep these names and are of any length.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
+        attributes: pooled_shape (1, 1), the height and the width of the output, and spatial_scale (1.0). The
+            node has both.
 
     Returns:
         A model with inputs X [N, C, H, W] and rois [num_rois, 5] (batch_id, x1, y1, x2 and y2), and output
         Y [num_rois, C, *pooled_shape]. Its bytes depend on the arguments alone.
 
     Raises:
-        ValueError: opset, element_type, an axis or the value of an attribute is not an allowed one.
+        ValueError: opset, element_type, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
 
     Source: ONNX operator specification, MaxRoiPool, versions 1 and 22.
@@ -59,12 +59,12 @@ def max_roi_pool(
 def max_roi_pool_grad(
     *, element_type: str = "float", axes: Lengths | None = None, portable: bool = False, **attributes: AttributeValue
 ) -> onnx.ModelProto:
-    """A model of one MaxRoiPoolGrad node: dX from dY, X and rois.
+    """Build a model of one MaxRoiPoolGrad node: dX from dY, X and rois.
 
     Args:
         element_type: of all tensors: ``float16``, ``bfloat16``, ``float`` or ``double``.
         axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
         attributes: spatial_scale (1.0).
 
     Returns:
@@ -72,7 +72,7 @@ def max_roi_pool_grad(
         output dX [N, C, H, W].
 
     Raises:
-        ValueError: element_type, an axis or the value of an attribute is not an allowed one.
+        ValueError: element_type, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
     return model(MAX_ROI_POOL_GRAD, element_type=element_type, axes=axes, attributes=attributes, portable=portable)

@@ -1,8 +1,8 @@
-"""ONNX's Resize as DirectML's resampling: the attributes of a DmlResample node that computes what a Resize node does.
+"""Convert the attributes of an ONNX Resize node to those of a DmlResample node that computes the same.
 
-Both read output o of an axis at a coordinate x(o) of the input. That of DmlResample is (o - O)/S - I, with the scale S,
-the input_pixel_offset I and the output_pixel_offset O of the axis; every coordinate_transformation_mode of ONNX is of this
-form. Both repeat the edges.
+Both read output o of an axis at a coordinate x(o) of the input. For DmlResample it is (o - O)/S - I, with the scale S, the
+input_pixel_offset I and the output_pixel_offset O of the axis; every coordinate_transformation_mode of ONNX has this form.
+Both repeat the edges.
 
 Source: ONNX operator specification, Resize, versions 10, 11, 13, 18 and 19; ONNX's shape inference of Resize for lengths.
 """
@@ -24,8 +24,8 @@ _HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where an axis is read: scale S (None for the ratio of the lengths), input offset I and output offset O."""
+class _Transform:
+    """The coordinates of an axis: scale S (None for the ratio of the lengths), input offset I and output offset O."""
 
     scale: Fraction | None
     input_offset: Fraction
@@ -41,110 +41,110 @@ def resample_attributes(
     roi: Sequence[float] | None = None,
     opset: int = 19,
 ) -> dict[str, AttributeValue]:
-    """The attributes with which DmlResample computes what a Resize node does.
+    """Return the attributes with which DmlResample computes the same as a Resize node.
 
-    Of coordinate c, nearest_mode round_prefer_floor is ceil(c - 0.5), round_prefer_ceil is floor(c + 0.5). An axis whose
-    scale is 1 and that is not cropped stays as it is. At opset 10, nearest is the pixel before where axes grow and the one
-    after where they shrink: ONNX's text of that version is silent, its test vectors have it so.
+    At coordinate c, nearest_mode round_prefer_floor is ceil(c - 0.5) and round_prefer_ceil is floor(c + 0.5). An axis of
+    scale 1 that is not cropped is copied. At opset 10, nearest means floor where axes grow and ceil where they shrink: the
+    text of that version does not say so, but ONNX's test vectors do.
 
     Args:
-        attributes: of the Resize node, as `onnx.helper.get_attribute_value` gives them, text also as str; those that are
-            not there have their defaults.
-        x_shape: lengths of X, of 1 to 4 axes; None for one that is not known. They must be known with align_corners,
-            tf_crop_and_resize and keep_aspect_ratio_policy, with half_pixel_symmetric at scales that are not whole, with
-            pytorch_half_pixel at scales below 1, and beside sizes for axes that sizes leave out.
-        scales: the node's input, one for each of its axes; None or empty where it has sizes.
-        sizes: the node's input, as scales.
-        roi: the node's input, starts and then ends of its axes, as parts of x_shape; tf_crop_and_resize alone reads it.
+        attributes: the Resize node's attributes, as `onnx.helper.get_attribute_value` returns them or with strings as
+            str; missing ones have their defaults.
+        x_shape: lengths of X, of 1 to 4 axes; None for an unknown length. Lengths must be known for align_corners,
+            tf_crop_and_resize and keep_aspect_ratio_policy, for half_pixel_symmetric with scales that are no integers, for
+            pytorch_half_pixel with scales below 1, and, if the node has sizes, for the axes without one.
+        scales: the node's input, one for each of its axes; None or empty if it has sizes.
+        sizes: the node's input, one for each of its axes; None or empty if it has scales.
+        roi: the node's input, starts and then ends of its axes, relative to x_shape; only tf_crop_and_resize reads it.
         opset: the ONNX opset of the node, 10 or later.
 
     Returns:
-        All attributes of DmlResample. scales is empty, which means the exact ratio of the two lengths, where Resize means
-        that or its own scales are no more than that ratio in float32. output_sizes is empty where a length of X is unknown
-        and scales are given: the output then has floor(length * scale) pixels, while ONNX rounds that product to float32.
+        All attributes of DmlResample. scales is empty, which means the exact ratio of the two lengths, if Resize uses that
+        ratio or its scales are the ratio rounded to float32. output_sizes is empty if a length of X is unknown and scales
+        are given: the output then has floor(length * scale) pixels, while ONNX rounds that product to float32 first.
 
     Raises:
-        ValueError: DmlResample cannot do the same, or an argument is not an allowed one; the message has the argument, its
-            value and the rule.
+        ValueError: DmlResample cannot compute the same, or an argument is not allowed; the message names the
+            argument, its value and the rule.
         TypeError: the node has an attribute that Resize does not have at this opset.
     """
     given_scales = [] if scales is None else list(scales)
     given_sizes = [] if sizes is None else list(sizes)
     options = _options(attributes, opset)
     if given_sizes and opset == 10:
-        raise ValueError(f"sizes = {given_sizes}: must be left out at opset 10, whose Resize has scales alone")
+        raise ValueError(f"sizes = {given_sizes}: must be left out at opset 10, whose Resize has no sizes")
     axes = resize_axes(options, list(x_shape), given_scales, given_sizes, roi)
     mode = options["coordinate_transformation_mode"]
-    places = [_MODES[mode](axis) if not axis.is_kept else _half_pixel(axis) for axis in axes]
+    transforms = [_MODES[mode](axis) if not axis.is_kept else _half_pixel(axis) for axis in axes]
     direction, shift = "half_up", Fraction(0)
     if options["mode"] == "nearest":
         direction, shift = _NEAREST[options["nearest_mode"] if opset > 10 else nearest_mode_of_opset_10(given_scales)]
-    # Attributes are float32. Each is rounded so that coordinates move away from the edge of the step that they decide
-    # on: floor of 1.9999999 instead of 2, or ceil of 2.0000001, would be another pixel.
+    # Attributes are float32. Each is rounded in the direction in which floor and ceil of the coordinates do not change:
+    # floor of 1.9999999 instead of 2, or ceil of 2.0000001, would be another pixel.
     up = direction == "increasing"
-    exact = all(place.scale is None for place in places)
+    exact = all(transform.scale is None for transform in transforms)
     lengths = [axis.y for axis in axes]
     if None in lengths:
-        _check_that_lengths_follow(places, axes)
+        _check_that_lengths_follow(transforms, axes)
     return {
         "interpolation_mode": "nearest_neighbor" if options["mode"] == "nearest" else "linear",
-        "scales": () if exact else tuple(_float32(_scale(*pair), up) for pair in zip(places, axes, strict=True)),
-        "input_pixel_offsets": tuple(_float32(place.input_offset + shift, up) for place in places),
-        "output_pixel_offsets": tuple(_float32(place.output_offset, up) for place in places),
+        "scales": () if exact else tuple(_float32(_scale(*pair), up) for pair in zip(transforms, axes, strict=True)),
+        "input_pixel_offsets": tuple(_float32(transform.input_offset + shift, up) for transform in transforms),
+        "output_pixel_offsets": tuple(_float32(transform.output_offset, up) for transform in transforms),
         "rounding_direction": direction,
         "output_sizes": () if None in lengths else tuple(lengths),
     }
 
 
-def _half_pixel(axis: Axis) -> _Place:
-    return _Place(axis.scale, _HALF, -_HALF)
+def _half_pixel(axis: Axis) -> _Transform:
+    return _Transform(axis.scale, _HALF, -_HALF)
 
 
-def _half_pixel_symmetric(axis: Axis) -> _Place:
+def _half_pixel_symmetric(axis: Axis) -> _Transform:
     if axis.scale is None or axis.scale.denominator == 1:
         return _half_pixel(axis)
     x, y = axis.lengths
-    return _Place(axis.scale, _HALF - (x - y / axis.scale) / 2, -_HALF)
+    return _Transform(axis.scale, _HALF - (x - y / axis.scale) / 2, -_HALF)
 
 
-def _pytorch_half_pixel(axis: Axis) -> _Place:
-    # One pixel of Y is read at 0. From a scale of 1 on, X has no other one either.
+def _pytorch_half_pixel(axis: Axis) -> _Transform:
+    # A Y of one pixel reads coordinate 0. With a scale of at least 1, X then has one pixel as well.
     if axis.scale is not None and axis.scale < 1:
         _ = axis.lengths
     return _asymmetric(axis) if axis.y == 1 else _half_pixel(axis)
 
 
-def _asymmetric(axis: Axis) -> _Place:
-    return _Place(axis.scale, Fraction(0), Fraction(0))
+def _asymmetric(axis: Axis) -> _Transform:
+    return _Transform(axis.scale, Fraction(0), Fraction(0))
 
 
-def _tf_half_pixel_for_nn(axis: Axis) -> _Place:
-    return _Place(axis.scale, Fraction(0), -_HALF)
+def _tf_half_pixel_for_nn(axis: Axis) -> _Transform:
+    return _Transform(axis.scale, Fraction(0), -_HALF)
 
 
-def _align_corners(axis: Axis) -> _Place:
+def _align_corners(axis: Axis) -> _Transform:
     x, y = axis.lengths
-    # With one pixel of X all coordinates are clamped to it, with one of Y the only one is 0.
-    return _Place(Fraction(y - 1, x - 1) if min(x, y) > 1 else Fraction(1), Fraction(0), Fraction(0))
+    # With one pixel of X, all coordinates are clamped to it; with one of Y, the only coordinate is 0.
+    return _Transform(Fraction(y - 1, x - 1) if min(x, y) > 1 else Fraction(1), Fraction(0), Fraction(0))
 
 
-def _tf_crop_and_resize(axis: Axis) -> _Place:
+def _tf_crop_and_resize(axis: Axis) -> _Transform:
     x, y = axis.lengths
     start, end = (axis.start, axis.end) if y > 1 else ((axis.start + axis.end) / 2,) * 2
     if min(x - 1, y) <= 0:
-        return _Place(Fraction(1), Fraction(0), Fraction(0))
+        return _Transform(Fraction(1), Fraction(0), Fraction(0))
     if not 0 <= start <= end <= 1:
         raise ValueError(
-            f"roi of {axis.name} = ({float(axis.start)}, {float(axis.end)}): must go forward and stay in the tensor, "
-            "DmlResample neither mirrors nor extrapolates"
+            f"roi of {axis.name} = ({float(axis.start)}, {float(axis.end)}): must not be reversed or leave the tensor, "
+            "since DmlResample neither mirrors nor extrapolates"
         )
     if start == end:
-        # All read one coordinate. The steps from the last one are too small to count, and none goes beyond it.
-        return _Place(Fraction(float(np.finfo(np.float32).max)), -start * (x - 1), Fraction(y - 1))
-    return _Place((y - 1) / ((end - start) * (x - 1)), -start * (x - 1), Fraction(0))
+        # All outputs read one coordinate. With this scale the steps between them vanish, and none goes beyond it.
+        return _Transform(Fraction(float(np.finfo(np.float32).max)), -start * (x - 1), Fraction(y - 1))
+    return _Transform((y - 1) / ((end - start) * (x - 1)), -start * (x - 1), Fraction(0))
 
 
-_MODES: Mapping[str, Callable[[Axis], _Place]] = {
+_MODES: Mapping[str, Callable[[Axis], _Transform]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
@@ -161,7 +161,7 @@ _NEAREST = {
     "floor": ("decreasing", Fraction(0)),
     "ceil": ("increasing", Fraction(0)),
 }
-"""By nearest_mode, the rounding_direction and what is added to the input offset."""
+"""By nearest_mode, the rounding_direction and the number that is added to the input offset."""
 
 _CHOICES = {
     "mode": ("nearest", "linear"),
@@ -171,11 +171,11 @@ _CHOICES = {
     "antialias": (0,),
     "exclude_outside": (0,),
 }
-"""What DmlResample has a counterpart for."""
+"""The values of attributes that DmlResample has an equivalent for."""
 
 
 def _options(attributes: Mapping[str, object], opset: int) -> dict[str, AttributeValue]:
-    """All attributes of Resize that matter here, given or by default; those of newer versions as they mean the older."""
+    """Return Resize's attributes with defaults; a newer attribute has the value that means the older behaviour."""
     version = onnx.defs.get_schema("Resize", opset).since_version if onnx.defs.has("Resize", opset, "") else None
     if version not in _VERSIONS:
         raise ValueError(f"opset = {opset}: must be one with a Resize of version {', '.join(map(str, _VERSIONS))}")
@@ -196,45 +196,45 @@ def _options(attributes: Mapping[str, object], opset: int) -> dict[str, Attribut
         options[name] = value.decode(errors="replace") if isinstance(value, bytes) else value
     for name, choices in _CHOICES.items():
         if name in options and options[name] not in choices:
-            rule = f"must be {' or '.join(map(repr, choices))}: DmlResample has no counterpart of others"
+            rule = f"must be {' or '.join(map(repr, choices))}: DmlResample has no equivalent of others"
             raise ValueError(f"{name} = {options[name]!r}: {rule}")
     return options
 
 
 def nearest_mode_of_opset_10(scales: Sequence[float]) -> str:
-    """The nearest_mode of a newer Resize that does what opset 10 does.
+    """Return the nearest_mode of a newer Resize that rounds as opset 10 does.
 
     Raises:
-        ValueError: it would have to be two.
+        ValueError: some axes need another nearest_mode than others.
     """
     if min(scales) < 1 < max(scales):
         raise ValueError(
             f"scales = {list(scales)}: must not be both below and above 1 at opset 10, "
-            "where nearest rounds the two differently, while since then a node has one rounding"
+            "which rounds up for the former and down for the latter, while newer nodes have one nearest_mode"
         )
     return "ceil" if min(scales) < 1 else "floor"
 
 
-def _check_that_lengths_follow(places: Sequence[_Place], axes: Sequence[Axis]) -> None:
-    """Without output_sizes DmlResample makes the lengths from its scales."""
-    for place, axis in zip(places, axes, strict=True):
-        if axis.x is not None and place.scale is not None and axis.y != int(axis.x * place.scale):
+def _check_that_lengths_follow(transforms: Sequence[_Transform], axes: Sequence[Axis]) -> None:
+    """Check that the lengths follow from the scales, as DmlResample without output_sizes computes them."""
+    for transform, axis in zip(transforms, axes, strict=True):
+        if axis.x is not None and transform.scale is not None and axis.y != int(axis.x * transform.scale):
             raise ValueError(
                 f"{', '.join(one.name for one in axes if one.y is None)} = None: must be known, "
-                f"as {axis.name} = {axis.x} becomes {axis.y} by a scale that would not say so"
+                f"as {axis.name} = {axis.x} becomes {axis.y}, which does not follow from its scale"
             )
 
 
-def _scale(place: _Place, axis: Axis) -> Fraction:
-    """The scale where it must be written out; anything for an axis without pixels."""
-    if place.scale is not None:
-        return place.scale
+def _scale(transform: _Transform, axis: Axis) -> Fraction:
+    """Return the scale of an axis for a list of scales; any for an axis without pixels."""
+    if transform.scale is not None:
+        return transform.scale
     x, y = axis.lengths
     return Fraction(y, x) if min(x, y) > 0 else Fraction(1)
 
 
 def _float32(value: Fraction, up: bool) -> float:
-    """`value` as float32, rounded up or down."""
+    """Round a number to float32, up or down."""
     near = np.float32(float(value))
     off = Fraction(float(near)) - value
     if off < 0 and up:

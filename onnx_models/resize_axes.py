@@ -1,4 +1,4 @@
-"""What the attributes and inputs of a Resize node say of each axis: its lengths, its scale and its part of roi."""
+"""Read the lengths, the scale and the crop of each axis from the attributes and inputs of a Resize node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ortops.spec import MAX_RANK, AttributeValue
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a Resize node: lengths of X and of Y, the scale or None for their ratio, and its part of roi."""
+    """An axis of a Resize node: lengths of X and of Y, the scale or None for their ratio, start and end of roi."""
 
     name: str
     x: int | None
@@ -24,19 +24,19 @@ class Axis:
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Those of X and Y, where the coordinates need them."""
+        """The lengths of X and Y; a ValueError if one is unknown."""
         if self.x is None or self.y is None:
             raise ValueError(f"{self.name} = None: must be known for this mode and scale")
         return self.x, self.y
 
     @property
     def has_ratio_for_scale(self) -> bool:
-        """Whether the scale, which a node has in float32, is the ratio of the lengths but for that rounding."""
+        """Whether the scale is the ratio of the lengths rounded to float32."""
         return bool(self.x and self.y and self.scale == Fraction(float(np.float32(self.y / self.x))))
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is not resized at all."""
+        """Whether the axis is copied."""
         same = self.scale == 1 or (self.scale is None and self.x is not None and self.x == self.y)
         return same and self.start == 0 and self.end == 1
 
@@ -48,17 +48,17 @@ def resize_axes(
     sizes: Sequence[int],
     roi: Sequence[float] | None,
 ) -> list[Axis]:
-    """What is known of each axis of X, in order.
+    """Return the axes of X, in order.
 
     Args:
         options: all attributes of the Resize node.
-        x_shape: lengths of X, None for one that is not known.
+        x_shape: lengths of X, None for an unknown one.
         scales: the node's input, or empty.
         sizes: the node's input, or empty.
         roi: the node's input, or None.
 
     Raises:
-        ValueError: an argument is not an allowed one, or a length is not known that is needed.
+        ValueError: an argument is not an allowed one, or a length that is needed is unknown.
     """
     rank = len(x_shape)
     if not 1 <= rank <= MAX_RANK:
@@ -66,9 +66,9 @@ def resize_axes(
     given = range(rank) if options["axes"] is None else options["axes"]
     chosen = [axis + rank if axis < 0 else axis for axis in given]
     if len(set(chosen)) < len(chosen) or not set(chosen) <= set(range(rank)):
-        raise ValueError(f"axes = {list(given)}: must be different ones of the {rank} axes")
+        raise ValueError(f"axes = {list(given)}: must be distinct and among the {rank} axes")
     if (len(scales) > 0) == (len(sizes) > 0):
-        raise ValueError(f"scales = {list(scales)}, sizes = {list(sizes)}: one of them must be given, and not both")
+        raise ValueError(f"scales = {list(scales)}, sizes = {list(sizes)}: exactly one of them must be given")
     for name, values in (("scales", scales), ("sizes", sizes)):
         if len(values) not in (0, len(chosen)):
             raise ValueError(f"{name} = {list(values)}: must have {len(chosen)} values, one for each axis")
@@ -91,7 +91,7 @@ def resize_axes(
 def _crop(
     options: Mapping[str, AttributeValue], roi: Sequence[float] | None, count: int
 ) -> tuple[list[Fraction], list[Fraction]]:
-    """Start and end of each axis."""
+    """Return the starts and the ends of the axes."""
     if options["coordinate_transformation_mode"] != "tf_crop_and_resize":
         return [Fraction(0)] * count, [Fraction(1)] * count
     values = np.asarray(() if roi is None else roi, np.float32)
@@ -106,7 +106,7 @@ def _crop(
 def _scaled(
     scales: Sequence[float], chosen: Sequence[int], x_shape: Sequence[int | None]
 ) -> list[tuple[int | None, Fraction | None]]:
-    """For each chosen axis its length and its scale, from the node's scales."""
+    """Return the length and the scale of each chosen axis, given the node's scales."""
     found: list[tuple[int | None, Fraction | None]] = []
     for axis, scale in zip(chosen, np.asarray(scales, np.float32), strict=True):
         if not (np.isfinite(scale) and scale > 0):
@@ -119,7 +119,7 @@ def _scaled(
 def _sized(
     options: Mapping[str, AttributeValue], sizes: Sequence[int], chosen: Sequence[int], x_shape: Sequence[int | None]
 ) -> list[tuple[int | None, Fraction | None]]:
-    """For each chosen axis its length and its scale, from the node's sizes; None for the ratio of the lengths."""
+    """Return the length and the scale (None for the ratio of the lengths) of each chosen axis, given the sizes."""
     wanted = [int(size) for size in sizes]
     if min(wanted) < 0:
         raise ValueError(f"sizes = {wanted}: must be >= 0")
@@ -139,5 +139,5 @@ def _sized(
 
 
 def _product(length: int, scale: np.float32) -> float:
-    """Of a length and a scale, in single precision as ONNX's shape inference has it: 10 * 0.7 is 7 there, not less."""
+    """Multiply in single precision, as ONNX's shape inference does: there 10 * 0.7 is 7, not less."""
     return float(np.float32(length) * scale)

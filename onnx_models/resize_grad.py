@@ -1,4 +1,4 @@
-"""The gradient of a node of ONNX's Resize, which ONNX itself does not have."""
+"""Build models of the gradient of ONNX's Resize, for which ONNX has no operator."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import onnx
 
-from onnx_models.build import OPSET, axis_lengths, make_model, node, tensor_ranks, type_values, value_info
+from onnx_models.build import axis_lengths, make_model, node, tensor_ranks, type_values, value_info
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
+from onnx_models.opset_upgrade import DEFAULT_OPSET
 from onnx_models.resize import resample_attributes
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normalize_domain
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 
@@ -24,28 +25,28 @@ def resize_grad(
     element_type: str = "float",
     portable: bool = False,
 ) -> onnx.ModelProto:
-    """A model of one DmlResampleGrad node: the gradient of a Resize node by its X.
+    """Build a model of one DmlResampleGrad node: the gradient of a Resize node with respect to X.
 
     Args:
-        resize: the Resize node; its attributes are read, its inputs are given here.
-        x_shape: lengths of X, as of `resample_attributes`.
-        scales: values of the node's input scales, as of `resample_attributes`.
-        sizes: values of the node's input sizes, as of `resample_attributes`.
-        roi: values of the node's input roi, as of `resample_attributes`.
+        resize: the Resize node. Its attributes are read; its inputs are the arguments below.
+        x_shape: lengths of X, as in `resample_attributes`.
+        scales: values of the node's input scales, as in `resample_attributes`.
+        sizes: values of the node's input sizes, as in `resample_attributes`.
+        roi: values of the node's input roi, as in `resample_attributes`.
         opset: the ONNX opset of the node, 10 or later.
         element_type: of X: ``float16``, ``float`` or ``double``.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
 
     Returns:
-        A model with inputs dY, of the shape of the node's Y, and x_shape [rank] (int64), the shape of X, and output dX of
-        that shape. Lengths that are known are declared, others are M0, M1 and so on of dY and N0, N1 and so on of dX.
+        A model with inputs dY, in the shape of the node's Y, and x_shape [rank] (int64), the shape of X, and output dX in
+        that shape. Known lengths are declared; the other axes are M0, M1 and so on of dY and N0, N1 and so on of dX.
 
     Raises:
-        ValueError: the node is no Resize of ONNX's, or an attribute of it is a reference to one of a function; or as of
-            `resample_attributes`.
-        TypeError: as of `resample_attributes`.
+        ValueError: the node is not a Resize of ONNX's, an attribute refers to one of a function, or
+            `resample_attributes` refuses the node.
+        TypeError: as in `resample_attributes`.
     """
-    if resize.op_type != "Resize" or normal_domain(resize.domain) != "":
+    if resize.op_type != "Resize" or normalize_domain(resize.domain) != "":
         raise ValueError(f"resize is a node of {resize.op_type} in {resize.domain!r}: must be Resize in ONNX's domain")
     for attribute in resize.attribute:
         if attribute.ref_attr_name:
@@ -64,4 +65,6 @@ def resize_grad(
         for tensor, name in zip(tensors, ("dY", "x_shape", "dX"), strict=True)
     )
     made = node(DML_RESAMPLE_GRAD, (dy.name, shape.name), (dx.name,), attributes)
-    return make_model("gradient of Resize", [made], [dy, shape], [dx], {"": OPSET, DOMAIN: DOMAIN_VERSION}, portable)
+    return make_model(
+        "gradient of Resize", [made], [dy, shape], [dx], {"": DEFAULT_OPSET, DOMAIN: DOMAIN_VERSION}, portable
+    )

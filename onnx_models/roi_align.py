@@ -1,4 +1,4 @@
-"""Models of RoiAlign, of its gradient, and of both together."""
+"""Build models of RoiAlign, of its gradient, and of both together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import onnx
 from onnx_models.attributes import attribute_values
 from onnx_models.build import (
     INDEX_TYPE,
-    OPSET,
     Lengths,
     axis_lengths,
     make_model,
@@ -19,6 +18,7 @@ from onnx_models.build import (
     type_values,
     value_info,
 )
+from onnx_models.opset_upgrade import DEFAULT_OPSET
 from ortops.operators import OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
@@ -26,7 +26,7 @@ from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
 ROI_ALIGN = {
     operator.standard[1]: operator for operator in OPERATORS if operator.family == "roi_align" and operator.standard
 }
-"""By ONNX's opset, this project's operator of the same meaning."""
+"""By ONNX's opset, this project's operator for the same computation."""
 
 
 def roi_align(
@@ -38,23 +38,23 @@ def roi_align(
     portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
-    """A model of one RoiAlign node: Y from X, rois and batch_indices.
+    """Build a model of one RoiAlign node: Y from X, rois and batch_indices.
 
     Args:
-        opset: 10, 16 or 22: the ONNX opset whose RoiAlign it is.
-        standard: True for ONNX's own RoiAlign at that opset, False for this project's operator of the same meaning.
+        opset: the ONNX opset that defines RoiAlign: 10, 16 or 22.
+        standard: True for ONNX's own RoiAlign at that opset, False for this project's RoiAlign_10, _16 or _22.
         element_type: of X, rois and Y: ``float16``, ``float`` or ``double``, at opset 22 ``bfloat16`` too.
-        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        axes: lengths or other names for the axes N, C, H, W and num_rois; the others keep these names and are of any length.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
         attributes: output_height and output_width (1), mode (avg), sampling_ratio (0), spatial_scale (1.0) and, from
-            opset 16 on, coordinate_transformation_mode (half_pixel). All are written on the node.
+            opset 16 on, coordinate_transformation_mode (half_pixel). The node has all of them.
 
     Returns:
         A model with inputs X [N, C, H, W], rois [num_rois, 4] and batch_indices [num_rois] (int64), and output
         Y [num_rois, C, output_height, output_width]. Its bytes depend on the arguments alone.
 
     Raises:
-        ValueError: opset, element_type, an axis or the value of an attribute is not an allowed one.
+        ValueError: opset, element_type, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown at this opset, or an attribute or an axis has a value of a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22.
@@ -79,15 +79,15 @@ def roi_align_grad(
     portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
-    """A model of one RoiAlignGrad node: dX and drois from dY.
+    """Build a model of one RoiAlignGrad node: dX and drois from dY.
 
-    X is an input of the model where the node needs it: for drois and for the max modes.
+    The model has the input X only where the node needs it: for drois and for the max modes.
 
     Args:
         element_type: of dY, rois, X, dX and drois: ``float16``, ``bfloat16``, ``float`` or ``double``.
         outputs: ``dx``, ``drois`` or both.
         axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
         attributes: mode (avg), coordinate_transformation_mode (half_pixel), sampling_ratio (0), spatial_scale (1.0).
 
     Returns:
@@ -95,7 +95,7 @@ def roi_align_grad(
         (int64), x_shape [4] (int64) and X [N, C, H, W], and outputs dX [N, C, H, W] and drois [num_rois, 4].
 
     Raises:
-        ValueError: element_type, an output, an axis or the value of an attribute is not an allowed one.
+        ValueError: element_type, an output, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
     return model(
@@ -108,23 +108,23 @@ def roi_align_grad(
     )
 
 
-def joint(
+def roi_align_with_grad(
     *, element_type: str = "float", axes: Lengths | None = None, portable: bool = False, **attributes: AttributeValue
 ) -> onnx.ModelProto:
-    """A model of RoiAlign as of opset 22 and of its gradient: Y, dX and drois from X, rois, batch_indices and dY.
+    """Build a model of RoiAlign of opset 22 and of its gradient: Y, dX and drois from X, rois, batch_indices and dY.
 
     Args:
         element_type: of all tensors but batch_indices: ``float16``, ``bfloat16``, ``float`` or ``double``.
         axes: lengths or other names for the axes N, C, H, W and num_rois.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
-        attributes: those of `roi_align` at opset 22; the gradient has them too.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
+        attributes: those of `roi_align` at opset 22, for both nodes.
 
     Returns:
         A model with inputs X [N, C, H, W], rois [num_rois, 4], batch_indices [num_rois] (int64) and
         dY [num_rois, C, output_height, output_width], and outputs Y (as dY), dX [N, C, H, W] and drois [num_rois, 4].
 
     Raises:
-        ValueError: element_type, an axis or the value of an attribute is not an allowed one.
+        ValueError: element_type, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
     forward = ROI_ALIGN[22]
@@ -145,5 +145,5 @@ def joint(
         for names in ((x, rois, batch_indices, "dY"), ("Y", "dX", "drois"))
     )
     return make_model(
-        "RoiAlign with its gradient", nodes, inputs, outputs, {"": OPSET, DOMAIN: DOMAIN_VERSION}, portable
+        "RoiAlign with its gradient", nodes, inputs, outputs, {"": DEFAULT_OPSET, DOMAIN: DOMAIN_VERSION}, portable
     )

@@ -1,4 +1,4 @@
-"""Models of RoIAlignRotated and of its gradient."""
+"""Build models of RoIAlignRotated and of its gradient."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ortops.spec import AttributeValue
 def roi_align_rotated(
     *, element_type: str = "float", axes: Lengths | None = None, portable: bool = False, **attributes: AttributeValue
 ) -> onnx.ModelProto:
-    """A model of one RoIAlignRotated node: Y from X, rois and batch_indices.
+    """Build a model of one RoIAlignRotated node: Y from X, rois and batch_indices.
 
     Args:
         element_type: of X, rois and Y: ``float16``, ``bfloat16``, ``float`` or ``double``.
-        axes: lengths or other names for the axes N, C, H, W and num_rois, which are else left open under these names.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
+        axes: lengths or other names for the axes N, C, H, W and num_rois; the others keep these names and are of any length.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
         attributes: output_height and output_width (1), aligned (1), clockwise (0), sampling_ratio (0) and
-            spatial_scale (1.0). All are written on the node.
+            spatial_scale (1.0). The node has all of them.
 
     Returns:
         A model with inputs X [N, C, H, W], rois [num_rois, 5] (cx, cy, w, h and the angle in radians) and
@@ -29,7 +29,7 @@ def roi_align_rotated(
         the arguments alone.
 
     Raises:
-        ValueError: element_type, an axis or the value of an attribute is not an allowed one.
+        ValueError: element_type, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
 
     Source: mmcv's documentation of RoIAlignRotated; `ortops.operators.roi_align_rotated`.
@@ -45,23 +45,23 @@ def roi_align_rotated_grad(
     portable: bool = False,
     **attributes: AttributeValue,
 ) -> onnx.ModelProto:
-    """A model of one RoIAlignRotatedGrad node: dX and drois from dY.
+    """Build a model of one RoIAlignRotatedGrad node: dX and drois from dY.
 
-    X is an input of the model where the node needs it: for drois.
+    The model has the input X only where the node needs it: for drois.
 
     Args:
         element_type: of dY, rois, X, dX and drois: ``float16``, ``bfloat16``, ``float`` or ``double``.
         outputs: ``dx``, ``drois`` or both.
         axes: lengths or other names for the axes N, C, H, W, num_rois, output_height and output_width.
-        portable: True for a model that has bodies of standard operators, too (`onnx_models.portable.attach`).
-        attributes: those of `roi_align_rotated` but for output_height and output_width.
+        portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
+        attributes: those of `roi_align_rotated` except output_height and output_width.
 
     Returns:
         A model with inputs dY [num_rois, C, output_height, output_width], rois [num_rois, 5], batch_indices [num_rois]
         (int64), x_shape [4] (int64) and X [N, C, H, W], and outputs dX [N, C, H, W] and drois [num_rois, 5].
 
     Raises:
-        ValueError: element_type, an output, an axis or the value of an attribute is not an allowed one.
+        ValueError: element_type, an output, an axis or the value of an attribute is not allowed.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
     return model(

@@ -1,6 +1,6 @@
-"""The operators' schemas for ONNX's own tools: its checker and its shape inference then know them as they know its own.
+"""Register schemas of the operators with ONNX, so that its checker and its shape inference know them.
 
-An operator's `Operator` is all that is read here.
+Schemas are made from `ortops.spec.Operator` alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from onnx_models.attributes import checked_value
-from onnx_models.build import attribute_proto
+from onnx_models.attributes import attribute_proto, checked_value
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
 
 
 def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
-    """Makes the operators known to this process's ``onnx``.
+    """Register the operators' schemas with ``onnx`` in this process.
 
     ``onnx.checker.check_model(model, full_check=True, check_custom_domain=True)`` and
     ``onnx.shape_inference.infer_shapes`` then check their types, shapes and attributes. A mistake raises
-    ``onnx.shape_inference.InferenceError`` without ``strict_mode`` too: ONNX catches only the errors of schemas in C++.
-    A second call does nothing. ONNX Runtime has a list of schemas of its own, which this leaves as it is.
+    ``onnx.shape_inference.InferenceError`` even without ``strict_mode``: ONNX catches only errors of schemas in C++.
+    A second call does nothing. ONNX Runtime's own schemas do not change.
 
     Raises:
-        RuntimeError: onnx is older than 1.19, which was the first with shape inference in Python; or another schema has
+        RuntimeError: onnx is older than 1.19, the first version with shape inference in Python; or another schema has
             the name of one of the operators. Nothing is registered then.
     """
     if not hasattr(OpSchema, "set_type_and_shape_inference_function"):
@@ -42,13 +41,13 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
     missing = [one for one in wanted if not _is_registered(one)]
     for one in missing:
         onnx.defs.register_schema(one)
-        # ONNX destroys its schemas after the interpreter: one that holds a Python function then hangs (onnx 1.19) or
-        # crashes (1.20, 1.21) the process.
+        # ONNX destroys its schemas after the interpreter has ended: a schema with a Python function then hangs (onnx
+        # 1.19) or crashes (1.20, 1.21) the process.
         atexit.register(_deregister, one.name)
 
 
 def schema(operator: Operator) -> OpSchema:
-    """The schema of `operator`, with type and shape inference, not yet registered.
+    """Make the schema of `operator`, with type and shape inference, without registering it.
 
     Source: ONNX 1.19, ``onnx.defs.OpSchema``.
     """
@@ -67,7 +66,7 @@ def schema(operator: Operator) -> OpSchema:
 
 
 def _attribute(attribute: Attribute) -> OpSchema.Attribute:
-    """The attribute with its default; without, where that is an empty list, which no node has."""
+    """Make the attribute with its default; without one if that is an empty list, which no node has."""
     if attribute.is_list and not attribute.default:
         kind = getattr(OpSchema.AttrType, attribute.type)
         return OpSchema.Attribute(attribute.name, kind, attribute.doc, required=False)
@@ -91,7 +90,7 @@ def _is_registered(wanted: OpSchema) -> bool:
     if repr(found) != repr(wanted) or not found.has_type_and_shape_inference_function:
         raise RuntimeError(
             f"onnx has another schema of {wanted.name} in {DOMAIN}: must be this project's. "
-            f"Take it away first: onnx.defs.deregister_schema({wanted.name!r}, {found.since_version}, {DOMAIN!r})"
+            f"Deregister it first: onnx.defs.deregister_schema({wanted.name!r}, {found.since_version}, {DOMAIN!r})"
         )
     return True
 
@@ -114,10 +113,10 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
         names = ", ".join(tensor.name for tensor in operator.outputs)
         raise ValueError(f"{operator.name} has no output: must have at least one of {names}")
     axes = Axes(operator, _attributes(operator, context))
-    # A type that has no alternative is known even where the input that would show it is not.
+    # The type of a variable with one choice is known even if the type of the input is not.
     types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items() if len(kinds) == 1}
     have_shape = set()
-    # An input that is missing has no type either; the checker says so of one that is required.
+    # A missing input has no type; the checker reports one that is required.
     for i, tensor in enumerate(operator.inputs[: context.get_num_inputs()]):
         given = context.get_input_type(i)
         if given is not None and given.WhichOneof("value") is not None:
@@ -130,24 +129,24 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
     for i in present:
         tensor = operator.outputs[i]
         kind = types.get(tensor.type, tensor.type)
-        # The type variable itself is left where no input with a known type has it.
+        # It is still the type variable if no input of a known type determines it.
         if kind not in operator.types:
             element_type = onnx.TensorProto.DataType.Value(kind.upper())
-            # One that is like an input of unknown rank has an unknown rank, too.
+            # An output in the shape of an input of unknown rank has an unknown rank.
             shape = axes.shape_of(tensor) if not tensor.leading_from or tensor.leading_from in have_shape else None
             context.set_output_type(i, onnx.helper.make_tensor_type_proto(element_type, shape))
 
 
 def _attributes(operator: Operator, context: InferenceContext) -> dict[str, AttributeValue]:
-    """The checked attributes, given or by default, as far as they are known."""
+    """Return the checked attributes, with defaults, as far as they are known."""
     checked = {}
     for attribute in operator.attributes:
         given = context.get_attribute(attribute.name)
-        # Inside a function's body an attribute can be a reference: each call has its own value.
+        # Inside a function, an attribute can be a reference, whose value depends on the call.
         if given is None or not given.ref_attr_name:
             checked[attribute.name] = attribute.default if given is None else checked_value(attribute, given)
     if len(checked) == len(operator.attributes):
-        # Besides what each must keep by itself: which must not exceed which, and which lists are as long as which.
+        # This also checks rules between attributes: their order, and equal lengths of lists.
         operator.check_attributes(checked)
     return checked
 
@@ -167,9 +166,9 @@ def _bind_type(operator: Operator, tensor: Tensor, given: onnx.TypeProto, types:
 
 
 def _values(context: InferenceContext, i: int) -> list[Length]:
-    """The elements of the int64 input `i` where it is a constant or a propagated shape, else none."""
+    """Return the elements of the int64 input `i` if it is a constant or a propagated shape, else no elements."""
     constant = context.get_input_data(i)
-    # The checker gives no folder to read external data from.
+    # The checker does not say in which folder external data is.
     if constant is not None and constant.data_location != onnx.TensorProto.EXTERNAL:
         # Not numpy_helper.to_array: before onnx 1.21 the tensor of a Constant with value_ints had no dims.
         return np.frombuffer(constant.raw_data, "<i8").tolist() if constant.raw_data else list(constant.int64_data)

@@ -1,11 +1,11 @@
-"""Training steps as ONNX models: a loss, its gradient (`onnx_models.gradient`) and stochastic gradient descent.
+"""Build training steps as ONNX models: a loss, its gradient (`onnx_models.gradient`) and gradient descent.
 
     step = with_loss(model, "cross_entropy", "scores")
     step = with_sgd(gradient(step, "loss", "parameters"), momentum=0.9)
 
-An output NAME_next of a step is the value that its input NAME has in the next one:
+The output NAME_next of a step is the input NAME of the next step:
 
-    state = {}  # all parameters begin with the values of the model's initializers
+    state = {}  # at first, parameters have the values of the model's initializers
     for batch in batches:
         values = session.run(names, {**state, **batch, "learning_rate": rate})
         state = {name.removesuffix("_next"): value for name, value in zip(names, values) if name.endswith("_next")}
@@ -20,45 +20,45 @@ from typing import Any, Literal, get_args
 import numpy as np
 import onnx
 
-from onnx_models.data import copied, without_data
-from onnx_models.opset import raised
-from onnx_models.tools import inferred
-from onnx_models.walk import names_in
+from onnx_models.large_models import copy_model, strip_weights
+from onnx_models.onnx_tools import infer_shapes
+from onnx_models.opset_upgrade import upgrade_opset
+from onnx_models.traversal import tensor_names
 
 Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolute_error", "mean_squared_error"]
 
 NEXT = "_next"
-"""Ends the name of an output that is fed back, after the name of the input."""
+"""Suffix of an output that is fed back to the input of the same name."""
 
 _OPSET = 18
-"""The oldest of the nodes that are added."""
+"""The opset of the added nodes."""
 
 
 def with_loss(
     model: onnx.ModelProto, loss: Loss, output: str, target: str = "target", *, name: str = "loss"
 ) -> onnx.ModelProto:
-    """A copy of a model with a loss as one more output, and what it compares with as one more input.
+    """Return a copy of a model with a loss as a new output and its target as a new input.
 
-    Each is the mean over all elements:
+    Each loss is the mean over all elements:
     cross_entropy: -log(softmax(output, axis 1)[target]), of scores [N, C, ...] and classes, int64 [N, ...] (0 to C - 1);
     binary_cross_entropy_with_logits: log(1 + exp(output)) - target * output, of logits and targets between 0 and 1;
     mean_squared_error: (output - target)**2; mean_absolute_error: |output - target|.
 
     Args:
-        model: not modified; of an opset before 18, it is converted to 18.
-        loss: which one.
-        output: name of the tensor that the loss is of, of type float or double.
-        target: name of the new input, of type and shape of `output` but for cross_entropy.
-        name: of the new output, of rank 0.
+        model: the model, which is not modified. An opset before 18 is upgraded to 18.
+        loss: one of the losses above.
+        output: name of the tensor to compare with the target, of type float or double.
+        target: name of the new input, of the type and shape of `output` except for cross_entropy.
+        name: name of the new output, of rank 0.
 
     Raises:
-        ValueError: there is no such loss or no such tensor, its type or rank is not known or wrong, or a name is taken.
+        ValueError: the loss or the tensor does not exist, its type or rank is unknown or wrong, or a name is in use.
 
     Source: PyTorch 2.13, CrossEntropyLoss, BCEWithLogitsLoss, MSELoss and L1Loss.
     """
     if loss not in get_args(Loss):
         raise ValueError(f"loss = {loss!r}: must be one of {', '.join(get_args(Loss))}")
-    graph = _Graph(raised(model, _OPSET), model)
+    graph = _Graph(upgrade_opset(model, _OPSET), model)
     of = _typed(graph, output)
     kind = onnx.TypeProto.Tensor()
     kind.CopyFrom(of)
@@ -79,10 +79,10 @@ def with_loss(
 
 
 def _elements(graph: _Graph, loss: Loss, output: str, target: str, name: str, kind: onnx.TypeProto.Tensor) -> str:
-    """Add the nodes of a loss before its mean."""
+    """Add the nodes that compute a loss before its mean, and return the name of the last output."""
     if loss == "binary_cross_entropy_with_logits":
-        # |x| / 2 + (1/2 - t) x + log(1 + exp(-|x|)): that overflows nowhere, and its derivative at 0 is right. Softplus,
-        # which would be shorter, is not there for double in all versions of ONNX Runtime.
+        # |x| / 2 + (1/2 - t) x + log(1 + exp(-|x|)): this does not overflow, and its derivative at 0 is right. Softplus
+        # would be shorter, but not all versions of ONNX Runtime have it for double.
         half, one = (graph.number(value, kind, f"{name}_{what}") for value, what in ((0.5, "half"), (1.0, "one")))
         size = graph.op("Abs", [output], f"{name}_size")
         away = graph.op("Sub", [half, target], f"{name}_away")
@@ -105,35 +105,35 @@ def with_sgd(
     weight_decay: float = 0.0,
     learning_rate: str = "learning_rate",
 ) -> onnx.ModelProto:
-    """A copy of a model with gradients that is a step of stochastic gradient descent.
+    """Return a copy of a model with gradients that performs a step of stochastic gradient descent.
 
-    Of each parameter p with the gradient g, where v is its momentum:
+    For each parameter p with the gradient g and the momentum v:
 
         g' = g + weight_decay * p
         v_next = momentum * v + g'
         p_next = p - learning_rate * v_next                        (nesterov: g' + momentum * v_next for v_next)
 
-    That is PyTorch's SGD, and Momentum of ai.onnx.preview.training with alpha for momentum, beta = 1 and norm_coefficient
-    for weight_decay.
+    This is PyTorch's SGD, and also Momentum of ai.onnx.preview.training with alpha for momentum, beta = 1 and
+    norm_coefficient for weight_decay.
 
     Args:
-        model: from `onnx_models.gradient`; not modified.
-        parameters: names of the parameters, which are inputs or initializers of the graph; NAME_grad is the output with the
-            gradient by NAME. A mapping gives the outputs' names, as for `onnx_models.gradient`. By default all that have
-            such an output.
-        momentum: 0 or more and less than 1. Without it there is no input and no output for v.
-        nesterov: whether the step looks ahead; needs a momentum.
-        weight_decay: 0 or more.
+        model: a model from `onnx_models.gradient`; not modified.
+        parameters: names of the parameters, which are inputs or initializers of the graph; the output NAME_grad is the
+            gradient for NAME. A mapping gives other names of outputs, as for `onnx_models.gradient`. None for all
+            parameters with such an output.
+        momentum: at least 0 and less than 1. With 0 there is no input and no output for v.
+        nesterov: True for Nesterov momentum; needs a momentum above 0.
+        weight_decay: at least 0.
         learning_rate: name of the new input, float of rank 0.
 
     Returns:
-        The model. Its outputs for the gradients are gone. For each parameter NAME it has the output NAME_next and the input
-        NAME, whose default is the initializer if there was one; with momentum also the output NAME_momentum_next and the
-        input NAME_momentum, whose default is zeros where the parameter's shape is known.
+        The model without the outputs for the gradients. For each parameter NAME it has the output NAME_next and the input
+        NAME, with the initializer as its default if there was one; with momentum also the output NAME_momentum_next and
+        the input NAME_momentum, whose default is zeros if the parameter's shape is known.
 
     Raises:
-        ValueError: an argument is out of range, a parameter is none or has no gradient among the outputs, or a name is
-            taken.
+        ValueError: an argument is out of range, a parameter does not exist or has no gradient among the outputs, or a name
+            is in use.
 
     Source: PyTorch 2.13, torch.optim.SGD; ONNX operator specification, ai.onnx.preview.training.Momentum.
     """
@@ -143,7 +143,7 @@ def with_sgd(
         raise ValueError(f"weight_decay = {weight_decay}: must be 0 or more")
     if nesterov and not momentum:
         raise ValueError("nesterov = True: must have a momentum of more than 0")
-    graph = _Graph(raised(model, _OPSET), model)
+    graph = _Graph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
     for name, gradient in gradients.items():
@@ -174,8 +174,8 @@ def with_sgd(
 
 
 def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
-    """The type of a tensor that a loss is of."""
-    found = inferred(without_data(graph.model)).graph
+    """Return the type of the tensor of a loss."""
+    found = infer_shapes(strip_weights(graph.model)).graph
     values: dict[str, onnx.TypeProto.Tensor] = {
         value.name: value.type.tensor_type for value in (*found.value_info, *found.input, *found.output)
     }
@@ -190,7 +190,7 @@ def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
 
 
 def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
-    """By the name of each parameter that of its gradient."""
+    """Return the name of the gradient of each parameter, by the parameter's name."""
     outputs = {value.name for value in graph.model.graph.output}
     if parameters is None:
         parameters = [name for name in graph.tensors if f"{name}_grad" in outputs]
@@ -201,20 +201,22 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
         if name not in graph.tensors:
             raise ValueError(f"parameters has {name!r}: must be an input or an initializer of the graph")
         if gradient not in outputs:
-            raise ValueError(f"parameters has {name!r}: must have its gradient among the outputs, {gradient!r} is none")
+            raise ValueError(
+                f"parameters has {name!r}: must have its gradient among the outputs, which lack {gradient!r}"
+            )
     return found
 
 
 class _Graph:
-    """The graph of a model that is added to.
+    """Adds nodes, inputs and outputs to a copy of a model.
 
-    model: a copy.
-    names: of all tensors. inputs: names of the inputs. tensors: by name the types of inputs and initializers.
+    model: the copy.
+    names: the names of all tensors. inputs: the names of the inputs. tensors: the types of inputs and initializers.
     """
 
     def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
-        self.model = model = copied(given) if model is given else model
-        self.names = set(names_in(model.graph))
+        self.model = model = copy_model(given) if model is given else model
+        self.names = set(tensor_names(model.graph))
         self.inputs = {value.name for value in model.graph.input}
         self.tensors = {value.name: value.type.tensor_type for value in model.graph.input}
         for tensor in model.graph.initializer:
@@ -222,13 +224,13 @@ class _Graph:
             self.tensors.setdefault(tensor.name, kind.tensor_type)
 
     def op(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add a node; the name of its output."""
+        """Add a node and return the name of its output."""
         self._take(output)
         self.model.graph.node.append(onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
 
     def number(self, value: float, like: onnx.TypeProto.Tensor, name: str) -> str:
-        """Add a constant of rank 0."""
+        """Add a constant of rank 0 and return its name."""
         return self.op("Constant", [], name, value=onnx.helper.make_tensor(name, like.elem_type, (), [value]))
 
     def input(self, name: str, kind: onnx.TypeProto.Tensor) -> None:
@@ -237,7 +239,7 @@ class _Graph:
         self.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
 
     def zeros(self, name: str, kind: onnx.TypeProto.Tensor) -> None:
-        """Give an input zeros for its default, if its shape is known."""
+        """Give an input a default of zeros, if its shape is known."""
         if kind.HasField("shape") and all(length.HasField("dim_value") for length in kind.shape.dim):
             lengths = [length.dim_value for length in kind.shape.dim]
             zeros = np.zeros(lengths, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
@@ -251,5 +253,7 @@ class _Graph:
         if not isinstance(name, str) or not name:
             raise ValueError(f"a new tensor has the name {name!r}: must be a str that is not empty")
         if name in self.names:
-            raise ValueError(f"the model has a tensor {name!r} already: the name is needed")
+            raise ValueError(
+                f"the model has a tensor {name!r} already: must not be in use, since a new tensor gets this name"
+            )
         self.names.add(name)

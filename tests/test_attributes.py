@@ -224,7 +224,7 @@ def test_a_builder_names_the_lawful_attributes() -> None:
     with pytest.raises(TypeError, match=message):
         onnx_models.node(BY_NAME["RoiAlign_16"], INPUTS, ["Y"], {"sampling_ration": 7})
     with pytest.raises(TypeError, match="RoiAlign_22 has no attribute 'aligned': must be"):
-        onnx_models.joint(aligned=1)
+        onnx_models.roi_align_with_grad(aligned=1)
     with pytest.raises(ValueError, match=r"mode = 'avg\\x00max': must be one of"):
         onnx_models.roi_align_grad(mode="avg\0max")
     with pytest.raises(TypeError, match=r"mode = \['max'\]: STRING attribute"):

@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import onnx
@@ -22,10 +23,10 @@ import onnx_models
 from benchmarks import __main__ as command
 from benchmarks import first_call, fresh_process, in_model, models, peers
 from benchmarks.call import Call
-from benchmarks.copying import copying
 from benchmarks.first_call import FirstCall
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
 from benchmarks.measure import Cell, measure
+from benchmarks.memory_copy import copy_call
 from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem
@@ -66,8 +67,8 @@ class Altered:
 
     PACKAGE = "numpy"
 
-    def __init__(self, alter: Callable[[Array], Array], departs: str | None = None) -> None:
-        self._alter, self._departs = alter, departs
+    def __init__(self, alter: Callable[[Array], Array], expected_difference: str | None = None) -> None:
+        self._alter, self._departs = alter, expected_difference
 
     def prepare(self, problem: Problem, threads: int) -> Call | None:
         call = our_call(problem, threads)
@@ -421,7 +422,7 @@ def test_slow_calls_have_the_least_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_copying_takes_parts_of_any_size(threads: int) -> None:
-    call = copying([np.ones((5, 1), np.float16)], [np.ones(1, np.float32), np.ones(0)], threads)
+    call = copy_call([np.ones((5, 1), np.float16)], [np.ones(1, np.float32), np.ones(0)], threads)
     call.run()
     assert call.arrays(None) == []
 
@@ -444,6 +445,8 @@ def test_copying_takes_parts_of_any_size(threads: int) -> None:
         (["--operation", "in-model", "--workload", "one"], "no chosen operation"),
         (["--operation", "in-model", "--type", "float16"], "no chosen operation"),
         (["--operation", "in-model", "--plot", "run.png"], "--plot"),
+        (["--chart", "no/such/folder/run.svg"], "is no folder"),
+        (["draw", "--chart", "run.svg", "no-such-report.json"], "REPORT"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
@@ -453,16 +456,21 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    for name in [name for name in sys.modules if name.startswith(("benchmarks.plot", "benchmarks.peers."))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("benchmarks.plot", "benchmarks.chart", "benchmarks.peers."))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for package in packages:
         for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
             monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_a_plot_without_matplotlib_is_a_wrong_call_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("option", ["--plot", "--chart"])
+def test_a_picture_without_matplotlib_is_a_wrong_call_that_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
     hide(monkeypatch, "matplotlib")
-    result = run("--plot", "run.png")
+    result = run(option, "run.svg")
     assert result.exit_code == 2
     assert "ortops[bench]" in result.output
 
@@ -524,6 +532,119 @@ def test_a_plot_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert plot_file.read_bytes().startswith(b"\x89PNG")
     swept = json.loads(json_file.read_text("utf-8"))["swept"]
     assert [(cell["sweep"], cell["value"]) for cell in swept] == [("RoIs", 1), ("RoIs", 5)]
+
+
+def report_cell(operation: str, workload: str, threads: int, peer_seconds: float) -> dict[str, Any]:
+    seconds = {"ortops": {"median": 0.5}, "onnxruntime": {"median": peer_seconds}}
+    facts = {"X": "1x2x3x4", "RoIs": "1" if workload == "one" else "5"}
+    shown = {"operation": operation, "workload": workload, "threads": threads, "facts": facts, "seconds": seconds}
+    return {"element_type": "float", **shown}
+
+
+REPORT = {
+    "machine": {"cpu": "A <processor>", "cpus": 8},
+    "packages": {"ortops": "0.1", "onnxruntime": "1.2", "numpy": "2.3"},
+    "cells": [
+        *(report_cell("avg", "P2", threads, threads + 0.5) for threads in (1, 4, 8)),
+        report_cell("max", "one", 1, 11.5),
+        report_cell("in-model", "FPN P2", 1, 21.5),
+        report_cell("in-model", "FPN", 1, 31.5),
+        report_cell("dX", "P4", 1, 41.5),
+        report_cell("avg", "mask", 1, 51.5) | {"element_type": "double"},
+        report_cell("avg", "C4", 1, 61.5) | {"seconds": {"ortops": {"median": 0.5}}},
+    ],
+}
+
+
+def chart_texts(report: Mapping[str, Any], folder: Path, name: str = "speed") -> tuple[list[str], list[bytes]]:
+    """The texts of the chart in the light theme, and the two files."""
+    chart = pytest.importorskip("benchmarks.chart")
+    files = chart.draw(report, folder / f"{name}.svg")
+    assert files == [folder / f"{name}-light.svg", folder / f"{name}-dark.svg"]
+    tree = ET.parse(files[0])  # noqa: S314 - we wrote it
+    assert tree.getroot().get("width") == "600pt"
+    return [text.strip() for text in tree.getroot().itertext() if text.strip()], [file.read_bytes() for file in files]
+
+
+def test_a_chart_shows_the_ratios_of_roi_align_as_text_with_the_machine_and_the_versions(tmp_path: Path) -> None:
+    texts, _ = chart_texts(REPORT, tmp_path)
+    ratios = [text for text in texts if text.replace(".", "").isdigit()]
+    assert ratios == ["3.0", "17.0", "23.0", "63.0"]
+    assert {"P2", "one", "FPN", "5 RoIs on 1x2x3x4", "1 RoI on 1x2x3x4"} <= {*texts}
+    assert {"Average", "Maximum", "Average, inside a model", "1 thread", "8 threads"} <= {*texts}
+    assert {"FPN P2", "P4", "mask", "C4", "4 threads"}.isdisjoint(texts)
+    assert "Medians of calls in float32 on A <processor>, 8 CPUs." in texts
+    assert "ortops 0.1, onnxruntime 1.2, numpy 2.3." in texts
+
+
+def test_a_chart_of_one_operation_has_one_panel_and_of_one_number_of_threads_one_colour(tmp_path: Path) -> None:
+    texts, _ = chart_texts({**REPORT, "cells": [report_cell("max", "one", 2, 11.5)]}, tmp_path)
+    assert {"Maximum", "2 threads", "23.0"} <= {*texts}
+    assert {"Average", "Average, inside a model", "1 thread"}.isdisjoint(texts)
+
+
+def test_a_chart_has_the_same_bytes_each_time_and_two_themes(tmp_path: Path) -> None:
+    _, once = chart_texts(REPORT, tmp_path)
+    _, again = chart_texts(REPORT, tmp_path, "again")
+    assert once == again
+    light, dark = once
+    assert light != dark
+    assert b"dc:date" not in light
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        ({**REPORT, "cells": []}, "must have times of onnxruntime"),
+        ({"cells": []}, "must be one that"),
+        ({}, "must be one that"),
+        ([1], "must be one that"),
+    ],
+)
+def test_a_report_with_nothing_to_draw_is_an_error(report: Any, message: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(report), "utf-8")
+    result = run("draw", str(file), "--chart", str(tmp_path / "run.svg"))
+    assert result.exit_code == 1
+    assert message in result.output
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_report_that_is_no_json_is_a_wrong_call(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text("{", "utf-8")
+    result = run("draw", str(file), "--chart", str(tmp_path / "run.svg"))
+    assert result.exit_code == 2
+    assert "must be JSON" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--chart", "run.png"], "must end in .svg"),
+        (["--chart", "run.svg", "--operation", "dX"], "but none is chosen"),
+        (["--chart", "run.svg", "--operation", "avg", "--type", "double"], "but none is chosen"),
+        (["--chart", "run.svg", "--peer", "loops"], "but none is chosen"),
+    ],
+)
+def test_a_chart_that_would_show_nothing_is_a_wrong_call(arguments: list[str], message: str) -> None:
+    pytest.importorskip("matplotlib")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_run_and_its_report_give_the_same_chart(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    json_file = tmp_path / "run.json"
+    chosen = ("--operation", "avg", "--workload", "one", "--peer", "onnxruntime", "--threads", "1", "--rounds", "1")
+    result = run(*chosen, "--chart", str(tmp_path / "run.svg"), "--json", str(json_file))
+    assert result.exit_code == 0, result.output
+    result = run("draw", str(json_file), "--chart", str(tmp_path / "later.svg"))
+    assert result.exit_code == 0, result.output
+    for theme in ("light", "dark"):
+        assert (tmp_path / f"run-{theme}.svg").read_bytes() == (tmp_path / f"later-{theme}.svg").read_bytes()
 
 
 def test_a_cell_keeps_no_arrays() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,7 +82,7 @@ def test_axes_are_open_under_their_names_unless_given() -> None:
         "batch_indices": ["num_rois"],
     }
     assert shapes(model.graph.output) == {"Y": ["num_rois", "C", 2, 3]}
-    model = onnx_models.joint(axes={"N": 1, "C": "channels", "num_rois": 0}, output_height=2)
+    model = onnx_models.roi_align_with_grad(axes={"N": 1, "C": "channels", "num_rois": 0}, output_height=2)
     assert shapes([*model.graph.input, *model.graph.output]) == {
         "X": [1, "channels", "H", "W"],
         "rois": [0, 4],
@@ -116,7 +119,7 @@ def test_the_gradient_names_both_outputs_and_has_x_where_it_needs_it(
 
 
 def test_both_nodes_of_the_joint_model_have_the_same_attributes() -> None:
-    forward, shape, backward = onnx_models.joint(mode="max", sampling_ratio=3, output_width=5).graph.node
+    forward, shape, backward = onnx_models.roi_align_with_grad(mode="max", sampling_ratio=3, output_width=5).graph.node
     assert (forward.op_type, shape.op_type, backward.op_type) == ("RoiAlign_22", "Shape", "RoiAlignGrad")
     assert attributes(backward).items() < attributes(forward).items()
     assert attributes(backward)["sampling_ratio"] == 3
@@ -269,9 +272,9 @@ def test_an_open_rank_is_that_of_a_list_or_as_given_or_four(
 
 
 def test_the_same_call_makes_the_same_bytes_in_any_process() -> None:
-    code = "import onnx_models, sys; sys.stdout.write(onnx_models.joint(mode='max').SerializeToString().hex())"
+    code = "import onnx_models, sys; sys.stdout.write(onnx_models.roi_align_with_grad(mode='max').SerializeToString().hex())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-    assert done.stdout == onnx_models.joint(mode="max").SerializeToString().hex()
+    assert done.stdout == onnx_models.roi_align_with_grad(mode="max").SerializeToString().hex()
 
 
 def test_importing_the_package_loads_no_runtime_and_no_command_line() -> None:
@@ -289,7 +292,11 @@ def test_importing_the_package_loads_no_runtime_and_no_command_line() -> None:
             ValueError,
             "element_type = 'bfloat16': RoiAlign_16 has float16, float, double",
         ),
-        (lambda: onnx_models.joint(element_type="int8"), ValueError, "element_type = 'int8': RoiAlign_22 has "),
+        (
+            lambda: onnx_models.roi_align_with_grad(element_type="int8"),
+            ValueError,
+            "element_type = 'int8': RoiAlign_22 has ",
+        ),
         (
             lambda: onnx_models.roi_align(10, coordinate_transformation_mode="half_pixel"),
             TypeError,
@@ -462,7 +469,7 @@ def test_a_session_computes_the_reference(opset: int, element_type: str) -> None
 
 def test_a_session_of_the_joint_model_computes_the_reference() -> None:
     inputs = {name: value for name, value in feeds("double").items() if name != "x_shape"}
-    model = onnx_models.joint(element_type="double", output_height=2, output_width=3)
+    model = onnx_models.roi_align_with_grad(element_type="double", output_height=2, output_width=3)
     y, dx, drois = ortops.InferenceSession(model.SerializeToString()).run(["Y", "dX", "drois"], inputs)
     x, rois, batch_indices, dy, x_shape = feeds("double").values()
     expected = reference("RoiAlign_22", [x, rois, batch_indices], output_height=2, output_width=3)
@@ -516,3 +523,21 @@ def test_a_session_opens_every_model_of_the_operators() -> None:
         if not name.startswith("standard"):
             session = ortops.InferenceSession(model.SerializeToString())
             assert len(session.get_outputs()) == len(model.graph.output), (name, kind)
+
+
+def test_joint_is_a_deprecated_name_of_roi_align_with_grad() -> None:
+    with pytest.warns(DeprecationWarning, match="now called onnx_models.roi_align_with_grad"):
+        joint = onnx_models.__getattr__("joint")
+    assert joint is onnx_models.roi_align_with_grad
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    root = Path(onnx_models.__file__).parent
+    files = [file for file in root.rglob("*.py") if not {"gradient", "gradient_check", "torch"} & {*file.parts}]
+    names = {".".join(file.relative_to(root.parent).with_suffix("").parts): file for file in files}
+    imports: dict[str, set[str]] = {}
+    for name, file in names.items():
+        nodes = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+        imported = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
+        imports[name] = names.keys() & (imported | {str(node.module) for node in nodes})
+    list(TopologicalSorter(imports).static_order())

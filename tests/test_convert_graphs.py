@@ -291,7 +291,7 @@ def test_rois_that_turn_out_to_lack_the_image_end_with_an_error(node: str, colum
         (
             MMCV_ALIGN.replace(", aligned = 1", ""),
             5,
-            "has no aligned: must have it, since MMCVRoiAlign knows no defaults",
+            "has no aligned: must have it, since MMCVRoiAlign has no defaults",
         ),
         (MMCV_ROTATED.replace(", clockwise = 0", ""), 6, "has no clockwise: must have it"),
         (MMCV_ALIGN.replace('"avg"', '"AVG"'), 5, "mode = 'AVG': must be one of 'avg', 'max'"),
@@ -453,7 +453,7 @@ def test_a_reference_to_a_value_that_changes_is_refused(name: str) -> None:
     function.attribute.append("given")
     (attribute,) = (a for a in function.node[0].attribute if a.name == name)
     attribute.CopyFrom(onnx.AttributeProto(name=name, type=attribute.type, ref_attr_name="given"))
-    says = rf"{name} refers to 'given' of the function around it: must be a value, since RoiAlign_22 has it otherwise"
+    says = rf"{name} refers to 'given' of the function around it: must be a value, since RoiAlign_22 has it in another form"
     with pytest.raises(ValueError, match=says):
         convert(model)
 

@@ -64,7 +64,7 @@ def feeds(problem: Problem) -> dict[str, Any]:
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_a_session_gives_the_bits_of_the_function(problem: Problem) -> None:
     element_type = next(name for name, dtype in ELEMENT_DTYPES.items() if dtype == problem.x.dtype)
-    model = onnx_models.joint(element_type=element_type, **problem.attributes)
+    model = onnx_models.roi_align_with_grad(element_type=element_type, **problem.attributes)
     chosen = options()
     chosen.intra_op_num_threads = 2
     y, dx, drois = run(session(model, chosen), feeds(problem) | {"dY": problem.dy})
@@ -203,7 +203,7 @@ def test_sixteen_threads_on_one_session_get_identical_bits() -> None:
     inputs = {"X": x, "rois": rois, "batch_indices": indices, "dY": dy}
     chosen = options()
     chosen.intra_op_num_threads = 2
-    runner = session(onnx_models.joint(output_height=7, output_width=7), chosen)
+    runner = session(onnx_models.roi_align_with_grad(output_height=7, output_width=7), chosen)
     first = [array.tobytes() for array in runner.run(None, inputs)]
     together = threading.Barrier(16)
 
@@ -228,7 +228,7 @@ def test_results_do_not_depend_on_the_threads_of_the_session() -> None:
     for threads in (1, 2, 3, 8):
         chosen = options()
         chosen.intra_op_num_threads = threads
-        runner = session(onnx_models.joint(output_height=3, output_width=3), chosen)
+        runner = session(onnx_models.roi_align_with_grad(output_height=3, output_width=3), chosen)
         bits.add(b"".join(array.tobytes() for array in runner.run(None, inputs)))
     assert len(bits) == 1
 

@@ -14,7 +14,7 @@ from gradient_checks import run
 from onnx_models import convert, functions, gradient
 from onnx_models.__main__ import main
 from onnx_models.portable import attach
-from onnx_models.walk import with_inner
+from onnx_models.traversal import walk_nodes
 from ortops.spec import DOMAIN
 
 make = onnx.helper.make_node
@@ -176,8 +176,8 @@ def test_the_count_is_that_of_the_inlined_nodes(
         del before.graph.node[0].attribute[:]
     defaults = default.node if default else []
     lists = [before.graph.node, defaults, *(one.node for one in before.functions)]
-    now = sum(1 for nodes in lists for _ in with_inner(nodes))
-    then = sum(1 for _ in with_inner(functions.inlined(before, 18).graph.node))
+    now = sum(1 for nodes in lists for _ in walk_nodes(nodes))
+    then = sum(1 for _ in walk_nodes(functions.inline_functions(before, 18).graph.node))
     monkeypatch.setattr(functions, "MOST_NODES", then - now)
     attach(before)
     monkeypatch.setattr(functions, "MOST_NODES", then - now - 1)
@@ -199,11 +199,9 @@ def test_bytes_count_too() -> None:
 @pytest.mark.parametrize("name", ["attach", "gradient"])
 def test_calls_may_be_a_hundred_deep(name: str) -> None:
     CHANGES[name](chain(100))
-    with pytest.raises(
-        ValueError, match="calls and subgraphs are 101 deep in each other from the graph on: must be at"
-    ):
+    with pytest.raises(ValueError, match="calls and subgraphs are nested 101 deep from the graph on: must be at"):
         CHANGES[name](chain(101))
-    with pytest.raises(ValueError, match="101 deep in each other from function 'f::101' on"):
+    with pytest.raises(ValueError, match="nested 101 deep from function 'f::101' on"):
         CHANGES[name](chain(5000))
 
 
@@ -228,7 +226,7 @@ def nested(depth: int) -> onnx.ModelProto:
 def test_subgraphs_may_be_as_deep_as_a_file_has_them(
     change: Callable[[onnx.ModelProto], onnx.ModelProto], depth: int
 ) -> None:
-    with pytest.raises(ValueError, match="subgraphs are in each other more than 30 deep"):
+    with pytest.raises(ValueError, match="subgraphs are nested more than 30 deep"):
         change(nested(depth))
 
 
@@ -306,7 +304,7 @@ def test_a_function_that_nothing_calls_may_have_any_opset() -> None:
 
 def test_two_functions_of_a_name_are_refused() -> None:
     made = [function("q", [make(name, ["x"], ["y"])], overload="1") for name in ("Neg", "Abs")]
-    with pytest.raises(ValueError, match="the model has two functions 'f::q::1': must have one of a name"):
+    with pytest.raises(ValueError, match="the model has two functions 'f::q::1': must have one of each name"):
         convert(model([call("q", overload="1")], made))
 
 

@@ -376,8 +376,8 @@ def test_external_data_stays_outside(tmp_path: Path) -> None:
     made = gradient(loaded, "loss", ["w"])
     assert made.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
     onnx.save(made, str(tmp_path / "gradient.onnx"))
-    with_data = onnx.load(str(tmp_path / "gradient.onnx"))
-    np.testing.assert_allclose(run(with_data, FEEDS)["w_grad"], (2 * X**2 * W).sum(axis=0))
+    restore_weights = onnx.load(str(tmp_path / "gradient.onnx"))
+    np.testing.assert_allclose(run(restore_weights, FEEDS)["w_grad"], (2 * X**2 * W).sum(axis=0))
 
 
 def test_types_that_shape_inference_does_not_find() -> None:

@@ -19,7 +19,7 @@ from onnx_models.gradient.coverage import NONE, REFUSAL, coverage_of
 from onnx_models.gradient.draft import Draft
 from onnx_models.gradient.rules import FORMS, RULES, ZEROS
 from onnx_models.gradient.rules.table import REAL
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normalize_domain
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,7 +53,7 @@ def _models() -> Iterator[onnx.ModelProto]:
     for model in models:
         node, *others = model.graph.node
         key = node.op_type, str([one.name for one in node.attribute]), str(list(map(bool, [*node.input, *node.output])))
-        is_apart = others or normal_domain(node.domain) or (normal_domain(node.domain), node.op_type) in ZEROS
+        is_apart = others or normalize_domain(node.domain) or (normalize_domain(node.domain), node.op_type) in ZEROS
         if not is_apart and key not in seen and _reals(model.graph.input) and _reals(model.graph.output):
             seen.add(key)
             yield model
@@ -74,7 +74,7 @@ def _differentiated_twice(model: onnx.ModelProto, found: set[tuple[str, str]]) -
         return  # it has no first gradient
     draft = Draft(first, (), through_rois=True)
     for node in first.graph.node:
-        key = normal_domain(node.domain), node.op_type
+        key = normalize_domain(node.domain), node.op_type
         found.add(key)
         way = coverage_of(node.op_type, key[0], draft.graph.opsets[key[0]]).way
         if way in (NONE, REFUSAL) and any(draft.graph.element_type(name) in REAL for name in node.output if name):

@@ -203,7 +203,7 @@ def test_subgraphs_that_no_file_can_have_are_not_written(tmp_path: Path) -> None
     (tmp_path / "m.textproto").write_text(nested)
     done = call("convert", tmp_path / "m.textproto", "--out", tmp_path / "out.onnx")
     assert (done.exit_code, (tmp_path / "out.onnx").exists()) == (1, False)
-    assert "subgraphs are in each other more than 30 deep" in done.output
+    assert "subgraphs are nested more than 30 deep" in done.output
 
 
 def test_a_misspelled_attribute_is_refused(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_a_maximum_without_loops_is_refused(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_one_file_gives_the_same_numbers_with_and_without_kernels(mode: str) -> None:
     of = problem(mode=mode)
-    model = attach(onnx_models.joint(**of.attributes))
+    model = attach(onnx_models.roi_align_with_grad(**of.attributes))
     kernels = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for body, kernel in zip(run(session(model), onnx_feeds(of)), run(kernels, onnx_feeds(of)), strict=True):
         np.testing.assert_allclose(body, kernel, rtol=1e-4, atol=1e-4)
@@ -429,7 +429,7 @@ def test_nodes_that_differ_in_a_string_or_in_inputs_are_refused() -> None:
     model.graph.node[2].attribute.append(onnx.helper.make_attribute("mode", "max"))
     with pytest.raises(ValueError, match="mode = avg and max: must be the same for all nodes"):
         attach(model)
-    model = onnx_models.joint()
+    model = onnx_models.roi_align_with_grad()
     gradient = model.graph.node[2]
     other = onnx.NodeProto()
     other.CopyFrom(gradient)
@@ -489,7 +489,7 @@ def test_a_body_runs_in_onnx_reference_evaluator() -> None:
     [
         lambda **options: onnx_models.roi_align(16, **options),
         onnx_models.roi_align_grad,
-        onnx_models.joint,
+        onnx_models.roi_align_with_grad,
         onnx_models.dml_roi_align,
         onnx_models.dml_roi_align_grad,
         lambda **options: onnx_models.dml_resample(scales=[1.0, 2.0], **options),

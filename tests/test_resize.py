@@ -269,17 +269,17 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
 @pytest.mark.parametrize(
     ("attributes", "inputs", "message"),
     [
-        ({"mode": "cubic"}, {}, "mode = 'cubic': must be 'nearest' or 'linear': DmlResample has no counterpart"),
+        ({"mode": "cubic"}, {}, "mode = 'cubic': must be 'nearest' or 'linear': DmlResample has no equivalent"),
         ({"mode": b"cubic"}, {}, "mode = 'cubic': must be"),
         ({"antialias": 1}, {}, "antialias = 1: must be 0: "),
         ({"exclude_outside": 1}, {}, "exclude_outside = 1: must be 0: "),
         ({"nearest_mode": "up"}, {}, "nearest_mode = 'up': must be 'round_prefer_floor' or"),
         ({"coordinate_transformation_mode": "corner"}, {}, "coordinate_transformation_mode = 'corner': must be 'half_"),
         ({"keep_aspect_ratio_policy": "crop"}, {}, "keep_aspect_ratio_policy = 'crop': must be 'stretch' or"),
-        ({"axes": [0, -2]}, {}, r"axes = \[0, -2\]: must be different ones of the 2 axes"),
-        ({"axes": [2]}, {}, r"axes = \[2\]: must be different ones of the 2 axes"),
-        ({}, {"sizes": (1, 2)}, r"scales = \[2, 2\], sizes = \[1, 2\]: one of them must be given, and not both"),
-        ({}, {"scales": ()}, r"scales = \[\], sizes = \[\]: one of them must be given"),
+        ({"axes": [0, -2]}, {}, r"axes = \[0, -2\]: must be distinct and among the 2 axes"),
+        ({"axes": [2]}, {}, r"axes = \[2\]: must be distinct and among the 2 axes"),
+        ({}, {"sizes": (1, 2)}, r"scales = \[2, 2\], sizes = \[1, 2\]: exactly one of them must be given"),
+        ({}, {"scales": ()}, r"scales = \[\], sizes = \[\]: exactly one of them must be given"),
         ({}, {"scales": (2,)}, r"scales = \[2\]: must have 2 values, one for each axis"),
         ({}, {"scales": (2, 0)}, r"scales = \[2, 0\]: must be finite and > 0"),
         ({}, {"scales": None, "sizes": (2, -1)}, r"sizes = \[2, -1\]: must be >= 0"),
@@ -299,7 +299,7 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
         (
             {"coordinate_transformation_mode": "align_corners", "axes": [1]},
             {"x_shape": (None, 3), "scales": (2,)},
-            r"x_shape\[0\] = None: must be known, as x_shape\[1\] = 3 becomes 6 by a scale",
+            r"x_shape\[0\] = None: must be known, as x_shape\[1\] = 3 becomes 6, which does not follow from its scale",
         ),
         (
             {"keep_aspect_ratio_policy": "not_larger"},
@@ -315,12 +315,12 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
         (
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
             {"roi": (0, 0, 1, 1.5)},
-            r"roi of x_shape\[1\] = \(0.0, 1.5\): must go forward and stay in the tensor, DmlResample neither",
+            r"roi of x_shape\[1\] = \(0.0, 1.5\): must not be reversed or leave the tensor, since DmlResample neither",
         ),
         (
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
             {"roi": (1, 0, 0, 1)},
-            r"roi of x_shape\[0\] = \(1.0, 0.0\): must go forward",
+            r"roi of x_shape\[0\] = \(1.0, 0.0\): must not be reversed",
         ),
     ],
 )

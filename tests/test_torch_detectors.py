@@ -30,7 +30,7 @@ from torchvision.models.detection import roi_heads
 import ortops
 from onnx_models import convert, gradient
 from onnx_models.torch import export
-from onnx_models.walk import onnx_opset
+from onnx_models.traversal import onnx_opset
 from torch_checks import QUIET
 from torch_detectors import CLASSES, HEIGHT, KEYPOINTS, LEVELS, RCNN, WIDTH, detector, image, parts, pooler
 from torchvision_operators import compiled_or_not

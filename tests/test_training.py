@@ -216,7 +216,7 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"weight_decay": -0.1}, "weight_decay = -0.1: must be 0 or more"),
         ({"nesterov": True}, "nesterov = True: must have a momentum"),
         ({"parameters": []}, r"parameters = \[\]: must be one or more names"),
-        ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, 'weight_grad' is none"),
+        ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, which lack 'weight_grad'"),
         ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input or an initializer"),
         ({"learning_rate": "x"}, "the model has a tensor 'x' already"),
         ({"learning_rate": ""}, "a new tensor has the name '': must be a str that is not empty"),

@@ -1,1 +1,1 @@
-"""Whole networks in training: a step of ONNX Runtime on our gradient graph beside a step of PyTorch."""
+"""Time training steps of whole networks: ONNX Runtime with our gradient graph beside PyTorch."""

@@ -27,15 +27,15 @@ PACKAGES = ("ortops", "onnx", "onnxruntime", "torch", "torchvision")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 LEGEND = (
-    "A step: the network, its loss and the gradients by its input and all parameters; a batch of 1 image, 2 to 8 sequences.",
-    f"ms: medians of steps in turn, ours in ONNX Runtime, {TORCH} with autograd, ours as a multiple of that.",
-    "MiB: the most over the imports, in a process of its own.",
-    "of each: the largest difference from float64, in proportion to the largest element of the same gradient.",
-    "of all: the same in proportion to the largest element of all gradients.",
-    f"wrong: how many are {MOST_OF_TORCH:g} times as far from float64 as {TORCH}'s, and more than {MOST_OF_ALL:g} of all.",
-    "nodes, MB: of the model, with its weights. *: some of its operators are ours.",
+    "A step: the network, its loss, and the gradients for its input and parameters; a batch of 1 image, 2 to 8 sequences.",
+    f"ms: medians of steps in turn, of ONNX Runtime, of {TORCH} with autograd, and their ratio.",
+    "MiB: peak memory beyond that of the imports, in a separate process.",
+    "of each: the largest difference from float64, relative to the largest element of the same gradient.",
+    "of all: the same, relative to the largest element of all gradients.",
+    f"wrong: gradients with over {MOST_OF_TORCH:g} times {TORCH}'s difference, and over {MOST_OF_ALL:g} of all.",
+    "nodes, MB: of the model, with its weights. *: it contains operators of ours.",
 )
-"""What the figures mean."""
+"""The legend of the table."""
 
 
 @click.command()
@@ -45,7 +45,7 @@ LEGEND = (
     multiple=True,
     default=list(NETWORKS),
     type=click.Choice(list(NETWORKS)),
-    help="Which networks. [repeatable, default: all]",
+    help="A network to measure. [repeatable, default: all]",
 )
 @click.option(
     "--threads",
@@ -53,13 +53,17 @@ LEGEND = (
     default=sorted({1, CPUS}),
     show_default=True,
     type=click.IntRange(1, CPUS),
-    help="Of a session, and of torch. [repeatable]",
+    help="The number of threads of a session, and of torch. [repeatable]",
 )
 @click.option(
-    "--size", type=click.IntRange(16), help="Pixels of a side, or tokens. [default: each network's usual size]"
+    "--size",
+    type=click.IntRange(16),
+    help="Pixels of a side, or number of tokens. [default: each network's usual size]",
 )
-@click.option("--rounds", type=click.IntRange(1, 10_000), help="Steps of each. [default: 7 to 51, as time allows]")
-@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write everything to F.")
+@click.option(
+    "--rounds", type=click.IntRange(1, 10_000), help="The number of timed steps. [default: 7 to 51, as time allows]"
+)
+@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the table to F.")
 def main(
     names: Sequence[str],
@@ -71,7 +75,7 @@ def main(
 ) -> None:
     """Time training steps of whole networks in ONNX Runtime beside PyTorch, and compare their gradients.
 
-    The exit status is 0, 1 when a network cannot be differentiated or a gradient is wrong, or 2 for a wrong call.
+    The exit status is 0, 1 if a network cannot be differentiated or a gradient is wrong, or 2 for a wrong call.
     """
     for file in (json_file, markdown_file):
         if file is not None and not file.parent.is_dir():
@@ -96,7 +100,7 @@ def main(
 def _measured(
     names: Sequence[str], threads: Sequence[int], rounds: int | None, size: int | None
 ) -> tuple[list[Row], list[str]]:
-    """The rows, and why there are none of some networks."""
+    """Return the rows, and messages for networks that cannot be measured."""
     rows: list[Row] = []
     refused: list[str] = []
 
@@ -137,7 +141,7 @@ def _row(row: Row) -> list[str]:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    """Which gradients are wrong, once for all numbers of threads."""
+    """Return a line for each network with wrong gradients, once for all numbers of threads."""
     return list(
         dict.fromkeys(f"{row.network}: wrong by {', '.join(row.errors.wrong)}" for row in rows if row.errors.wrong)
     )

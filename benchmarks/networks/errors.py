@@ -1,4 +1,4 @@
-"""How far the gradients of two computations in float are from those in float64."""
+"""Compare gradients in float with those in float64."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from benchmarks.networks.sessions import Array
 
 MOST_OF_TORCH, MOST_OF_ALL = 3.0, 1e-4
-"""A gradient is right that is at most so many times as far from the truth as PyTorch's own, or so far at most in proportion
-to the largest element of all gradients. The second one is for gradients that are sums of nearly nothing, as those by the
-weights before a ReLU near 0, of which both computations are far."""
+"""A gradient is right if its error is at most so many times that of PyTorch's, or at most so large relative to the largest
+element of all gradients. The latter is for gradients that are nearly 0, such as those for the weights before a ReLU near 0,
+for which both computations are inexact."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """The largest differences of any element from the truth, over all gradients.
+    """The largest errors of any element of all gradients, against float64.
 
-    each: in proportion to the largest element of the gradient itself. of_all: to that of all gradients.
-    torch_each, torch_of_all: the same of PyTorch in float.
-    wrong: names of the gradients that are not right, or are not there.
+    each: relative to the largest element of the same gradient. of_all: relative to that of all gradients.
+    torch_each, torch_of_all: the same for PyTorch in float.
+    wrong: the names of the gradients that are wrong or missing.
     """
 
     each: float
@@ -32,7 +32,7 @@ class Errors:
 
 
 def errors(ours: Mapping[str, Array], torch: Mapping[str, Array], truth: Mapping[str, Array]) -> Errors:
-    """Compare two computations with the truth, gradients by name."""
+    """Compare two computations with float64, by the gradients' names."""
     sizes = {name: _largest(value) for name, value in truth.items()}
     whole = max(sizes.values())
     wrong, found = [], {"ours": (0.0, 0.0), "torch": (0.0, 0.0)}
@@ -41,7 +41,7 @@ def errors(ours: Mapping[str, Array], torch: Mapping[str, Array], truth: Mapping
         if not off["ours"] <= max(MOST_OF_TORCH * off["torch"], MOST_OF_ALL * whole):
             wrong.append(name)
         for who, (each, of_all) in found.items():
-            # A gradient of zeros alone has no proportion, and tells something in that to the whole only.
+            # A gradient of zeros has no relative error of its own.
             own = off[who] / sizes[name] if sizes[name] else 0.0
             found[who] = max(each, own), max(of_all, off[who] / whole)
     return Errors(*found["ours"], *found["torch"], tuple(wrong))

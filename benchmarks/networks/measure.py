@@ -1,4 +1,4 @@
-"""One row of the table: a network with a number of threads."""
+"""Measure a row of the table: a network with a number of threads."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ OURS, TORCH = "ortops", "torch"
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a network.
+    """The measurements of a network.
 
-    seconds: of each step, of `OURS` and of `TORCH`. memory: the most bytes over the imports, None where it is not known.
-    errors: of the gradients. nodes, size: the model's nodes and bytes. plain: whether all are standard operators.
+    seconds: the seconds of each step of `OURS` and `TORCH`. memory: peak bytes beyond the imports, None if unknown.
+    errors: the errors of the gradients. nodes, size: the number of the model's nodes, and its bytes.
+    plain: whether all operators are standard.
     """
 
     network: str
@@ -38,49 +39,49 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The median of our steps as a multiple of torch's."""
+        """The median of our steps divided by torch's."""
         return median(self.seconds[OURS]) / median(self.seconds[TORCH])
 
     @property
     def memory_ratio(self) -> float | None:
-        """The same of memory."""
+        """Our memory divided by torch's."""
         ours, peer = self.memory[OURS], self.memory[TORCH]
         return None if ours is None or peer is None else ours / peer
 
 
 def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: int | None = None) -> Iterator[Row]:
-    """The rows of a network, one for each number of threads.
+    """Yield the rows of a network, one for each number of threads.
 
     Raises:
-        ValueError: the network cannot be exported with its gradients, or not be run.
+        ValueError: the network cannot be exported with its gradients, or cannot be run.
     """
     network = build(name, size)
     try:
         model = step.exported(network)
         data, plain, nodes = model.SerializeToString(), sessions.is_plain(model), len(model.graph.node)
         del model
-        fed = step.feeds(network)
+        feeds = step.feeds(network)
         truth = step.torch_gradients(network, wide=True)
         for count in threads:
             torch.set_num_threads(count)
             made = sessions.session(data, count, plain=plain)
-            found = errors(sessions.session_gradients(made, fed), step.torch_gradients(network), truth)
-            calls = {OURS: lambda made=made: made.run(None, fed), TORCH: step.torch_step(network)}  # type: ignore[misc]
+            found = errors(sessions.session_gradients(made, feeds), step.torch_gradients(network), truth)
+            calls = {OURS: lambda made=made: made.run(None, feeds), TORCH: step.torch_step(network)}  # type: ignore[misc]
             seconds = interleave(calls, rounds)
             del made, calls
             yield Row(
-                name, count, seconds, _memory(name, size, data, fed, count, plain), found, nodes, len(data), plain
+                name, count, seconds, _memory(name, size, data, feeds, count, plain), found, nodes, len(data), plain
             )
     except Exception as error:  # of PyTorch's exporter and of ONNX Runtime, of any class
         raise ValueError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
 
 def _memory(
-    name: str, size: int | None, data: bytes, fed: dict[str, sessions.Array], threads: int, plain: bool
+    name: str, size: int | None, data: bytes, feeds: dict[str, sessions.Array], threads: int, plain: bool
 ) -> dict[str, float | None]:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(data)
-        np.savez(path.with_suffix(".npz"), allow_pickle=False, **fed)
+        np.savez(path.with_suffix(".npz"), allow_pickle=False, **feeds)
         ours = memory.peak(memory.PLAIN if plain else memory.REGISTERED, str(path), threads)
     return {OURS: ours, TORCH: memory.peak(memory.TORCH, f"{name} {size or 'usual'}", threads)}

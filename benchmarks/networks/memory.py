@@ -1,4 +1,4 @@
-"""The most memory of steps in a process of its own: ``python -m benchmarks.networks.memory RUNTIME SOURCE THREADS``."""
+"""Measure the peak memory of steps in a new process: ``python -m benchmarks.networks.memory RUNTIME SOURCE THREADS``."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 STEPS = 4
-"""A session needs more for the second than for the first."""
+"""A session needs more memory for the second step than for the first."""
 
 TORCH, PLAIN, REGISTERED = "torch", "plain", "registered"
 """PyTorch, or ONNX Runtime without and with our operators."""
 
 _STATUS = Path("/proc/self/status")
-"""Linux's: of this process from the start of its program on, which the numbers of `resource` are not."""
+"""Linux's status of this process. Unlike `resource`, it counts from the start of the program."""
 
 
 def is_known() -> bool:
-    """Whether the system tells."""
+    """Return whether the system reports peak memory."""
     return _STATUS.exists()
 
 
 def peak(runtime: str, source: str, threads: int) -> float | None:
-    """Bytes of a process over what it has after its imports; None where the system does not tell.
+    """Return the peak bytes of a process beyond those after its imports; None if the system does not report them.
 
     Args:
         runtime: `TORCH`, `PLAIN` or `REGISTERED`.
-        source: of `TORCH`, the name of the network and its size or "usual", with a blank between them; else the path of a
-            model, beside which its inputs are, as NumPy's npz.
-        threads: how many there are.
+        source: for `TORCH`, the name of the network and its size or "usual", separated by a space; else the path of a
+            model, whose inputs are in an npz file beside it.
+        threads: the number of threads.
     """
     if not is_known():
         return None
@@ -65,10 +65,10 @@ def _session(source: str, threads: int, *, plain: bool) -> Callable[[], object]:
         import ortops.engine.session  # noqa: F401 - `session` would
 
     def run() -> None:
-        fed = dict(np.load(Path(source).with_suffix(".npz")))
+        inputs = dict(np.load(Path(source).with_suffix(".npz")))
         made = session(Path(source), threads, plain=plain)
         for _ in range(STEPS):
-            made.run(None, fed)
+            made.run(None, inputs)
 
     return run
 
@@ -79,7 +79,7 @@ def _high_water() -> int:
 
 
 def main(runtime: str, source: str, threads: int) -> None:
-    """Make steps, and print how much more memory that took than the imports before."""
+    """Make steps, and print the peak memory beyond that of the imports."""
     run = _torch(source, threads) if runtime == TORCH else _session(source, threads, plain=runtime == PLAIN)
     before = _high_water()
     run()

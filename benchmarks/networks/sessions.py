@@ -1,4 +1,4 @@
-"""Gradient models in ONNX Runtime sessions. It imports no PyTorch, whose memory would count."""
+"""Run gradient models in ONNX Runtime sessions. It does not import PyTorch, whose memory would count."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Array = np.ndarray[Any, Any]
 
 
 def is_plain(model: onnx.ModelProto) -> bool:
-    """Whether the model consists of standard operators alone."""
+    """Return whether the model has only standard operators."""
     return all(item.domain != DOMAIN for item in model.opset_import)
 
 
 def session(model: bytes | Path, threads: int, *, plain: bool) -> Any:
-    """A session of a model as bytes or in a file, with our operators unless it is `plain`.
+    """Create a session of a model as bytes or in a file, with our operators unless it is `plain`.
 
-    Its memory is not planned ahead. With a plan a gradient graph needs up to twice the memory, and is no faster: ONNX
-    Runtime lays a block aside for the whole of the plan beside what it already has.
+    Memory patterns are disabled. With them, a gradient graph needs up to twice the memory and is not faster, since ONNX
+    Runtime allocates a block for the whole pattern beside the memory that it already has.
     """
     chosen = options()
     chosen.intra_op_num_threads = threads
@@ -35,8 +35,8 @@ def session(model: bytes | Path, threads: int, *, plain: bool) -> Any:
     return made(model if isinstance(model, bytes) else str(model), chosen, providers=[CPU])
 
 
-def session_gradients(made: Any, fed: Mapping[str, Array]) -> dict[str, Array]:
-    """Those that a session computes, by the names of the tensors."""
+def session_gradients(made: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the gradients that a session computes, by the names of the tensors."""
     names = [output.name for output in made.get_outputs()]
-    found = zip(names, made.run(names, dict(fed)), strict=True)
+    found = zip(names, made.run(names, dict(inputs)), strict=True)
     return {name.removesuffix("_grad"): np.asarray(value) for name, value in found if name.endswith("_grad")}

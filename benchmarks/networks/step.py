@@ -1,4 +1,4 @@
-"""PyTorch's side of a step: the loss and its gradients by autograd, and the model with the same outputs."""
+"""A step of PyTorch, with the loss and its gradients by autograd, and the model with the same outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Gradients = Mapping[str, Array]
 
 
 def torch_step(network: Network) -> Callable[[], Any]:
-    """A call that computes all gradients, new ones each time, and returns them by name as tensors."""
+    """Return a call that computes all gradients anew and returns them by name as tensors."""
     args = [arg.detach().clone().requires_grad_() if arg.is_floating_point() else arg for arg in network.args]
     parameters = dict(network.module.named_parameters())
     tensors = {**dict(zip(input_names(network), args, strict=True)), **parameters}
@@ -34,7 +34,7 @@ def torch_step(network: Network) -> Callable[[], Any]:
 
 
 def torch_gradients(network: Network, *, wide: bool = False) -> Gradients:
-    """PyTorch's gradients; of all tensors in float64 with `wide`."""
+    """Return PyTorch's gradients, computed in float64 if `wide`."""
     if wide:
         args = tuple(arg.double() if arg.is_floating_point() else arg for arg in network.args)
         network = Network(copy.deepcopy(network.module).double(), args, network.loss)
@@ -42,25 +42,25 @@ def torch_gradients(network: Network, *, wide: bool = False) -> Gradients:
 
 
 def input_names(network: Network) -> list[str]:
-    """The names of the module's arguments, which are those of the model's inputs."""
+    """Return the names of the module's arguments, which are the names of the model's inputs."""
     return list(inspect.signature(network.module.forward).parameters)[: len(network.args)]
 
 
 def exported(network: Network, **options: Any) -> onnx.ModelProto:
-    """The network, its loss and the gradients by its parameters and by those of its inputs that are real numbers.
+    """Export the network, its loss and the gradients for its parameters and floating-point inputs.
 
     Args:
-        network: what is exported.
-        options: more of `onnx_models.torch.export`.
+        network: the network.
+        options: further options of `onnx_models.torch.export`.
     """
     named = zip(input_names(network), network.args, strict=True)
     real = [name for name, arg in named if arg.is_floating_point()]
     wrt = [*real, *(name for name, _ in network.module.named_parameters())]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch's own, which say nothing of the model
+        warnings.simplefilter("ignore")  # PyTorch's own, which do not concern the model
         return onnx_models.torch.export(network.module, network.args, loss=network.loss, wrt=wrt, **options)
 
 
 def feeds(network: Network) -> dict[str, Array]:
-    """The network's arguments as the inputs of the model."""
+    """Return the network's arguments as the inputs of the model."""
     return {name: np.asarray(arg) for name, arg in zip(input_names(network), network.args, strict=True)}

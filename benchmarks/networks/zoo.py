@@ -13,14 +13,14 @@ from torch import nn
 from torch.nn import functional
 
 CLASSES = 100
-"""Of the classifiers, which makes their last layer small beside the rest."""
+"""The number of classes of classifiers, so few that the last layer is small."""
 
 
 @dataclass(frozen=True)
 class Network:
     """A module in evaluation mode and its arguments.
 
-    module: takes `args`. args: float tensors get a gradient, too. loss: a number of what the module returns.
+    args: the arguments; float tensors get a gradient as well. loss: computes a scalar from the module's result.
     """
 
     module: Any
@@ -29,11 +29,11 @@ class Network:
 
 
 def build(name: str, size: int | None = None) -> Network:
-    """A network of `NETWORKS`, always with the same weights and inputs.
+    """Build a network of `NETWORKS`, always with the same weights and inputs.
 
     Args:
-        name: of the network.
-        size: height and width of the images, or the length of the sequences; None for what is usual.
+        name: its name.
+        size: height and width of the images, or the length of the sequences; None for the usual size.
     """
     torch.manual_seed(0)
     make, usual = NETWORKS[name]
@@ -43,7 +43,7 @@ def build(name: str, size: int | None = None) -> Network:
 
 
 def cross_entropy(output: Any) -> Any:
-    """Of scores [samples, classes, ...], all of class 1."""
+    """Return the cross-entropy of scores [samples, classes, ...] for class 1."""
     return functional.cross_entropy(output, torch.ones(output.shape[0], *output.shape[2:], dtype=torch.int64))
 
 
@@ -52,13 +52,13 @@ def _image(size: int, channels: int = 3) -> tuple[Any]:
 
 
 _declared: list[Any] = []
-"""PyTorch takes back what a library declared when the library is collected."""
+"""PyTorch removes the declarations of a library when it is garbage-collected."""
 
 
 def models() -> Any:
-    """The networks of torchvision, also of a torchvision whose compiled operators this PyTorch cannot load.
+    """Import torchvision's networks, even if this PyTorch cannot load torchvision's compiled operators.
 
-    Its import then ends where it says more of two operators, nms and qnms, which no network here uses.
+    The import then fails at two undeclared operators, nms and qnms, which no network here uses, so they are declared first.
     """
     try:
         return importlib.import_module("torchvision.models")
@@ -86,7 +86,7 @@ def _vit(size: int) -> Network:
 
 
 class _Double(nn.Sequential):  # type: ignore[misc]
-    """Two convolutions of 3 by 3 pixels, each with normalization and ReLU."""
+    """Two 3 x 3 convolutions, each with normalization and ReLU."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(
@@ -96,7 +96,7 @@ class _Double(nn.Sequential):  # type: ignore[misc]
 
 
 class _UNet(nn.Module):  # type: ignore[misc]
-    """Three levels down and up again, with transposed convolutions: a score for each class and pixel."""
+    """A U-Net of three levels with transposed convolutions: a score for each class and pixel."""
 
     def __init__(self, width: int = 16, classes: int = 4, levels: int = 3) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class _UNet(nn.Module):  # type: ignore[misc]
 
 
 class _Recurrent(nn.Module):  # type: ignore[misc]
-    """Two layers of a recurrent network, of whose last state a classifier makes scores."""
+    """Two recurrent layers and a classifier of the last state."""
 
     def __init__(self, layers: Any) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ def _encoder_layer(size: int) -> Network:
 
 
 class _Block(nn.Module):  # type: ignore[misc]
-    """A layer of a GPT: attention to what came before, then two linear layers."""
+    """A layer of a GPT: causal attention, then two linear layers."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class _Block(nn.Module):  # type: ignore[misc]
 
 
 class _GPT(nn.Module):  # type: ignore[misc]
-    """Scores of the next token, at each place of a sequence; the last layer has the weights of the first."""
+    """A GPT: scores of the next token at each position. The last layer shares the weights of the first."""
 
     def __init__(self, tokens: int, length: int, width: int = 128, heads: int = 4, layers: int = 4) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _GPT(nn.Module):  # type: ignore[misc]
         self.blocks = nn.Sequential(*(_Block(width, heads) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         for embedding in (self.tokens, self.places):
-            # As GPT-2: larger scores have denormal gradients, which are slow.
+            # As in GPT-2: larger scores have denormal gradients, which are slow.
             nn.init.normal_(embedding.weight, std=0.02)
 
     def forward(self, tokens: Any) -> Any:
@@ -198,4 +198,4 @@ NETWORKS: Mapping[str, tuple[Callable[[int], Network], int]] = {
     "encoder_layer": (_encoder_layer, 128),
     "gpt": (_gpt, 64),
 }
-"""By name, what makes a network and its usual size."""
+"""By name, the function that builds a network, and its usual size."""

@@ -1,4 +1,4 @@
-"""Our models in a session that does not know our operators: it runs their bodies of standard operators."""
+"""Our models in a session without our kernels, which runs their bodies of standard operators."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ PACKAGE = "onnxruntime"
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """A stock session of the portable model."""
+    """Return a call of the portable model in a stock session."""
     return stock_call(ours(problem, portable=True), problem, threads)

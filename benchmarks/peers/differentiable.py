@@ -1,4 +1,4 @@
-"""What the peers that PyTorch differentiates have in common: forward is a call, the gradient by X is autograd's."""
+"""Shared by the peers that PyTorch differentiates: the forward call, and the gradient for X by autograd."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from benchmarks.workloads import Array
 Function = Callable[[torch.Tensor], torch.Tensor]
 
 
-def call_of(function: Function, problem: Problem, threads: int, departs: str | None = None) -> Call | None:
-    """The call that computes the problem's outputs of `function`, which is Y of X; None for other gradients than by X.
+def call_of(function: Function, problem: Problem, threads: int, expected_difference: str | None = None) -> Call | None:
+    """Return a call that computes the problem's outputs by `function`, from X to Y; None for other gradients than for X.
 
-    Of a gradient only the backward pass is timed: Y is computed once and its graph kept.
+    For a gradient, only the backward pass is timed: Y is computed once and its graph is kept.
     """
-    # For the whole process. One problem at a time is prepared and measured, with one number of threads for all.
+    # This is for the whole process, which measures one problem at a time with one number of threads.
     torch.set_num_threads(threads)
     outputs = problem.operation.outputs
     if outputs == ("Y",):
@@ -29,17 +29,17 @@ def call_of(function: Function, problem: Problem, threads: int, departs: str | N
         run = _backward(function, tensor(problem.arrays["X"]), tensor(problem.arrays["dY"]))
     else:
         return None
-    return Call(run, lambda answer: [_array(answer)], departs)
+    return Call(run, lambda answer: [_array(answer)], expected_difference)
 
 
 def boxes(problem: Problem) -> torch.Tensor:
-    """batch_indices and rois as [R, 5] in X's type, as torchvision and mmcv take them."""
-    rois, images = problem.arrays["rois"], problem.arrays["batch_indices"]
-    return tensor(np.concatenate([images[:, None].astype(rois.dtype), rois], axis=1))
+    """Return batch_indices and rois as [R, 5] in X's type, as torchvision and mmcv take them."""
+    rois, batch_indices = problem.arrays["rois"], problem.arrays["batch_indices"]
+    return tensor(np.concatenate([batch_indices[:, None].astype(rois.dtype), rois], axis=1))
 
 
 def tensor(array: Array) -> torch.Tensor:
-    """The same memory as a tensor."""
+    """Return the same memory as a tensor."""
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -1,6 +1,6 @@
-"""Rotated RoIs by plain loops, compiled by numba: the four pixels and weights of each sample once, then channel by channel.
+"""Rotated RoIs by plain loops, compiled by numba: the pixels and weights of each sample first, then channel by channel.
 
-So the CPU kernels of mmcv and detectron2 do it. Threads share the RoIs; for dX, the channels.
+The CPU kernels of mmcv and detectron2 work in the same way. Threads share the RoIs; for dX, the channels.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _compiled: Callable[[Any], Any] = njit(nogil=True)
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """Y or dX of rotated RoIs."""
+    """Return a call for Y or dX of rotated RoIs."""
     workload, arrays, outputs = problem.workload, problem.arrays, problem.operation.outputs
     if not isinstance(workload, Rotated) or problem.element_type not in _TYPES or outputs == ("drois",):
         return None
-    rois, images = arrays["rois"].astype(np.float64), arrays["batch_indices"]
+    rois, batch_indices = arrays["rois"].astype(np.float64), arrays["batch_indices"]
     loops, given, parts = (_forward, arrays["X"], workload.rois)
     shape = (workload.rois, workload.shape[1], workload.bins, workload.bins)
     if outputs == ("dX",):
@@ -38,7 +38,7 @@ def prepare(problem: Problem, threads: int) -> Call | None:
 
     def part(k: int) -> None:
         first, last = parts * k // threads, parts * (k + 1) // threads
-        loops(given, rois, images, workload.spatial_scale, workload.sampling_ratio, result, first, last)
+        loops(given, rois, batch_indices, workload.spatial_scale, workload.sampling_ratio, result, first, last)
 
     def run() -> Array:
         if threads == 1:
@@ -53,7 +53,7 @@ def prepare(problem: Problem, threads: int) -> Call | None:
 
 @_compiled
 def _samples(roi: Any, scale: float, ratio: int, bins: int, height: int, width: int, like: Any) -> Any:
-    """The pixels and weights of all samples [bins*bins, samples, 4]; off the map, weights of 0."""
+    """Return the pixels and weights of all samples [bins*bins, samples, 4], with weights of 0 off the map."""
     tall, wide = roi[3] * scale, roi[2] * scale
     rows = ratio if ratio > 0 else ceil(tall / bins)
     columns = ratio if ratio > 0 else ceil(wide / bins)
@@ -80,15 +80,15 @@ def _samples(roi: Any, scale: float, ratio: int, bins: int, height: int, width: 
 
 
 @_compiled
-def _forward(x: Any, rois: Any, images: Any, scale: float, ratio: int, y: Any, first: int, last: int) -> None:
-    """Y of the RoIs first:last."""
+def _forward(x: Any, rois: Any, batch_indices: Any, scale: float, ratio: int, y: Any, first: int, last: int) -> None:
+    """Compute Y of the RoIs first:last."""
     channels, height, width = x.shape[1:]
     planes = x.reshape(-1, channels, height * width)
     for r in range(first, last):
         pixels, weights = _samples(rois[r], scale, ratio, y.shape[3], height, width, x)
         bins, count, _ = pixels.shape
         for channel in range(channels):
-            plane, target = planes[images[r], channel], y[r, channel].reshape(-1)
+            plane, target = planes[batch_indices[r], channel], y[r, channel].reshape(-1)
             for b in range(bins):
                 total = x.dtype.type(0)
                 for n in range(count):
@@ -99,8 +99,8 @@ def _forward(x: Any, rois: Any, images: Any, scale: float, ratio: int, y: Any, f
 
 
 @_compiled
-def _backward(dy: Any, rois: Any, images: Any, scale: float, ratio: int, dx: Any, first: int, last: int) -> None:
-    """The channels first:last of dX."""
+def _backward(dy: Any, rois: Any, batch_indices: Any, scale: float, ratio: int, dx: Any, first: int, last: int) -> None:
+    """Compute the channels first:last of dX."""
     _, channels, height, width = dx.shape
     planes = dx.reshape(-1, channels, height * width)
     planes[:, first:last] = 0
@@ -108,7 +108,7 @@ def _backward(dy: Any, rois: Any, images: Any, scale: float, ratio: int, dx: Any
         pixels, weights = _samples(rois[r], scale, ratio, dy.shape[3], height, width, dx)
         bins, count, _ = pixels.shape
         for channel in range(first, last):
-            plane, source = planes[images[r], channel], dy[r, channel].reshape(-1)
+            plane, source = planes[batch_indices[r], channel], dy[r, channel].reshape(-1)
             for b in range(bins):
                 g = dy.dtype.type(source[b] / max(count, 1))
                 for n in range(count):

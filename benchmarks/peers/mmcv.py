@@ -12,13 +12,13 @@ from benchmarks.workloads import Workload
 PACKAGE = "mmcv"
 
 _MODES = {"avg": "avg", "max_interpolated": "max"}
-"""By ours, its pool_mode: its max is that of interpolated samples."""
+"""mmcv's pool_mode for our modes: its max is that of interpolated samples."""
 
 _TYPES = ("float", "double")
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """roi_align; the gradient is the backward call alone."""
+    """Return a call of roi_align; the gradient is the backward call alone."""
     workload, mode = problem.workload, _MODES.get(problem.operation.mode)
     if not isinstance(workload, Workload) or mode is None or problem.element_type not in _TYPES:
         return None

@@ -12,11 +12,11 @@ from benchmarks.sessions import stock_call
 PACKAGE = "onnxruntime"
 
 
-_BOUNDS = "its bins of whole pixels are computed in float32, so that one may take a pixel more"
+_BOUNDS = "it computes its bins of whole pixels in float32, so that a bin may have one pixel more"
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """A session of ONNX's standard operator."""
+    """Return a call of ONNX's operator, or None if there is no kernel."""
     model = standard(problem)
     call = None if model is None else stock_call(model, problem, threads)
-    return replace(call, departs=_BOUNDS) if call and problem.operation.family == "max_roi_pool" else call
+    return replace(call, expected_difference=_BOUNDS) if call and problem.operation.family == "max_roi_pool" else call

@@ -12,12 +12,12 @@ from benchmarks.workloads import Resampling
 PACKAGE = "torch"
 
 _MODES = {"linear": "bilinear", "nearest": "nearest-exact"}
-"""Those that take pixels for their centres. nearest-exact rounds halves up and ONNX's default down: scales of the
-workloads make no halves, as the comparison with ours shows."""
+"""The modes with half-pixel centres. nearest-exact rounds halves up and ONNX's default rounds them down, but the workloads'
+scales give no halves, as the comparison with ours shows."""
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """interpolate; the gradient is the backward call alone."""
+    """Return a call of interpolate; the gradient is the backward call alone."""
     workload = problem.workload
     if not isinstance(workload, Resampling):
         return None

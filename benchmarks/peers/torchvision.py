@@ -14,13 +14,13 @@ PACKAGE = "torchvision"
 _TYPES = ("float16", "float", "double")
 
 _COORDINATES = (
-    "its coordinates are float16, so that its samples lie elsewhere, up to half a pixel off; it is timed all the same, "
-    "since it does as much work"
+    "its coordinates are float16, so that its samples are up to half a pixel off; it is timed nevertheless, since it "
+    "does as much work"
 )
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """roi_align of averages; the gradient is the backward call alone."""
+    """Return a call of roi_align; the gradient is the backward call alone."""
     workload = problem.workload
     if not isinstance(workload, Workload) or problem.operation.mode != "avg" or problem.element_type not in _TYPES:
         return None
@@ -29,5 +29,5 @@ def prepare(problem: Problem, threads: int) -> Call | None:
         lambda x: roi_align(x, rois, size, workload.spatial_scale, workload.sampling_ratio, aligned=True),
         problem,
         threads,
-        departs=_COORDINATES if problem.element_type == "float16" else None,
+        expected_difference=_COORDINATES if problem.element_type == "float16" else None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-import _tools  # MNN's converter; importing MNN.tools in its place would have pip install a logger
+import _tools  # MNN's converter; importing MNN.tools instead would make pip install a logger
 import MNN
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ from conformance.case import Array
 
 
 class MnnBackend:
-    """A converted model; MNN's variables are float and int of 32 bits."""
+    """A converted model. MNN has float32 and int32 only."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         names = [[value.name for value in values] for values in (model.graph.input, model.graph.output)]
@@ -25,13 +25,13 @@ class MnnBackend:
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> MnnBackend:
-        """A model of float tensors and of ONNX's own operators."""
+        """Convert a model of float tensors and ONNX's own operators."""
         if model.graph.node[0].domain or model.graph.output[0].type.tensor_type.elem_type != onnx.TensorProto.FLOAT:
-            raise NotImplementedError("MNN has ONNX's own operators alone, in float")
+            raise NotImplementedError("MNN has only ONNX's own operators, in float")
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Array]:
-        """The outputs of inputs in the order of the model."""
+        """Return the outputs for inputs, both in the order of the model."""
         if any(array.dtype == np.int64 and np.any(array != array.astype(np.int32)) for array in inputs):
             raise NotImplementedError("MNN has no integers beyond 32 bits")
         floats, ints = (np.float32, MNN.expr.float), (np.int32, MNN.expr.int)

@@ -1,4 +1,4 @@
-"""The commands of ``python -m onnx_models``, one file each. A new one is named in `COMMANDS`."""
+"""The commands of ``python -m onnx_models``, one module each; `COMMANDS` lists them."""
 
 from __future__ import annotations
 

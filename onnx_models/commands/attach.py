@@ -15,9 +15,9 @@ from ortops.spec import DOMAIN
 @click.command("attach")
 @MODEL
 @OUT
-@click.option("--loops/--no-loops", default=True, help="Whether bodies may have Loop, Scan and the like.")
+@click.option("--loops/--no-loops", default=True, help="Whether bodies may contain Loop and scatter operators.")
 def attach_command(model: Path, out: Path, loops: bool) -> None:
-    """Attach bodies of standard operators to the file MODEL, so that it runs where no kernel of ours is registered."""
+    """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels."""
     _, after = change_file(model, out, lambda before: attach(before, loops=loops))
     bodies = [function for function in after.functions if function.domain == DOMAIN]
     say(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")

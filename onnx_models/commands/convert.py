@@ -15,10 +15,10 @@ from onnx_models.files import change_file
 @MODEL
 @OUT
 def convert_command(model: Path, out: Path) -> None:
-    """Convert RoI nodes of the file MODEL to this project's.
+    """Convert RoI nodes of the file MODEL to this project's operators.
 
-    These are RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
-    RoIAlignRotated of caffe2 as detectron2 exports them. All others stay.
+    It converts RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
+    RoIAlignRotated of caffe2 as detectron2 exports them. All other nodes stay.
     """
     before, _ = change_file(model, out, convert)
     found = conversions(before)

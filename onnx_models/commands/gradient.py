@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onnx_models.commands.common import MODEL, OUT_FILE, console, count, say
-from onnx_models.files import change_file, loaded, one_line, refusing
+from onnx_models.files import change_file, click_errors, load_model, one_line
 from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, report
 from onnx_models.portable import attach
 
@@ -25,7 +25,7 @@ from onnx_models.portable import attach
     required=True,
     multiple=True,
     metavar="NAME",
-    help=f"Name of a tensor to differentiate by; may be repeated. {PARAMETERS!r} stands for all parameters.",
+    help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} stands for all parameters.",
 )
 @click.option("--loss", metavar="NAME", help="Name of the tensor to differentiate; by default the only output.")
 @click.option(
@@ -34,18 +34,18 @@ from onnx_models.portable import attach
     nargs=2,
     multiple=True,
     metavar="NAME OUTPUT",
-    help="Name of the output for the gradient by NAME, one of --wrt, instead of NAME_grad; may be repeated.",
+    help="Name of the output for the gradient for NAME, one of --wrt, instead of NAME_grad; may be repeated.",
 )
 @click.option(
-    "--stop-at", multiple=True, metavar="NAME", help="Name of a tensor to take for a constant; may be repeated."
+    "--stop-at", multiple=True, metavar="NAME", help="Name of a tensor to treat as a constant; may be repeated."
 )
 @click.option(
     "--through-rois/--no-through-rois",
     default=True,
-    help="Whether RoiAlign has a gradient by its RoIs. torchvision trains detectors without.",
+    help="Whether gradients flow through the RoIs of RoiAlign. In torchvision, they do not.",
 )
-@click.option("--portable", is_flag=True, help="Attach bodies of standard operators, too.")
-@click.option("--dry-run", is_flag=True, help="Write nothing, show what the gradient is made of.")
+@click.option("--portable", is_flag=True, help="Also attach bodies of standard operators.")
+@click.option("--dry-run", is_flag=True, help="Write nothing and show how each operator is differentiated.")
 def gradient_command(
     model: Path,
     out: Path | None,
@@ -59,8 +59,8 @@ def gradient_command(
 ) -> None:
     """Add gradients to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
 
-    A gradient that is 0 for all inputs is a warning. The exit status of --dry-run is 1 where the gradient cannot pass an
-    operator.
+    The command warns of a gradient that is 0 for all inputs. The exit status of --dry-run is 1 if an operator cannot be
+    differentiated.
     """
     names = _names(wrt, chosen)
 
@@ -68,13 +68,13 @@ def gradient_command(
         return before, _loss(before, loss), _checked(before, names)
 
     if dry_run:
-        before = loaded(model)
-        with refusing(model):
+        before = load_model(model)
+        with click_errors(model):
             found = report(*arguments(before), stop_at=stop_at, through_rois=through_rois)
         _show(found)
         raise click.exceptions.Exit(1 if found.refused else 0)
     if out is None:
-        raise click.UsageError("Missing option '--out', which --dry-run alone does without.")
+        raise click.UsageError("Missing option '--out', which only --dry-run does not need.")
 
     def change(before: onnx.ModelProto) -> onnx.ModelProto:
         made = gradient(*arguments(before), stop_at=stop_at, through_rois=through_rois)
@@ -92,7 +92,7 @@ def gradient_command(
 
 
 def _names(wrt: Sequence[str], chosen: Sequence[tuple[str, str]]) -> Sequence[str] | Mapping[str, str] | str:
-    """The argument `wrt` of the gradient."""
+    """Return the argument `wrt` of `onnx_models.gradient`."""
     if PARAMETERS in wrt:
         if len(wrt) > 1 or chosen:
             raise click.UsageError(f"--wrt {PARAMETERS}: must be the only --wrt, without --name")
@@ -120,7 +120,7 @@ def _loss(model: onnx.ModelProto, loss: str | None) -> str:
 def _checked(
     model: onnx.ModelProto, wrt: Sequence[str] | Mapping[str, str] | str
 ) -> Sequence[str] | Mapping[str, str] | str:
-    """The argument `wrt`, which means one thing."""
+    """Return the argument `wrt`, and refuse one that is ambiguous in this model."""
     tensors = {name for node in model.graph.node for name in node.output}
     tensors |= {one.name for one in (*model.graph.input, *model.graph.initializer)}
     if wrt == PARAMETERS and PARAMETERS in tensors:

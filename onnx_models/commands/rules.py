@@ -18,8 +18,9 @@ from onnx_models.gradient import coverage
 def rules_command(as_json: bool) -> None:
     """List how `gradient` differentiates each operator of ONNX and of this project.
 
-    By a rule, as a composition of other operators, or as the function of ONNX's specification; a zero is a derivative that
-    is 0 wherever there is one. An operator is refused where a gradient cannot pass it; of one with "none", nothing is known.
+    An operator has a rule, is a composition of other operators, or is expanded to the function of ONNX's specification. A
+    zero means that its derivative is 0 wherever it exists. Operators that cannot be differentiated are refused, and those
+    with "none" are unknown.
     """
     found = coverage()
     if as_json:

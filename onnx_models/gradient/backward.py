@@ -11,7 +11,7 @@ from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
 from onnx_models.gradient.rules.table import REAL, Gradients, Incoming, Part, Zero
-from onnx_models.walk import label, normal_domain, subgraphs
+from onnx_models.traversal import label, normalize_domain, subgraphs
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN
 
@@ -102,7 +102,7 @@ def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], finding
     passed = _passed(proto, findings)
     wanted = [name in reached and name in passed for name in proto.input]
     captured = sorted(name for name in reads(proto) if name in reached and name not in proto.input)
-    return Node(proto, graph.opsets.get(normal_domain(proto.domain), 1), wanted, captured, _Reverse(findings))
+    return Node(proto, graph.opsets.get(normalize_domain(proto.domain), 1), wanted, captured, _Reverse(findings))
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
 
 
 def _id(node: onnx.NodeProto) -> tuple[str, str]:
-    return normal_domain(node.domain), node.op_type
+    return normalize_domain(node.domain), node.op_type
 
 
 def _passed(node: onnx.NodeProto, findings: Findings) -> Collection[str]:

@@ -10,7 +10,7 @@ import onnx
 
 from onnx_models.gradient.copies import copy_of_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
-from onnx_models.walk import label, normal_domain, with_inner
+from onnx_models.traversal import label, normalize_domain, walk_nodes
 
 _DEEPEST = 3
 """In how many graphs a Loop may be whose ranks are found."""
@@ -135,8 +135,8 @@ class Body:
     def _check_drawn(self, outputs: Sequence[str]) -> None:
         own = {name for node in self.graph.with_replaced() for name in node.output}
         for node in needed(self._nodes(), set(outputs)):
-            for one in with_inner([node]) if not own.isdisjoint(node.output) else ():
-                if normal_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
+            for one in walk_nodes([node]) if not own.isdisjoint(node.output) else ():
+                if normalize_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
                     raise ValueError(
                         f"{self.node} has {label(one)} inside, whose random numbers the gradient cannot draw again"
                     )
@@ -181,7 +181,7 @@ def learn_from_bodies(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
     while _depth(graph) <= _DEEPEST:
         found: dict[str, onnx.TypeProto.Tensor] = {}
         for proto in nodes:
-            if proto.op_type in ("If", "Loop") and not normal_domain(proto.domain):
+            if proto.op_type in ("If", "Loop") and not normalize_domain(proto.domain):
                 names = [name for name in proto.output if name and not _has_rank(graph.type_of(name))]
                 made = dict(zip(proto.output, _made(graph, proto), strict=True)) if names else {}
                 found |= {name: kind for name in names if (kind := made[name]) is not None and _has_rank(kind)}

@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.gradient.folding import known_value
 from onnx_models.gradient.graph import Graph
-from onnx_models.walk import normal_domain, subgraphs
+from onnx_models.traversal import normalize_domain, subgraphs
 
 
 def add_copies(
@@ -45,7 +45,7 @@ def add_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str]) -> li
 
 def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.GraphProto | None:
     """The branch that an If takes on a condition, where it is known; None where it is not, or for another node."""
-    if (normal_domain(node.domain), node.op_type) != ("", "If"):
+    if (normalize_domain(node.domain), node.op_type) != ("", "If"):
         return None
     value = known_value(graph, condition)
     if value is None:

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
-from onnx_models.data import with_data
 from onnx_models.gradient.backward import Findings, backward
 from onnx_models.gradient.bodies import learn_from_bodies
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.table import REAL
-from onnx_models.walk import label, nodes_of, normal_domain, subgraphs
+from onnx_models.large_models import restore_weights
+from onnx_models.traversal import all_nodes, label, normalize_domain, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 PARAMETERS = "parameters"
@@ -49,7 +49,7 @@ class Draft:
     def __init__(self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool) -> None:
         self.ready = prepared(model)
         self.graph = Graph(
-            self.ready.graph, {normal_domain(item.domain): item.version for item in self.ready.opset_import}
+            self.ready.graph, {normalize_domain(item.domain): item.version for item in self.ready.opset_import}
         )
         self._model = model
         self._known = _tensors(self.graph.proto)
@@ -114,7 +114,7 @@ class Draft:
         statistics = {
             node.input[i]
             for node in self.graph.proto.node
-            for i in _STATISTICS.get((normal_domain(node.domain), node.op_type), ())
+            for i in _STATISTICS.get((normalize_domain(node.domain), node.op_type), ())
             if i < len(node.input)
         }
         tensors = [tensor for tensor in self.graph.proto.initializer if tensor.name not in statistics]
@@ -153,7 +153,7 @@ class Draft:
 
     def size(self) -> int:
         """How many nodes the model has, with those inside of others."""
-        return sum(1 for _ in nodes_of(self.ready))
+        return sum(1 for _ in all_nodes(self.ready))
 
     # What is made.
 
@@ -175,7 +175,7 @@ class Draft:
             if name not in found:
                 warnings.warn(self._why_zero(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
         self.complete(found, names)
-        return with_data(self.ready, self._model)
+        return restore_weights(self.ready, self._model)
 
     def complete(self, found: Mapping[str, str], names: Mapping[str, str]) -> None:
         """Add to the prepared model the nodes and the outputs that `finished` speaks of."""

@@ -14,9 +14,9 @@ from onnx_models.gradient.copies import add_copies
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.detection import is_linear
 from onnx_models.gradient.rules.table import FORMS, REAL
+from onnx_models.onnx_tools import single_line_errors
 from onnx_models.portable import attach
-from onnx_models.tools import clear_errors
-from onnx_models.walk import label, normal_domain
+from onnx_models.traversal import label, normalize_domain
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
 """Nodes that were added, and the names of what is in the place of the outputs."""
@@ -29,7 +29,7 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
         ValueError: the body depends on types that are not known.
     """
     start = len(graph.added)
-    form = FORMS.get((normal_domain(node.proto.domain), node.proto.op_type))
+    form = FORMS.get((normalize_domain(node.proto.domain), node.proto.op_type))
     if form is not None:
         outputs = list(form(graph, node))
         return graph.added[start:], outputs
@@ -46,7 +46,7 @@ def has_body(proto: onnx.NodeProto, version: int) -> bool:
     """Whether the specification defines an operator by a function, or this project does."""
     if operator_of(proto):
         return True
-    domain = normal_domain(proto.domain)
+    domain = normalize_domain(proto.domain)
     if not onnx.defs.has(proto.op_type, version, domain):
         return False
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
@@ -66,7 +66,7 @@ def _add_our_body(graph: Graph, node: Node) -> list[str]:
         if kind in REAL and kind != onnx.TensorProto.DOUBLE:
             proto.input[i] = graph.op("Cast", proto.input[i], to=onnx.TensorProto.DOUBLE)
     model = attach(_of_outputs(graph, proto), loops=not is_linear(node))
-    with clear_errors(f"{node}: writing it in standard operators"):
+    with single_line_errors(f"{node}: writing it in standard operators"):
         model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
     outputs = add_copies(graph, model.graph.node, {}, proto.output)
     return [graph.op("Cast", name, to=kinds[0]) if name else "" for name in outputs]
@@ -97,7 +97,7 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
     )
     if "" in proto.input:
         model.graph.input.add(name="").type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    with clear_errors(f"{node}: expanding it to the function of its specification"):
+    with single_line_errors(f"{node}: expanding it to the function of its specification"):
         model = onnx.inliner.inline_selected_functions(
             model, [(proto.domain, proto.op_type)], inline_schema_functions=True
         )
@@ -111,7 +111,7 @@ def _with_defaults(node: Node) -> onnx.NodeProto:
     made = onnx.NodeProto()
     made.CopyFrom(node.proto)
     given = {one.name for one in made.attribute}
-    schema = onnx.defs.get_schema(made.op_type, node.version, normal_domain(made.domain))
+    schema = onnx.defs.get_schema(made.op_type, node.version, normalize_domain(made.domain))
     defaults = (one.default_value for name, one in schema.attributes.items() if name not in given)
     made.attribute.extend(one for one in defaults if one.type)
     return made

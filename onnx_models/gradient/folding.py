@@ -9,7 +9,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from onnx_models.gradient.graph import Graph, Length
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normalize_domain
 
 _MOST_STEPS = 1000
 _MOST_ELEMENTS = 1024
@@ -36,7 +36,7 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
             constants[one] = value
             continue
         node = graph.maker(one)
-        if node is None or normal_domain(node.domain) or node.op_type not in _COMPUTED:
+        if node is None or normalize_domain(node.domain) or node.op_type not in _COMPUTED:
             return None
         if node in nodes:
             nodes.remove(node)
@@ -62,7 +62,7 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
 def _constant(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
     """The value of a constant, or of a shape, some of its lengths, or a size that is known."""
     node = graph.maker(name)
-    if node is None or normal_domain(node.domain) or node.op_type not in ("Gather", "Shape", "Size"):
+    if node is None or normalize_domain(node.domain) or node.op_type not in ("Gather", "Shape", "Size"):
         return graph.constant(name)
     if node.op_type == "Gather":
         shape, places = graph.maker(node.input[0]), graph.constant(node.input[1])

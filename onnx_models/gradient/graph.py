@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from onnx_models.tools import inferred, node_checker
-from onnx_models.walk import label, names_in, subgraphs, with_inner
+from onnx_models.onnx_tools import infer_shapes, node_checker
+from onnx_models.traversal import label, subgraphs, tensor_names, walk_nodes
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
@@ -135,7 +135,7 @@ class Graph:
         """By places in `proto.node`, nodes that take the place of the one there."""
         self.known: _Known = outer.known.inner() if outer else _Known()
         known = self.known
-        known.names.update(names_in(proto))
+        known.names.update(tensor_names(proto))
         known.types.update({value.name: value.type.tensor_type for value in _values(proto)})
         for tensor in proto.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
@@ -289,7 +289,7 @@ class Graph:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param not in renamed:
                     dim.ClearField("dim_param")
-        found = inferred(model, data_prop=True).graph
+        found = infer_shapes(model, data_prop=True).graph
         for dim in _named_lengths(found):
             if dim.dim_param not in renamed:
                 renamed[dim.dim_param] = f"{dim.dim_param}_{next(self.known.numbers)}"
@@ -445,7 +445,7 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
 
 def forget_lengths_inside(graph: onnx.GraphProto) -> None:
     """Leave of the shapes that graphs inside of nodes declare the ranks alone: lengths may be older than those of inputs."""
-    for node in with_inner(graph.node):
+    for node in walk_nodes(graph.node):
         for inner in subgraphs([node]):
             del inner.value_info[:]
             for value in (*inner.input, *inner.output):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import onnx
 
-from onnx_models.check import check_attributes
-from onnx_models.data import without_data
-from onnx_models.functions import inlined
+from onnx_models.attribute_checks import check_attributes
+from onnx_models.functions import inline_functions
 from onnx_models.gradient.graph import forget_lengths_inside
-from onnx_models.tools import inferred
-from onnx_models.walk import nodes_of, normal_domain, subgraphs
+from onnx_models.large_models import strip_weights
+from onnx_models.onnx_tools import infer_shapes
+from onnx_models.traversal import all_nodes, normalize_domain, subgraphs
 
 OLDEST_OPSET = 18
 """The rules write operators as they are from this opset on; models of an older one are converted."""
@@ -22,7 +22,7 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of opset 18 or later with types and shapes, without functions but for bodies of this project's operators.
 
     Shapes that the model declares for tensors inside of it are not read: they may be older than the shapes of its inputs.
-    The data of large initializers is left out, until `with_data`.
+    The data of large initializers is left out, until `restore_weights`.
 
     Raises:
         ValueError: the model has no opset, several, or one that cannot be converted, an attribute of this project's
@@ -32,13 +32,13 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
     check_attributes(model)
-    versions = {item.version for item in model.opset_import if normal_domain(item.domain) == ""}
+    versions = {item.version for item in model.opset_import if normalize_domain(item.domain) == ""}
     if len(versions) > 1:
         raise ValueError(f"the model imports versions {sorted(versions)} of ONNX's domain: must import one")
-    made = inlined(without_data(model), OLDEST_OPSET)
-    for node in nodes_of(made):
+    made = inline_functions(strip_weights(model), OLDEST_OPSET)
+    for node in all_nodes(made):
         # ONNX's shape inference (1.23 at least) takes an absent onesided of STFT for 0: by default it is 1.
-        is_stft = node.op_type == "STFT" and normal_domain(node.domain) == ""
+        is_stft = node.op_type == "STFT" and normalize_domain(node.domain) == ""
         if is_stft and not any(one.name == "onesided" for one in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("onesided", 1))
     return _inferred_anew(made)
@@ -61,7 +61,7 @@ def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
         constants = [tensor for tensor in bare.graph.initializer if tensor.name not in fed]
         del bare.graph.initializer[:]
         bare.graph.initializer.extend(constants)
-    found = inferred(bare, data_prop=True)
+    found = infer_shapes(bare, data_prop=True)
     del found.graph.initializer[:]
     found.graph.initializer.extend(model.graph.initializer)
     for node, original in zip(found.graph.node, model.graph.node, strict=True):

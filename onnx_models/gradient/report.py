@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from onnx_models.gradient.backward import Findings, reached_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
 from onnx_models.gradient.graph import Graph, reads
-from onnx_models.walk import normal_domain
+from onnx_models.traversal import normalize_domain
 
 
 @dataclass(frozen=True)
@@ -41,5 +41,5 @@ def operators_between(
         if not needed.isdisjoint(node.output) and not above.isdisjoint(reads(node)):
             needed.update(reads(node))
             nodes.append(node)
-    names = Counter((node.op_type, normal_domain(node.domain)) for node in reversed(nodes))
+    names = Counter((node.op_type, normalize_domain(node.domain)) for node in reversed(nodes))
     return tuple((coverage_of(*name, graph.opsets.get(name[1], 1)), count) for name, count in names.items())

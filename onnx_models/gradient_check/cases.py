@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_models.portable.attach import LEAST_OPSET
-from onnx_models.walk import normal_domain, onnx_opset, subgraphs, with_inner
+from onnx_models.traversal import normalize_domain, onnx_opset, subgraphs, walk_nodes
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["double", "float"]
@@ -165,19 +165,19 @@ def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelP
         return made
     target = version
     if version < LEAST_OPSET and all(
-        _since(node, version) == _since(node, LEAST_OPSET) for node in with_inner(made.graph.node)
+        _since(node, version) == _since(node, LEAST_OPSET) for node in walk_nodes(made.graph.node)
     ):
         target = LEAST_OPSET
     if newest is not None:
         target = min(target, newest)
     for entry in made.opset_import:
-        if normal_domain(entry.domain) == "":
+        if normalize_domain(entry.domain) == "":
             entry.version = target
     return made
 
 
 def _since(node: onnx.NodeProto, version: int) -> int | None:
-    if normal_domain(node.domain):
+    if normalize_domain(node.domain):
         return 0
     try:
         return int(onnx.defs.get_schema(node.op_type, version).since_version)

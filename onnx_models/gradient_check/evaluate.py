@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from onnx_models.walk import normal_domain, with_inner
+from onnx_models.traversal import normalize_domain, walk_nodes
 
 Evaluator = Literal["onnxruntime", "onnx reference"]
 Run = Callable[[Mapping[str, Any]], list[Any]]
@@ -101,7 +101,7 @@ def newest_opset() -> int:
 
 def drawing(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """The nodes of a model that may draw random numbers: those whose operators have a seed."""
-    return [node for node in with_inner(model.graph.node) if _seed(node) is not None]
+    return [node for node in walk_nodes(model.graph.node) if _seed(node) is not None]
 
 
 def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -117,7 +117,7 @@ def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _seed(node: onnx.NodeProto) -> onnx.defs.OpSchema.AttrType | None:
     """The type of the attribute seed of a node's operator, None where it has none."""
-    if normal_domain(node.domain) or not onnx.defs.has(node.op_type):
+    if normalize_domain(node.domain) or not onnx.defs.has(node.op_type):
         return None
     attribute = onnx.defs.get_schema(node.op_type).attributes.get("seed")
     return None if attribute is None else attribute.type

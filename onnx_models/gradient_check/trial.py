@@ -31,7 +31,7 @@ from onnx_models.gradient_check.cases import (
 )
 from onnx_models.gradient_check.differences import Slope, as_double, direction, moved, slope
 from onnx_models.gradient_check.evaluate import Evaluator, Run, RunError, drawing, loaded, newest_opset, same, seeded
-from onnx_models.walk import onnx_opset
+from onnx_models.traversal import onnx_opset
 
 Differentiate = Callable[[onnx.ModelProto, str, Sequence[str]], onnx.ModelProto]
 """From a model, the name of its loss and names of inputs to the model with an output NAME_grad for each of these.

@@ -1,4 +1,4 @@
-"""This project's operators in standard ONNX operators, so that a model runs where no kernel is registered."""
+"""Bodies of this project's operators in standard ONNX operators, for runtimes without its kernels."""
 
 from onnx_models.portable.attach import attach
 

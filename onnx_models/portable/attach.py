@@ -1,4 +1,4 @@
-"""Putting bodies into models."""
+"""Attach bodies to models."""
 
 from __future__ import annotations
 
@@ -7,62 +7,61 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx
 from onnx import helper
 
-from onnx_models.attributes import attribute_values, given_values, operator_of
-from onnx_models.build import OPSET, attribute_protos
-from onnx_models.check import check_attributes
-from onnx_models.data import copied
+from onnx_models.attribute_checks import check_attributes
+from onnx_models.attributes import attribute_protos, attribute_values, node_attribute_values, operator_of
 from onnx_models.functions import Functions, is_body
-from onnx_models.opset import raised
+from onnx_models.large_models import copy_model
+from onnx_models.onnx_tools import node_checker
+from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
 from onnx_models.portable.attributes import Attributes
-from onnx_models.portable.bodies import Demand, outputs
+from onnx_models.portable.bodies import BodyRequest, outputs
 from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind
-from onnx_models.tools import node_checker
-from onnx_models.walk import label, onnx_opset, with_inner
+from onnx_models.traversal import label, onnx_opset, walk_nodes
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
 LEAST_OPSET = 18
-"""The first whose reductions and scatter the bodies can be written in."""
+"""The oldest opset whose reductions and scatter operators the bodies can use."""
 
 LEAST_IR_VERSION = 8
-"""The first that knows functions in models."""
+"""The oldest IR version with functions in models."""
 
 
 def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
-    """A copy of a model that runs without this project's kernels too, by bodies in standard ONNX operators.
+    """Return a copy of a model with bodies in standard ONNX operators, so that it also runs without this project's kernels.
 
-    Each body is a function of the kernel's name. ONNX Runtime takes the kernel where one is registered (`ortops.register`)
-    and the body elsewhere. Nodes are given all their attributes, since neither a kernel nor a body knows the defaults of
-    the other. All nodes of an operator share a body: they may differ in numbers, but not in strings, in the number of values
-    of a list and in which inputs they have. Bodies that the model has already are replaced.
+    Each body is a function with the name of its operator. ONNX Runtime uses the kernel if one is registered
+    (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
+    share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
+    lengths of lists and in which inputs they have. Existing bodies are replaced.
 
     Args:
-        model: of opset 7 or later; one before 18 is converted to 18 (`onnx_models.opset`).
-        loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for providers that lack them. Only
-            averages and resampling have one, and it needs more memory: C R PH W numbers for RoIs, R PH PW N H W for
-            rotated ones.
+        model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
+        loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for execution providers that lack
+            them. Only averages and resampling have such a body, and it needs more memory: C R PH W numbers for RoIs,
+            R PH PW N H W for rotated ones.
 
     Returns:
-        The copy. Sums are computed in float, or in double where the model shows that a node of the operator has tensors of
-        double (inside of functions it does not); coordinates in double, or as the sums with ``loops=False``.
+        The copy. Its bodies compute sums in float, or in double if some node of the operator outside of functions is known
+        to have tensors of double. They compute coordinates in double, or in the type of sums with ``loops=False``.
 
     Raises:
-        ValueError: the opset cannot be converted; an attribute breaks its rule, or refers to one of a surrounding function;
-            a node lacks an input that it needs, has no output or an input of a wrong type, cannot do without loops, or
-            differs from another in what it must not; a function calls itself, or calls come to too much
-            (`onnx_models.functions`).
+        ValueError: the opset cannot be upgraded; an attribute breaks its rule, or refers to one of an enclosing function;
+            a node lacks a required input, has no output or an input of a wrong type, has no body without loops, or
+            does not agree with another node; a function calls itself, or the model would be too large with its functions
+            inlined (`onnx_models.functions`).
         TypeError: an attribute is unknown or has a wrong type.
 
-    Limits: what is wrong with data is refused on the CPU, but an error cannot say what it is, and shapes that disagree are
-    taken where there are no RoIs or their number does not matter. In an average an infinite or NaN pixel spreads along
-    rows and columns of the RoI, in a rotated one over the upright box around it, and a maximum can miss a NaN. Memory
-    grows with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without
-    loops, coordinates in float are not good for RoIs of more than 2**24 pixels, and a map needs a channel.
+    Limits: on the CPU, invalid data is refused, but with an error that does not say why; inconsistent shapes are accepted
+    if there are no RoIs or if the shapes do not affect the result. In an average, an infinite or NaN pixel spreads along
+    the rows and columns of the RoI, or over the bounding box of a rotated RoI, and a maximum can miss a NaN. Memory grows
+    with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops,
+    float coordinates are too imprecise for RoIs of more than 2**24 pixels, and a map must have a channel.
     """
     check_attributes(model)
     Functions(model).check_size()
-    copy = copied(model)
+    copy = copy_model(model)
     kept = [function for function in copy.functions if not is_body(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
@@ -70,8 +69,8 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     inner = [(function, node) for function in copy.functions for node in _ours(function.node)]
     if not nodes and not inner:
         return copy
-    if (onnx_opset(model) or OPSET) < LEAST_OPSET:
-        return attach(raised(model, LEAST_OPSET), loops=loops)
+    if (onnx_opset(model) or DEFAULT_OPSET) < LEAST_OPSET:
+        return attach(upgrade_opset(model, LEAST_OPSET), loops=loops)
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)
@@ -90,32 +89,32 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
 
 def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """This project's nodes among some and in their subgraphs."""
-    return filter(operator_of, with_inner(nodes))
+    """Yield this project's nodes, also those in subgraphs."""
+    return filter(operator_of, walk_nodes(nodes))
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
-    """The element type of a node's sums."""
+    """Return the element type of a node's sums."""
     return "double" if types.get(node.input[0]) == "double" else "float"
 
 
 def _opset(model: onnx.ModelProto) -> int:
-    """The model's version of ONNX's operators, which it is given if it has none."""
+    """Return the model's opset; a model without one gets the default."""
     version = onnx_opset(model)
     if version is None:
-        model.opset_import.append(helper.make_opsetid("", OPSET))
-    return version or OPSET
+        model.opset_import.append(helper.make_opsetid("", DEFAULT_OPSET))
+    return version or DEFAULT_OPSET
 
 
 def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
-    """All attributes of a node, on which the defaults of absent ones are written, and the operator's constants."""
+    """Write missing attributes on a node, and return all of them with the operator's constants."""
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             raise ValueError(
                 f"{label(node)}: {attribute.name} refers to {attribute.ref_attr_name} of the function around it: "
                 "must be a value"
             )
-    given = given_values(operator, node)
+    given = node_attribute_values(operator, node)
     values = attribute_values(operator, given)
     del node.attribute[:]
     node.attribute.extend(attribute_protos(operator.attributes, values))
@@ -123,7 +122,7 @@ def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeVal
 
 
 def _wanted(node: onnx.NodeProto) -> frozenset[str]:
-    """The operator's names of the outputs that a node has."""
+    """Return the operator's names of the outputs of a node."""
     tensors = BY_NAME[node.op_type].outputs
     wanted = frozenset(tensor.name for tensor, name in zip(tensors, node.output, strict=False) if name)
     if not wanted:
@@ -132,7 +131,7 @@ def _wanted(node: onnx.NodeProto) -> frozenset[str]:
 
 
 def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, ...]:
-    """The operator's names of the inputs that nodes have."""
+    """Return the operator's names of the inputs of nodes."""
     present = {
         tuple(tensor.name for tensor, name in zip(operator.inputs, node.input, strict=False) if name) for node in nodes
     }
@@ -145,19 +144,19 @@ def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, .
 def _body(
     operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, loops: bool, opset: int
 ) -> onnx.FunctionProto:
-    """The function for all nodes of an operator."""
+    """Make the function for all nodes of an operator."""
     graph = Graph()
     attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
     inputs = _inputs(operator, nodes)
     wanted = frozenset[str]().union(*map(_wanted, nodes))
-    found = outputs(graph, Demand(operator, attributes, inputs, wanted, sums, loops))
+    found = outputs(graph, BodyRequest(operator, attributes, inputs, wanted, sums, loops))
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))
         node.overload = ""
     like = graph.input(inputs[0])
     for name in names:
-        # A function has all the outputs of its operator; of one that is not read this is the least.
+        # A function has all outputs of its operator. One that no node reads is empty.
         graph.output(name, found.get(name) or graph.constant([], "float"), like)
     return helper.make_function(
         DOMAIN,
@@ -167,5 +166,5 @@ def _body(
         graph.nodes,
         [helper.make_opsetid("", opset)],
         attributes=[attribute.name for attribute in nodes[0].attribute],
-        doc_string=f"{operator.doc} In standard operators.",
+        doc_string=f"{operator.doc} Written in standard operators.",
     )

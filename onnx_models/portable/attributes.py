@@ -1,4 +1,4 @@
-"""The attributes of all nodes that one body serves: numbers that all have are constants, others are read from the node."""
+"""The attributes of the nodes that share a body: equal numbers become constants, others are read from the node."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ortops.spec import AttributeValue, Operator
 
 
 class Attributes:
-    """What is known of the attributes of several nodes.
+    """The attributes of the nodes that share a body.
 
-    ONNX Runtime finds a function by name alone: 1.20 ignores ``overload``, and 1.31.1 does inside of functions. So there is
-    one body an operator, and what it is built by has to be the same for all nodes.
+    ONNX Runtime finds a function by name alone: 1.20 ignores ``overload``, and 1.31.1 ignores it inside of functions. So an
+    operator has one body, and attributes that change its nodes must be equal for all nodes of the operator.
 
     Args:
-        graph: that of the body.
-        operator: of the nodes.
-        nodes: the checked attributes of each.
+        graph: the graph of the body.
+        operator: the operator of the nodes.
+        nodes: the checked attributes of each node.
 
     Raises:
-        ValueError: the nodes differ in a string, or in the number of values of a list.
+        ValueError: the nodes differ in a string or in the length of a list.
     """
 
     def __init__(self, graph: Graph, operator: Operator, nodes: Sequence[Mapping[str, AttributeValue]]) -> None:
@@ -42,32 +42,32 @@ class Attributes:
 
     @property
     def words(self) -> dict[str, AttributeValue]:
-        """The strings, which all nodes have in common."""
+        """The strings, which are equal for all nodes."""
         return {name: self._first[name] for name, kind in self._types.items() if kind == "STRING"}
 
     def word(self, name: str) -> Any:
-        """The value of a string."""
+        """Return a string."""
         return self._first[name]
 
     def count(self, name: str) -> int:
-        """How many values a list has."""
+        """Return the length of a list."""
         return len(self._first.get(name, ()))
 
     def known(self, name: str, axis: int, default: float | None) -> float | None:
-        """An entry of a list that all nodes have; the default where there is no list; None where they differ."""
+        """Return an entry of a list, the default if there is no list, or None if the nodes differ."""
         if not self.count(name):
             return default
         return None if name in self._differing else float(self._first[name][axis])
 
     def number(self, name: str, kind: Kind) -> Value:
-        """A number, with no axes."""
+        """Return a number as a scalar."""
         if name not in self._differing:
             return self._graph.constant(self._first[name], kind)
         is_float = self._types[name] == "FLOAT"
         return self._graph.attribute(name, "float" if is_float else "int").cast(kind)
 
     def entry(self, name: str, axis: int, kind: Kind) -> Value:
-        """An entry of a list, [1]."""
+        """Return an entry of a list, [1]."""
         if name not in self._differing:
             return self._graph.constant([self._first[name][axis]], kind)
         listed: Literal["floats", "ints"] = "floats" if self._types[name] == "FLOATS" else "ints"

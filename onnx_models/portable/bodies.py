@@ -1,4 +1,4 @@
-"""From an operator and the values of its attributes to the expressions of its outputs."""
+"""Build the outputs of an operator's body."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ortops.spec import Operator
 
 
 @dataclass(frozen=True)
-class Demand:
-    """What a body is for.
+class BodyRequest:
+    """A request for the body of an operator.
 
-    operator: whose body it is.
-    attributes: those of its nodes.
-    inputs: names of those that its nodes have, in the operator's order.
-    wanted: names of the outputs that are read.
-    sums: the element type of sums: double, or float for all other tensors.
-    loops: False for a body without control flow, scatter and, unless the tensors have it, double.
+    operator: the operator.
+    attributes: the attributes of its nodes.
+    inputs: the names of the inputs of its nodes, in the operator's order.
+    wanted: the names of the outputs that are read.
+    sums: the element type of sums: double for tensors of double, else float.
+    loops: False for a body without control flow and scatter, and without double unless the tensors are double.
     """
 
     operator: Operator
@@ -35,21 +35,21 @@ class Demand:
         return "double" if self.loops else self.sums
 
 
-def outputs(graph: Graph, demand: Demand) -> dict[str, Value]:
-    """The wanted outputs by name, in the type of sums: what the module of the operator's family beside this one makes.
+def outputs(graph: Graph, request: BodyRequest) -> dict[str, Value]:
+    """Return the wanted outputs by name, in the type of sums; a module of this package builds those of each family.
 
     Raises:
-        ValueError: the operator cannot do without loops, or without an input that the node has not.
+        ValueError: the operator has no body without loops, or the nodes lack a required input.
     """
-    given = {name: graph.input(name) for name in demand.inputs}
-    _check_inputs(demand)
-    family = importlib.import_module(f"onnx_models.portable.{demand.operator.family}")
-    made: dict[str, Value] = family.outputs(given, demand)
+    given = {name: graph.input(name) for name in request.inputs}
+    _check_inputs(request)
+    family = importlib.import_module(f"onnx_models.portable.{request.operator.family}")
+    made: dict[str, Value] = family.outputs(given, request)
     return made
 
 
-def _check_inputs(demand: Demand) -> None:
-    for tensor in demand.operator.inputs:
-        reason = demand.operator.why_required(tensor, demand.attributes.words, demand.wanted)
-        if reason is not None and tensor.name not in demand.inputs:
-            raise ValueError(f"{tensor.name} is missing: {demand.operator.name} needs it for {reason}")
+def _check_inputs(request: BodyRequest) -> None:
+    for tensor in request.operator.inputs:
+        reason = request.operator.why_required(tensor, request.attributes.words, request.wanted)
+        if reason is not None and tensor.name not in request.inputs:
+            raise ValueError(f"{tensor.name} is missing: {request.operator.name} needs it for {reason}")

@@ -1,4 +1,4 @@
-"""The body of DirectML's Resample, and of its gradient, axis by axis."""
+"""The bodies of DirectML's Resample and of its gradient, which work axis by axis."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import math
 from collections.abc import Mapping, Sequence
 
 from onnx_models.portable.attributes import Attributes
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, joined, numbers, ones, zeros
-from onnx_models.portable.sampling import Rounding, resampled
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange, concat, ones, zeros
+from onnx_models.portable.sampling import Rounding, resample_taps
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MAX_RANK
 
 _DEFAULTS = {"input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": OUTPUT_PIXEL_OFFSET}
 
 
-def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
-    """The wanted outputs by name."""
-    (name,) = demand.wanted
-    values = [given[tensor.name] for tensor in demand.operator.inputs]
-    tensor = values[0].cast(demand.sums)
-    if not demand.operator.is_gradient:
-        return {name: forward(tensor, demand.attributes, demand.coordinates)}
+def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
+    """Return the wanted outputs by name."""
+    (name,) = request.wanted
+    values = [given[tensor.name] for tensor in request.operator.inputs]
+    tensor = values[0].cast(request.sums)
+    if not request.operator.is_gradient:
+        return {name: forward(tensor, request.attributes, request.coordinates)}
     x_shape = values[1].cast("int64")
-    return {name: gradient(tensor, x_shape, demand.attributes, demand.coordinates, loops=demand.loops)}
+    return {name: gradient(tensor, x_shape, request.attributes, request.coordinates, loops=request.loops)}
 
 
 def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
-    """The tensor scaled along each axis, as many as the lists have values; coordinates are of `kind`."""
+    """Scale a tensor along each axis; lists have a value for each axis, and coordinates are of type `kind`."""
     sizes = attributes.count("output_sizes")
     lengths = x.lengths(attributes.count("scales") or sizes)
     if sizes:
@@ -36,7 +36,7 @@ def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
         scales = [attributes.entry("scales", axis, "double") for axis in range(len(lengths))]
         scaled = zip(lengths, scales, strict=True)
         outputs = [(length.cast("double") * scale).floor().cast("int64") for length, scale in scaled]
-    # Where there is nothing to compute no pixel is read along the other axes, which may have none.
+    # If Y is empty, no pixel is read along its other axes, where X may be empty.
     some = _at_most_one(outputs)
     for axis, length in enumerate(lengths):
         if not sizes and _is_identity(attributes, axis):
@@ -47,15 +47,15 @@ def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
             x = before
             continue
         f = f.cast(x.kind).unsqueeze(*range(1, len(lengths) - axis))
-        # On a pixel the next one is not read, whatever it is.
+        # A sample exactly on a pixel ignores the next pixel, which may be infinite or NaN.
         x = (f > 0.0).where(before * (1.0 - f) + x.gather(high, axis) * f, before)
     return x.reshape(*outputs)
 
 
 def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, loops: bool) -> Value:
-    """The transpose of `forward`, of shape `x_shape`; coordinates are of `kind`.
+    """Apply the transpose of `forward`, to the shape `x_shape`; coordinates are of type `kind`.
 
-    Without loops an axis is a matrix [M, N], and an infinite gradient makes NaN of all that is in line with it.
+    Without loops, each axis is a matrix [M, N], and an infinite gradient makes its whole row and column NaN.
     """
     rank = max(attributes.count(name) for name in ("scales", *_DEFAULTS))
     if rank:
@@ -63,7 +63,7 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, l
     else:
         outputs = dy.lengths_up_to(MAX_RANK)
         missing = ones(dy.graph, MAX_RANK - dy.rank)
-        lengths = joined(0, missing, x_shape).entries(MAX_RANK)
+        lengths = concat(0, missing, x_shape).entries(MAX_RANK)
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):
@@ -74,12 +74,12 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, l
 
 
 def _at_most_one(lengths: Sequence[Value]) -> Value:
-    """Whether a tensor has elements, as 1 or 0, int64[1]."""
+    """Return 1 if a tensor of these lengths has elements, else 0, int64[1]."""
     return math.prod(lengths, start=lengths[0].graph.constant([1], "int64")).at_most(1)
 
 
 _Taps = tuple[Value, Value, Value | None]
-"""Of each output, the pixels before and after it and its distance from the former."""
+"""For each output, the pixels before and after it and its distance from the former."""
 
 
 def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind: Kind) -> _Taps:
@@ -91,20 +91,20 @@ def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind
         for name, default in _DEFAULTS.items()
     )
     scale = attributes.entry("scales", axis, kind) if attributes.count("scales") else None
-    return resampled(outputs, length, kind, reading, scale=scale, offsets=(before, after))
+    return resample_taps(outputs, length, kind, reading, scale=scale, offsets=(before, after))
 
 
 def _is_identity(attributes: Attributes, axis: int) -> bool:
-    """Whether an axis of every node is left as it is."""
+    """Return whether no node changes an axis."""
     offsets = [attributes.known(name, axis, default) for name, default in _DEFAULTS.items()]
     scale = attributes.known("scales", axis, None)
     return scale == 1.0 and None not in offsets and sum(offset for offset in offsets if offset is not None) == 0.0
 
 
 def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
-    """The gradient by one axis: each pixel has the sum of what was read from it.
+    """Return the gradient along one axis: for each pixel, the weighted sum over the outputs that read it.
 
-    As coordinates ascend, the outputs that read a pixel are next to each other: round k has the k-th of every pixel.
+    Since coordinates ascend, the outputs that read a pixel are consecutive: iteration k adds the k-th output of each pixel.
     """
     low, high, f = taps
     graph, outputs = dy.graph, lengths[axis]
@@ -114,7 +114,7 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
         each = [zeros("int64", length), pixels, ones(graph, pixels.length(0))]
         count = graph.op("ScatterElements", each, "int64", axis=0, reduction="add")
         first = graph.op("CumSum", [count, graph.constant(0, "int64")], "int64", exclusive=1)
-        rounds = joined(0, count, graph.constant([0], "int64")).max(0).reshape(1)
+        rounds = concat(0, count, graph.constant([0], "int64")).max(0).reshape(1)
 
         def of_round(k: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:
             output = (first + k).at_most(outputs - 1)
@@ -135,9 +135,9 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
 
 
 def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
-    """The gradient by one axis, as a product with the transpose of its matrix."""
+    """Return the gradient along one axis, as a product with the transpose of its matrix."""
     low, high, f = taps
-    pixels = numbers(length)
+    pixels = arange(length)
     matrix = low.unsqueeze(1).equals(pixels).cast(dy.kind)
     if f is not None:
         f = f.cast(dy.kind).unsqueeze(1)
@@ -149,5 +149,5 @@ def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, t
         product = dy.reshape(before, lengths[axis]) @ matrix
     else:
         product = matrix.transpose(1, 0) @ dy.reshape(before, lengths[axis], after)
-    # ONNX Runtime 1.31.1 returns memory as it finds it where the length that a product sums over is 0.
+    # ONNX Runtime 1.31.1 returns uninitialized memory for a product that sums over a length of 0.
     return (lengths[axis] > 0).where(product.reshape(*target), 0.0)

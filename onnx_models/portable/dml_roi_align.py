@@ -1,23 +1,23 @@
-"""The body of DirectML's RoiAlign, and of its gradient."""
+"""The bodies of DirectML's RoiAlign and of its gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 
-from onnx_models.portable.bodies import Demand
+from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Value
-from onnx_models.portable.pooling import Mode, Rule, pooled
-from onnx_models.portable.sampling import Reading, placed_by_directml
+from onnx_models.portable.pooling import Mode, Rule, pool
+from onnx_models.portable.sampling import Reading, directml_placement
 
 
-def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
-    """The wanted outputs by name."""
-    a = demand.attributes
-    number = partial(a.number, kind=demand.coordinates)
+def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
+    """Return the wanted outputs by name."""
+    a = request.attributes
+    number = partial(a.number, kind=request.coordinates)
     place_y, place_x = (
         partial(
-            placed_by_directml,
+            directml_placement,
             scale=number(f"spatial_scale_{axis}"),
             offsets=(number("input_pixel_offset"), number("output_pixel_offset")),
             samples=(number("minimum_samples_per_output"), number("maximum_samples_per_output")),
@@ -27,5 +27,5 @@ def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
     )
     mode: Mode = "avg" if a.word("reduction_function") == "average" else "max_interpolated"
     reading: Reading = "linear" if a.word("interpolation_mode") == "linear" else "nearest"
-    outside = None if demand.operator.is_gradient else a.number("out_of_bounds_input_value", demand.sums)
-    return pooled(given, demand, Rule(mode, outside, reading, place_y, place_x))
+    outside = None if request.operator.is_gradient else a.number("out_of_bounds_input_value", request.sums)
+    return pool(given, request, Rule(mode, outside, reading, place_y, place_x))

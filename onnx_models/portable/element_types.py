@@ -1,32 +1,32 @@
-"""The element types of a model's tensors, as far as its declarations and ONNX's inference tell."""
+"""Find the element types of a model's tensors by its declarations and shape inference."""
 
 from __future__ import annotations
 
 import onnx
 from onnx import helper
 
-from onnx_models.tools import inferred
-from onnx_models.walk import subgraphs
+from onnx_models.onnx_tools import infer_shapes
+from onnx_models.traversal import subgraphs
 
 
 def element_types(model: onnx.ModelProto) -> dict[str, str]:
-    """ONNX's names of the known element types of tensors in the main graph and its subgraphs, by the tensors' names.
+    """Return ONNX's names of the known element types of tensors in the main graph and its subgraphs, by tensor name.
 
-    A name with several types is left out.
+    A tensor name with several types, in different subgraphs, is left out.
 
     Raises:
         ValueError: a node of this project's operators breaks a rule of its schema.
     """
     return {
         name: onnx.TensorProto.DataType.Name(kind).lower()
-        for name, found in _types(inferred(_without_weights(model)).graph).items()
+        for name, found in _types(infer_shapes(_without_weights(model)).graph).items()
         if len(found) == 1
         for kind in found
     }
 
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with inputs in place of the main graph's weights, whose values no type depends on."""
+    """Return the model with inputs in place of the main graph's weights, which no type depends on."""
     graph = model.graph
     declared = {value.name for value in graph.input}
     weights = [
@@ -42,7 +42,7 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _types(graph: onnx.GraphProto) -> dict[str, set[int]]:
-    """By name, the known element types."""
+    """Return the known element types, by name."""
     found: dict[str, set[int]] = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type.elem_type

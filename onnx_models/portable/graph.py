@@ -1,6 +1,6 @@
-"""Expressions that write nodes: arithmetic on `Value` appends to the `Graph` it belongs to.
+"""Build nodes by expressions: arithmetic on a `Value` adds nodes to its `Graph`.
 
-Only operators of ONNX's default domain are written, as opset 18 and every later one have them.
+All nodes are of ONNX's default domain, in a form that opset 18 and all later ones share.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 Kind = Literal["float", "double", "int64", "bool", "other"]
-"""The element type of a value; other for that of an input, which a body does not know."""
+"""The element type of a value; "other" for an input, whose type a body does not know."""
 
 _DTYPES: dict[Kind, Any] = {"float": np.float32, "double": np.float64, "int64": np.int64, "bool": np.bool_}
 _TYPES: dict[Kind, int] = {
@@ -27,10 +27,10 @@ _TYPES: dict[Kind, int] = {
 
 
 class Graph:
-    """The nodes of a function in the making.
+    """The nodes of a function.
 
-    Those of a `Loop` are written within `loop`; they may use every value from outside. No node is written twice, so that
-    what an expression says repeatedly is computed once.
+    `loop` builds the body of a `Loop`, which may use every outer value. Equal nodes are made once, so that an expression
+    that occurs repeatedly is computed once.
     """
 
     def __init__(self) -> None:
@@ -45,15 +45,15 @@ class Graph:
         return [node for _, node in self._constants.values()] + self._scopes[0]
 
     def input(self, name: str, kind: Kind = "other") -> Value:
-        """A value that the function is given."""
+        """Return an input of the function."""
         return Value(self, name, kind)
 
     def output(self, name: str, value: Value, like: Value) -> None:
-        """Makes a value an output, in the element type of another."""
+        """Make a value an output, cast to the element type of `like`."""
         self._scopes[-1].append(helper.make_node("CastLike", [value.name, like.name], [name]))
 
     def constant(self, value: float | Sequence[int], kind: Kind) -> Value:
-        """A number, or a list of them."""
+        """Return a constant: a number, or a list of numbers."""
         array = np.asarray(value, _DTYPES[kind])
         key = (kind, array.shape, array.tobytes())
         if key not in self._constants:
@@ -63,7 +63,7 @@ class Graph:
         return self._constants[key][0]
 
     def attribute(self, name: str, kind: Literal["int", "float", "floats", "ints"]) -> Value:
-        """The value of an attribute of the function's nodes."""
+        """Return the value of an attribute of the function."""
         key = ("attribute", name)
         if key not in self._constants:
             made = Value(self, self._name(), "float" if kind.startswith("float") else "int64")
@@ -74,11 +74,11 @@ class Graph:
         return self._constants[key][0]
 
     def op(self, op_type: str, inputs: Sequence[Value], kind: Kind, **attributes: Any) -> Value:
-        """The only output of a new node."""
+        """Add a node and return its only output."""
         return self.ops(op_type, inputs, [kind], **attributes)[0]
 
     def ops(self, op_type: str, inputs: Sequence[Value], kinds: Sequence[Kind], **attributes: Any) -> list[Value]:
-        """The outputs of a node, whose element types are `kinds`; of one that there is already if it is the same."""
+        """Add a node, unless an equal one exists, and return its outputs, of the element types `kinds`."""
         key = (op_type, *(value.name for value in inputs), *map(str, attributes.items()))
         for known in self._known:
             if key in known:
@@ -95,13 +95,13 @@ class Graph:
         body: Callable[[Value, list[Value]], tuple[list[Value], list[Value]]],
         carried: Sequence[Value] = (),
     ) -> list[Value]:
-        """What a `Loop` leaves in the carried values, and the values of all rounds stacked.
+        """Add a `Loop` and return the final loop-carried values, then the scan outputs.
 
         Args:
-            trips: int64[1], the number of rounds.
-            body: from the number of the round, int64[1], and the carried values to the next carried values and those
-                that are stacked.
-            carried: the first carried values.
+            trips: the number of iterations, int64[1].
+            body: takes the iteration, int64[1], and the carried values, and returns the next carried values and the scan
+                outputs.
+            carried: the initial carried values.
         """
         index, condition = Value(self, self._name(), "int64"), Value(self, self._name(), "bool")
         inner = [Value(self, self._name(), value.kind) for value in carried]
@@ -111,7 +111,7 @@ class Graph:
         graph = helper.make_graph(
             nodes,
             f"round_{index.name}",
-            # ONNX Runtime wants to know the shape of the first two.
+            # ONNX Runtime requires the shapes of the first two.
             [helper.make_tensor_value_info(v.name, _TYPES[v.kind], []) for v in (index, condition)]
             + [helper.make_tensor_value_info(v.name, _TYPES[v.kind], None) for v in inner],
             [helper.make_tensor_value_info(v.name, _TYPES[v.kind], None) for v in outputs],
@@ -134,7 +134,7 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor in a graph, known by name and element type; numbers that it meets take its type."""
+    """A tensor in a graph, with its name and element type. Python numbers in expressions take that type."""
 
     graph: Graph
     name: str
@@ -156,11 +156,11 @@ class Value:
         return self._with("Div", other)
 
     def __floordiv__(self, other: Value | int) -> Value:
-        """Of integers that are not negative."""
+        """Divide integers that are not negative, rounding down."""
         return self._with("Div", other)
 
     def __mod__(self, other: Value | int) -> Value:
-        """Of integers that are not negative."""
+        """Return the remainder of integers that are not negative."""
         return self._with("Mod", other)
 
     def __lt__(self, other: Value | float) -> Value:
@@ -179,92 +179,92 @@ class Value:
         return self._with("And", other)
 
     def equals(self, other: Value | float) -> Value:
-        """Where two values are equal."""
+        """Compare elementwise (Equal)."""
         return self._with("Equal", other, "bool")
 
     def __abs__(self) -> Value:
         return self._alone("Abs")
 
     def floor(self) -> Value:
-        """The next integer below."""
+        """Round down."""
         return self._alone("Floor")
 
     def ceil(self) -> Value:
-        """The next integer above."""
+        """Round up."""
         return self._alone("Ceil")
 
     def at_least(self, other: Value | float) -> Value:
-        """The larger of two."""
+        """Return the elementwise maximum."""
         return self._with("Max", other)
 
     def at_most(self, other: Value | float) -> Value:
-        """The smaller of two."""
+        """Return the elementwise minimum."""
         return self._with("Min", other)
 
     def cast(self, kind: Kind) -> Value:
-        """In another element type."""
+        """Convert to another element type."""
         return self if kind == self.kind else self.graph.op("Cast", [self], kind, to=_TYPES[kind])
 
     def where(self, yes: Value, no: Value | float) -> Value:
-        """One or the other, as this is true or not."""
+        """Select `yes` where this is true, else `no`."""
         return self.graph.op("Where", [self, yes, yes._number(no)], yes.kind)
 
     def reshape(self, *lengths: Value | int) -> Value:
-        """In another shape, each length a number or int64[1]; a single -1 for a list of all elements."""
+        """Reshape; each length is a number or int64[1]. A single -1 flattens."""
         allow_zero = {} if -1 in [n for n in lengths if isinstance(n, int)] else {"allowzero": 1}
         return self.graph.op("Reshape", [self, shape(self.graph, *lengths)], self.kind, **allow_zero)
 
     def shaped_as(self, other: Value) -> Value:
-        """In the shape of another value."""
+        """Reshape to the shape of another value."""
         shape_of = self.graph.op("Shape", [other], "int64")
         return self.graph.op("Reshape", [self, shape_of], self.kind, allowzero=1)
 
     def unsqueeze(self, *axes: int) -> Value:
-        """With new axes of length 1 at these places, which may be none."""
+        """Insert axes of length 1; no axes are allowed as well."""
         if not axes:
             return self
         return self.graph.op("Unsqueeze", [self, self._axes(axes)], self.kind)
 
     def squeeze(self, *axes: int) -> Value:
-        """Without these axes, whose length must be 1."""
+        """Remove axes of length 1."""
         return self.graph.op("Squeeze", [self, self._axes(axes)], self.kind)
 
     def transpose(self, *order: int) -> Value:
-        """With its axes in this order."""
+        """Permute the axes."""
         made = self.graph.op("Transpose", [self], self.kind, perm=order)
-        # ONNX Runtime 1.20 fuses this and a product to an operator that it has not for double; not across a Reshape.
+        # ONNX Runtime 1.20 fuses this and a product into an operator that it lacks for double, but not across a Reshape.
         return made.shaped_as(made) if self.kind == "double" else made
 
     def gather(self, indices: Value, axis: int = 0) -> Value:
-        """Along one axis, the entries of these indices, which must not be negative."""
+        """Take entries along one axis; indices must not be negative."""
         return self.graph.op("Gather", [self, indices], self.kind, axis=axis)
 
     def slice(self, axis: int, start: Value, end: Value) -> Value:
-        """Along one axis, the entries from start to before end, int64[1] each."""
-        return self.part({axis: (start, end)})
+        """Take the entries start to end - 1 along one axis, int64[1] each."""
+        return self.block({axis: (start, end)})
 
-    def part(self, spans: Mapping[int, tuple[Value, Value]]) -> Value:
-        """Along some axes, the entries from the first to before the second, int64[1] each; all of them in one copy."""
-        starts, ends = (joined(0, *values) for values in zip(*spans.values(), strict=True))
+    def block(self, spans: Mapping[int, tuple[Value, Value]]) -> Value:
+        """Take a block: for each axis in `spans` the entries start to end - 1, int64[1] each."""
+        starts, ends = (concat(0, *values) for values in zip(*spans.values(), strict=True))
         return self.graph.op("Slice", [self, starts, ends, self._axes(list(spans))], self.kind)
 
     def sum(self, *axes: int) -> Value:
-        """Over some axes, which go."""
+        """Sum over some axes and remove them."""
         return self._reduce("ReduceSum", axes)
 
     def max(self, *axes: int) -> Value:
-        """The largest over some axes, which go; they must not be empty."""
+        """Take the maximum over some axes and remove them; they must not be empty."""
         return self._reduce("ReduceMax", axes)
 
     def min(self, *axes: int) -> Value:
-        """The smallest over some axes, which go; they must not be empty."""
+        """Take the minimum over some axes and remove them; they must not be empty."""
         return self._reduce("ReduceMin", axes)
 
     def __matmul__(self, other: Value) -> Value:
         return self._with("MatMul", other)
 
     def length(self, axis: int) -> Value:
-        """The length of one axis, int64[1]."""
+        """Return the length of one axis, int64[1]."""
         return self.graph.op("Shape", [self], "int64", start=axis, end=axis + 1)
 
     @property
@@ -273,18 +273,18 @@ class Value:
         return self.graph.op("Shape", [self], "int64").length(0)
 
     def lengths(self, rank: int) -> list[Value]:
-        """The lengths of all axes, int64[1] each. A tensor of another rank fails at run time."""
+        """Return the lengths of all axes, int64[1] each. A tensor of another rank fails at run time."""
         return self.graph.op("Shape", [self], "int64").entries(rank)
 
     def lengths_up_to(self, rank: int) -> list[Value]:
-        """The lengths of all axes after as many of 1 as make them `rank`. More axes, or none, fail at run time."""
+        """Return the lengths of all axes, with leading 1s up to `rank`. More axes, or none, fail at run time."""
         lengths, one = self.graph.op("Shape", [self], "int64"), self.graph.constant([1], "int64")
-        # Apart from the others, so that a tensor without axes fails.
+        # Gathered by itself, so that a tensor without axes fails.
         first = lengths.gather(self.graph.constant([0], "int64"))
-        return joined(0, ones(self.graph, rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
+        return concat(0, ones(self.graph, rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
 
     def entries(self, count: int, axis: int = 0) -> list[Value]:
-        """The entries along an axis, each with length 1. Another number of them fails at run time."""
+        """Split an axis into entries of length 1. Another number of them fails at run time."""
         each = self.graph.constant([1] * count, "int64")
         return self.graph.ops("Split", [self, each], [self.kind] * count, axis=axis)
 
@@ -308,35 +308,35 @@ class Value:
 
 
 def shape(graph: Graph, *lengths: Value | int) -> Value:
-    """A shape of lengths that are numbers or int64[1]."""
+    """Return a shape, int64; each length is a number or int64[1]."""
     if all(isinstance(length, int) for length in lengths):
         return graph.constant([length for length in lengths if isinstance(length, int)], "int64")
-    return joined(0, *[n if isinstance(n, Value) else graph.constant([n], "int64") for n in lengths])
+    return concat(0, *[n if isinstance(n, Value) else graph.constant([n], "int64") for n in lengths])
 
 
-def joined(axis: int, *values: Value) -> Value:
-    """Several values one after the other along an axis."""
+def concat(axis: int, *values: Value) -> Value:
+    """Concatenate values along an axis."""
     if len(values) == 1:
         return values[0]
     return values[0].graph.op("Concat", values, values[0].kind, axis=axis)
 
 
 def zeros(kind: Kind, first: Value, *lengths: Value | int) -> Value:
-    """Zeros in a shape."""
+    """Return a tensor of zeros."""
     zero = numpy_helper.from_array(np.zeros(1, _DTYPES[kind]))
     return first.graph.op("ConstantOfShape", [shape(first.graph, first, *lengths)], kind, value=zero)
 
 
 def ones(graph: Graph, count: Value) -> Value:
-    """A list of int64 ones. A negative number of them fails at run time."""
+    """Return `count` ones, int64. A negative count fails at run time."""
     one = numpy_helper.from_array(np.ones(1, np.int64))
     return graph.op("ConstantOfShape", [count], "int64", value=one)
 
 
-def numbers(count: Value) -> Value:
-    """0, 1 and so on, as many as count, int64[1], says.
+def arange(count: Value) -> Value:
+    """Return 0 to count - 1, int64, for a count that is int64[1].
 
-    Of integers: a `Range` of floats whose limit is a length is refused by ONNX Runtime 1.31.1 where that length is known.
+    It has integers because ONNX Runtime 1.31.1 refuses a `Range` of floats whose limit is a known length.
     """
     graph = count.graph
     ends = [graph.constant(0, "int64"), count.reshape(), graph.constant(1, "int64")]

@@ -1,7 +1,7 @@
-"""The body of MaxRoiPool, and of its gradient.
+"""The bodies of MaxRoiPool and of its gradient.
 
-`Loop` goes over the rows of bins of all regions. In memory at a time are the part of the map under one row, [C, h, w],
-and the columns of it for each bin, [C, PW, w].
+`Loop` iterates over the rows of bins of all regions. Memory holds the part of the map under one row, [C, h, w], and its
+columns for each bin, [C, PW, w].
 """
 
 from __future__ import annotations
@@ -10,46 +10,46 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, numbers, zeros
-from onnx_models.portable.regions import checked
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange, zeros
+from onnx_models.portable.regions import check_rois
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 
-def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
-    """The wanted outputs by name.
+def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
+    """Return the wanted outputs by name.
 
     Raises:
-        ValueError: it is to do without loops.
+        ValueError: a body without loops is requested.
     """
-    if not demand.loops:
-        raise ValueError(f"loops = False: {demand.operator.name} has no body without loops")
-    if not demand.operator.is_gradient:
-        bins_y, bins_x = (demand.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
-        return {"Y": _forward(_regions(given, demand, (bins_y, bins_x), []))}
+    if not request.loops:
+        raise ValueError(f"loops = False: {request.operator.name} has no body without loops")
+    if not request.operator.is_gradient:
+        bins_y, bins_x = (request.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
+        return {"Y": _forward(_regions(given, request, (bins_y, bins_x), []))}
     count, channels, bins_y, bins_x = given["dY"].lengths(4)
     is_like_x = channels.equals(given["X"].lengths(4)[1])
     conditions = [bins_y > 0, bins_x > 0, count.equals(given["rois"].length(0)), is_like_x]
-    return {"dX": _gradient(_regions(given, demand, (bins_y, bins_x), conditions), given["dY"])}
+    return {"dX": _gradient(_regions(given, request, (bins_y, bins_x), conditions), given["dY"])}
 
 
 @dataclass(frozen=True)
 class _Ends:
-    """Bins along an axis: the first pixel of each and the one after its last, int64. Where they are equal it has none."""
+    """Bins along an axis: the first pixel of each and the one after its last, int64; both are equal for an empty bin."""
 
     low: Value
     high: Value
 
     def gather(self, index: Value) -> _Ends:
-        """Those of one region, or one bin, int64[1]."""
+        """Return the bins of one region, or one bin, by its index, int64[1]."""
         return _Ends(self.low.gather(index), self.high.gather(index))
 
     def has_pixels(self) -> Value:
-        """Whether a bin has pixels."""
+        """Return whether a bin has pixels."""
         return self.low < self.high
 
     def span(self, length: Value) -> tuple[Value, Value]:
-        """The first pixel of all the bins and the one after the last, int64[1] each; any one if they have none."""
+        """Return the first pixel of all bins and the one after the last, int64[1] each; any pixel if all are empty."""
         low, high = self.low.reshape(-1).min(0).reshape(1), self.high.reshape(-1).max(0).reshape(1)
         low = low.at_most(length - 1)
         return low, high.at_least(low + 1)
@@ -59,17 +59,17 @@ class _Ends:
 class _Regions:
     """Regions of a batch of images.
 
-    map: [N, C, H, W] in the type of sums or any other.
+    map: [N, C, H, W] in any element type.
     lengths: N, C, H, W, int64[1] each.
-    images: [R], int64: the image of each region.
+    batch_indices: [R], int64: the image of each region.
     bins: PH and PW, int64[1] each.
     y, x: the ends of the bins, [R, PH] and [R, PW].
-    sums: the element type of what is computed.
+    sums: the element type of the results.
     """
 
     map: Value
     lengths: list[Value]
-    images: Value
+    batch_indices: Value
     bins: tuple[Value, Value]
     y: _Ends
     x: _Ends
@@ -78,13 +78,13 @@ class _Regions:
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
         """R, C, PH, PW, int64[1] each."""
-        return self.images.length(0), self.lengths[1], *self.bins
+        return self.batch_indices.length(0), self.lengths[1], *self.bins
 
 
 def _regions(
-    given: Mapping[str, Value], demand: Demand, bins: tuple[Value, Value], conditions: list[Value]
+    given: Mapping[str, Value], request: BodyRequest, bins: tuple[Value, Value], conditions: list[Value]
 ) -> _Regions:
-    rois, scale = given["rois"], demand.attributes.number("spatial_scale", "double")
+    rois, scale = given["rois"], request.attributes.number("spatial_scale", "double")
     lengths = given["X"].lengths(4)
     images, _, height, width = lengths
     count, columns = rois.lengths(2)
@@ -92,30 +92,30 @@ def _regions(
     batch_id, *_ = stored.entries(5, axis=1)
     batch_id = batch_id.reshape(count)
     conditions = [height > 0, width > 0, batch_id.floor().equals(batch_id), *conditions]
-    (_, x1, y1, x2, y2), own = checked(stored, batch_id.cast("int64"), images, conditions, 5)
+    (_, x1, y1, x2, y2), own = check_rois(stored, batch_id.cast("int64"), images, conditions, 5)
     y = _ends(y1 * scale, y2 * scale, bins[0], height)
     x = _ends(x1 * scale, x2 * scale, bins[1], width)
-    return _Regions(given["X"], lengths, own, bins, y, x, demand.sums)
+    return _Regions(given["X"], lengths, own, bins, y, x, request.sums)
 
 
 def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
-    """Of regions from one pixel to another, [R, 1, 1] each and not yet rounded, on a map of so many pixels."""
+    """Return the bins of regions whose first and last pixels, [R, 1, 1] each, are not rounded yet."""
     start, end = _rounded(first), _rounded(last)
     zero = start.graph.constant(0, "int64")
-    # Not Max and Min: ONNX Runtime 1.31.1 has wrong ones of int64 beyond 32 bits.
+    # Not Max and Min, which are wrong for int64 beyond 32 bits in ONNX Runtime 1.31.1.
     size = (start < end).where(end - start, zero) + 1
-    p = numbers(bins)
+    p = arange(bins)
     low = start + p * size // bins
-    # The quotient rounded up.
+    # Rounded up.
     high = start + ((p + 1) * size + bins - 1) // bins
     low, high = ((end > 0).where((end < length).where(end, length), zero).squeeze(1) for end in (low, high))
     return _Ends(low, high)
 
 
 def _rounded(end: Value) -> Value:
-    """Whole pixels, int64: the nearest, and of two the one further from 0."""
+    """Round to whole pixels, int64, and halves away from 0."""
     size = abs(end).at_most(float(MAX_COORDINATE))
-    # Not floor(size + 0.5), for that sum may be rounded up to the next integer.
+    # Not floor(size + 0.5), since the sum may round up to the next integer.
     below = size.floor()
     whole = (below + (size - below >= 0.5).cast("double")).cast("int64")
     return (end < 0.0).where(whole * -1, whole)
@@ -125,11 +125,11 @@ def _rounded(end: Value) -> Value:
 class _Row:
     """One row of bins of a region.
 
-    number: its number among all rows, int64[1].
-    image: int64[1].
-    start: the pixel at which `pixels` start, y and x, int64[1] each.
+    number: its index among all rows, int64[1].
+    image: its image, int64[1].
+    start: the y and x of the first of `pixels`, int64[1] each.
     pixels: [C, h, w].
-    is_own: [PW, w], whether a bin has pixels in a column.
+    is_own: [PW, w], whether a column belongs to a bin.
     has_pixels: [PW].
     """
 
@@ -141,32 +141,32 @@ class _Row:
     has_pixels: Value
 
     def columns(self) -> Value:
-        """The largest pixel of each column, [C, 1, w]."""
+        """Return the largest pixel of each column, [C, 1, w]."""
         return self.pixels.max(1).unsqueeze(1)
 
     def largest(self) -> Value:
-        """The largest pixel of each bin, [C, PW]; minus infinity where it has none."""
+        """Return the largest pixel of each bin, [C, PW]; minus infinity for an empty bin."""
         return self.is_own.where(self.columns(), -math.inf).max(2)
 
     def winner(self) -> tuple[Value, Value]:
-        """On the map, y and x of the first of the largest pixels of each bin, row by row, [C, PW]; any where it has none."""
+        """Return y and x of the first largest pixel of each bin in row-major order, [C, PW]; any for an empty bin."""
         height, width = self.pixels.length(1), self.pixels.length(2)
         first = self.pixels.graph.op("ArgMax", [self.pixels], "int64", axis=1, keepdims=1)
-        place = first * width + numbers(width)
+        place = first * width + arange(width)
         wins = self.is_own & self.columns().equals(self.largest().unsqueeze(2))
         found = wins.where(place, height * width - 1).min(2)
         return self.start[0] + found // width, self.start[1] + found % width
 
 
 def _forward(regions: _Regions) -> Value:
-    """Y [R, C, PH, PW]."""
+    """Return Y [R, C, PH, PW]."""
     (y,) = _each(regions, lambda row: [row.has_pixels.where(row.largest(), 0.0)])
     count, channels, bins_y, bins_x = regions.output_lengths
     return y.reshape(count, bins_y, channels, bins_x).transpose(0, 2, 1, 3)
 
 
 def _gradient(regions: _Regions, dy: Value) -> Value:
-    """The gradient dX [N, C, H, W] of dY [R, C, PH, PW]."""
+    """Return dX [N, C, H, W] for dY [R, C, PH, PW]."""
     count, channels, bins_y, bins_x = regions.output_lengths
     images, _, height, width = regions.lengths
     rows = dy.cast(regions.sums).reshape(*regions.output_lengths).transpose(0, 2, 1, 3)
@@ -174,7 +174,7 @@ def _gradient(regions: _Regions, dy: Value) -> Value:
 
     def of_row(row: _Row) -> list[Value]:
         y, x = row.winner()
-        planes = (row.image * channels + numbers(channels)).unsqueeze(1)
+        planes = (row.image * channels + arange(channels)).unsqueeze(1)
         own = row.has_pixels.where(rows.gather(row.number).squeeze(0), 0.0)
         return [(planes * height + y) * width + x, own]
 
@@ -186,21 +186,21 @@ def _gradient(regions: _Regions, dy: Value) -> Value:
 
 
 def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]:
-    """What `body` makes of each row of bins, stacked."""
+    """Return the stacked results of `body` for each row of bins."""
     bins_y = regions.bins[0]
     _, _, height, width = regions.lengths
 
     def of_row(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
         r = number // bins_y
-        image = regions.images.gather(r)
+        image = regions.batch_indices.gather(r)
         y = _Ends(regions.y.low.reshape(-1), regions.y.high.reshape(-1)).gather(number)
         x = regions.x.gather(r)
         rows, columns = y.span(height), x.span(width)
-        column = columns[0] + numbers(columns[1] - columns[0])
+        column = columns[0] + arange(columns[1] - columns[0])
         low, high = (end.squeeze(0).unsqueeze(1) for end in (x.low, x.high))
-        pixels = regions.map.part({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
+        pixels = regions.map.block({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
         is_own = (column >= low) & (column < high) & y.has_pixels()
         has_pixels = x.has_pixels().squeeze(0) & y.has_pixels()
         return [], body(_Row(number, image, (rows[0], columns[0]), pixels, is_own, has_pixels))
 
-    return regions.images.graph.loop(regions.images.length(0) * bins_y, of_row)
+    return regions.batch_indices.graph.loop(regions.batch_indices.length(0) * bins_y, of_row)

@@ -1,8 +1,8 @@
-"""The maximum of each bin and where its gradient goes.
+"""The maximum of each bin, and its gradient.
 
-Each sample offers candidates: in mode ``max`` the weighted pixel of every corner, in mode ``max_interpolated`` the sample
-itself. So along an axis a sample has m candidates of t taps, m t = T. `Loop` goes over the rows of bins of all regions, and
-what is in memory at a time is the candidates of one row, [C, K m, PW K m].
+Each sample has candidates for the maximum: its weighted pixels in mode ``max``, its interpolated value in mode
+``max_interpolated``. So along an axis a sample has m candidates of t taps, m t = T. `Loop` iterates over the rows of bins of
+all regions, and memory holds the candidates of one row, [C, K m, PW K m].
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from onnx_models.portable import tables
-from onnx_models.portable.graph import Kind, Value, joined, numbers, zeros
+from onnx_models.portable import weight_matrices
+from onnx_models.portable.graph import Kind, Value, arange, concat, zeros
 from onnx_models.portable.regions import Regions
 from onnx_models.portable.sampling import Samples
 
@@ -21,7 +21,7 @@ Mode = Literal["max", "max_interpolated"]
 
 
 def forward(regions: Regions, mode: Mode, outside: Value | None) -> Value:
-    """Y [R, C, PH, PW], where a sample off the map is `outside`, 0 if None; 0 where a bin has no samples."""
+    """Return Y [R, C, PH, PW]. A sample off the map is `outside`, or 0 if that is None; a bin without samples is 0."""
 
     def of_row(row: _Row) -> list[Value]:
         best = row.candidates(outside).max(4, 5).max(1, 2)
@@ -35,22 +35,23 @@ def forward(regions: Regions, mode: Mode, outside: Value | None) -> Value:
 def gradients(
     regions: Regions, mode: Mode, dy: Value, *, by_map: bool, by_rois: bool
 ) -> tuple[Value | None, Value | None]:
-    """Of dY [R, C, PH, PW] dX [N, C, H, W] and the gradient by the regions' coordinates [R, 4], those that are wanted.
+    """Return dX [N, C, H, W] and the gradient for the regions' coordinates [R, 4], or None, for dY [R, C, PH, PW].
 
-    All of an element of dY goes to the first of the largest candidates, by sample and corner, and is lost off the map.
+    An element of dY goes to the first of the largest candidates, ordered by sample and then by pixel; if that is off the
+    map, it has no effect.
     """
     count, channels, bins_y, bins_x = regions.output_lengths
     graph = dy.graph
     rows = dy.transpose(0, 2, 1, 3).reshape(count * bins_y, channels, bins_x)
-    moving = by_rois and regions.y.slopes is not None
-    if not by_map and not moving:
+    with_derivatives = by_rois and regions.y.weight_derivatives is not None
+    if not by_map and not with_derivatives:
         return None, zeros(dy.kind, count, 4)
 
     def of_row(row: _Row) -> list[Value]:
         winner = _winner(row)
         own = winner.on_map.where(rows.gather(row.number).squeeze(0), 0.0)
         found = _spread(regions, row, winner, own) if by_map else []
-        return found + ([_moved(row, winner, own)] if moving else [])
+        return found + ([_roi_derivatives(row, winner, own)] if with_derivatives else [])
 
     found = _each(regions, mode, of_row)
     dx = drois = None
@@ -60,19 +61,19 @@ def gradients(
         inputs = [empty, found[0].reshape(-1), found[1].reshape(-1)]
         dx = graph.op("ScatterElements", inputs, dy.kind, axis=0, reduction="add").reshape(*lengths)
     if by_rois:
-        drois = found[-1].reshape(count, bins_y, 4).sum(1) if moving else zeros(dy.kind, count, 4)
+        drois = found[-1].reshape(count, bins_y, 4).sum(1) if with_derivatives else zeros(dy.kind, count, 4)
     return dx, drois
 
 
 @dataclass(frozen=True)
 class _Line:
-    """The samples along one axis of one row of bins: its B bins of K samples, B being PW or 1.
+    """The samples along one axis of one row of bins: B bins (PW or 1) of K samples each.
 
-    start, count: the pixels of the map that they read, int64[1].
+    start, count: the range of pixels that they read, int64[1].
     exists, inside: [B, K].
-    pixels, weights, slopes: [B, K, T], the last None where there are none.
-    moves: [B, K] each.
-    m, t: candidates of a sample and taps of a candidate.
+    pixels, weights, weight_derivatives: [B, K, T]; the last is None for nearest pixels.
+    coordinate_derivatives: [B, K] each.
+    m, t: the numbers of candidates of a sample and of taps of a candidate.
     """
 
     start: Value
@@ -81,14 +82,14 @@ class _Line:
     inside: Value
     pixels: Value
     weights: Value
-    slopes: Value | None
-    moves: tuple[Value, Value] | None
+    weight_derivatives: Value | None
+    coordinate_derivatives: tuple[Value, Value] | None
     m: int
     t: int
 
     @property
     def local(self) -> Value:
-        """`pixels` as numbered from `start`; a sample off the map reads any."""
+        """`pixels` relative to `start`; a sample off the map reads any pixel."""
         return (self.pixels - self.start).at_least(0).at_most(self.count - 1)
 
     @property
@@ -102,11 +103,11 @@ class _Line:
         return self.exists.length(1)
 
     def any_exists(self) -> Value:
-        """[B], whether a bin has samples."""
+        """Return whether a bin has samples, [B]."""
         return self.exists.cast("int64").max(1) > 0
 
     def read(self, pixels: Value, axis: int) -> Value:
-        """All candidates along an axis of `pixels`, which has three: B K m of them."""
+        """Return the B K m candidates along an axis of `pixels`, which has three axes."""
         read = pixels.gather(self.local.reshape(-1), axis)
         if self.m * self.t == 1:
             return read
@@ -119,13 +120,13 @@ class _Line:
         return read.reshape(*lengths).sum(axis + 1)
 
     def at(self, values: Value, candidate: Value) -> Value:
-        """Of `values` [B, K, T], those of the taps of candidates [C, PW]: [C, PW, t]."""
+        """Take, from `values` [B, K, T], those of the taps of candidates [C, PW]: [C, PW, t]."""
         return values.reshape(self.bins * self.listed * self.m, self.t).gather(candidate)
 
 
 @dataclass(frozen=True)
 class _Row:
-    """One row of bins of one region: its number among all rows, its image, the pixels [C, h, w] and samples that it has."""
+    """One row of bins of one region: its index among all rows, its image, its pixels [C, h, w] and its samples."""
 
     number: Value
     image: Value
@@ -134,7 +135,7 @@ class _Row:
     x: _Line
 
     def candidates(self, outside: Value | None = None) -> Value:
-        """[C, Ky, m, PW, Kx, m]: a sample off the map is `outside` or 0, one that there is not loses to any other."""
+        """Return [C, Ky, m, PW, Kx, m]: `outside` or 0 for samples off the map, minus infinity for missing ones."""
         m = self.y.m
         read = self.x.read(self.y.read(self.pixels, 1), 2)
         read = read.reshape(self.pixels.length(0), self.y.listed, m, self.x.bins, self.x.listed, m)
@@ -143,26 +144,26 @@ class _Row:
         return self._of_pairs(self.y.inside, self.x.inside).where(read, exists.where(value, -math.inf))
 
     def _of_pairs(self, along_y: Value, along_x: Value) -> Value:
-        """[Ky, 1, PW, Kx, 1], what holds of both samples."""
+        """Return the conjunction for each pair of samples, [Ky, 1, PW, Kx, 1]."""
         return along_y.reshape(self.y.listed, 1, 1, 1, 1) & along_x.unsqueeze(2)
 
 
 def _each(regions: Regions, mode: Mode, body: Callable[[_Row], list[Value]]) -> list[Value]:
-    """What `body` makes of each row of bins, stacked."""
+    """Return the stacked results of `body` for each row of bins."""
     feature_map, bins = regions.feature_map(), regions.y.bins
-    windows_y = [pixel.reshape(-1) for pixel in tables.window(regions.y, 2, 3)]
-    windows_x = tables.window(regions.x, 1, 2, 3)
+    windows_y = [pixel.reshape(-1) for pixel in weight_matrices.window(regions.y, 2, 3)]
+    windows_x = weight_matrices.window(regions.x, 1, 2, 3)
     counts_y, counts_x = regions.y.counts.reshape(-1), regions.x.counts.max(1)
 
     def of_row(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
         r, p = number // bins, number % bins
-        image = regions.images.gather(r)
+        image = regions.batch_indices.gather(r)
         y = _line(
             regions.y, r, counts_y.gather(number), [one.gather(number) for one in windows_y], mode, regions.sums, only=p
         )
         x = _line(regions.x, r, counts_x.gather(r), [one.gather(r) for one in windows_x], mode, regions.sums)
         rows, columns = (y.start, y.start + y.count), (x.start, x.start + x.count)
-        pixels = feature_map.part({0: (image, image + 1), 2: rows, 3: columns})
+        pixels = feature_map.block({0: (image, image + 1), 2: rows, 3: columns})
         return [], body(_Row(number, image, pixels.squeeze(0).cast(regions.sums), y, x))
 
     return feature_map.graph.loop(regions.count * bins, of_row)
@@ -177,7 +178,7 @@ def _line(
     sums: Kind,
     only: Value | None = None,
 ) -> _Line:
-    """The samples of region r, `listed` of each bin or of bin `only` alone."""
+    """Return the first `listed` samples of each bin of region r, or of bin `only`."""
     graph = r.graph
 
     def part(values: Value) -> Value:
@@ -194,8 +195,10 @@ def _line(
         inside=part(samples.inside),
         pixels=part(samples.pixels),
         weights=part(samples.weights).cast(sums),
-        slopes=None if samples.slopes is None else part(samples.slopes).cast(sums),
-        moves=None if samples.moves is None else (part(samples.moves[0]).cast(sums), part(samples.moves[1]).cast(sums)),
+        weight_derivatives=None if samples.weight_derivatives is None else part(samples.weight_derivatives).cast(sums),
+        coordinate_derivatives=None
+        if samples.coordinate_derivatives is None
+        else (part(samples.coordinate_derivatives[0]).cast(sums), part(samples.coordinate_derivatives[1]).cast(sums)),
         m=m,
         t=t,
     )
@@ -203,7 +206,7 @@ def _line(
 
 @dataclass(frozen=True)
 class _Winner:
-    """What each bin has taken, [C, PW] each: the numbers of sample and candidate along both axes of the row."""
+    """The maximum of each bin, [C, PW] each: the indices of its sample and candidate along both axes of the row."""
 
     sample_y: Value
     sample_x: Value
@@ -214,48 +217,53 @@ class _Winner:
 
 def _winner(row: _Row) -> _Winner:
     m, bins, listed = row.y.m, row.x.bins, row.x.listed
-    # By sample first and then by corner: [C, PW, Ky, Kx, m, m].
+    # Ordered by sample and then by pixel: [C, PW, Ky, Kx, m, m].
     ordered = row.candidates().transpose(0, 3, 1, 4, 2, 5)
     flat = ordered.reshape(row.pixels.length(0), bins, row.y.listed * listed * (m * m))
     k = flat.graph.op("ArgMax", [flat], "int64", axis=2, keepdims=0)
     sample, corner = k // (m * m), k % (m * m)
-    y, x = sample // listed, numbers(bins) * listed + sample % listed
+    y, x = sample // listed, arange(bins) * listed + sample % listed
     on_map = row.y.inside.reshape(-1).gather(y) & row.x.inside.reshape(-1).gather(x)
     return _Winner(y, x, y * m + corner // m, x * m + corner % m, on_map)
 
 
 def _spread(regions: Regions, row: _Row, winner: _Winner, own: Value) -> list[Value]:
-    """Where on the flat maps and what the winners take of `own`, [C, PW]: [C, PW, t, t] each."""
+    """Return the flat indices of the winners' pixels and their parts of `own`, [C, PW]: [C, PW, t, t] each."""
     y, x = winner.candidate_y, winner.candidate_x
     parts = own.unsqueeze(2, 3) * _corners(row.y.at(row.y.weights, y), row.x.at(row.x.weights, x))
     _, channels, height, width = regions.map_lengths
-    planes = (row.image * channels + numbers(channels)).unsqueeze(1, 2, 3)
+    planes = (row.image * channels + arange(channels)).unsqueeze(1, 2, 3)
     pixels_y, pixels_x = row.y.at(row.y.pixels, y).unsqueeze(3), row.x.at(row.x.pixels, x).unsqueeze(2)
     return [(planes * height + pixels_y) * width + pixels_x, parts]
 
 
-def _moved(row: _Row, winner: _Winner, own: Value) -> Value:
-    """The gradient by the region's coordinates, [4], of `own`, [C, PW]."""
+def _roi_derivatives(row: _Row, winner: _Winner, own: Value) -> Value:
+    """Return the gradient for the region's coordinates, [4], for `own`, [C, PW]."""
     y, x = winner.candidate_y, winner.candidate_x
-    planes = numbers(row.pixels.length(0)).unsqueeze(1, 2, 3)
+    planes = arange(row.pixels.length(0)).unsqueeze(1, 2, 3)
     local_y, local_x = row.y.at(row.y.local, y).unsqueeze(3), row.x.at(row.x.local, x).unsqueeze(2)
     pixels = row.pixels.reshape(-1).gather((planes * row.y.count + local_y) * row.x.count + local_x)
 
     def by(along_y: Value, along_x: Value) -> Value:
         pull = (pixels * _corners(row.y.at(along_y, y), row.x.at(along_x, x))).sum(2, 3)
-        # Not a product with 0 alone: pixels that are not read may be infinite.
+        # Not only a product with 0: unread pixels may be infinite.
         return winner.on_map.where(pull * own, 0.0)
 
-    if row.y.slopes is None or row.x.slopes is None or row.y.moves is None or row.x.moves is None:
-        raise ValueError("the samples have been listed without their slopes")
-    by_y, by_x = by(row.y.slopes, row.x.weights), by(row.y.weights, row.x.slopes)
+    if (
+        row.y.weight_derivatives is None
+        or row.x.weight_derivatives is None
+        or row.y.coordinate_derivatives is None
+        or row.x.coordinate_derivatives is None
+    ):
+        raise ValueError("the samples have been listed without their derivatives")
+    by_y, by_x = by(row.y.weight_derivatives, row.x.weights), by(row.y.weights, row.x.weight_derivatives)
     parts = []
-    for move_y, move_x in zip(row.y.moves, row.x.moves, strict=True):
-        parts.append(by_x * move_x.reshape(-1).gather(winner.sample_x))
-        parts.append(by_y * move_y.reshape(-1).gather(winner.sample_y))
-    return joined(0, *(part.sum(0, 1).reshape(1) for part in parts))
+    for step_y, step_x in zip(row.y.coordinate_derivatives, row.x.coordinate_derivatives, strict=True):
+        parts.append(by_x * step_x.reshape(-1).gather(winner.sample_x))
+        parts.append(by_y * step_y.reshape(-1).gather(winner.sample_y))
+    return concat(0, *(part.sum(0, 1).reshape(1) for part in parts))
 
 
 def _corners(along_y: Value, along_x: Value) -> Value:
-    """The products of [C, PW, t] along y and along x, [C, PW, t, t]."""
+    """Return the products of [C, PW, t] along y and along x, [C, PW, t, t]."""
     return along_y.unsqueeze(3) * along_x.unsqueeze(2)

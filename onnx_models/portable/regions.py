@@ -1,4 +1,4 @@
-"""What the bodies of all RoI operators are made of: the map's lengths, the regions' coordinates and their images."""
+"""The inputs of the bodies of all RoI operators: the map's lengths, the regions' coordinates and their images."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, numbers
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange
 from onnx_models.portable.sampling import Samples
 
 LARGEST: dict[Kind, float] = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
@@ -17,14 +17,14 @@ LARGEST: dict[Kind, float] = {"float": 3.4028234663852886e38, "double": 1.797693
 class Regions:
     """Regions of a batch of images.
 
-    images: [R], int64: the image of each region.
+    batch_indices: [R], int64: the image of each region.
     map_lengths: N, C, H, W, int64[1] each.
     y, x: the samples along the two axes.
     sums: the element type of sums.
-    map: [N, C, H, W] in any element type; None where it is not read.
+    map: [N, C, H, W] in any element type; None if it is not read.
     """
 
-    images: Value
+    batch_indices: Value
     map_lengths: tuple[Value, Value, Value, Value]
     y: Samples
     x: Samples
@@ -34,7 +34,7 @@ class Regions:
     @property
     def count(self) -> Value:
         """R, int64[1]."""
-        return self.images.length(0)
+        return self.batch_indices.length(0)
 
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
@@ -42,24 +42,24 @@ class Regions:
         return self.count, self.map_lengths[1], self.y.bins, self.x.bins
 
     def feature_map(self) -> Value:
-        """The map, where there is one."""
+        """Return the map; a ValueError if there is none."""
         return _present(self.map, "the feature map")
 
 
 @dataclass(frozen=True)
-class Request:
-    """What an operator that samples regions, or its gradient, is given, once it is checked.
+class RoiInputs:
+    """The checked inputs of an RoI operator or of its gradient.
 
-    numbers: those of each region, [R, 1, 1] each.
-    images: [R], int64: the image of each region.
+    coordinates: the coordinates of each region, [R, 1, 1] each.
+    batch_indices: [R], int64: the image of each region.
     map_lengths: N, C, H, W, int64[1] each.
     bins: PH and PW, int64[1] each.
-    map: [N, C, H, W] in any element type; None where the node has none.
-    dy: [R, C, PH, PW] in the type of sums; None of a forward operator.
+    map: [N, C, H, W] in any element type; None if the node has none.
+    dy: [R, C, PH, PW] in the type of sums; None for a forward operator.
     """
 
-    numbers: tuple[Value, ...]
-    images: Value
+    coordinates: tuple[Value, ...]
+    batch_indices: Value
     map_lengths: tuple[Value, Value, Value, Value]
     bins: tuple[Value, Value]
     map: Value | None
@@ -68,14 +68,14 @@ class Request:
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
         """R, C, PH, PW, int64[1] each."""
-        return self.images.length(0), self.map_lengths[1], *self.bins
+        return self.batch_indices.length(0), self.map_lengths[1], *self.bins
 
     def feature_map(self) -> Value:
-        """The map, where there is one."""
+        """Return the map; a ValueError if there is none."""
         return _present(self.map, "the feature map")
 
     def gradient(self) -> Value:
-        """dY, where there is one."""
+        """Return dY; a ValueError if there is none."""
         return _present(self.dy, "dY")
 
 
@@ -85,15 +85,15 @@ def _present(value: Value | None, name: str) -> Value:
     return value
 
 
-def requested(given: Mapping[str, Value], demand: Demand, *, reads_map: bool) -> Request:
-    """What is given to an operator of map, regions and indices, or to its gradient of dY, regions, indices, shape and map.
+def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_map: bool) -> RoiInputs:
+    """Read and check the inputs of an RoI operator or of its gradient.
 
     Args:
-        given: the inputs by name.
-        demand: what the body is for.
-        reads_map: whether a gradient reads the map that it is given.
+        given: the inputs by name: map, regions and indices, or for a gradient dY, regions, indices, shape and map.
+        request: the requested body.
+        reads_map: whether a gradient reads the map, whose shape is then checked.
     """
-    operator = demand.operator
+    operator = request.operator
     dy: Value | None = None
     feature_map: Value | None
     conditions: list[Value] = []
@@ -110,45 +110,47 @@ def requested(given: Mapping[str, Value], demand: Demand, *, reads_map: bool) ->
         feature_map, rois, indices = (given[tensor.name] for tensor in operator.inputs)
         images, channels, height, width = feature_map.lengths(4)
         bins_y, bins_x = (
-            demand.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
+            request.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
         )
     regions, own = operator.inputs[1:3]
     *_, count, columns = rois.lengths_up_to(regions.ranks[-1])
-    rows = rois.cast(demand.coordinates).reshape(count, columns)
+    rows = rois.cast(request.coordinates).reshape(count, columns)
     indices = indices.cast("int64").reshape(indices.lengths_up_to(own.ranks[-1])[-1])
     conditions += [height > 0, width > 0]
-    of_regions, of_images = checked(rows, indices, images, conditions, int(regions.shape[-1]))
+    of_regions, of_images = check_rois(rows, indices, images, conditions, int(regions.shape[-1]))
     if dy is not None:
-        dy = dy.cast(demand.sums).reshape(of_images.length(0), channels, bins_y, bins_x)
-    return Request(of_regions, of_images, (images, channels, height, width), (bins_y, bins_x), feature_map, dy)
+        dy = dy.cast(request.sums).reshape(of_images.length(0), channels, bins_y, bins_x)
+    return RoiInputs(of_regions, of_images, (images, channels, height, width), (bins_y, bins_x), feature_map, dy)
 
 
-def named(given: Mapping[str, Value], demand: Demand, dx: Value | None, drois: Value | None) -> dict[str, Value]:
-    """The gradients that there are by the names of the operator's outputs, that by the regions in their shape."""
+def name_gradients(
+    given: Mapping[str, Value], request: BodyRequest, dx: Value | None, drois: Value | None
+) -> dict[str, Value]:
+    """Return the gradients that are not None by the names of outputs, with drois in the shape of the RoIs."""
     if drois is not None:
-        drois = drois.shaped_as(given[demand.operator.inputs[1].name])
-    found = zip(demand.operator.outputs, (dx, drois), strict=True)
+        drois = drois.shaped_as(given[request.operator.inputs[1].name])
+    found = zip(request.operator.outputs, (dx, drois), strict=True)
     return {tensor.name: value for tensor, value in found if value is not None}
 
 
-def checked(
+def check_rois(
     rois: Value, indices: Value, images: Value, conditions: Sequence[Value], columns: int
 ) -> tuple[tuple[Value, ...], Value]:
-    """Numbers and images of regions that can be pooled; others fail at run time.
+    """Return the coordinates and images of regions, and make invalid ones fail at run time.
 
-    A body cannot say what is wrong. It reads an image that does not exist, which ONNX Runtime refuses on the CPU.
+    A body cannot raise an error. It reads an image that does not exist instead, which ONNX Runtime refuses on the CPU.
 
     Args:
         rois: [R, columns].
-        indices: [R], int64: the image of each region as it is given.
-        images: int64[1], how many there are.
-        conditions: bool[1] or [R] each, what else has to hold where there are regions.
-        columns: how many numbers a region has.
+        indices: [R], int64: the unchecked image of each region.
+        images: the number of images, int64[1].
+        conditions: bool[1] or [R] each, further conditions on valid regions.
+        columns: the number of coordinates of a region.
 
     Returns:
-        The numbers of the regions, [R, 1, 1] each, and the images [R].
+        The coordinates of the regions, [R, 1, 1] each, and their images [R].
     """
     finite = (abs(rois) <= LARGEST[rois.kind]).cast("int64").min(1).equals(1)
     right = reduce(Value.__and__, [finite, indices >= 0, rois.length(0).equals(indices.length(0)), *conditions])
     each = right.unsqueeze(1).where(rois, 0.0).unsqueeze(2).entries(columns, axis=1)
-    return tuple(each), numbers(images).gather(right.where(indices, images))
+    return tuple(each), arange(images).gather(right.where(indices, images))

@@ -1,8 +1,8 @@
-"""The body of RoIAlignRotated, and of its gradient.
+"""The bodies of RoIAlignRotated and of its gradient.
 
-What a bin takes of each pixel is a row of a matrix A [PH PW, h w] of its region, h x w being the pixels that the region can
-read. So Y is A X, dX is A^T dY, and dY^T X is what the regions' numbers are moved by. `Loop` goes over regions and in each
-over rows of bins: in memory are one matrix and the samples of one row.
+The weights of a bin are a row of a matrix A [PH PW, h w] of its region, where h x w are the pixels that the region can read.
+So Y is A X, dX is A^T dY, and the gradient for A, from which that for the region follows, is dY^T X. `Loop` iterates over
+regions, and an inner one over rows of bins: memory holds one matrix and the samples of one row.
 """
 
 from __future__ import annotations
@@ -10,36 +10,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from onnx_models.portable.average import filled_up, rounds, summed_by_image
-from onnx_models.portable.bodies import Demand
-from onnx_models.portable.graph import Kind, Value, joined, numbers, zeros
-from onnx_models.portable.regions import Request, named, requested
-from onnx_models.portable.rotated import Grid, Reach, Window, grid
-from onnx_models.portable.rotated_flat import Flat
+from onnx_models.portable.average import pad_to_count, sum_by_image, trip_count
+from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.graph import Kind, Value, arange, concat, zeros
+from onnx_models.portable.regions import RoiInputs, name_gradients, read_roi_inputs
+from onnx_models.portable.rotated_grid import AxisTaps, Grid, Window, grid
+from onnx_models.portable.rotated_loop_free import LoopFree
 
 
-def outputs(given: Mapping[str, Value], demand: Demand) -> dict[str, Value]:
-    """The wanted outputs by name."""
-    a, kind = demand.attributes, demand.coordinates
-    by_rois = "drois" in demand.wanted
-    request = requested(given, demand, reads_map=by_rois)
-    laid = grid(
-        request,
+def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
+    """Return the wanted outputs by name."""
+    a, kind = request.attributes, request.coordinates
+    by_rois = "drois" in request.wanted
+    roi_inputs = read_roi_inputs(given, request, reads_map=by_rois)
+    samples_grid = grid(
+        roi_inputs,
         aligned=a.number("aligned", kind),
         clockwise=a.number("clockwise", kind),
         scale=a.number("spatial_scale", kind),
         ratio=a.number("sampling_ratio", kind),
     )
-    way = _Loops(request, laid, laid.windows(), demand.sums) if demand.loops else Flat(request, laid, demand.sums)
-    if not demand.operator.is_gradient:
-        return {"Y": way.forward()}
-    dx = way.gradient() if "dX" in demand.wanted else None
-    return named(given, demand, dx, way.roi_gradient() if by_rois else None)
+    body = (
+        _Loops(roi_inputs, samples_grid, samples_grid.windows(), request.sums)
+        if request.loops
+        else LoopFree(roi_inputs, samples_grid, request.sums)
+    )
+    if not request.operator.is_gradient:
+        return {"Y": body.forward()}
+    dx = body.gradient() if "dX" in request.wanted else None
+    return name_gradients(given, request, dx, body.roi_gradient() if by_rois else None)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One region: its number, int64[1], and the pixels that it can read, the first and the one after the last."""
+    """One region: its index, int64[1], and the pixels that it can read, the first and the one after the last."""
 
     number: Value
     rows: tuple[Value, Value]
@@ -47,45 +51,45 @@ class _Part:
 
     @property
     def width(self) -> Value:
-        """Their width w, int64[1]."""
+        """The width w of these pixels, int64[1]."""
         return self.columns[1] - self.columns[0]
 
     @property
     def area(self) -> Value:
-        """How many they are, h w, int64[1]."""
+        """The number h w of these pixels, int64[1]."""
         return (self.rows[1] - self.rows[0]) * self.width
 
-    def corners(self, y: Reach, x: Reach) -> list[Value]:
-        """The pixels that samples read, as numbered within the part."""
+    def corners(self, y: AxisTaps, x: AxisTaps) -> list[Value]:
+        """Return the pixels that samples read, as flat indices within the part."""
         rows, columns = (
-            # Roundings can put a sample of a region that is large enough beyond its part.
-            [(pixel.cast("int64") - ends[0]).at_least(0).at_most(ends[1] - ends[0] - 1) for pixel in reach.pixels]
-            for reach, ends in ((y, self.rows), (x, self.columns))
+            # Rounding can move a sample of a very large region out of its part.
+            [(pixel.cast("int64") - ends[0]).at_least(0).at_most(ends[1] - ends[0] - 1) for pixel in taps.pixels]
+            for taps, ends in ((y, self.rows), (x, self.columns))
         )
         return [row * self.width + column for row in rows for column in columns]
 
 
 @dataclass(frozen=True)
 class _Loops:
-    """The body with control flow; `windows` are the grid's."""
+    """The body with loops; `windows` are the grid's."""
 
-    request: Request
+    roi_inputs: RoiInputs
     grid: Grid
     windows: tuple[Window, Window]
     sums: Kind
 
     def forward(self) -> Value:
-        """Y [R, C, PH, PW]."""
+        """Return Y [R, C, PH, PW]."""
 
         def of_region(part: _Part) -> Value:
             return self._pixels(part) @ self._matrix(part).transpose(1, 0)
 
-        return self._each(of_region).reshape(*self.request.output_lengths)
+        return self._each(of_region).reshape(*self.roi_inputs.output_lengths)
 
     def gradient(self) -> Value:
-        """The gradient dX [N, C, H, W]."""
-        _, channels, height, width = self.request.map_lengths
-        none = self.request.images.graph.constant([0], "int64")
+        """Return dX [N, C, H, W]."""
+        _, channels, height, width = self.roi_inputs.map_lengths
+        none = self.roi_inputs.batch_indices.graph.constant([0], "int64")
         after_rows, after_columns = height - self.windows[0][1], width - self.windows[1][1]
 
         def of_one(number: Value) -> Value:
@@ -94,84 +98,86 @@ class _Loops:
             found = found.reshape(channels, part.rows[1] - part.rows[0], part.width)
             after = after_rows.gather(number), after_columns.gather(number)
             ends = [none, part.rows[0], part.columns[0], none, *after]
-            return found.graph.op("Pad", [found, joined(0, *ends)], found.kind)
+            return found.graph.op("Pad", [found, concat(0, *ends)], found.kind)
 
-        return summed_by_image(self.request.images, self.request.map_lengths, self.sums, of_one, 1)
+        return sum_by_image(self.roi_inputs.batch_indices, self.roi_inputs.map_lengths, self.sums, of_one, 1)
 
     def roi_gradient(self) -> Value:
-        """The gradient by the regions' numbers, [R, 5]."""
-        bins_y, bins_x = self.request.bins
+        """Return the gradient for the regions' coordinates, [R, 5]."""
+        bins_y, bins_x = self.roi_inputs.bins
 
         def of_region(part: _Part) -> Value:
-            pulls = self._dy(part).transpose(1, 0) @ self._pixels(part)
-            pulls = pulls.reshape(bins_y, bins_x * part.area).cast(self.grid.scale.kind)
+            weight_gradients = self._dy(part).transpose(1, 0) @ self._pixels(part)
+            weight_gradients = weight_gradients.reshape(bins_y, bins_x * part.area).cast(self.grid.scale.kind)
 
             def of_row(row: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
-                return [], [self._moved(part, row, pulls.gather(row).squeeze(0))]
+                return [], [self._roi_derivatives(part, row, weight_gradients.gather(row).squeeze(0))]
 
-            (moved,) = pulls.graph.loop(bins_y, of_row)
-            return moved.sum(0).cast(self.sums)
+            (derivatives,) = weight_gradients.graph.loop(bins_y, of_row)
+            return derivatives.sum(0).cast(self.sums)
 
-        channels = self.request.map_lengths[1]
-        return filled_up(self._each(of_region), self.request.images.length(0), channels, 5)
+        channels = self.roi_inputs.map_lengths[1]
+        return pad_to_count(self._each(of_region), self.roi_inputs.batch_indices.length(0), channels, 5)
 
     def _matrix(self, part: _Part) -> Value:
-        """A of a region, [PH PW, h w]."""
-        bins_y, bins_x = self.request.bins
+        """Return the matrix A of a region, [PH PW, h w]."""
+        bins_y, bins_x = self.roi_inputs.bins
         graph = part.number.graph
 
         def of_row(row: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
             here = self.grid.row_of_bins(part.number, row)
-            y, x = here.reaches()
-            share = here.part_inside()
-            values = [share * along_y * along_x for along_y in y.weights for along_x in x.weights]
-            empty = zeros(share.kind, bins_x, part.area)
+            y, x = here.axis_taps()
+            sample_weights = here.sample_weights()
+            values = [sample_weights * along_y * along_x for along_y in y.weights for along_x in x.weights]
+            empty = zeros(sample_weights.kind, bins_x, part.area)
             indices, updates = (
-                joined(1, *(value.reshape(bins_x, _samples(share)) for value in each))
+                concat(1, *(value.reshape(bins_x, _samples(sample_weights)) for value in each))
                 for each in (part.corners(y, x), values)
             )
-            filled = graph.op("ScatterElements", [empty, indices, updates], share.kind, axis=1, reduction="add")
+            filled = graph.op(
+                "ScatterElements", [empty, indices, updates], sample_weights.kind, axis=1, reduction="add"
+            )
             return [], [filled.cast(self.sums)]
 
         (rows,) = graph.loop(bins_y, of_row)
         return rows.reshape(bins_y * bins_x, part.area)
 
-    def _moved(self, part: _Part, row: Value, pulls: Value) -> Value:
-        """The gradient by a region's numbers, [5], of a row of bins that pull at pixels, [PW h w]."""
+    def _roi_derivatives(self, part: _Part, row: Value, weight_gradients: Value) -> Value:
+        """Return the gradient for a region's coordinates, [5], given that for a row of bins' weights, [PW h w]."""
         here = self.grid.row_of_bins(part.number, row)
-        y, x = here.reaches()
-        start = (numbers(self.request.bins[1]) * part.area).unsqueeze(1, 2)
-        read = [pulls.gather(start + corner) for corner in part.corners(y, x)]
-        share = here.part_inside()
+        y, x = here.axis_taps()
+        start = (arange(self.roi_inputs.bins[1]) * part.area).unsqueeze(1, 2)
+        read = [weight_gradients.gather(start + corner) for corner in part.corners(y, x)]
+        sample_weights = here.sample_weights()
 
         def by(along_y: list[Value], along_x: list[Value]) -> Value:
             low, high = (read[2 * i] * along_x[0] + read[2 * i + 1] * along_x[1] for i in range(2))
-            # Not a product with 0 alone: pixels that are not read may be infinite.
-            return (share > 0.0).where((low * along_y[0] + high * along_y[1]) * share, 0.0)
+            # Not only a product with 0: unread pixels may be infinite.
+            return (sample_weights > 0.0).where((low * along_y[0] + high * along_y[1]) * sample_weights, 0.0)
 
-        moved = here.moved(by(y.slopes, x.weights), by(y.weights, x.slopes))
-        return joined(0, *(one.sum(0, 1, 2).reshape(1) for one in moved))
+        derivatives = here.roi_derivatives(by(y.weight_derivatives, x.weights), by(y.weights, x.weight_derivatives))
+        return concat(0, *(one.sum(0, 1, 2).reshape(1) for one in derivatives))
 
     def _pixels(self, part: _Part) -> Value:
-        """A region's pixels, [C, h w]."""
-        image = self.request.images.gather(part.number)
+        """Return a region's pixels, [C, h w]."""
+        image = self.roi_inputs.batch_indices.gather(part.number)
         spans = {0: (image, image + 1), 2: part.rows, 3: part.columns}
-        pixels = self.request.feature_map().part(spans).cast(self.sums)
-        return pixels.reshape(self.request.map_lengths[1], part.area)
+        pixels = self.roi_inputs.feature_map().block(spans).cast(self.sums)
+        return pixels.reshape(self.roi_inputs.map_lengths[1], part.area)
 
     def _dy(self, part: _Part) -> Value:
-        """A region's dY, [C, PH PW]."""
-        bins_y, bins_x = self.request.bins
-        return self.request.gradient().gather(part.number).reshape(self.request.map_lengths[1], bins_y * bins_x)
+        """Return a region's dY, [C, PH PW]."""
+        bins_y, bins_x = self.roi_inputs.bins
+        return self.roi_inputs.gradient().gather(part.number).reshape(self.roi_inputs.map_lengths[1], bins_y * bins_x)
 
     def _each(self, body: Callable[[_Part], Value]) -> Value:
-        """What `body` makes of each region, stacked."""
+        """Return the stacked results of `body` for each region."""
 
         def of_region(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
             return [], [body(self._part(number))]
 
-        images = self.request.images
-        count = rounds(images.length(0), self.request.map_lengths[1])
+        images = self.roi_inputs.batch_indices
+        count = trip_count(images.length(0), self.roi_inputs.map_lengths[1])
         (stacked,) = images.graph.loop(count, of_region)
         return stacked
 
@@ -181,5 +187,5 @@ class _Loops:
 
 
 def _samples(of: Value) -> Value:
-    """How many samples a bin has, of values [PW, KY, KX]."""
+    """Return the number of samples of a bin in values [PW, KY, KX]."""
     return of.length(1) * of.length(2)

@@ -65,9 +65,12 @@ def chain(nodes: int) -> bytes:
         for name, array in FEEDS.items()
     ]
     output = helper.make_tensor_value_info(f"Z{nodes}", onnx.TensorProto.FLOAT, FEEDS["X"].shape)
-    opsets = [helper.make_opsetid("", onnx_models.build.OPSET), helper.make_opsetid(DOMAIN, DOMAIN_VERSION)]
+    opsets = [
+        helper.make_opsetid("", onnx_models.opset_upgrade.DEFAULT_OPSET),
+        helper.make_opsetid(DOMAIN, DOMAIN_VERSION),
+    ]
     graph = helper.make_graph(made, "chain", values, [output])
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=onnx_models.build.IR_VERSION)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=onnx_models.opset_upgrade.DEFAULT_IR_VERSION)
     return bytes(model.SerializeToString())
 
 

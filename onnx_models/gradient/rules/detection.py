@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_models.attributes import errors_of, given_values
+from onnx_models.attributes import node_attribute_values, prefix_errors
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Length, Node
 from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
@@ -90,8 +90,8 @@ def of_gradient(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
 
 def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, AttributeValue]:
     """Those of the gradient of a node: the node's own, given or by default, or what its operator fixes."""
-    with errors_of(str(node)):
-        checked = forward.check_attributes(given_values(forward, node.proto))
+    with prefix_errors(str(node)):
+        checked = forward.check_attributes(node_attribute_values(forward, node.proto))
     return {one.name: checked[one.name] for one in gradient.attributes}
 
 

@@ -1,9 +1,9 @@
-"""Where the samples of rotated regions lie, which pixels they read and how they move.
+"""Coordinates of the samples of rotated regions, the pixels that they read, and derivatives.
 
-Sizes: R regions, PH x PW bins, KY x KX samples of a bin that are listed, along the height and the width of the region as it
-is before it is turned. Those are listed that may be on the map: no more than cross it from corner to corner, or than an
-attribute asks for. So memory does not grow with a region. Where a region is so large, or so far away, that rounding moves
-samples by more than `MOST_SLACK` pixels, some of those that it puts on the map are not listed.
+Sizes: R regions, PH x PW bins, KY x KX listed samples of a bin, along the height and the width of the region before its
+rotation. Samples that may be on the map are listed: at most as many as fit on its diagonal, or as an attribute demands. So
+memory does not grow with a region. If a region is so large, or so far away, that rounding moves samples by more than
+`MOST_SLACK` pixels, some samples that rounding moves on to the map are not listed.
 """
 
 from __future__ import annotations
@@ -12,82 +12,82 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from onnx_models.portable.graph import Kind, Value, numbers
-from onnx_models.portable.regions import LARGEST, Request
+from onnx_models.portable.graph import Kind, Value, arange
+from onnx_models.portable.regions import LARGEST, RoiInputs
 from onnx_models.portable.sampling import (
     EPSILON,
     along_bins,
     is_inside,
-    largest,
-    read,
+    largest_count,
+    pixels_and_weights,
     samples_between,
     samples_per_bin,
 )
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 
 MOST_SLACK = 64.0
-"""Pixels around the map in which samples are listed, since rounding may move them on to it."""
+"""The margin around the map, in pixels, in which samples are listed, since rounding may move them on to the map."""
 
 QUARTER, QUARTER_REST = math.pi / 2, 6.123233995736766e-17
-"""Pi/2 as a double, and what that lacks."""
+"""Pi/2 as a double, and its rounding error."""
 
 Window = tuple[Value, Value]
-"""The pixels that regions can read along an axis, int64[R] each: the first of each and the one after its last."""
+"""The pixels that each region can read along an axis, int64[R] each: the first and the one after the last."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """The listed samples along one side of each region before it is turned.
+    """The listed samples along one side of each region before its rotation.
 
-    size: in pixels, [R, 1, 1].
-    grows: 1 where it is a stored number's, 0 where it is the least size, [R, 1, 1].
-    per_bin: all samples of a bin, at least 1, [R, 1, 1].
-    counts: [R, P], int64, how many of those listed a bin needs, at least 1.
+    size: the length in pixels, [R, 1, 1].
+    size_derivative: 1, or 0 for a region of the minimum size, [R, 1, 1].
+    per_bin: the number of all samples of a bin, at least 1, [R, 1, 1].
+    counts: [R, P], int64, the number of listed samples that a bin needs, at least 1.
     exists: [R, P, K], False where a bin has fewer samples than are listed.
-    share: [R, P, K], where a sample lies in units of the size, from the middle.
+    position: [R, P, K], the offset of a sample from the middle, relative to the size.
     """
 
     size: Value
-    grows: Value
+    size_derivative: Value
     per_bin: Value
     counts: Value
     exists: Value
-    share: Value
+    position: Value
 
 
 @dataclass(frozen=True)
-class Reach:
-    """The samples of some bins along one axis of the map: its two pixels each, their weights and the weights' slopes."""
+class AxisTaps:
+    """For samples along one axis of the map, the two pixels that each reads, their weights and the weights' derivatives."""
 
     pixels: list[Value]
     weights: list[Value]
-    slopes: list[Value]
+    weight_derivatives: list[Value]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The samples of regions, or of some of their bins: what is of the shape [R, 1, 1] here is then of another.
+    """The samples of all regions, with values [R, 1, 1], or of some bins, with values in another shape.
 
-    middle_y, middle_x: of each region on the map, in pixels.
-    cos, sin: of the angle by which it is turned counter-clockwise.
-    turn: 1, or -1 where stored angles are clockwise.
-    scale: pixels to a unit of the stored numbers.
+    middle_y, middle_x: the centre of each region on the map, in pixels.
+    cos, sin: the cosine and sine of its counter-clockwise angle.
+    angle_sign: 1, or -1 if stored angles are clockwise.
+    scale: pixels for each unit of the stored coordinates.
     height, width: the region's sides.
-    lengths: H and W, those of the map, [1] each in the type of coordinates.
+    lengths: H and W of the map, [1] each in the type of coordinates.
     """
 
     middle_y: Value
     middle_x: Value
     cos: Value
     sin: Value
-    turn: Value
+    angle_sign: Value
     scale: Value
     height: Side
     width: Side
     lengths: tuple[Value, Value]
 
     def every_bin(self) -> Grid:
-        """As its samples are [R, PH, PW, KY, KX]."""
+        """Return the grid with samples of the shape [R, PH, PW, KY, KX]."""
         return self._viewed(
             lambda value: value.unsqueeze(3, 4),
             lambda along: along.unsqueeze(2, 4),
@@ -95,7 +95,7 @@ class Grid:
         )
 
     def row_of_bins(self, region: Value, row: Value) -> Grid:
-        """One row of bins of one region, int64[1] each, as its samples are [PW, KY, KX]."""
+        """Return one row of bins of one region (indices, int64[1]), with samples of the shape [PW, KY, KX]."""
         start = region.graph.constant([0], "int64")
         listed_y = self.height.counts.gather(region).squeeze(0).gather(row)
         listed_x = self.width.counts.gather(region).max(1)
@@ -106,7 +106,7 @@ class Grid:
         )
 
     def windows(self) -> tuple[Window, Window]:
-        """The pixels that each region can read, along y and along x."""
+        """Return the pixels that each region can read, along y and along x."""
         height, width = self.height.size, self.width.size
         reach_y = (abs(height * self.cos) + abs(width * self.sin)) / 2.0
         reach_x = (abs(width * self.cos) + abs(height * self.sin)) / 2.0
@@ -121,42 +121,43 @@ class Grid:
     @staticmethod
     def _window(middle: Value, reach: Value, length: Value) -> Window:
         last = length - 1.0
-        # A pixel for interpolation and one for roundings.
+        # One pixel for interpolation and one for rounding errors.
         first = (middle - reach - 1.0).floor().at_least(0.0).at_most(last)
         end = (middle + reach + 2.0).ceil().at_least(first).at_most(last) + 1.0
         return first.reshape(-1).cast("int64"), end.reshape(-1).cast("int64")
 
     def offsets(self) -> tuple[Value, Value]:
-        """Where samples lie from the middle along the region's width and height, u and v, in pixels."""
-        return self.width.size * self.width.share, self.height.size * self.height.share
+        """Return the offsets of samples from the centre along the region's width and height, u and v, in pixels."""
+        return self.width.size * self.width.position, self.height.size * self.height.position
 
-    def part_inside(self) -> Value:
-        """For each sample its part of the mean of its bin, 0 for one off the map."""
+    def sample_weights(self) -> Value:
+        """Return the weight of each sample in the mean of its bin, 0 off the map."""
         return self._inside().cast(self.scale.kind) / (self.height.per_bin * self.width.per_bin)
 
-    def reaches(self) -> tuple[Reach, Reach]:
-        """What samples read along y and along x; those off the map read any pixel."""
+    def axis_taps(self) -> tuple[AxisTaps, AxisTaps]:
+        """Return the taps of samples along y and along x; a sample off the map reads any pixel."""
         inside = self._inside()
         along_y, along_x = (
-            Reach(*read(c, inside, length, "onnx")) for c, length in zip(self._coordinates(), self.lengths, strict=True)
+            AxisTaps(*pixels_and_weights(c, inside, length, "onnx"))
+            for c, length in zip(self._coordinates(), self.lengths, strict=True)
         )
         return along_y, along_x
 
-    def moved(self, by_y: Value, by_x: Value) -> list[Value]:
-        """The derivatives by cx, cy, w, h and the angle, sample by sample, of the derivatives by a sample's y and x."""
+    def roi_derivatives(self, by_y: Value, by_x: Value) -> list[Value]:
+        """Return the derivatives by cx, cy, w, h and the angle for each sample, given those by the sample's y and x."""
         u, v = self.offsets()
         along_width = by_x * self.cos - by_y * self.sin
         along_height = by_x * self.sin + by_y * self.cos
         return [
             by_x * self.scale,
             by_y * self.scale,
-            along_width * self.width.share * self.width.grows * self.scale,
-            along_height * self.height.share * self.height.grows * self.scale,
-            (along_width * v - along_height * u) * self.turn,
+            along_width * self.width.position * self.width.size_derivative * self.scale,
+            along_height * self.height.position * self.height.size_derivative * self.scale,
+            (along_width * v - along_height * u) * self.angle_sign,
         ]
 
     def _coordinates(self) -> tuple[Value, Value]:
-        """Where samples lie on the map, y and x, in pixels."""
+        """Return the coordinates of samples on the map, y and x, in pixels."""
         u, v = self.offsets()
         return self.middle_y + v * self.cos - u * self.sin, self.middle_x + u * self.cos + v * self.sin
 
@@ -172,10 +173,10 @@ class Grid:
             return replace(
                 of,
                 size=scalar(of.size),
-                grows=scalar(of.grows),
+                size_derivative=scalar(of.size_derivative),
                 per_bin=scalar(of.per_bin),
                 exists=along(of.exists),
-                share=along(of.share),
+                position=along(of.position),
             )
 
         return replace(
@@ -189,35 +190,35 @@ class Grid:
         )
 
 
-def grid(request: Request, *, aligned: Value, clockwise: Value, scale: Value, ratio: Value) -> Grid:
-    """RoIAlignRotated's rule.
+def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Value, ratio: Value) -> Grid:
+    """Place samples as RoIAlignRotated does.
 
     Args:
-        request: the regions' stored cx, cy, w, h and angle, the bins and the map.
-        aligned: 1 for regions half a pixel further back, which have no least size.
-        clockwise: 1 where angles are clockwise as seen on the image.
-        scale: pixels to a unit of the stored numbers.
+        roi_inputs: the regions' stored cx, cy, w, h and angle, the bins and the map.
+        aligned: 1 for regions that are shifted by -0.5 pixels and have no minimum size.
+        clockwise: 1 if angles are clockwise as seen on the image.
+        scale: pixels for each unit of the stored coordinates.
         ratio: samples of a bin along an axis; 0 for its size in pixels, rounded up.
 
     Source: `ortops.operators.roi_align_rotated`.
     """
     kind, graph = scale.kind, scale.graph
-    cx, cy, w, h, angle = request.numbers
+    cx, cy, w, h, angle = roi_inputs.coordinates
     least = (aligned > 0.0).where(graph.constant(-LARGEST[kind], kind), 1.0)
     stored = [cx * scale - aligned * 0.5, cy * scale - aligned * 0.5, w * scale, h * scale]
-    # What is beyond all numbers has no sample that is a number.
+    # A region whose scaled coordinates overflow has no finite samples.
     is_finite = abs(stored[0]) <= LARGEST[kind]
     for number in stored[1:]:
         is_finite = is_finite & (abs(number) <= LARGEST[kind])
     x, y, width, height = (is_finite.where(number, 0.0) for number in stored)
-    turn = 1.0 - clockwise * 2.0
-    sin, cos = _sin(angle * turn), _cos(angle * turn)
-    # From the middle of the region to that of the map, and from there to its ends.
-    map_height, map_width = (length.cast(kind) for length in request.map_lengths[2:])
+    angle_sign = 1.0 - clockwise * 2.0
+    sin, cos = _sin(angle * angle_sign), _cos(angle * angle_sign)
+    # The offset from the region's centre to the map's, and the distances from there to the map's ends.
+    map_height, map_width = (length.cast(kind) for length in roi_inputs.map_lengths[2:])
     slack = ((abs(x) + abs(y) + map_height + map_width) * (16 * EPSILON[kind])).at_most(MOST_SLACK)
     to_y, to_x = map_height / 2.0 - 0.5 - y, map_width / 2.0 - 0.5 - x
     half_y, half_x = map_height / 2.0 + 0.5 + slack, map_width / 2.0 + 0.5 + slack
-    bins_y, bins_x = request.bins
+    bins_y, bins_x = roi_inputs.bins
     across = to_x * cos - to_y * sin, half_x * abs(cos) + half_y * abs(sin)
     along = to_x * sin + to_y * cos, half_x * abs(sin) + half_y * abs(cos)
 
@@ -227,7 +228,7 @@ def grid(request: Request, *, aligned: Value, clockwise: Value, scale: Value, ra
         return _side(sized, (size >= least).cast(kind), bins, per_bin, of_map)
 
     sides = side(height, bins_y, along), side(width, bins_x, across)
-    return Grid(y, x, cos, sin, turn, scale, *sides, (map_height, map_width))
+    return Grid(y, x, cos, sin, angle_sign, scale, *sides, (map_height, map_width))
 
 
 def _sin(t: Value) -> Value:
@@ -237,28 +238,28 @@ def _sin(t: Value) -> Value:
 def _cos(t: Value) -> Value:
     if t.kind != "double":
         return t.graph.op("Cos", [t], t.kind)
-    # ONNX Runtime 1.20 has no Cos of double. Exact at right angles, which must not move samples from the border.
+    # ONNX Runtime 1.20 has no Cos of double. This is exact at right angles, which must not move samples off the border.
     s = t + QUARTER
     rest = (t - (s - (s - t))) + (QUARTER - (s - t)) + QUARTER_REST
-    # Of an angle that is itself known to 1e-8 at best, it is enough to be right to 1e-16.
+    # From 1e8 on, an angle is itself known to 1e-8 at best, so an error of 1e-16 does not matter.
     return (abs(t) < 1e8).where(_sin(s) - _sin(t) * rest, 1.0 - _sin(t / 2.0) * _sin(t / 2.0) * 2.0)
 
 
-def _side(size: Value, grows: Value, bins: Value, per_bin: Value, of_map: tuple[Value, Value]) -> Side:
-    """The samples along a side on which the map reaches from `of_map[0] - of_map[1]` to their sum, from the middle."""
+def _side(size: Value, size_derivative: Value, bins: Value, per_bin: Value, of_map: tuple[Value, Value]) -> Side:
+    """List the samples along a side. From its middle, the map extends from `of_map[0] - of_map[1]` to their sum."""
     kind: Kind = size.kind
     graph = size.graph
-    some = per_bin.at_least(1.0)
-    total = bins.cast(kind) * some
+    at_least_one = per_bin.at_least(1.0)
+    total = bins.cast(kind) * at_least_one
     step = size / total
     is_point = step.equals(0.0)
     pixels = is_point.where(graph.constant(1.0, kind), step)
-    # The number that a sample in the middle would have, from the first of the bin on.
-    middle = (bins.cast(kind) / 2.0 - along_bins(bins, kind)) * some - 0.5
+    # The fractional index of the region's middle, counted from the first sample of each bin.
+    middle = (bins.cast(kind) / 2.0 - along_bins(bins, kind)) * at_least_one - 0.5
     ends = middle + (of_map[0] - of_map[1]) / pixels, middle + (of_map[0] + of_map[1]) / pixels
     first, counts = samples_between(ends, graph.constant(2.0, kind), per_bin, is_point)
-    # The difference of two large numbers may be wrong, the number of samples that the map has room for is not.
-    room = is_point.where(some.at_most(MAX_SAMPLING_RATIO), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
-    counts = counts.at_least(1.0).at_most(room).at_most(some).cast("int64")
-    i = first + numbers(largest(counts)).cast(kind)
-    return Side(size, grows, some, counts.squeeze(2), i < per_bin, (i - middle) / total)
+    # The difference of two large indices may be inexact, but not the number of samples that fit on the map.
+    limit = is_point.where(at_least_one.at_most(MAX_SAMPLING_RATIO), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
+    counts = counts.at_least(1.0).at_most(limit).at_most(at_least_one).cast("int64")
+    i = first + arange(largest_count(counts)).cast(kind)
+    return Side(size, size_derivative, at_least_one, counts.squeeze(2), i < per_bin, (i - middle) / total)

@@ -1,4 +1,4 @@
-"""The floor: what it takes to copy every input once and to write every output once, whatever is computed."""
+"""The baseline of any computation: copying every input once and writing every output once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from benchmarks.call import Call
 from benchmarks.workloads import Array
 
 
-def copying(inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> Call:
-    """A call that copies `inputs` and writes arrays as large as `outputs`, in as many parts as there are threads.
+def copy_call(inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> Call:
+    """Return a call that copies `inputs` and writes arrays as large as `outputs`, split among threads.
 
-    What is written to is there before: a call allocates nothing.
+    The memory is allocated beforehand, not by the call.
     """
     pairs = [(source, np.zeros_like(source)) for source in map(_bytes, inputs)]
     pairs += [(np.broadcast_to(np.uint8(0), (target.nbytes,)), np.zeros(target.nbytes, np.uint8)) for target in outputs]

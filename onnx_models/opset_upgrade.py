@@ -1,8 +1,8 @@
-"""Models of an older opset of ONNX, written in the operators of a newer one.
+"""Upgrade models to a newer opset of ONNX.
 
-ONNX's own converter (onnx.version_converter, of onnx 1.23) is not used: it drops functions and sparse initializers, gives
-Hardmax and linear Resize and Upsample another meaning without a word, drops the training mode of BatchNormalization, gives
-Clip and Pad of double constants of float, and reads no model beyond 2 GiB.
+ONNX's own converter (onnx.version_converter, of onnx 1.23) is not used: it drops functions and sparse initializers,
+silently changes the results of Hardmax and of linear Resize and Upsample, drops the training mode of BatchNormalization,
+gives float constants to Clip and Pad of double, and reads no model beyond 2 GiB.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from typing import Any
 
 import onnx
 
-from onnx_models.data import copied
+from onnx_models.large_models import copy_model
 from onnx_models.resize import nearest_mode_of_opset_10
-from onnx_models.walk import Scope, label, names_in, normal_domain, onnx_opset, subgraphs
+from onnx_models.traversal import Scope, label, normalize_domain, onnx_opset, subgraphs, tensor_names
+
+DEFAULT_IR_VERSION = 10
+DEFAULT_OPSET = 21
+"""The newest IR version and opset that onnxruntime 1.20 reads, the oldest version that this project supports."""
 
 OLDEST = 7
-"""ONNX Runtime supports none before. Until then, broadcasting was an attribute."""
+"""The oldest opset that ONNX Runtime supports. Before it, broadcasting was an attribute."""
 
 NEWEST = 26
-"""Up to here this file knows what each opset has changed."""
+"""The newest opset whose changes are known to `CHANGES`."""
 
 _TYPES = {
     "value_ints": onnx.AttributeProto.INTS,
@@ -29,22 +33,22 @@ _TYPES = {
     "value_int": onnx.AttributeProto.INT,
     "value_float": onnx.AttributeProto.FLOAT,
 }
-"""The types of attributes of Constant."""
+"""The types of the attributes of Constant."""
 
 
-def raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """A copy of a model that has an opset at least, and its functions too; itself where it is so already.
+def upgrade_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    """Return a copy of a model that, with its functions, has at least the given opset, or the model if it already has.
 
-    What it computes stays the same. Nodes in subgraphs are converted too. The data of initializers is not read, but for
+    The copy computes the same. Nodes in subgraphs are converted as well. The data of initializers is not read, except for
     the scales of Resize before opset 11.
 
     Args:
-        model: of opset 7 or later.
-        opset: of ONNX's own domain, 18 or later.
+        model: a model of opset 7 or later.
+        opset: a version of ONNX's own domain, 18 or later.
 
     Raises:
-        ValueError: the model has no opset of ONNX's domain or one before 7, `opset` is newer than is known here, or a node
-            of an older opset has no counterpart.
+        ValueError: the model has no opset of ONNX's domain or one before 7, `opset` is newer than `NEWEST`, or a node has
+            no equivalent at the new opset.
 
     Source: ONNX operator specification, changelog of the operators.
     """
@@ -59,7 +63,7 @@ def raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
             raise ValueError(f"opset {found} cannot be converted to {opset}: must be {OLDEST} or later")
     if opset > NEWEST:
         raise ValueError(f"opset {min(versions)} cannot be converted to {opset}: must be to {NEWEST} or an older one")
-    made = copied(model)
+    made = copy_model(model)
     for scope in (made, *made.functions):
         found = onnx_opset(scope)
         if found is not None and found < opset:
@@ -76,17 +80,17 @@ def _raise(scope: Scope, version: int, opset: int) -> None:
         for training in scope.training_info:
             parts += [training.initialization, training.algorithm]
     nodes = _Nodes(
-        {name for part in parts for name in names_in(part)}, {name for part in parts for name in _read(part)}
+        {name for part in parts for name in tensor_names(part)}, {name for part in parts for name in _read(part)}
     )
     for part in parts:
         nodes.change(part, version, opset)
     for item in scope.opset_import:
-        if normal_domain(item.domain) == "":
+        if normalize_domain(item.domain) == "":
             item.version = opset
 
 
 def _read(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
-    """Names of the tensors that nodes read or that are outputs."""
+    """Yield the names of the tensors that nodes read or that are outputs."""
     yield from part.output if isinstance(part, onnx.FunctionProto) else (value.name for value in part.output)
     for node in part.node:
         yield from node.input
@@ -95,9 +99,11 @@ def _read(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
 
 
 class _Nodes:
-    """The nodes of a model or of a function, while they are changed one after the other.
+    """Converts the nodes of a model or of a function one by one.
 
-    names: of all tensors. read: names of those that something reads.
+    Args:
+        names: the names of all tensors.
+        read: the names of the tensors that a node reads or that are outputs.
     """
 
     def __init__(self, names: set[str], read: set[str]) -> None:
@@ -108,14 +114,14 @@ class _Nodes:
         self._after: list[onnx.NodeProto] = []
 
     def change(self, part: onnx.GraphProto | onnx.FunctionProto, version: int, opset: int) -> None:
-        """Change the nodes of a graph or a function, and of graphs inside, from one opset to a newer one."""
+        """Convert the nodes of a graph or a function, and of subgraphs, from one opset to a newer one."""
         if isinstance(part, onnx.GraphProto):
             self._constants.update({tensor.name: tensor for tensor in part.initializer})
         changed: list[onnx.NodeProto] = []
         for node in part.node:
             for graph in subgraphs([node]):
                 self.change(graph, version, opset)
-            if normal_domain(node.domain) == "":
+            if normalize_domain(node.domain) == "":
                 for newer in range(version + 1, opset + 1):
                     if (change := CHANGES.get((newer, node.op_type))) is not None:
                         change(self, node)
@@ -127,26 +133,26 @@ class _Nodes:
         part.node.extend(changed)
 
     def before(self, operator: str, inputs: Sequence[str], *attributes: onnx.AttributeProto) -> str:
-        """Put a node before the one that is changed; the name of its output."""
+        """Insert a node before the converted one and return the name of its output."""
         name = self._name(operator)
         self._before.append(onnx.helper.make_node(operator, inputs, [name]))
         self._before[-1].attribute.extend(attributes)
         return name
 
     def after(self, node: onnx.NodeProto, operator: str, *inputs: str, **attributes: Any) -> None:
-        """Put a node after the one that is changed, whose output becomes the first input of the other."""
+        """Insert a node after the converted one, whose output becomes the new node's first input."""
         name, node.output[0] = node.output[0], self._name(node.op_type)
         self._after.append(onnx.helper.make_node(operator, [node.output[0], *inputs], [name], **attributes))
 
     def to_input(self, node: onnx.NodeProto, name: str, place: int, value: str, like: str = "") -> None:
-        """Make an attribute an input, if the node has it.
+        """Turn an attribute into an input, if the node has it.
 
         Args:
-            node: the one that is changed.
-            name: of the attribute, which may be a reference to one of a function's.
-            place: number of the input.
-            value: the attribute of Constant that has the same type.
-            like: the name of a tensor whose type the input shall have, if not that of the attribute.
+            node: the converted node.
+            name: the attribute's name; it may be a reference to an attribute of a function.
+            place: the index of the input.
+            value: the attribute of Constant of the same type.
+            like: the name of a tensor whose element type the input gets; "" for that of the attribute.
         """
         attribute = _taken(node, name)
         if attribute is None:
@@ -157,7 +163,7 @@ class _Nodes:
         node.input[place] = self.before("CastLike", [constant, like]) if like else constant
 
     def constant(self, name: str) -> list[float] | None:
-        """The values of a tensor, None for one that is no constant."""
+        """Return the values of a constant tensor, or None."""
         tensor = self._constants.get(name)
         if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return None
@@ -174,7 +180,7 @@ def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
 
 
 def _taken(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
-    """An attribute, which the node loses."""
+    """Remove an attribute from a node and return it, or None if the node lacks it."""
     attribute = _attribute(node, name)
     if attribute is None:
         return None
@@ -195,7 +201,7 @@ def _refused(node: onnx.NodeProto, opset: int, rule: str) -> ValueError:
 _Change = Callable[[_Nodes, onnx.NodeProto], None]
 
 CHANGES: dict[tuple[int, str], _Change] = {}
-"""By opset and operator: what that opset has changed, where a node cannot stay as it is."""
+"""By opset and operator, the conversion of a node whose definition changed in that opset."""
 
 
 def _since(opset: int, *operators: str) -> Callable[[_Change], _Change]:
@@ -257,9 +263,9 @@ def _split_evenly(_: _Nodes, node: onnx.NodeProto) -> None:
 @_since(12, "Dropout")
 def _dropout(nodes: _Nodes, node: onnx.NodeProto) -> None:
     if not nodes.read.isdisjoint(node.output[1:]):
-        raise _refused(node, 12, "nothing must read its mask, which is another one since")
+        raise _refused(node, 12, "its mask, which changed there, must not be read")
     del node.output[1:]
-    _taken(node, "ratio")  # it matters in training alone, which older opsets do not have
+    _taken(node, "ratio")  # only training uses it, which older opsets do not have
 
 
 @_since(9, "BatchNormalization")
@@ -272,7 +278,7 @@ def _batch_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
 @_since(14, "BatchNormalization")
 def _batch_normalization_of_inference(_: _Nodes, node: onnx.NodeProto) -> None:
     if any(node.output[1:]):
-        raise _refused(node, 14, "must have one output, for others are of training, which is another one since")
+        raise _refused(node, 14, "must have one output, since training changed there")
     del node.output[1:]
 
 
@@ -282,7 +288,7 @@ def _softmax(nodes: _Nodes, node: onnx.NodeProto) -> None:
     _set(node, axis=-1)
     if axis.i == -1 and not axis.ref_attr_name:
         return
-    # Until then all axes from this one on were one.
+    # Before, all axes from this one on were flattened.
     shape = nodes.before("Shape", node.input[:1])
     node.input[0] = nodes.before("Flatten", node.input[:1], axis)
     nodes.after(node, "Reshape", shape, allowzero=1)
@@ -305,7 +311,7 @@ def _resize(nodes: _Nodes, node: onnx.NodeProto) -> None:
     if (mode is None or mode.s == b"nearest") and _attribute(node, "nearest_mode") is None:
         scales = nodes.constant(node.input[1])
         if scales is None:
-            raise _refused(node, 11, "must have constant scales, for nearest depends on them before")
+            raise _refused(node, 11, "must have constant scales, on which nearest depends before")
         try:
             _set(node, nearest_mode=nearest_mode_of_opset_10(scales))
         except ValueError as error:
@@ -340,16 +346,16 @@ def _grid_sample(_: _Nodes, node: onnx.NodeProto) -> None:
 
 @_since(9, "Scan")
 def _scan(_: _Nodes, node: onnx.NodeProto) -> None:
-    raise _refused(node, 9, "it has another form since")
+    raise _refused(node, 9, "its definition changed there")
 
 
 @_since(21, "GroupNormalization")
 def _group_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
-    raise _refused(node, 21, "its scale and bias are by channel since, not by group")
+    raise _refused(node, 21, "its scale and bias changed there from groups to channels")
 
 
 @_since(19, "AveragePool")
 def _average_pool(_: _Nodes, node: onnx.NodeProto) -> None:
     ceil = _attribute(node, "ceil_mode")
     if ceil is not None and (ceil.i or ceil.ref_attr_name):
-        raise _refused(node, 19, "ceil_mode must be 0, for the last windows are others since")
+        raise _refused(node, 19, "ceil_mode must be 0, since the last windows changed there")

@@ -1,14 +1,14 @@
-"""RoI operators of other projects, as their exporters write them into models, and this project's nodes in their place.
+"""Convert RoI nodes of mmcv and caffe2, as exporters write them, to this project's nodes.
 
-mmcv and caffe2 have the index of a RoI's image as the first column of the RoIs; here it is an input of its own. caffe2 gives
-angles in degrees. Where these operators and this project's differ:
+In mmcv and caffe2 the batch index is the first column of the RoIs; here it is a separate input. Angles of caffe2 are in
+degrees. The results of these operators differ from this project's in these cases:
 
-- An empty bin is 0 here. mmcv's maximum of one is -10000 in its kernels for ONNX Runtime and the least float elsewhere, and
-  caffe2's mean of one is NaN.
-- A RoI of negative size that is aligned has no samples here, or mirrored ones where sampling_ratio is above 0. mmcv on the
-  CPU and caffe2 stop there.
-- A NaN pixel makes a maximum NaN here. mmcv passes over it.
-- RoIs that are not finite and batch indices that are no image are refused here. mmcv and caffe2 read whatever is there.
+- An empty bin is 0 here. mmcv's maximum is -10000 in its kernels for ONNX Runtime and the lowest float elsewhere, and
+  caffe2's mean is NaN.
+- An aligned RoI of negative size has no samples here, or mirrored ones if sampling_ratio is above 0. mmcv on the CPU and
+  caffe2 abort.
+- A NaN pixel makes a maximum NaN here. mmcv ignores it.
+- RoIs that are not finite and batch indices out of range are refused here. mmcv and caffe2 read out of bounds.
 
 Source: mmcv 1.2.6 to 2.2 (mmcv/ops/roi_align.py and roi_align_rotated.py, the kernels in mmcv/ops/csrc/onnxruntime of 1.7,
 docs/en/deployment/onnxruntime_custom_ops.md); mmdeploy 1.3 (mmdeploy/mmcv/ops); detectron2 0.6 (detectron2/export/c10.py);
@@ -26,26 +26,25 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from onnx_models.attributes import given_values
-from onnx_models.build import attribute_proto
-from onnx_models.walk import label
+from onnx_models.attributes import attribute_proto, node_attribute_values
+from onnx_models.traversal import label
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
 LEAST_OPSET = 9
-"""The first that has the operators which take RoIs apart, all in the form that they have had since: detectron2's opset."""
+"""The oldest opset with the operators that split RoIs, in a form that is still valid; it is detectron2's."""
 
 Tensors = Mapping[str, onnx.TypeProto.Tensor]
-"""By name, the types of tensors as far as they are known."""
+"""By name, the known types of tensors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """What becomes of an attribute of a foreign operator.
+class AttributeMapping:
+    """How an attribute of a third-party operator is converted.
 
-    rule: its name, type, default and rule there.
-    name: of the attribute of this project's operator that it becomes; "" where it becomes none.
-    change: from its value to that of the other attribute; None where they are equal.
+    rule: its name, type, default and rule in that operator.
+    name: the attribute of this project's operator; "" if there is none.
+    change: converts the value; None if the values are equal.
     """
 
     rule: Attribute
@@ -54,51 +53,51 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """An operator of another project with the inputs X and rois, which one of this project's computes.
+class ThirdPartyOperator:
+    """An operator of another project with the inputs X and rois.
 
-    ours: the latter.
-    coordinates: how many columns of rois follow the index of the image.
-    complete: True where a node must have all attributes, since the runtimes of the operator know no defaults.
-    single: True where rois may go without the index of the image: that of all is then 0.
-    degrees: True where the last coordinate is an angle in degrees.
+    ours: this project's operator for the same computation.
+    coordinates: the number of columns of rois after the batch index.
+    complete: True if a node must have all attributes, since the operator's runtimes have no defaults.
+    optional_index: True if rois may lack the batch index, which is then 0.
+    degrees: True if the last coordinate is an angle in degrees.
     """
 
     name: str
     ours: Operator
-    attributes: tuple[Carried, ...]
+    attributes: tuple[AttributeMapping, ...]
     coordinates: int
     complete: bool = False
-    single: bool = False
+    optional_index: bool = False
     degrees: bool = False
 
     @property
     def definition(self) -> Operator:
-        """Its name and its attributes with their rules."""
+        """The operator's name and its attributes with their rules."""
         rules = tuple(carried.rule for carried in self.attributes)
         return Operator(self.name, self.ours.family, self.ours.function, "", rules, (), (), {})
 
-    def make_ours(self, node: onnx.NodeProto, tensors: Tensors, new: Callable[[str], str]) -> list[onnx.NodeProto]:
-        """Make a node this project's.
+    def convert_node(self, node: onnx.NodeProto, tensors: Tensors, new: Callable[[str], str]) -> list[onnx.NodeProto]:
+        """Change a node of this operator into one of this project's.
 
         Args:
-            node: of this operator; modified. Its attributes are lawful.
-            tensors: what is known of the tensors around it.
-            new: a name that no tensor has yet, from the wish for one.
+            node: the node, with valid attributes; modified.
+            tensors: the known types of the tensors around it.
+            new: returns a new tensor name that begins with its argument.
 
         Returns:
-            The nodes that must come before it. Their operators are the same at opset 9 and at all later ones.
+            The nodes that must precede it. Their operators are the same at opset 9 and at all later ones.
 
         Raises:
-            ValueError: the node does not have two inputs or lacks an attribute, one whose value changes refers to an
-                attribute of a function, or rois is known to have another shape.
+            ValueError: the node does not have two inputs or lacks an attribute, an attribute that must be converted refers
+                to one of a function, or rois is known to have a wrong shape.
         """
         where = label(node)
         if len(node.input) != 2 or not all(node.input):
             raise ValueError(f"{where}: has the inputs {list(node.input)}: must have X and rois")
         attributes = self._attributes(node, where)
         x, rois = node.input
-        before = _Before(new, node.output[0] if node.output else rois)
+        before = _NodesBefore(new, node.output[0] if node.output else rois)
         if self._has_index(tensors.get(rois), where):
             index = before.op("Gather", [rois, before.constant(0, "first")], "index", axis=1)
             batch_indices = before.op("Cast", [index], "batch_indices", to=onnx.TensorProto.INT64)
@@ -111,7 +110,7 @@ class Foreign:
             batch_indices, boxes = before.op("ConstantOfShape", [number], "batch_indices", value=zero), rois
         if self.degrees:
             kind = tensors[rois].elem_type if rois in tensors else onnx.TensorProto.UNDEFINED
-            # caffe2 has this operator for float alone.
+            # caffe2 has this operator in float only.
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind or onnx.TensorProto.FLOAT)
             units = np.array([1.0] * (self.coordinates - 1) + [math.pi / 180]).astype(dtype)
             boxes = before.op("Mul", [boxes, before.constant(units, "units")], "radians")
@@ -122,20 +121,20 @@ class Foreign:
         return before.nodes
 
     def _attributes(self, node: onnx.NodeProto, where: str) -> list[onnx.AttributeProto]:
-        """All attributes of this project's operator; references stay where the value does not change."""
+        """Return all attributes of this project's node; a reference stays one if its value needs no conversion."""
         present = {attribute.name: attribute for attribute in node.attribute}
-        given = given_values(self.definition, node)
+        given = node_attribute_values(self.definition, node)
         rules = {rule.name: rule for rule in self.ours.attributes}
         made = {name: attribute_proto(rule, rule.default) for name, rule in rules.items()}
         for carried in self.attributes:
             rule, there = carried.rule, present.get(carried.rule.name)
             if there is None and self.complete:
-                raise ValueError(f"{where}: has no {rule.name}: must have it, since {self.name} knows no defaults")
+                raise ValueError(f"{where}: has no {rule.name}: must have it, since {self.name} has no defaults")
             if there is not None and there.ref_attr_name:
                 if carried.change or not carried.name:
                     raise ValueError(
                         f"{where}: {rule.name} refers to {there.ref_attr_name!r} of the function around it: "
-                        f"must be a value, since {self.ours.name} has it otherwise"
+                        f"must be a value, since {self.ours.name} has it in another form"
                     )
                 made[carried.name] = _renamed(there, carried.name)
             elif carried.name:
@@ -145,36 +144,36 @@ class Foreign:
         return list(made.values())
 
     def _has_index(self, rois: onnx.TypeProto.Tensor | None, where: str) -> bool:
-        """Whether rois has the index of the image; as exporters write it, where its shape is not known."""
+        """Whether rois has the batch index; assumed, as exporters write it, if the shape is unknown."""
         if rois is None or not rois.HasField("shape"):
             return True
         with_index, lengths = self.coordinates + 1, rois.shape.dim
         if len(lengths) != 2:
             raise ValueError(f"{where}: rois has {len(lengths)} axes: must have 2")
         found = lengths[1].dim_value if lengths[1].HasField("dim_value") else with_index
-        if found == self.coordinates and self.single:
+        if found == self.coordinates and self.optional_index:
             return False
         if found != with_index:
-            rule = f"{self.coordinates} or {with_index}" if self.single else str(with_index)
+            rule = f"{self.coordinates} or {with_index}" if self.optional_index else str(with_index)
             raise ValueError(f"{where}: rois has {found} columns: must have {rule}")
         return True
 
 
-class _Before:
-    """Nodes that are written before another."""
+class _NodesBefore:
+    """Nodes to insert before another."""
 
     def __init__(self, new: Callable[[str], str], prefix: str) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self._new, self._prefix = new, prefix
 
     def op(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Write a node; the name of its output."""
+        """Add a node and return the name of its output."""
         name = self._new(f"{self._prefix}_{output}")
         self.nodes.append(onnx.helper.make_node(operator, inputs, [name], **attributes))
         return name
 
     def constant(self, value: npt.ArrayLike, output: str) -> str:
-        """Write a constant; its name."""
+        """Add a constant and return its name."""
         return self.op("Constant", [], output, value=onnx.numpy_helper.from_array(np.asarray(value)))
 
 
@@ -185,48 +184,50 @@ def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
     return made
 
 
-def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> Carried:
-    """An attribute that has the rule and the value of this project's, under its name or another."""
+def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> AttributeMapping:
+    """Map an attribute with the rule and the value of this project's, under the same name or `there`."""
     rule = next(attribute for attribute in ours.attributes if attribute.name == name)
-    return Carried(replace(rule, name=there or name, **changes), name)
+    return AttributeMapping(replace(rule, name=there or name, **changes), name)
 
 
-def _sampling_ratio(ours: Operator, default: int) -> Carried:
-    """0 and all below it stand for samples by the size of the RoI; the number has 32 bits there."""
+def _sampling_ratio(ours: Operator, default: int) -> AttributeMapping:
+    """Map sampling_ratio, an int32 in those projects: there, all values up to 0 mean samples by the size of the RoI."""
     carried = _same(ours, "sampling_ratio", default=default, minimum=-(2**31))
     return replace(carried, change=lambda value: max(value, 0))
 
 
 _ROI_ALIGN, _ROTATED = BY_NAME["RoiAlign_22"], BY_NAME["RoIAlignRotated"]
 
-_PIXELS = Carried(
+_PIXELS = AttributeMapping(
     Attribute("aligned", "INT", 0, minimum=0, maximum=1),
     "coordinate_transformation_mode",
     ("output_half_pixel", "half_pixel").__getitem__,
 )
 
-_MODE = Carried(
+_MODE = AttributeMapping(
     Attribute("mode", "STRING", "avg", choices=("avg", "max")),
     "mode",
     {"avg": "avg", "max": "max_interpolated"}.__getitem__,
 )
 
 
-def _mmcv(name: str, ours: Operator, *others: Carried, coordinates: int) -> Foreign:
+def _mmcv(name: str, ours: Operator, *others: AttributeMapping, coordinates: int) -> ThirdPartyOperator:
     shared = (_same(ours, "output_height"), _same(ours, "output_width"), _same(ours, "spatial_scale"))
-    return Foreign(name, ours, (*shared, _sampling_ratio(ours, 0), *others), coordinates, complete=True)
+    return ThirdPartyOperator(name, ours, (*shared, _sampling_ratio(ours, 0), *others), coordinates, complete=True)
 
 
-def _caffe2(name: str, ours: Operator, aligned: Carried, *, coordinates: int, degrees: bool = False) -> Foreign:
+def _caffe2(
+    name: str, ours: Operator, aligned: AttributeMapping, *, coordinates: int, degrees: bool = False
+) -> ThirdPartyOperator:
     attributes = (
-        Carried(Attribute("order", "STRING", "NCHW", choices=("NCHW",))),
+        AttributeMapping(Attribute("order", "STRING", "NCHW", choices=("NCHW",))),
         _same(ours, "spatial_scale"),
         _same(ours, "output_height", "pooled_h"),
         _same(ours, "output_width", "pooled_w"),
         _sampling_ratio(ours, -1),
         aligned,
     )
-    return Foreign(name, ours, attributes, coordinates, single=True, degrees=degrees)
+    return ThirdPartyOperator(name, ours, attributes, coordinates, optional_index=True, degrees=degrees)
 
 
 _MMCV = (
@@ -238,15 +239,15 @@ _CAFFE2 = (
     _caffe2("RoIAlignRotated", _ROTATED, _same(_ROTATED, "aligned", default=0), coordinates=5, degrees=True),
 )
 
-FOREIGN = {
+THIRD_PARTY = {
     (domain, operator.name): operator
     for domain, operators in (
         ("mmcv", _MMCV),
         ("mmdeploy", _MMCV),
-        # PyTorch's exporter writes the first; the second is the namespace of the operators in PyTorch.
+        # PyTorch's exporter writes the former; the latter is the namespace of the operators in PyTorch.
         ("org.pytorch._caffe2", _CAFFE2),
         ("_caffe2", _CAFFE2),
     )
     for operator in operators
 }
-"""The foreign operators, by domain and name."""
+"""The third-party operators, by domain and name."""

@@ -1,4 +1,4 @@
-"""Refusing models in which an attribute of this project's operators is not lawful."""
+"""Check the attributes of this project's operators in whole models, through functions and subgraphs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from onnx_models.attributes import checked_value, errors_of, given_values, operator_of, refuse_ours_alone
-from onnx_models.functions import Functions, name_of
-from onnx_models.walk import Scope, label, nodes_of
+from onnx_models.attributes import checked_value, node_attribute_values, operator_of, prefix_errors, refuse_extensions
+from onnx_models.functions import Functions, function_label
+from onnx_models.traversal import Scope, all_nodes, label
 from ortops.spec import Attribute, Operator
 
 _Wanted = defaultdict[str, dict[Attribute, str]]
-"""By attribute of a function: the rules that its value must keep, each with a node that reads it."""
+"""By attribute of a function, the rules that its value must keep, each with the label of a node that reads it."""
 
 
 def check_attributes(
@@ -22,17 +22,17 @@ def check_attributes(
 ) -> None:
     """Refuse a model in which an attribute of this project's operators is unknown, of a wrong type or breaks its rule.
 
-    Nodes in subgraphs and in functions count too. In a function an attribute may be a reference to one of the function's:
-    then the values that calls and the function's own defaults give it are checked.
+    Nodes in subgraphs and in functions are checked as well. In a function, an attribute may be a reference to an attribute
+    of the function: then the values from every call and the function's default are checked.
 
     Args:
-        model: of any opset.
-        operator: the operator whose attributes a node among those of a model or a function has, or None.
+        model: a model of any opset.
+        operator: returns the operator whose rules a node of a model or a function must keep, or None.
 
     Raises:
         TypeError: an attribute is unknown or has a wrong type.
-        ValueError: an attribute is there twice, breaks its rule or refers to one that the function does not have; or as of
-            `Functions`.
+        ValueError: an attribute occurs twice, breaks its rule or refers to one that the function does not have, or
+            `Functions` refuses the functions.
     """
     functions = Functions(model)
     wanted: dict[str, _Wanted] = {}
@@ -40,16 +40,16 @@ def check_attributes(
         own: _Wanted = defaultdict(dict)
         place, declared, defaults = "", set[str](), list[onnx.AttributeProto]()
         if isinstance(scope, onnx.FunctionProto):
-            place = f" in function {name_of(scope)}"
+            place = f" in function {function_label(scope)}"
             defaults = list(scope.attribute_proto)
             declared = {*scope.attribute, *(one.name for one in defaults)}
-            wanted[name_of(scope)] = own
-        for node in nodes_of(scope):
+            wanted[function_label(scope)] = own
+        for node in all_nodes(scope):
             where = f"{label(node)}{place}"
             if (found := operator(node, scope)) is not None:
                 _check_node(found, node, where, own)
             elif (callee := functions.called(node)) is not None:
-                _check_values(node.attribute, wanted[name_of(callee)], where, own)
+                _check_values(node.attribute, wanted[function_label(callee)], where, own)
         for name, rules in own.items():
             if name not in declared:
                 rule, reader = next(iter(rules.items()))
@@ -60,24 +60,24 @@ def check_attributes(
 
 
 def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Wanted) -> None:
-    """Check the attributes of a node; `own` gets the rules of those that are references."""
-    with errors_of(where):
-        values = given_values(operator, node)
+    """Check the attributes of a node; for references, add their rules to `own`."""
+    with prefix_errors(where):
+        values = node_attribute_values(operator, node)
         references = {given.name: given.ref_attr_name for given in node.attribute if given.ref_attr_name}
         if not references:
             operator.check_attributes(values)
         if operator_of(node) is None:
-            refuse_ours_alone(operator, values)
+            refuse_extensions(operator, values)
     for rule in operator.attributes:
         if rule.name in references:
             own[references[rule.name]].setdefault(rule, where)
 
 
 def _check_values(given: Iterable[onnx.AttributeProto], wanted: _Wanted, where: str, own: _Wanted) -> None:
-    """Check what a call, or a default, gives to attributes of a function; as `_check_node` otherwise."""
+    """Check the values that a call or a default gives to attributes of a function; for references, add rules to `own`."""
     for attribute in given:
         for rule, reader in list(wanted.get(attribute.name, {}).items()):
-            with errors_of(f"{where} gives {attribute.name!r} to {reader}"):
+            with prefix_errors(f"{where} gives {attribute.name!r} to {reader}"):
                 checked_value(rule, attribute)
             if attribute.ref_attr_name:
                 own[attribute.ref_attr_name].setdefault(rule, reader)

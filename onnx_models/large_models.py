@@ -1,4 +1,4 @@
-"""Models beyond 2 GiB: protobuf serializes none, and so ONNX's tools take none and messages of that size are not copied."""
+"""Models beyond 2 GiB, which protobuf cannot serialize, so that ONNX's tools refuse them and messages cannot be copied."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 _LEAST_BYTES = 4096
-"""Initializers of more bytes are left out of what is given to ONNX's tools."""
+"""The data of larger initializers is left out of the models that ONNX's tools get."""
 
 
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of a model of any size."""
+def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Copy a model of any size."""
     made = onnx.ModelProto()
     try:
         made.CopyFrom(model)
     except EncodeError:
-        return with_data(without_data(model), model)
+        return restore_weights(strip_weights(model), model)
     return made
 
 
-def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
-    """What was made of a prepared model, with the data of the initializers that `model` has."""
+def restore_weights(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+    """Put the data of the initializers of `model` into `made`, which came from `strip_weights`, and return it."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     for tensor in made.graph.initializer:
         if tensor.name in tensors:
@@ -28,8 +28,8 @@ def with_data(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
-def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without the data of large initializers."""
+def strip_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Copy a model without the data of large initializers, which are marked as external."""
     made = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name != "graph":

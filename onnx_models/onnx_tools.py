@@ -1,4 +1,4 @@
-"""ONNX's own tools with the errors of this project."""
+"""ONNX's shape inference and checker, with errors of one line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
 from onnx_models.schema import register_schemas
-from onnx_models.walk import label, normal_domain
+from onnx_models.traversal import label, normalize_domain
 
 
 @contextmanager
-def clear_errors(what: str) -> Iterator[None]:
-    """Make what ONNX's tools and protobuf raise a ValueError of one line that begins with `what`."""
+def single_line_errors(what: str) -> Iterator[None]:
+    """Raise errors of ONNX's tools and of protobuf as a ValueError of one line that begins with `what`."""
     try:
         yield
     except (
@@ -30,28 +30,28 @@ def clear_errors(what: str) -> Iterator[None]:
         raise ValueError(f"{what}: {' '.join(str(error).split())}") from error
 
 
-def inferred(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelProto:
-    """A copy of a model with types and shapes, those of this project's operators too.
+def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelProto:
+    """Return a copy of a model with inferred types and shapes, also behind this project's operators.
 
     Raises:
         ValueError: a node of this project's operators breaks a rule of its schema, or ONNX cannot read the model.
     """
     _register_once()
-    with clear_errors("shape inference"):
+    with single_line_errors("shape inference"):
         found = onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
         splits = sum(node.op_type == "Split" for node in found.graph.node)
-        for _ in range(splits):  # what is learnt of one may tell of the next
-            if not _learns_of_parts(found):
+        for _ in range(splits):  # the lengths of one Split may determine those of the next
+            if not _infer_splits(found):
                 break
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
         return found
 
 
-def _learns_of_parts(model: onnx.ModelProto) -> bool:
-    """Enter what ONNX's inference does not find of the parts that Split makes.
+def _infer_splits(model: onnx.ModelProto) -> bool:
+    """Add what ONNX's shape inference misses about the outputs of Split, and return whether there was anything.
 
-    These are the lengths that it is given, where the whole has an unknown length (as the shape of a tensor of open rank,
-    from whose parts other shapes are made), and the rank, where these lengths are computed.
+    That is their lengths where `split` is constant but the input has an unknown length (such as the shape of a tensor of
+    unknown rank), and their rank where `split` is computed.
     """
     graph = model.graph
     kinds = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
@@ -86,31 +86,31 @@ def _learns_of_parts(model: onnx.ModelProto) -> bool:
 
 
 def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
-    """A check of a node's numbers of inputs and outputs, and of names and types of its attributes, by its schema.
+    """Return a check of a node's numbers of inputs and outputs, and of its attributes' names and types.
 
     Args:
-        opsets: version of each domain.
+        opsets: the version of each domain.
 
     Returns:
-        A function of a node without subgraphs. It raises ValueError where the node breaks a rule of its operator's schema,
-        and takes a node whose operator has none.
+        A function that takes a node without subgraphs and raises ValueError if it breaks its operator's schema. It accepts
+        a node whose operator has no schema.
     """
     _register_once()
     context = onnx.checker.C.CheckerContext()
     context.ir_version = onnx.IR_VERSION
-    # A node may be in ONNX's own domain by either of its names.
+    # A node may name ONNX's own domain "" or "ai.onnx".
     context.opset_imports = {**opsets, **({"ai.onnx": opsets[""]} if "" in opsets else {})}
 
     def check(node: onnx.NodeProto) -> None:
-        domain = normal_domain(node.domain)
+        domain = normalize_domain(node.domain)
         version = opsets.get(domain, 1)
-        # Runtimes have operators that are deprecated, such as GroupNormalization of opset 18; the checker refuses them.
+        # Runtimes have deprecated operators, such as GroupNormalization of opset 18, but the checker refuses them.
         if (
             onnx.defs.has(node.op_type, version, domain)
             and onnx.defs.get_schema(node.op_type, version, domain).deprecated
         ):
             return
-        with clear_errors(label(node)):
+        with single_line_errors(label(node)):
             onnx.checker.check_node(node, context)
 
     return check

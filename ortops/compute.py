@@ -53,7 +53,7 @@ def compute(
         inputs: one array an input in the operator's order, None where it is absent; C-contiguous, of lawful types.
         attributes: from `Operator.check_attributes`.
         allocate: called with the number and the shape of each output; an array to fill, or None where it is not wanted.
-        runner: runs the tasks (`ortops.kernels.jit.run`).
+        runner: runs the tasks (`ortops.kernels.jit.runners`).
 
     Raises:
         ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient lacks an input or any output.
@@ -90,6 +90,6 @@ def _check_gradient(
 
 def runner_on_all_cpus() -> tuple[int, int]:
     """A runner for a call outside a session: every CPU. Kernels use it where the work is worth it."""
-    from ortops.kernels.jit.run import available_cpus, on_threads
+    from ortops.kernels.jit.runners import available_cpus, thread_runner
 
-    return on_threads(available_cpus())
+    return thread_runner(available_cpus())

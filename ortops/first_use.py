@@ -134,8 +134,8 @@ def _warm_calls() -> None:
     """What is compiled for calls and not for operators: reading a session's tensors, and threads outside of sessions."""
     from ortops.engine.c_api import OrtError, ort_api
     from ortops.engine.tensors import Inputs
-    from ortops.kernels.jit.run import on_threads  # noqa: TID251 - what `compute` is given, too
+    from ortops.kernels.jit.runners import thread_runner  # noqa: TID251 - what `compute` is given, too
 
-    on_threads(2)
+    thread_runner(2)
     with contextlib.suppress(OrtError):  # where the direct engine, which alone reads them, cannot be had
         Inputs(ort_api(), 0).of(0)

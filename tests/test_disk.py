@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ortops.kernels.jit import disk, levels, machine_code
+from ortops.kernels.jit import cpu_levels, disk, machine_code
 from ortops.kernels.jit.kernel import Source
 
 if os.name == "nt":
@@ -260,7 +260,7 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
     kept = package.code("tiny", "f", "int64")
     package.path.rename(package.path.with_suffix(".txt"))
     disk.sources.cache_clear()
-    disk.keep("tiny.f", ("float64",), kept)
+    disk.save("tiny.f", ("float64",), kept)
     assert disk.find("tiny.f", ("int64",)) is None
     assert len(files(tmp_path)) == 2
 
@@ -405,7 +405,7 @@ for k in range(20):
     read = disk.find(name, kinds)
     assert read in (None, code)
     found += read is not None
-    disk.keep(name, kinds, code)
+    disk.save(name, kinds, code)
 print(found)
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "named")}
@@ -425,7 +425,7 @@ print(found)
 @pytest.fixture
 def best(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed archive for the better of the two levels of this processor, with the code for an int64."""
-    monkeypatch.setattr(levels, "of_this_processor", lambda: iter(["better", "good"]))
+    monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better", "good"]))
     disk.sources.cache_clear()
     (tmp_path / "archives").mkdir()
     return archive(package, "better", "int64")
@@ -436,7 +436,7 @@ def archive(package: Package, level: str, *members: Any) -> Path:
     with zipfile.ZipFile(path, "w") as made:
         made.comment = disk.sources()
         for kind in members:
-            made.writestr(disk.member("tiny.f", (kind,)), package.code("tiny", "f", (kind,)))
+            made.writestr(disk.member_name("tiny.f", (kind,)), package.code("tiny", "f", (kind,)))
     return path
 
 

@@ -353,8 +353,8 @@ def test_sixteen_threads_take_no_more_than_64_mib_to_work_in(call: str) -> None:
 import pathlib, re
 import numpy as np
 import ortops.functional.call, ortops
-from ortops.kernels.jit.run import on_threads
-ortops.functional.call.runner_on_all_cpus = lambda: on_threads(16)
+from ortops.kernels.jit.runners import thread_runner
+ortops.functional.call.runner_on_all_cpus = lambda: thread_runner(16)
 peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
 def prepare(channels, size):
     global x, rois, of, dy

@@ -13,8 +13,8 @@ import pytest
 from llvmlite import binding as llvm
 
 import float16_checks
-from ortops.kernels.jit import levels
-from ortops.kernels.jit.instructions import has_float16, has_fma
+from ortops.kernels.jit import cpu_levels
+from ortops.kernels.jit.cpu_features import has_float16, has_fma
 
 on_x86_64 = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="other processors have these instructions"
@@ -73,7 +73,7 @@ def test_without_instructions_for_float16_every_number_is_read_and_written_as_nu
 @on_x86_64
 @pytest.mark.slow
 def test_without_instructions_for_float16_results_have_the_bits_of_those_with_them(cache: Path) -> None:
-    if "x86-64-v3" not in levels.of_this_processor():
+    if "x86-64-v3" not in cpu_levels.supported():
         pytest.skip("this processor has no fused multiply-add")
     found = python("import float16_checks; print(float16_checks.digest())", cache, "x86-64", "+avx2,+fma")
     assert found == float16_checks.digest()

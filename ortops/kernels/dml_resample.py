@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
+from ortops.kernels.jit.runners import Runner
 from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Lengths
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
@@ -50,7 +50,7 @@ def dml_resample_grad(
     _resample(dy, dx, attributes, True, runner)
 
 
-def _resample(x: Array, y: Array, attributes: Mapping[str, Any], backwards: bool, runner: Runner) -> None:
+def _resample(x: Array, y: Array, attributes: Mapping[str, Any], transposed: bool, runner: Runner) -> None:
     if not x.size or not y.size:
         return
     missing = MOST_RANK - x.ndim
@@ -62,5 +62,5 @@ def _resample(x: Array, y: Array, attributes: Mapping[str, Any], backwards: bool
         places[missing:, column] = attributes[name] or default
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
     source, target = (Lengths(*(1,) * missing, *array.shape) for array in (x, y))
-    if _kernel(x, y, source, target, places, rule, backwards, *runner) == OUT_OF_MEMORY:
+    if _kernel(x, y, source, target, places, rule, transposed, *runner) == OUT_OF_MEMORY:
         raise MemoryError("out of memory for a line of the tensor")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import CEIL, NEAREST, NUMBERS, Placed, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, CEIL, NEAREST, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
@@ -28,7 +28,7 @@ def dml_roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Map
     """
     x, rois, indices = inputs
     (y,) = outputs
-    placed = _placed(rois, indices, x.shape, y.shape, attributes)
+    placed = _place_rois(rois, indices, x.shape, y.shape, attributes)
     mode = _MODES[attributes["reduction_function"]]
     pool(x, placed, y, mode, runner, attributes["out_of_bounds_input_value"])
 
@@ -46,7 +46,7 @@ def dml_roi_align_grad(
     dx, drois = outputs
     mode = _MODES[attributes["reduction_function"]]
     check_bins("InputGradientTensor", dy)
-    placed = _placed(rois, indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_rois(rois, indices, x_shape.tolist(), dy.shape, attributes)
     if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
         # The nearest pixel stays the same where a region moves a little: 0, also where the pixel is no number.
         drois[...] = 0
@@ -55,20 +55,20 @@ def dml_roi_align_grad(
         pool_gradient(dy, placed, x, dx, None if drois is None else drois.reshape(-1, 4), mode, runner)
 
 
-def _placed(
+def _place_rois(
     rois: Array, indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
-) -> Placed:
+) -> PlacedRois:
     """The regions with their samples.
 
     Raises:
         ValueError: a region or its batch index is refused.
     """
-    rois, images = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
+    rois, batch_indices = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
     check_map(_NAMES, rois, x_shape)
-    images_, channels, height, width = x_shape
-    shape = Shape(images_, channels, height, width, len(rois), y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((len(rois), 2, NUMBERS)), np.empty((len(rois), 2), np.int64), images)
-    fault = _place(
+    images, channels, height, width = x_shape
+    shape = Shape(images, channels, height, width, len(rois), y_shape[2], y_shape[3])
+    placed = PlacedRois(shape, np.empty((len(rois), 2, AXIS_FIELDS)), np.empty((len(rois), 2), np.int64), batch_indices)
+    invalid = _place(
         rois,
         placed,
         attributes["spatial_scale_y"],
@@ -80,5 +80,5 @@ def _placed(
         attributes["align_regions_to_corners"],
         NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
     )
-    check_rois(_NAMES, fault, rois, images, x_shape)
+    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return placed

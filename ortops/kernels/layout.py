@@ -8,7 +8,7 @@ NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
 """Which pixels a sample at c reads: floor(c) and the next; floor(c) and ceil(c); the nearest, ties upwards; the one at or
 above c; the one at or below c."""
 
-NUMBERS = 9
+AXIS_FIELDS = 9
 """Numbers that place the samples of a RoI on one axis: an `axis.Axis` without its bins."""
 
 
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
     bins_x: int
 
 
-class Placed(NamedTuple):
+class PlacedRois(NamedTuple):
     """RoIs whose samples are placed.
 
     shape: of the map and the output.
@@ -36,10 +36,10 @@ class Placed(NamedTuple):
     shape: Shape
     axes: Any
     spans: Any
-    images: Any
+    batch_indices: Any
 
 
-class Rotated(NamedTuple):
+class RotatedRois(NamedTuple):
     """Rotated RoIs whose samples are placed.
 
     placed: the samples along each RoI's own axes, those of its height before those of its width; the span of the map that
@@ -50,10 +50,10 @@ class Rotated(NamedTuple):
     direction: -1.0 where stored angles are clockwise, else 1.0.
     """
 
-    placed: Placed
-    turns: Any
+    placed: PlacedRois
+    rotations: Any
     corners: Any
-    rooms: Any
+    max_pixels: Any
     direction: float
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import NUMBERS, Placed, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map
 from ortops.operators.max_roi_pool import LARGEST
 
-_place = Kernel("pixels", "place_whole_rois")
+_place = Kernel("pixel_bins", "place_whole_rois")
 
 _MODE = "max_pixel"
 
@@ -29,7 +29,7 @@ def max_roi_pool(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
     """
     x, rois = inputs
     (y,) = outputs
-    pool(x, _placed(rois, x.shape, y.shape, attributes), y, _MODE, runner)
+    pool(x, _place_rois(rois, x.shape, y.shape, attributes), y, _MODE, runner)
 
 
 def max_roi_pool_grad(
@@ -44,10 +44,12 @@ def max_roi_pool_grad(
     dy, x, rois = inputs
     (dx,) = outputs
     check_bins("dY", dy)
-    pool_gradient(dy, _placed(rois, x.shape, dy.shape, attributes), x, dx, None, _MODE, runner)
+    pool_gradient(dy, _place_rois(rois, x.shape, dy.shape, attributes), x, dx, None, _MODE, runner)
 
 
-def _placed(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]) -> Placed:
+def _place_rois(
+    rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
+) -> PlacedRois:
     """The RoIs with their bins.
 
     Raises:
@@ -57,12 +59,14 @@ def _placed(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attribu
     images, channels, height, width = x_shape
     count = len(rois)
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), np.empty(count, np.int64))
-    fault = _place(rois, placed, attributes["spatial_scale"], LARGEST)
-    if fault >= 0:
-        roi = rois[fault].tolist()
+    placed = PlacedRois(
+        shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), np.empty(count, np.int64)
+    )
+    invalid = _place(rois, placed, attributes["spatial_scale"], LARGEST)
+    if invalid >= 0:
+        roi = rois[invalid].tolist()
         rule = "must be finite"
         if all(map(math.isfinite, roi)):
             rule = f"batch_id must be a whole number >= 0 and < {images}, the number of images"
-        raise ValueError(f"rois[{fault}] = {roi}: {rule}")
+        raise ValueError(f"rois[{invalid}] = {roi}: {rule}")
     return placed

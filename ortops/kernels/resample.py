@@ -9,33 +9,33 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import resample_axis
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.chunks import run_in_chunks
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import allocate, release
-from ortops.kernels.jit.rounds import run_in_rounds
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
-    doubles_at,
+    cast_like,
+    compute_pointer,
+    float64_pointer,
     fma,
+    itemsize,
     load,
     maximum,
     minimum,
-    number,
-    numbers_at,
     offset,
     store,
 )
 from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Lengths
-from ortops.kernels.schedule import TASKS
+from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Table, fill_weights
 
-LEAST_ELEMENTS = 1 << 12
+MIN_TASK_ELEMENTS = 1 << 12
 """Of a task: with fewer, starting it costs more than a thread saves."""
 
-MOST_ELEMENTS_OF_ROUND = 1 << 27
+MAX_CHUNK_ELEMENTS = 1 << 27
 """Before signal handlers run: on one thread, that takes 0.2 to 1 s."""
 
-WORTH_THREADS = 1 << 16
+MIN_PARALLEL_ELEMENTS = 1 << 16
 """Elements from which the threads of a call's own are worth the 20 us that each costs."""
 
 
@@ -49,13 +49,13 @@ class _Matrix(NamedTuple):
     start: Any
     at: Any
     weight: Any
-    is_pairs: bool
+    has_pairs_only: bool
     is_identity: bool
 
 
-@inner
+@compiled
 def resample(
-    x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, backwards: int, runner: int, context: int
+    x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, transposed: int, runner: int, context: int
 ) -> int:
     """Fill y, of lengths target, from x, of lengths source. OUT_OF_MEMORY, INTERRUPTED or 0.
 
@@ -65,60 +65,60 @@ def resample(
         backwards: whether x is the gradient by the output and y that by the input.
     """
     size, of_x = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
-    tasks = maximum(minimum(TASKS, size // LEAST_ELEMENTS), 1)
-    runner = runner if maximum(size, of_x) >= WORTH_THREADS else 0
+    tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
+    runner = runner if maximum(size, of_x) >= MIN_PARALLEL_ELEMENTS else 0
     words = _words(source.a, target.a) + _words(source.b, target.b) + _words(source.c, target.c)
     memory = allocate(1 + words + _words(source.d, target.d))
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     memory[0] = 0
     at = offset(memory, 1)
-    a = _matrix(at, source.a, target.a, offset(places, 0), rule, backwards != 0, x)
+    a = _matrix(at, source.a, target.a, offset(places, 0), rule, transposed != 0, x)
     at = offset(at, _words(source.a, target.a))
-    b = _matrix(at, source.b, target.b, offset(places, 3), rule, backwards != 0, x)
+    b = _matrix(at, source.b, target.b, offset(places, 3), rule, transposed != 0, x)
     at = offset(at, _words(source.b, target.b))
-    c = _matrix(at, source.c, target.c, offset(places, 6), rule, backwards != 0, x)
+    c = _matrix(at, source.c, target.c, offset(places, 6), rule, transposed != 0, x)
     at = offset(at, _words(source.c, target.c))
-    d = _matrix(at, source.d, target.d, offset(places, 9), rule, backwards != 0, x)
-    lines, rounds = target.a * target.b * target.c, 1 + maximum(size, of_x) // MOST_ELEMENTS_OF_ROUND
+    d = _matrix(at, source.d, target.d, offset(places, 9), rule, transposed != 0, x)
+    lines, rounds = target.a * target.b * target.c, 1 + maximum(size, of_x) // MAX_CHUNK_ELEMENTS
     args = (tasks, x, y, source, target, a, b, c, d, memory)
-    if not backwards and rule != CEIL:
-        status = run_in_rounds(runner, context, tasks, lines, rounds, _copy_task, args)
+    if not transposed and rule != CEIL:
+        status = run_in_chunks(runner, context, tasks, lines, rounds, _copy_task, args)
     else:
-        status = run_in_rounds(runner, context, tasks, lines, rounds, _sum_task, args)
+        status = run_in_chunks(runner, context, tasks, lines, rounds, _sum_task, args)
     failed = memory[0] != 0
     release(memory)
     return OUT_OF_MEMORY if failed else status
 
 
-@inner
+@compiled
 def _words(source: int, target: int) -> int:
     """Memory for the matrix of an axis: a table and its transpose, of no more entries than 2 for each sample."""
     length, bins = maximum(source, target), maximum(source, target)
     return 2 * (length + 1) + bins + 4 * (2 * bins)
 
 
-@inner
-def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, backwards: bool, like: Any) -> _Matrix:
+@compiled
+def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, transposed: bool, like: Any) -> _Matrix:
     """From `source` to `target` elements of an axis."""
-    length, bins = (target, source) if backwards else (source, target)
+    length, bins = (target, source) if transposed else (source, target)
     axis = resample_axis(place[0], length, bins, place[1], place[2], rule)
-    room = 2 * maximum(source, target)
+    entries = 2 * maximum(source, target)
     start = offset(memory, maximum(source, target) + 1)
     inside = offset(start, maximum(source, target) + 1)
     pixel = offset(inside, maximum(source, target))
-    weight = offset(pixel, room)
-    numbers = numbers_at(weight, like)
-    table = Table(bins, start, doubles_at(inside), pixel, numbers, numbers, numbers, memory)
+    weight = offset(pixel, entries)
+    numbers = compute_pointer(weight, like)
+    table = Table(bins, start, float64_pointer(inside), pixel, numbers, numbers, numbers, memory)
     fill_weights(axis, length, False, 0, table)
-    if not backwards:
+    if not transposed:
         return _noted(start, pixel, numbers, bins, length)
-    to, weights = offset(weight, room), numbers_at(offset(weight, 2 * room), like)
+    to, weights = offset(weight, entries), compute_pointer(offset(weight, 2 * entries), like)
     _transpose(table, length, memory, to, weights)
     return _noted(memory, to, weights, length, bins)
 
 
-@inner
+@compiled
 def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) -> None:
     """Fill the matrix A^T [length, bins]."""
     for k in range(length + 1):
@@ -141,24 +141,24 @@ def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) 
     start[0] = 0
 
 
-@outlined
+@noinline
 def _noted(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
-    is_pairs, is_identity = True, rows == length
+    has_pairs_only, is_identity = True, rows == length
     for p in range(rows):
         count = start[p + 1] - start[p]
-        is_pairs = is_pairs and 1 <= count <= 2
+        has_pairs_only = has_pairs_only and 1 <= count <= 2
         is_identity = is_identity and count == 1 and at[start[p]] == p and weight[start[p]] == 1.0
-    return _Matrix(start, at, weight, is_pairs, is_identity)
+    return _Matrix(start, at, weight, has_pairs_only, is_identity)
 
 
-@inner
+@compiled
 def _place_of_line(target: Lengths, n: int) -> tuple[int, int, int]:
     """Where output line n is on the first three axes."""
     plane = n // target.c
     return plane // target.b, plane % target.b, n % target.c
 
 
-@inner
+@compiled
 def _copy_task(
     tasks: int,
     x: Any,
@@ -184,7 +184,7 @@ def _copy_task(
             out[q] = line[d.at[q]]
 
 
-@inner
+@compiled
 def _sum_task(
     tasks: int,
     x: Any,
@@ -201,22 +201,22 @@ def _sum_task(
     task: int,
 ) -> None:
     # One element more, which is 0, for rows of pairs that have but one.
-    words = ((source.d + 1) * bytes_of(numbers_at(x, x)) + 7) // 8
+    words = ((source.d + 1) * itemsize(compute_pointer(x, x)) + 7) // 8
     memory = allocate(words + 4 * target.d)
     if address_of(memory) == 0:
         failed[0] = 1
         return
-    line, lines = numbers_at(memory, x), end - begin
+    line, lines = compute_pointer(memory, x), end - begin
     line[source.d] = 0.0
     first = offset(memory, words)
-    second, first_weight = offset(first, target.d), numbers_at(offset(first, 2 * target.d), x)
-    second_weight = numbers_at(offset(first, 3 * target.d), x)
-    if d.is_pairs:
+    second, first_weight = offset(first, target.d), compute_pointer(offset(first, 2 * target.d), x)
+    second_weight = compute_pointer(offset(first, 3 * target.d), x)
+    if d.has_pairs_only:
         for q in range(target.d):
             e, has_two = d.start[q], d.start[q + 1] - d.start[q] == 2
             first[q], first_weight[q] = d.at[e], d.weight[e]
             second[q] = d.at[e + 1] if has_two else source.d
-            second_weight[q] = d.weight[e + 1] if has_two else number(line, 0.0)
+            second_weight[q] = d.weight[e + 1] if has_two else cast_like(line, 0.0)
     for n in range(begin + lines * task // tasks, begin + lines * (task + 1) // tasks):
         i, j, k = _place_of_line(target, n)
         _combine(x, source, a, b, c, i, j, k, line)
@@ -224,21 +224,21 @@ def _sum_task(
         if d.is_identity:
             for q in range(target.d):
                 store(out, q, line[q])
-        elif d.is_pairs:
+        elif d.has_pairs_only:
             # As below, in half its time.
             for q in range(target.d):
                 total = first_weight[q] * line[first[q]]
                 store(out, q, fma(second_weight[q], line[second[q]], total))
         else:
             for q in range(target.d):
-                total = number(line, 0.0)
+                total = cast_like(line, 0.0)
                 for e in range(d.start[q], d.start[q + 1]):
                     total = fma(d.weight[e], line[d.at[e]], total)
                 store(out, q, total)
     release(memory)
 
 
-@inner
+@compiled
 def _combine(x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
     """The weighted sum of the lines of x that output line (i, j, k) needs."""
     for q in range(source.d):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import NUMBERS, Placed, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
@@ -27,7 +27,7 @@ def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping
     """
     x, rois, batch_indices = inputs
     (y,) = outputs
-    placed = _placed(rois, batch_indices, x.shape, y.shape, attributes)
+    placed = _place_rois(rois, batch_indices, x.shape, y.shape, attributes)
     pool(x, placed, y, attributes["mode"], runner)
 
 
@@ -43,13 +43,13 @@ def roi_align_grad(
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
     check_bins("dY", dy)
-    placed = _placed(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_rois(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
     pool_gradient(dy, placed, x, dx, drois, attributes["mode"], runner)
 
 
-def _placed(
+def _place_rois(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
-) -> Placed:
+) -> PlacedRois:
     """The RoIs with their samples.
 
     Raises:
@@ -59,7 +59,7 @@ def _placed(
     count, half_pixel = len(rois), attributes["coordinate_transformation_mode"] == "half_pixel"
     images, channels, height, width = x_shape
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), batch_indices)
-    fault = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
-    check_rois(_NAMES, fault, rois, batch_indices, x_shape)
+    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
+    invalid = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
+    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return placed

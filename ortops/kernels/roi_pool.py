@@ -8,21 +8,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import OUT_OF_MEMORY, Placed
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 
 _POOL = {
     "avg": Kernel("forward", "pool_average"),
-    "max": Kernel("forward", "pool_corners"),
-    "max_interpolated": Kernel("forward", "pool_samples"),
-    "max_pixel": Kernel("forward", "pool_pixels"),
+    "max": Kernel("forward", "pool_max_corner"),
+    "max_interpolated": Kernel("forward", "pool_max_sample"),
+    "max_pixel": Kernel("forward", "pool_max_pixel"),
 }
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
 _maximum_dx, _maximum_drois = Kernel("gradient", "maximum_dx"), Kernel("gradient", "maximum_drois")
-_pixels_dx = Kernel("pixels", "pixels_dx")
+_max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
 
 
-def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
+def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
     """Fill y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
@@ -41,7 +41,7 @@ def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside:
 
 
 def pool_gradient(
-    dy: Array, placed: Placed, x: Array | None, dx: Array | None, drois: Array | None, mode: str, runner: Runner
+    dy: Array, placed: PlacedRois, x: Array | None, dx: Array | None, drois: Array | None, mode: str, runner: Runner
 ) -> None:
     """Fill dx [N, C, H, W] and drois [R, 4] where not None, from dy [R, C, PH, PW]; the dx of an average needs no x.
 
@@ -54,7 +54,7 @@ def pool_gradient(
         if mode == "avg":
             check_status(_average_dx(dy, dx, placed, *runner))
         elif mode == "max_pixel":
-            check_status(_pixels_dx(x, dy, dx, placed, *runner))
+            check_status(_max_pixel_dx(x, dy, dx, placed, *runner))
         else:
             check_status(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
     if drois is not None and drois.size:

@@ -9,30 +9,30 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import is_between, is_inside, region
-from ortops.kernels.grid import Grid, from_centre, grid_of, line_of, lines_within, samples_within
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
-    doubles_at,
+    compute_pointer,
+    float64_pointer,
+    itemsize,
     maximum,
     minimum,
-    numbers_at,
     offset,
     store,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, Rotated, Shape
-from ortops.kernels.roi_tables import MOST_BYTES, Groups
-from ortops.kernels.schedule import Plan, Window, is_packed, run_plan, runner_for, window_of, workers_for
+from ortops.kernels.layout import OUT_OF_MEMORY, RotatedRois, Shape
+from ortops.kernels.roi_tables import MAX_TABLE_BYTES, Groups
+from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, line_of, lines_within, samples_within
+from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count
 
-SLOPES = 5
+DERIVATIVES = 5
 """Derivatives of a weight: with respect to the stored cx, cy, w, h and angle."""
 
-BLOCK = 16
+BINS_PER_TASK = 16
 """Bins of a task that fills tables."""
 
-FEW = 16
+MAX_EXHAUSTIVE = 16
 """Up to so many samples of a line, or lines of a bin, are all tested; of more, only those that can be on the map."""
 
 WORK_OF_SAMPLE = 64
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     is_first: bool
     is_last: bool
     most_pixels: int
-    most_room: int
+    most_pixels_of_bin: int
     entries: float
     samples: float
 
@@ -81,73 +81,80 @@ class Tables(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The tables of one RoI: the entries of bin b of the batch are b*room + i for i < count[b]."""
+    """The tables of one RoI: the entries of bin b of the batch are b*stride + i for i < count[b]."""
 
     bins: int
-    room: int
+    stride: int
     count: Any
     pixel: Any
     value: Any
 
 
-@inner
-def lists_of(rotated: Rotated, groups: Groups, batch: Batch, tables: Tables, m: int) -> Lists:
+@compiled
+def lists_of(rotated: RotatedRois, groups: Groups, batch: Batch, tables: Tables, m: int) -> Lists:
     """The tables of the RoI at place m of the order."""
     bins, first = batch.high - batch.low, tables.first[m - batch.begin]
     count = offset(tables.count, (m - batch.begin) * bins)
     value = offset(tables.value, first * tables.values)
-    return Lists(bins, rotated.rooms[groups.order[m]], count, offset(tables.pixel, first), value)
+    return Lists(bins, rotated.max_pixels[groups.order[m]], count, offset(tables.pixel, first), value)
 
 
-@inner
-def window_of_roi(rotated: Rotated, r: int) -> Window:
+@compiled
+def window_of_roi(rotated: RotatedRois, r: int) -> Window:
     """The part of the map that RoI r can read."""
     top, left = rotated.corners[2 * r], rotated.corners[2 * r + 1]
     lines, pixels = rotated.placed.spans[2 * r], rotated.placed.spans[2 * r + 1]
-    return window_of((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
+    return make_window((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
 
 
-@inner
-def _most_samples(rotated: Rotated, grid: Grid) -> float:
+@compiled
+def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
     """The most samples of a RoI that are tested, about."""
     shape, total = rotated.placed.shape, 1.0
     for axis in (grid.rows, grid.columns):
         count, size = float(axis.bins) * float(axis.samples), abs(axis.size)
         across = 8.0 * (shape.height + shape.width + 4.0) * count
-        total *= minimum(count, across / size + FEW * axis.bins) if size > 0.0 else count
+        total *= minimum(count, across / size + MAX_EXHAUSTIVE * axis.bins) if size > 0.0 else count
     return total
 
 
-@inner
-def next_batch(rotated: Rotated, order: Any, begin: int, low: int, bytes_each: int) -> Batch:
+@compiled
+def next_batch(rotated: RotatedRois, order: Any, begin: int, low: int, entry_bytes: int) -> Batch:
     """The batch that starts with bin `low` of the RoI at a place; entries of its tables have so many bytes."""
     shape = rotated.placed.shape
     bins = shape.bins_y * shape.bins_x
     end, high = begin, bins
-    total, entries, samples, most_pixels, most_room = 0.0, 0.0, 0.0, 0, 0
+    total, entries, samples, most_pixels, most_pixels_of_bin = 0.0, 0.0, 0.0, 0, 0
     while end < shape.rois and (low == 0 or end == begin):
         r = order[end]
-        room, window = rotated.rooms[r], window_of_roi(rotated, r)
-        each = float(room) * bytes_each + 8.0
-        if total + each * (bins - low) > MOST_BYTES:
+        max_pixels, window = rotated.max_pixels[r], window_of_roi(rotated, r)
+        bytes_per_bin = float(max_pixels) * entry_bytes + 8.0
+        if total + bytes_per_bin * (bins - low) > MAX_TABLE_BYTES:
             if end > begin:
                 break
-            high = minimum(bins, low + maximum(int(MOST_BYTES / each), 1))
+            high = minimum(bins, low + maximum(int(MAX_TABLE_BYTES / bytes_per_bin), 1))
         end += 1
-        total += each * (high - low)
-        entries += float(room) * (high - low)
-        samples += _most_samples(rotated, grid_of(rotated, r)) * (high - low) / bins if room > 0 else 0.0
+        total += bytes_per_bin * (high - low)
+        entries += float(max_pixels) * (high - low)
+        samples += _most_samples(rotated, grid_of(rotated, r)) * (high - low) / bins if max_pixels > 0 else 0.0
         most_pixels = maximum(most_pixels, window.height * window.width)
-        most_room = maximum(most_room, room)
+        most_pixels_of_bin = maximum(most_pixels_of_bin, max_pixels)
         if high < bins:
             break
     is_first, is_last = begin == 0 and low == 0, end == shape.rois and high == bins
-    return Batch(begin, end, low, high, is_first, is_last, most_pixels, most_room, entries, samples)
+    return Batch(begin, end, low, high, is_first, is_last, most_pixels, most_pixels_of_bin, entries, samples)
 
 
-@inner
+@compiled
 def make_tables(
-    rotated: Rotated, groups: Groups, batch: Batch, is_whole: bool, values: int, like: Any, runner: int, context: int
+    rotated: RotatedRois,
+    groups: Groups,
+    batch: Batch,
+    is_whole: bool,
+    values: int,
+    like: Any,
+    runner: int,
+    context: int,
 ) -> Any:
     """Make the tables of a batch.
 
@@ -164,32 +171,32 @@ def make_tables(
     Returns:
         The memory to release, null where there is none left; the tables; OUT_OF_MEMORY, INTERRUPTED or 0.
     """
-    rois, bins, size = batch.end - batch.begin, batch.high - batch.low, bytes_of(numbers_at(like, like))
+    rois, bins, size = batch.end - batch.begin, batch.high - batch.low, itemsize(compute_pointer(like, like))
     entries = int(batch.entries)
     memory = allocate(1 + rois + rois * bins + entries + (entries * values * size + 7) // 8)
     first = offset(memory, 1)
     count = offset(first, rois)
     pixel = offset(count, rois * bins)
-    tables = Tables(memory, first, count, pixel, numbers_at(offset(pixel, entries), like), values)
+    tables = Tables(memory, first, count, pixel, compute_pointer(offset(pixel, entries), like), values)
     if address_of(memory) == 0:
         return memory, tables, OUT_OF_MEMORY
     memory[0] = 0
     at = 0
     for k in range(rois):
         first[k] = at
-        at += rotated.rooms[groups.order[batch.begin + k]] * bins
+        at += rotated.max_pixels[groups.order[batch.begin + k]] * bins
     work = batch.samples * WORK_OF_SAMPLE
     runner = runner_for(work, runner)
-    blocks = (bins + BLOCK - 1) // BLOCK
-    words = batch.most_pixels + values * batch.most_room
-    plan = Plan(runner, False, rois, blocks, workers_for(runner, rois * blocks, 8 * words))
+    blocks = (bins + BINS_PER_TASK - 1) // BINS_PER_TASK
+    words = batch.most_pixels + values * batch.most_pixels_of_bin
+    plan = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
     args = (rotated, groups, batch, tables, is_whole, plan, words)
     return memory, tables, run_plan(plan, context, work, memory, _fill_task, args)
 
 
-@inner
+@compiled
 def _fill_task(
-    rotated: Rotated,
+    rotated: RotatedRois,
     groups: Groups,
     batch: Batch,
     tables: Tables,
@@ -205,34 +212,34 @@ def _fill_task(
         tables.failed[0] = 1
         return
     shape, values = rotated.placed.shape, tables.values
-    found, sums = memory, doubles_at(offset(memory, batch.most_pixels))
+    found, sums = memory, float64_pointer(offset(memory, batch.most_pixels))
     for index in range(first + worker, last, plan.workers):
         m, block = batch.begin + index // plan.blocks, index % plan.blocks
         r, lists, grid = groups.order[m], lists_of(rotated, groups, batch, tables, m), grid_of(rotated, groups.order[m])
         window = window_of_roi(rotated, r)
         # A table for a window that is packed has the window's numbers.
-        target = window if not is_whole and is_packed(window, shape.channels) else whole_map(shape)
-        share = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
-        for b in range(block * BLOCK, minimum((block + 1) * BLOCK, lists.bins)):
-            count, begin = 0, b * lists.room
-            if lists.room > 0:
-                for i in range(lists.room * values):
+        target = window if not is_whole and should_pack_window(window, shape.channels) else whole_map(shape)
+        sample_weight = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
+        for b in range(block * BINS_PER_TASK, minimum((block + 1) * BINS_PER_TASK, lists.bins)):
+            count, begin = 0, b * lists.stride
+            if lists.stride > 0:
+                for i in range(lists.stride * values):
                     sums[i] = 0.0
                 pixel = offset(lists.pixel, begin)
                 count = _fill(grid, shape, batch.low + b, window, target, found, values, pixel, sums)
             lists.count[b] = count
             for i in range(count * values):
-                store(lists.value, begin * values + i, sums[i] * share)
+                store(lists.value, begin * values + i, sums[i] * sample_weight)
     release(memory)
 
 
-@inner
+@compiled
 def whole_map(shape: Shape) -> Window:
     """All of the map."""
     return Window(0, 0, shape.height, shape.width)
 
 
-@outlined
+@noinline
 def _fill(
     grid: Grid, shape: Shape, b: int, window: Window, target: Window, found: Any, values: int, pixel: Any, sums: Any
 ) -> int:
@@ -253,13 +260,13 @@ def _fill(
     rows, columns, count = grid.rows, grid.columns, 0
     p, q = b // columns.bins, b % columns.bins
     top, bottom = p * rows.samples, (p + 1) * rows.samples
-    if rows.samples > FEW:
+    if rows.samples > MAX_EXHAUSTIVE:
         top, bottom = lines_within(grid, top, bottom, shape.height, shape.width)
     for line in range(top, bottom):
         down = from_centre(rows, line)
         line_x, line_y = line_of(grid, line)
         left, right = q * columns.samples, (q + 1) * columns.samples
-        if columns.samples > FEW:
+        if columns.samples > MAX_EXHAUSTIVE:
             far = shape.width - 1 + columns.margin
             left, right = samples_within(columns, left, right, line_x, grid.cos, -columns.margin, far)
             far = shape.height - 1 + rows.margin
@@ -275,7 +282,7 @@ def _fill(
             at_x, at_y = where_x // 2, where_y // 2
             part_x, part_y = x - at_x if wide else 0.0, y - at_y if tall else 0.0
             for below in range(1 + tall):
-                weight_y, slope_y = part_y if below else 1.0 - part_y, tall if below else -tall
+                weight_y, sign_y = part_y if below else 1.0 - part_y, tall if below else -tall
                 place = (at_y + below - window.top) * window.width + at_x - window.left
                 name = (at_y + below - target.top) * target.width + at_x - target.left
                 for beside in range(1 + wide):
@@ -287,21 +294,21 @@ def _fill(
                     i = maybe if is_there else count
                     count += 0 if is_there else 1
                     found[place + beside], pixel[i] = i, name + beside
-                    if values == SLOPES:
-                        by_x, by_y = (wide if beside else -wide) * weight_y, slope_y * weight_x
-                        _add_slopes(grid, across, down, by_x, by_y, offset(sums, i * SLOPES))
+                    if values == DERIVATIVES:
+                        d_x, d_y = (wide if beside else -wide) * weight_y, sign_y * weight_x
+                        _add_derivatives(grid, across, down, d_x, d_y, offset(sums, i * DERIVATIVES))
                     else:
                         sums[i] += weight_x * weight_y
     return count
 
 
-@inner
-def _add_slopes(grid: Grid, across: float, down: float, by_x: float, by_y: float, sums: Any) -> None:
+@compiled
+def _add_derivatives(grid: Grid, across: float, down: float, d_x: float, d_y: float, sums: Any) -> None:
     """Add the derivatives by the stored numbers of what has the derivatives by_x and by_y on the map."""
     rows, columns = grid.rows, grid.columns
-    by_u, by_v = by_x * grid.cos - by_y * grid.sin, by_x * grid.sin + by_y * grid.cos
-    sums[0] += columns.scale * by_x
-    sums[1] += rows.scale * by_y
-    sums[2] += 0.0 if columns.is_fixed else columns.scale * across * by_u
-    sums[3] += 0.0 if rows.is_fixed else rows.scale * down * by_v
-    sums[4] += grid.direction * (rows.size * down * by_u - columns.size * across * by_v)
+    d_u, d_v = d_x * grid.cos - d_y * grid.sin, d_x * grid.sin + d_y * grid.cos
+    sums[0] += columns.scale * d_x
+    sums[1] += rows.scale * d_y
+    sums[2] += 0.0 if columns.is_fixed else columns.scale * across * d_u
+    sums[3] += 0.0 if rows.is_fixed else rows.scale * down * d_v
+    sums[4] += grid.direction * (rows.size * down * d_u - columns.size * across * d_v)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import call
 from ortops.kernels.jit.scalar import address_of, minimum, offset
 
 
-@inner
+@compiled
 def describe(functions: Any, context: int, inputs: int, most_rank: int, rows: Any) -> int:
     """Fill a row for each input: its address, element type, rank and lengths; type 0 where it is absent.
 
@@ -30,7 +30,7 @@ def describe(functions: Any, context: int, inputs: int, most_rank: int, rows: An
     return 0
 
 
-@inner
+@compiled
 def _describe(functions: Any, context: int, i: int, most_rank: int, row: Any) -> bool:
     here = address_of(row)
     if call(functions[0], (context, i, here)) != 0:

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from ortops.kernels.axis import (
     Axis,
     coordinate,
+    coordinate_derivatives,
     is_between,
     is_inside,
     pixels_between,
+    region_end,
     region_of_sample,
-    run_end,
-    sensitivity,
 )
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import maximum, minimum, store
 
 OFF_MAP = -1
@@ -52,11 +52,11 @@ class Table(NamedTuple):
     weight: Any
     near: Any
     far: Any
-    runs: Any
+    ranges: Any
 
 
-@outlined
-def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: Table) -> None:
+@noinline
+def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, table: Table) -> None:
     """Fill a table from entry `first` on; the derivatives only with has_slopes."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -65,14 +65,14 @@ def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: T
         for at in range(start, start + count):
             table.pixel[at] = -1
             store(table.weight, at, 0.0)
-            if has_slopes:
+            if has_derivatives:
                 store(table.near, at, 0.0)
                 store(table.far, at, 0.0)
         inside = 0.0
         i = 0 if count else axis.samples
         while i < axis.samples:
             where = region_of_sample(axis, p, i, length)
-            end = run_end(axis, p, i, where, length)
+            end = region_end(axis, p, i, where, length)
             if is_inside(where, length):
                 pixel = where // 2
                 at = start + pixel - low
@@ -84,9 +84,9 @@ def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: T
                     # Samples are evenly spaced, so the mean of the two ends is the mean of the run.
                     f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
                     _add(table.weight, at, share * (1.0 - f), share * f)
-                    if has_slopes:
-                        near, far = sensitivity(axis, p, i)
-                        near_end, far_end = sensitivity(axis, p, end - 1)
+                    if has_derivatives:
+                        near, far = coordinate_derivatives(axis, p, i)
+                        near_end, far_end = coordinate_derivatives(axis, p, end - 1)
                         near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
                         _add(table.near, at, -near, near)
                         _add(table.far, at, -far, far)
@@ -94,10 +94,10 @@ def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: T
                     _add(table.weight, at, share, 0.0)
             i = end
         table.inside[p] = inside / maximum(axis.samples, 1)
-        table.start[p + 1] = _closed_up(table, start, start + count, has_slopes, has_slopes)
+        table.start[p + 1] = _closed_up(table, start, start + count, has_derivatives, has_derivatives)
 
 
-@inner
+@compiled
 def _add(numbers: Any, at: int, first: float, second: float) -> None:
     """Add to the numbers of a pixel and of the next one."""
     store(numbers, at, numbers[at] + first)
@@ -105,7 +105,7 @@ def _add(numbers: Any, at: int, first: float, second: float) -> None:
         store(numbers, at + 1, numbers[at + 1] + second)
 
 
-@inner
+@compiled
 def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
     """Leave out the entries in start:end that no sample reads; the new end."""
     to = start
@@ -120,7 +120,7 @@ def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool
     return to
 
 
-@outlined
+@noinline
 def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
     """Fill a table of extremes from entry `first` on."""
     table.start[0] = first
@@ -133,7 +133,7 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
         i = 0 if count else axis.samples
         while i < axis.samples:
             where = region_of_sample(axis, p, i, length)
-            end = run_end(axis, p, i, where, length)
+            end = region_end(axis, p, i, where, length)
             pixel = where // 2
             between = is_inside(where, length) and is_between(where)
             if not between:
@@ -150,7 +150,7 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
         table.start[p + 1] = _closed_up(table, start, start + count, True, False)
 
 
-@inner
+@compiled
 def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
     """Take the weights from low to high into the extremes of a pixel."""
     if table.pixel[at] < 0:
@@ -164,8 +164,8 @@ def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
         store(table.near, at, low)
 
 
-@outlined
-def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table: Table) -> None:
+@noinline
+def fill_candidates(axis: Axis, length: int, has_derivatives: bool, first: int, table: Table) -> None:
     """Fill a table of candidates from entry `first` on; derivatives only with has_slopes.
 
     A product of weight and pixel, and an interpolation too, is monotonic within a cell: the first and the last sample of a
@@ -177,15 +177,15 @@ def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table
         i = 0
         while i < axis.samples:
             where = region_of_sample(axis, p, i, length)
-            end = run_end(axis, p, i, where, length)
+            end = region_end(axis, p, i, where, length)
             between = is_inside(where, length) and is_between(where)
             last = end - 1 if between else i
             at = i
             while at >= 0:
                 table.pixel[n] = where if is_inside(where, length) else OFF_MAP
                 store(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
-                if has_slopes:
-                    near, far = sensitivity(axis, p, at) if between else (0.0, 0.0)
+                if has_derivatives:
+                    near, far = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
                     store(table.near, n, near)
                     store(table.far, n, far)
                 n += 1
@@ -194,7 +194,7 @@ def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table
         table.start[p + 1] = n
 
 
-@inner
+@compiled
 def span_of(table: Table) -> tuple[int, int]:
     """The pixels [low, high) between the first and the last of the table."""
     low, high = 0, 0
@@ -206,7 +206,7 @@ def span_of(table: Table) -> tuple[int, int]:
     return low, high
 
 
-@inner
+@compiled
 def span_of_candidates(table: Table) -> tuple[int, int]:
     """The pixels [low, high) between the first and the last that a candidate reads."""
     low, high = 0, 0
@@ -218,10 +218,10 @@ def span_of_candidates(table: Table) -> tuple[int, int]:
     return low, high
 
 
-@outlined
-def fill_runs(table: Table) -> None:
+@noinline
+def fill_ranges(table: Table) -> None:
     """Fill the runs from the entries. The bins of an inverted RoI descend."""
-    runs, n, descends, last = table.runs, 0, False, -1
+    ranges, n, descends, last = table.ranges, 0, False, -1
     for p in range(table.bins):
         if table.start[p] < table.start[p + 1]:
             descends |= table.pixel[table.start[p]] < last
@@ -230,9 +230,9 @@ def fill_runs(table: Table) -> None:
         p = table.bins - 1 - k if descends else k
         for i in range(table.start[p], table.start[p + 1]):
             pixel = table.pixel[i]
-            if n and pixel <= runs[2 * n]:
-                runs[2 * n] = maximum(runs[2 * n], pixel + 1)
+            if n and pixel <= ranges[2 * n]:
+                ranges[2 * n] = maximum(ranges[2 * n], pixel + 1)
             else:
-                runs[2 * n + 1], runs[2 * n + 2] = pixel, pixel + 1
+                ranges[2 * n + 1], ranges[2 * n + 2] = pixel, pixel + 1
                 n += 1
-    runs[0] = n
+    ranges[0] = n

@@ -23,7 +23,9 @@ def check_map(names: tuple[str, str, str], rois: Array, x_shape: Sequence[int]) 
         raise ValueError(f"{names[0]} is {height} x {width} pixels: must not be empty where there are RoIs")
 
 
-def check_rois(names: tuple[str, str, str], fault: int, rois: Array, images: Array, x_shape: Sequence[int]) -> None:
+def check_rois(
+    names: tuple[str, str, str], invalid: int, rois: Array, batch_indices: Array, x_shape: Sequence[int]
+) -> None:
     """Refuse the RoI at which placing them has ended.
 
     Args:
@@ -36,12 +38,14 @@ def check_rois(names: tuple[str, str, str], fault: int, rois: Array, images: Arr
     Raises:
         ValueError: its batch index is not an image's, or it is not finite.
     """
-    if fault < 0:
+    if invalid < 0:
         return
     count = x_shape[0]
-    if not 0 <= images[fault] < count:
-        raise ValueError(f"{names[2]}[{fault}] = {images[fault]}: must be >= 0 and < {count}, the number of images")
-    raise ValueError(f"{names[1]}[{fault}] = {rois[fault].tolist()}: must be finite")
+    if not 0 <= batch_indices[invalid] < count:
+        raise ValueError(
+            f"{names[2]}[{invalid}] = {batch_indices[invalid]}: must be >= 0 and < {count}, the number of images"
+        )
+    raise ValueError(f"{names[1]}[{invalid}] = {rois[invalid].tolist()}: must be finite")
 
 
 def check_bins(name: str, dy: Array) -> None:

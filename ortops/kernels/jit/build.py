@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ortops.kernels.jit import disk, kernel, levels
+from ortops.kernels.jit import cpu_levels, disk, kernel
 from ortops.kernels.jit.kernel import Source
 
 TYPES = ("float16", "bfloat16", "float", "double")
@@ -23,10 +23,10 @@ def build(folder: Path, chosen: Iterable[str], types: Sequence[str]) -> None:
     Which kernels these are is found out by running them. For a level that this processor lacks they are only compiled.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    here, chosen = set(levels.of_this_processor()), list(chosen)
-    runs = [level for level in chosen if level in here]
+    here, chosen = set(cpu_levels.supported()), list(chosen)
+    runnable = [level for level in chosen if level in here]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        needed, *_ = pool.starmap(level_archive, [(folder, level, types, ()) for level in runs or [""]], 1)
+        needed, *_ = pool.starmap(level_archive, [(folder, level, types, ()) for level in runnable or [""]], 1)
         pool.starmap(level_archive, [(folder, level, types, needed) for level in chosen if level not in here], 1)
 
 
@@ -44,11 +44,13 @@ def level_archive(folder: Path, level: str, types: Sequence[str], needed: Iterab
     """
     if "numba" in sys.modules:
         raise RuntimeError("numba has been imported before it is told the processor")
-    for name, _ in disk.options():
+    for name, _ in disk.numba_options():
         del os.environ[name]
     if level:
         os.environ["NUMBA_CPU_NAME"] = level
-        os.environ["NUMBA_CPU_FEATURES"] = ",".join(f"+{name}" for name in levels.LEVELS[levels.architecture()][level])
+        os.environ["NUMBA_CPU_FEATURES"] = ",".join(
+            f"+{name}" for name in cpu_levels.LEVELS[cpu_levels.architecture()][level]
+        )
     with tempfile.TemporaryDirectory() as cache:
         os.environ["NUMBA_CACHE_DIR"] = cache
         sources = list(needed) or _run_all(types)
@@ -58,7 +60,7 @@ def level_archive(folder: Path, level: str, types: Sequence[str], needed: Iterab
 
 
 def _write(path: Path, sources: Iterable[Source]) -> None:
-    by_name = {disk.member(source.name, source.kinds): source for source in sources}
+    by_name = {disk.member_name(source.name, source.arg_types): source for source in sources}
     with zipfile.ZipFile(path, "w") as archive:
         archive.comment = disk.sources()
         for name, source in sorted(by_name.items()):
@@ -76,18 +78,18 @@ def _run_all(types: Sequence[str]) -> list[Source]:
 
 def main() -> None:
     """Build what the command line asks for."""
-    known = levels.LEVELS.get(levels.architecture(), {})
+    known = cpu_levels.LEVELS.get(cpu_levels.architecture(), {})
     parser = argparse.ArgumentParser(prog="python -m ortops.kernels.jit.build", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--level", action="append", choices=[*known, "native"], help="default: all; native: this machine's"
     )
     parser.add_argument("--type", action="append", choices=TYPES, help="default: all")
-    given = parser.parse_args()
-    native = list(levels.of_this_processor())[:1]
-    chosen = {name: None for level in given.level or known for name in (native if level == "native" else [level])}
+    arguments = parser.parse_args()
+    native = list(cpu_levels.supported())[:1]
+    chosen = {name: None for level in arguments.level or known for name in (native if level == "native" else [level])}
     if chosen:
-        build(given.folder, chosen, given.type or TYPES)
+        build(arguments.folder, chosen, arguments.type or TYPES)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import AnnotateTypes
 
-from ortops.kernels.jit.kernel import Kinds
+from ortops.kernels.jit.kernel import ArgType
 from ortops.kernels.jit.machine_code import SYMBOL
 
-_WORD = ir.IntType(64)
+_INT64 = ir.IntType(64)
 
 
 class _NoEnvironment:
@@ -32,7 +32,7 @@ class _NoEnvironment:
         """Do nothing."""
 
 
-class _InnerLibrary(JITCodeLibrary):
+class _CalleeLibrary(JITCodeLibrary):
     """The code of one function as numba lowers it, to be optimised in the kernels that call it and only there.
 
     numba itself optimises each function and makes machine code of it before it is put into its callers and made anew there.
@@ -40,11 +40,11 @@ class _InnerLibrary(JITCodeLibrary):
     """
 
     codegen = _NoEnvironment()
-    is_outlined = False
+    is_noinline = False
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Link the module; its function stays one where it is outlined."""
-        if self.is_outlined:
+        if self.is_noinline:
             for function in ir_module.functions:
                 if not function.is_declaration:
                     function.attributes.add("noinline")
@@ -66,7 +66,7 @@ class _InnerLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class _KernelLibrary(_InnerLibrary):
+class _KernelLibrary(_CalleeLibrary):
     """The code of a kernel with all that it calls."""
 
     def _optimize_final_module(self) -> None:
@@ -83,7 +83,7 @@ class _KernelLibrary(_InnerLibrary):
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class _UseInnerLibrary(AnalysisPass):
+class _UseCalleeLibrary(AnalysisPass):
     _name = "use_inner_library"
 
     def __init__(self) -> None:
@@ -91,8 +91,8 @@ class _UseInnerLibrary(AnalysisPass):
 
     def run_pass(self, state: Any) -> bool:
         """Give lowering the library that it would make itself."""
-        state.library = _InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.is_outlined = getattr(state.func_id.func, "is_outlined", False)
+        state.library = _CalleeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.is_noinline = getattr(state.func_id.func, "is_outlined", False)
         return True
 
 
@@ -100,12 +100,12 @@ class _Compiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
         """numba's own for nopython mode, and that pass."""  # noqa: D403  # a name
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_UseInnerLibrary, AnnotateTypes)
+        passes.add_pass_after(_UseCalleeLibrary, AnnotateTypes)
         passes.finalize()
         return [passes]
 
 
-def inner(function: Any) -> Any:
+def compiled(function: Any) -> Any:
     """Decorates every function that is compiled. Python cannot call it."""
     dispatcher = njit(
         nogil=True,
@@ -118,72 +118,74 @@ def inner(function: Any) -> Any:
 
     def find_for_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
         """numba would compile a function again for each constant that it is called with."""  # noqa: D403  # a name
-        return find(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+        return find(
+            tuple(map(types.unliteral, args)), {name: types.unliteral(arg_type) for name, arg_type in kws.items()}
+        )
 
     dispatcher.get_call_template = find_for_types
     return dispatcher
 
 
-def outlined(function: Any) -> Any:
+def noinline(function: Any) -> Any:
     """As `inner`, for a function that is large and called in several places: it is there once and called."""
-    function.is_outlined = True
-    return inner(function)
+    function.is_noinline = True
+    return compiled(function)
 
 
 @global_compiler_lock
-def compile_kernel(module: str, function: str, kinds: tuple[Kinds, ...]) -> bytes:
+def compile_kernel(module: str, function: str, arg_types: tuple[ArgType, ...]) -> bytes:
     """The object file of a kernel for arguments of these kinds."""
-    types_of = tuple(_type(kind) for kind in kinds)
+    numba_types = tuple(_type(arg_type) for arg_type in arg_types)
 
     def arguments(context: Any, builder: Any, parameters: Any) -> list[Any]:
         slots = itertools.count()
-        return [_argument(context, builder, parameters[0], slots, kind) for kind in types_of]
+        return [_argument(context, builder, parameters[0], slots, arg_type) for arg_type in numba_types]
 
-    return _compile(module, function, types_of, [_WORD.as_pointer()], arguments)
+    return _compile(module, function, numba_types, [_INT64.as_pointer()], arguments)
 
 
 @global_compiler_lock
 def compile_function(module: str, function: str, parameters: int) -> bytes:
     """The object file of a C function whose parameters and result are all intptr_t."""
     return _compile(
-        module, function, (types.intp,) * parameters, [_WORD] * parameters, lambda _c, _b, given: list(given)
+        module, function, (types.intp,) * parameters, [_INT64] * parameters, lambda _c, _b, given: list(given)
     )
 
 
 def _compile(
-    module: str, function: str, types_of: tuple[Any, ...], parameters: list[Any], arguments: Callable[..., list[Any]]
+    module: str, function: str, numba_types: tuple[Any, ...], parameters: list[Any], arguments: Callable[..., list[Any]]
 ) -> bytes:
     dispatcher = getattr(importlib.import_module(f"ortops.kernels.{module}"), function)
-    dispatcher.compile(types_of)
-    compiled = dispatcher.overloads[types_of]
+    dispatcher.compile(numba_types)
+    overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
     library = _KernelLibrary(context.codegen(), f"{module}.{function}")
-    library.add_linking_library(compiled.library)
+    library.add_linking_library(overload.library)
     made = library.create_ir_module(SYMBOL)
-    kernel = ir.Function(made, ir.FunctionType(_WORD, parameters), name=SYMBOL)
+    kernel = ir.Function(made, ir.FunctionType(_INT64, parameters), name=SYMBOL)
     builder = ir.IRBuilder(kernel.append_basic_block("entry"))
     values = arguments(context, builder, kernel.args)
-    callee = context.declare_function(made, compiled.fndesc)
-    _, result = context.call_conv.call_function(builder, callee, types.intp, types_of, values)
+    callee = context.declare_function(made, overload.fndesc)
+    _, result = context.call_conv.call_function(builder, callee, types.intp, numba_types, values)
     builder.ret(result)
     library.add_ir_module(made)
     return library.object_code()
 
 
-def _type(kind: Kinds) -> Any:
+def _type(arg_type: ArgType) -> Any:
     """numba's type of an argument."""  # noqa: D403  # a name
-    if isinstance(kind, tuple):
-        cls, fields = kind
+    if isinstance(arg_type, tuple):
+        cls, fields = arg_type
         return types.BaseTuple.from_types([_type(field) for field in fields], cls)
-    return types.CPointer(getattr(types, kind[1:])) if kind.startswith("*") else getattr(types, kind)
+    return types.CPointer(getattr(types, arg_type[1:])) if arg_type.startswith("*") else getattr(types, arg_type)
 
 
-def _argument(context: Any, builder: Any, slots: Any, numbers: Any, kind: Any) -> Any:
+def _argument(context: Any, builder: Any, slots: Any, slot_numbers: Any, arg_type: Any) -> Any:
     """Read one argument from the next slots of eight bytes."""
-    if isinstance(kind, types.BaseTuple):
-        parts = [_argument(context, builder, slots, numbers, part) for part in kind.types]
-        return context.make_tuple(builder, kind, parts)
-    value = builder.load(builder.gep(slots, [ir.IntType(32)(next(numbers))]))
-    if isinstance(kind, types.CPointer):
-        return builder.inttoptr(value, context.get_value_type(kind))
-    return builder.bitcast(value, ir.DoubleType()) if kind == types.float64 else value
+    if isinstance(arg_type, types.BaseTuple):
+        parts = [_argument(context, builder, slots, slot_numbers, part) for part in arg_type.types]
+        return context.make_tuple(builder, arg_type, parts)
+    value = builder.load(builder.gep(slots, [ir.IntType(32)(next(slot_numbers))]))
+    if isinstance(arg_type, types.CPointer):
+        return builder.inttoptr(value, context.get_value_type(arg_type))
+    return builder.bitcast(value, ir.DoubleType()) if arg_type == types.float64 else value

@@ -24,7 +24,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ortops.kernels.jit import levels, machine_code
+from ortops.kernels.jit import cpu_levels, machine_code
 
 DIGEST = 32
 """Bytes at the start of a file."""
@@ -36,12 +36,12 @@ ARCHIVES = PACKAGE / "compiled"
 """The folder for the archives of a wheel."""
 
 
-def find(name: str, kinds: tuple[str, ...]) -> bytes | None:
+def find(name: str, arg_types: tuple[str, ...]) -> bytes | None:
     """The machine code of a kernel for this processor, or None."""
-    code = _installed(name, kinds)
+    code = _installed(name, arg_types)
     if code is not None:
         return code
-    key = _key(name, kinds)
+    key = _key(name, arg_types)
     for path in _paths(name, key):
         with contextlib.suppress(OSError):
             content = path.read_bytes()
@@ -50,18 +50,18 @@ def find(name: str, kinds: tuple[str, ...]) -> bytes | None:
     return None
 
 
-def keep(name: str, kinds: tuple[str, ...], code: bytes) -> None:
+def save(name: str, arg_types: tuple[str, ...], code: bytes) -> None:
     """Keep the machine code of a kernel where that is possible."""
-    key = _key(name, kinds)
+    key = _key(name, arg_types)
     for path in _paths(name, key, make=True):
         with contextlib.suppress(OSError):
             _write(path, _digest(key, code) + code)
             return
 
 
-def member(name: str, kinds: tuple[str, ...]) -> str:
+def member_name(name: str, arg_types: tuple[str, ...]) -> str:
     """The name of a kernel's code in an archive."""
-    return f"{name}({','.join(kinds)})"
+    return f"{name}({','.join(arg_types)})"
 
 
 def archive_name(level: str) -> str:
@@ -69,28 +69,30 @@ def archive_name(level: str) -> str:
     return f"{sys.platform}-{level}.zip"
 
 
-def _installed(name: str, kinds: tuple[str, ...]) -> bytes | None:
+def _installed(name: str, arg_types: tuple[str, ...]) -> bytes | None:
     """A kernel's code from the installed archive for the best level of this processor that has it.
 
     Only archives that were made from the sources that are here, and as numba compiles without options. An archive is opened
     for each kernel, since processes that are forked would share the position in an open file. Members have checksums.
     """
-    if not sources() or options():
+    if not sources() or numba_options():
         return None
-    for level in levels.of_this_processor():
+    for level in cpu_levels.supported():
         # Measured: of archives with a changed bit, zipfile raises seven kinds of exceptions.
         with contextlib.suppress(Exception), zipfile.ZipFile(ARCHIVES / archive_name(level)) as archive:
             if archive.comment == sources():
-                return archive.read(member(name, kinds))
+                return archive.read(member_name(name, arg_types))
     return None
 
 
-def options() -> list[tuple[str, str]]:
+def numba_options() -> list[tuple[str, str]]:
     """The options of numba in the environment that may change the code it makes."""
-    return sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in _HARMLESS)
+    return sorted(
+        item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in _IGNORED_OPTIONS
+    )
 
 
-_HARMLESS = (
+_IGNORED_OPTIONS = (
     *("NUMBA_CACHE_DIR", "NUMBA_DISABLE_CUDA", "NUMBA_DISABLE_JIT", "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER"),
     *("NUMBA_CAPTURED_ERRORS", "NUMBA_COLOR_SCHEME", "NUMBA_DISABLE_PERFORMANCE_WARNINGS", "NUMBA_FULL_TRACEBACKS"),
 )
@@ -98,9 +100,9 @@ _HARMLESS = (
 would make itself, and how it reports errors."""
 
 
-def _key(name: str, kinds: tuple[str, ...]) -> bytes:
+def _key(name: str, arg_types: tuple[str, ...]) -> bytes:
     """What machine code is for: a kernel, its arguments, a processor, and the compiler with its options."""
-    return repr((name, kinds, machine_code.processor(), _compiler(), options())).encode()
+    return repr((name, arg_types, machine_code.processor(), _compiler(), numba_options())).encode()
 
 
 @functools.cache

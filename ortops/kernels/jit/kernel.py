@@ -22,7 +22,7 @@ from ortops.kernels.layout import INTERRUPTED
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-Kinds: TypeAlias = "str | tuple[type[Any], tuple[Kinds, ...]]"
+ArgType: TypeAlias = "str | tuple[type[Any], tuple[ArgType, ...]]"
 """The kind of an argument, INTEGER, FLOAT or a pointer as in _POINTERS; of a named tuple its class and its fields' kinds."""
 
 INTEGER, FLOAT = "int64", "float64"
@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
     module: str
     function: str
-    arguments: tuple[Kinds, ...] | int
+    arguments: tuple[ArgType, ...] | int
 
     @property
     def name(self) -> str:
@@ -61,9 +61,9 @@ class Source(NamedTuple):
         return f"{self.module}.{self.function}"
 
     @property
-    def kinds(self) -> tuple[str, ...]:
+    def arg_types(self) -> tuple[str, ...]:
         """The kinds of its arguments, with the fields of named tuples one by one."""
-        return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_fields(self.arguments))
+        return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_flat_types(self.arguments))
 
     def code(self) -> bytes:
         """The object file: from disk, or compiled and kept there.
@@ -71,7 +71,7 @@ class Source(NamedTuple):
         Raises:
             RuntimeError: it is not on disk, and an option of numba in the environment keeps it from being compiled.
         """
-        code = disk.find(self.name, self.kinds)
+        code = disk.find(self.name, self.arg_types)
         if code is None:
             options.check()
             from ortops.kernels.jit.compile import compile_function, compile_kernel
@@ -80,7 +80,7 @@ class Source(NamedTuple):
                 code = compile_function(self.module, self.function, self.arguments)
             else:
                 code = compile_kernel(self.module, self.function, self.arguments)
-            disk.keep(self.name, self.kinds, code)
+            disk.save(self.name, self.arg_types, code)
         return code
 
 
@@ -116,25 +116,25 @@ class Kernel:
         Raises:
             BaseException: a signal came while it ran, and its handler raised.
         """
-        kinds: list[str] = []
+        arg_types: list[str] = []
         values: list[int | float] = []
-        _flatten(arguments, kinds, values)
-        key = tuple(kinds)
-        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, _kinds_of(arguments)))
+        _flatten(arguments, arg_types, values)
+        key = tuple(arg_types)
+        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, _arg_types(arguments)))
         result: int = run(*values)
         if result == INTERRUPTED:
             raise exceptions.take() or KeyboardInterrupt
         return result
 
-    def _load(self, kinds: tuple[str, ...], nested: tuple[Kinds, ...]) -> Callable[..., int]:
+    def _load(self, arg_types: tuple[str, ...], nested: tuple[ArgType, ...]) -> Callable[..., int]:
         with _lock:
-            if kinds not in self._loaded:
+            if arg_types not in self._loaded:
                 address = _address_of(Source(self.module, self.function, nested))
                 # ctypes releases the interpreter's lock while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
-                pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in kinds)).pack
-                self._loaded[kinds] = lambda *values: function(pack(*values))
-            return self._loaded[kinds]
+                pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in arg_types)).pack
+                self._loaded[arg_types] = lambda *values: function(pack(*values))
+            return self._loaded[arg_types]
 
 
 class CFunction:
@@ -154,23 +154,23 @@ class CFunction:
             return _address_of(Source(self.module, self.function, self.parameters))
 
 
-def _flatten(arguments: tuple[Any, ...], kinds: list[str], values: list[int | float]) -> None:
+def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int | float]) -> None:
     """Append the kind and the eight bytes of each argument."""
     for argument in arguments:
         if type(argument) is int:  # most are: the first test counts
-            kinds.append(INTEGER)
+            arg_types.append(INTEGER)
             values.append(argument)
         elif isinstance(argument, np.ndarray):
-            kinds.append(_POINTERS[argument.dtype])
-            values.append(_data_of(argument))
+            arg_types.append(_POINTERS[argument.dtype])
+            values.append(_data_pointer(argument))
         elif isinstance(argument, tuple):
-            _flatten(argument, kinds, values)
+            _flatten(argument, arg_types, values)
         else:
-            kinds.append(FLOAT if isinstance(argument, float) else INTEGER)
+            arg_types.append(FLOAT if isinstance(argument, float) else INTEGER)
             values.append(argument)
 
 
-def _data_of(array: Array) -> int:
+def _data_pointer(array: Array) -> int:
     """Where the elements of an array are."""
     try:
         # Measured: a quarter of the time of array.ctypes.data.
@@ -179,21 +179,21 @@ def _data_of(array: Array) -> int:
         return array.ctypes.data
 
 
-def _kinds_of(arguments: tuple[Any, ...]) -> tuple[Kinds, ...]:
-    return tuple(_kind_of(argument) for argument in arguments)
+def _arg_types(arguments: tuple[Any, ...]) -> tuple[ArgType, ...]:
+    return tuple(_arg_type(argument) for argument in arguments)
 
 
-def _kind_of(argument: Any) -> Kinds:
+def _arg_type(argument: Any) -> ArgType:
     if isinstance(argument, tuple):
-        return type(argument), _kinds_of(argument)
-    kinds: list[str] = []
-    _flatten((argument,), kinds, [])
-    return kinds[0]
+        return type(argument), _arg_types(argument)
+    arg_types: list[str] = []
+    _flatten((argument,), arg_types, [])
+    return arg_types[0]
 
 
-def _fields(kinds: tuple[Kinds, ...]) -> Iterator[str]:
-    for kind in kinds:
+def _flat_types(arg_types: tuple[ArgType, ...]) -> Iterator[str]:
+    for kind in arg_types:
         if isinstance(kind, str):
             yield kind
         else:
-            yield from _fields(kind[1])
+            yield from _flat_types(kind[1])

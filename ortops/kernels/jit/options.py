@@ -23,8 +23,8 @@ def check() -> None:
     Raises:
         RuntimeError: there is one.
     """
-    for name, is_lawful, rule in _RULES:
+    for name, is_allowed, rule in _RULES:
         value = os.environ.get(name)
         with contextlib.suppress(ValueError):  # numba takes what is no integer for unset
-            if value is not None and not is_lawful(value):
+            if value is not None and not is_allowed(value):
                 raise RuntimeError(f"{name} = {value!r}: {rule}, since numba compiles the kernels")

@@ -9,7 +9,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+_BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
 
 @intrinsic
@@ -22,23 +22,23 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
 
     def codegen(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         runner_value, context_value, count_value, _, args_value = values
-        compiled = kernel.dispatcher.get_compile_result(signature)
-        context.add_linking_libs((compiled.library,))
+        overload = kernel.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((overload.library,))
         data = cgutils.alloca_once_value(builder, args_value)
         pointer = _BYTE.as_pointer()
 
-        task_type = ir.FunctionType(ir.VoidType(), [pointer, _WORD])
-        name = builder.module.get_unique_name(f"task.{compiled.fndesc.mangled_name}")
+        task_type = ir.FunctionType(ir.VoidType(), [pointer, _INT64])
+        name = builder.module.get_unique_name(f"task.{overload.fndesc.mangled_name}")
         task = ir.Function(builder.module, task_type, name=name)
         task.linkage = "internal"
         body = ir.IRBuilder(task.append_basic_block("entry"))
         own = body.load(body.bitcast(task.args[0], data.type))
-        callee = context.declare_function(builder.module, compiled.fndesc)
+        callee = context.declare_function(builder.module, overload.fndesc)
         parts = [*cgutils.unpack_tuple(body, own, len(args.types)), task.args[1]]
         context.call_conv.call_function(body, callee, signature.return_type, signature.args, parts)
         body.ret_void()
 
-        runner_type = ir.FunctionType(pointer, [pointer, task_type.as_pointer(), _WORD, _WORD, pointer])
+        runner_type = ir.FunctionType(pointer, [pointer, task_type.as_pointer(), _INT64, _INT64, pointer])
         status = cgutils.alloca_once_value(builder, ir.Constant(pointer, None))
         data = builder.bitcast(data, pointer)
         with builder.if_else(cgutils.is_null(builder, runner_value)) as (here, there):
@@ -46,7 +46,7 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
                 builder.call(task, [data, loop.index])
             with there:
                 run = builder.inttoptr(runner_value, runner_type.as_pointer())
-                passed = [builder.inttoptr(context_value, pointer), task, count_value, _WORD(0), data]
+                passed = [builder.inttoptr(context_value, pointer), task, count_value, _INT64(0), data]
                 builder.store(builder.call(run, passed), status)
         return cgutils.is_null(builder, builder.load(status))
 
@@ -58,8 +58,8 @@ def call(_typing: Any, function: Any, args: Any) -> Any:
     """Call the C function at an address with integers and addresses; what it returns, if anything."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        kind = ir.FunctionType(_WORD, [_WORD] * len(args.types))
-        pointer = builder.inttoptr(values[0], kind.as_pointer())
+        function_type = ir.FunctionType(_INT64, [_INT64] * len(args.types))
+        pointer = builder.inttoptr(values[0], function_type.as_pointer())
         return builder.call(pointer, cgutils.unpack_tuple(builder, values[1], len(args.types)))
 
     return types.intp(types.intp, args), codegen
@@ -72,18 +72,18 @@ def pointer_to(typing: Any, function: Any) -> Any:
     signature = function.get_call_type(typing, (types.intp,) * parameters, {})
 
     def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        compiled = function.dispatcher.get_compile_result(signature)
-        context.add_linking_libs((compiled.library,))
-        name = builder.module.get_unique_name(f"c.{compiled.fndesc.mangled_name}")
-        made = ir.Function(builder.module, ir.FunctionType(_WORD, [_WORD] * parameters), name=name)
+        overload = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((overload.library,))
+        name = builder.module.get_unique_name(f"c.{overload.fndesc.mangled_name}")
+        made = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * parameters), name=name)
         made.linkage = "internal"
         body = ir.IRBuilder(made.append_basic_block("entry"))
-        callee = context.declare_function(builder.module, compiled.fndesc)
+        callee = context.declare_function(builder.module, overload.fndesc)
         _, result = context.call_conv.call_function(
             body, callee, signature.return_type, signature.args, list(made.args)
         )
         body.ret(result)
-        return builder.ptrtoint(made, _WORD)
+        return builder.ptrtoint(made, _INT64)
 
     return types.intp(function), codegen
 
@@ -104,11 +104,11 @@ def allocate(_typing: Any, words: Any) -> Any:
     """A pointer to memory of that many int64, or null where there is none left. Its content is undefined."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(_BYTE.as_pointer(), [_WORD])
-        malloc = cgutils.get_or_insert_function(builder.module, kind, "malloc")
+        function_type = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
+        malloc = cgutils.get_or_insert_function(builder.module, function_type, "malloc")
         # Not 0 bytes, for which malloc may give null.
-        memory = builder.call(malloc, [builder.add(builder.mul(args[0], _WORD(8)), _WORD(8))])
-        return builder.bitcast(memory, _WORD.as_pointer())
+        memory = builder.call(malloc, [builder.add(builder.mul(args[0], _INT64(8)), _INT64(8))])
+        return builder.bitcast(memory, _INT64.as_pointer())
 
     return types.CPointer(types.int64)(types.intp), codegen
 
@@ -118,8 +118,8 @@ def release(_typing: Any, memory: Any) -> Any:
     """Give memory back."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
-        free = cgutils.get_or_insert_function(builder.module, kind, "free")
+        function_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
+        free = cgutils.get_or_insert_function(builder.module, function_type, "free")
         builder.call(free, [builder.bitcast(args[0], _BYTE.as_pointer())])
         return context.get_dummy_value()
 

@@ -14,33 +14,33 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.instructions import has_float16, has_fma
-from ortops.kernels.jit.words import from_bfloat16, from_float16, like, to_bfloat16, to_float16
+from ortops.kernels.jit.cpu_features import has_float16, has_fma
+from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
 
 
 class LanesType(types.Type):
     """LANES numbers of the type `number`, as one value of compiled code."""
 
-    def __init__(self, number: Any) -> None:
-        self.number = number
-        super().__init__(name=f"Lanes({number})")
+    def __init__(self, scalar: Any) -> None:
+        self.scalar = scalar
+        super().__init__(name=f"Lanes({scalar})")
 
 
-def number_of(element: Any) -> Any:
+def compute_type(element: Any) -> Any:
     """The type in which an element of an array is computed."""
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
-def read(context: Any, builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
+def emit_load(context: Any, builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
     """A number, or lanes of them, read at a pointer and widened."""
-    stored = like(context.get_value_type(kind), pointer.type.pointee)
+    stored = shaped_like(context.get_value_type(kind), pointer.type.pointee)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
     if element == types.uint16:
         return from_float16(builder, value, has_float16(context))
     return from_bfloat16(builder, value) if element == types.int16 else value
 
 
-def write(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
+def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
     """Round a number, or lanes of them, once to the type of an element and store it at a pointer."""
     if element == types.uint16:
         value = to_float16(builder, value, has_float16(context))
@@ -75,13 +75,13 @@ def _cast(element: Any) -> Any:
     return cast
 
 
-int64s_at, doubles_at = _cast(types.int64), _cast(types.float64)
+int64_pointer, float64_pointer = _cast(types.int64), _cast(types.float64)
 
 
 @intrinsic
-def numbers_at(_typing: Any, pointer: Any, like: Any) -> Any:
+def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
     """The memory at a pointer, taken for numbers of the type in which the elements at `like` are computed."""
-    result = types.CPointer(number_of(like.dtype))
+    result = types.CPointer(compute_type(like.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(result))
@@ -90,7 +90,7 @@ def numbers_at(_typing: Any, pointer: Any, like: Any) -> Any:
 
 
 @intrinsic
-def elements_at(_typing: Any, pointer: Any, like: Any) -> Any:
+def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
     """The memory at a pointer, taken for elements as those at `like`."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -100,7 +100,7 @@ def elements_at(_typing: Any, pointer: Any, like: Any) -> Any:
 
 
 @intrinsic
-def bytes_of(_typing: Any, pointer: Any) -> Any:
+def itemsize(_typing: Any, pointer: Any) -> Any:
     """The bytes of an element at a pointer."""
     size = pointer.dtype.bitwidth // 8
     return types.intp(pointer), lambda context, _builder, _signature, _args: context.get_constant(types.intp, size)
@@ -119,30 +119,30 @@ def address_of(_typing: Any, pointer: Any) -> Any:
 @intrinsic
 def load(_typing: Any, pointer: Any, at: Any) -> Any:
     """Element `at` as a number: float32 for the 16-bit types."""
-    number = number_of(pointer.dtype)
+    scalar = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return read(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), number)
+        return emit_load(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), scalar)
 
-    return number(pointer, types.intp), codegen
+    return scalar(pointer, types.intp), codegen
 
 
 @intrinsic
 def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
     """Round a number once to the type of the elements and store it as element `at`."""
-    number = number_of(pointer.dtype)
+    scalar = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        write(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
+        emit_store(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
         return context.get_dummy_value()
 
-    return types.void(pointer, types.intp, number), codegen
+    return types.void(pointer, types.intp, scalar), codegen
 
 
 @intrinsic
-def number(_typing: Any, pointer: Any, value: Any) -> Any:
+def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
     """A number in the type in which the elements at a pointer are computed."""
-    kind = number_of(pointer.dtype)
+    kind = compute_type(pointer.dtype)
     return kind(pointer, kind), lambda _context, _builder, _signature, args: args[1]
 
 
@@ -153,21 +153,21 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
     b and c are both numbers or both lanes; a number `a` stands for lanes that all have its value. Every sum of products is
     made by this, and LLVM may fuse nothing by itself: so one channel gives the same bits alone and among others.
     """
-    single = b.number if isinstance(b, LanesType) else b
+    single = b.scalar if isinstance(b, LanesType) else b
     factor = a if isinstance(a, LanesType) else single
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         first, second, third = args
         if first.type != second.type:
-            first = splat_number(builder, second.type, first)
+            first = emit_splat(builder, second.type, first)
         if not has_fma(context):
             return builder.fadd(builder.fmul(first, second), third)
-        return _call(builder, "fma", first, second, third)
+        return _emit_intrinsic(builder, "fma", first, second, third)
 
     return b(factor, b, b), codegen
 
 
-def _call(builder: Any, name: str, *args: Any) -> Any:
+def _emit_intrinsic(builder: Any, name: str, *args: Any) -> Any:
     """Call LLVM's function of a name on numbers, or on lanes."""
     kind = args[0].type
     is_vector = isinstance(kind, ir.VectorType)
@@ -177,7 +177,7 @@ def _call(builder: Any, name: str, *args: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), args)
 
 
-def splat_number(builder: Any, vector: Any, value: Any) -> Any:
+def emit_splat(builder: Any, vector: Any, value: Any) -> Any:
     """A vector whose lanes all have a value."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
@@ -189,7 +189,7 @@ def ceil(_typing: Any, value: Any) -> Any:
     """The least whole number that is not below a float64, as a float64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _call(builder, "ceil", *args)
+        return _emit_intrinsic(builder, "ceil", *args)
 
     return types.float64(types.float64), codegen
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from numba import types
 
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call, release
-from ortops.kernels.jit.scalar import address_of, int64s_at, minimum, offset
+from ortops.kernels.jit.scalar import address_of, int64_pointer, minimum, offset
 
 _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.intp, types.intp, types.intp, types.intp))
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))
@@ -15,19 +15,19 @@ _SHARE = 5
 """Numbers that a thread is given: the task, its data, the first index, the step and the number of indices."""
 
 
-@inner
+@compiled
 def work(share: int) -> int:
     """The tasks of one thread."""
-    numbers = int64s_at(share)
+    numbers = int64_pointer(share)
     for index in range(numbers[2], numbers[4], numbers[3]):
         call(numbers[0], (numbers[1], index))
     return 0
 
 
-@inner
+@compiled
 def run_on_threads(context: int, task: int, count: int, _batches: int, data: int) -> int:
     """Deal the tasks to threads; those of a thread that the system refuses are run here."""
-    most, worker = int64s_at(context)[0], int64s_at(context)[1]
+    most, worker = int64_pointer(context)[0], int64_pointer(context)[1]
     workers = minimum(most, count)
     shares = allocate(workers * (_SHARE + 1))
     if address_of(shares) == 0:

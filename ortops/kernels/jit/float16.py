@@ -12,22 +12,22 @@ from llvmlite import ir
 from ortops.kernels.jit import LANES
 
 
-def like(kind: Any, single: Any) -> Any:
+def shaped_like(llvm_type: Any, scalar: Any) -> Any:
     """The LLVM type of one number, or of LANES where `kind` is a vector."""
-    return ir.VectorType(single, LANES) if isinstance(kind, ir.VectorType) else single
+    return ir.VectorType(scalar, LANES) if isinstance(llvm_type, ir.VectorType) else scalar
 
 
-def constant(kind: Any, value: float) -> ir.Constant:
+def constant(llvm_type: Any, value: float) -> ir.Constant:
     """A constant of an LLVM type; of a vector in all lanes."""
-    return ir.Constant(kind, [value] * LANES if isinstance(kind, ir.VectorType) else value)
+    return ir.Constant(llvm_type, [value] * LANES if isinstance(llvm_type, ir.VectorType) else value)
 
 
-def from_float16(builder: Any, words: Any, has_instruction: bool) -> Any:
+def from_float16(builder: Any, bits16: Any, has_instruction: bool) -> Any:
     """Words of float16 as float32."""
-    floats, bits = like(words.type, ir.FloatType()), like(words.type, ir.IntType(32))
+    floats, bits = shaped_like(bits16.type, ir.FloatType()), shaped_like(bits16.type, ir.IntType(32))
     if has_instruction:
-        return builder.fpext(builder.bitcast(words, like(words.type, ir.HalfType())), floats)
-    word = builder.zext(words, bits)
+        return builder.fpext(builder.bitcast(bits16, shaped_like(bits16.type, ir.HalfType())), floats)
+    word = builder.zext(bits16, bits)
     magnitude = builder.and_(word, constant(bits, 0x7FFF))
     sign = builder.shl(builder.xor(word, magnitude), constant(bits, 16))
     shifted = builder.shl(magnitude, constant(bits, 13))
@@ -42,9 +42,9 @@ def from_float16(builder: Any, words: Any, has_instruction: bool) -> Any:
 
 def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
     """float32 as words of float16, rounded once to nearest even; beyond its range infinite."""
-    words, bits = like(value.type, ir.IntType(16)), like(value.type, ir.IntType(32))
+    bits16, bits = shaped_like(value.type, ir.IntType(16)), shaped_like(value.type, ir.IntType(32))
     if has_instruction:
-        return builder.bitcast(builder.fptrunc(value, like(value.type, ir.HalfType())), words)
+        return builder.bitcast(builder.fptrunc(value, shaped_like(value.type, ir.HalfType())), bits16)
     whole = builder.bitcast(value, bits)
     magnitude = builder.and_(whole, constant(bits, 0x7FFFFFFF))
     sign = builder.lshr(builder.xor(whole, magnitude), constant(bits, 16))
@@ -59,29 +59,29 @@ def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
         is_below = builder.icmp_unsigned("<", magnitude, constant(bits, (127 + exponent) << 23))
         chosen = builder.select(is_below, smaller, chosen)
     chosen = builder.select(builder.fcmp_unordered("uno", value, value), nan, chosen)
-    return builder.trunc(builder.or_(builder.and_(chosen, constant(bits, 0x7FFF)), sign), words)
+    return builder.trunc(builder.or_(builder.and_(chosen, constant(bits, 0x7FFF)), sign), bits16)
 
 
-def from_bfloat16(builder: Any, words: Any) -> Any:
+def from_bfloat16(builder: Any, bits16: Any) -> Any:
     """Words of bfloat16 as float32."""
-    bits = like(words.type, ir.IntType(32))
-    shifted = builder.shl(builder.zext(words, bits), constant(bits, 16))
-    return builder.bitcast(shifted, like(words.type, ir.FloatType()))
+    bits = shaped_like(bits16.type, ir.IntType(32))
+    shifted = builder.shl(builder.zext(bits16, bits), constant(bits, 16))
+    return builder.bitcast(shifted, shaped_like(bits16.type, ir.FloatType()))
 
 
 def to_bfloat16(builder: Any, value: Any) -> Any:
     """float32 as words of bfloat16, rounded once to nearest even."""
-    bits = like(value.type, ir.IntType(32))
+    bits = shaped_like(value.type, ir.IntType(32))
     whole = builder.bitcast(value, bits)
     nan = builder.or_(builder.lshr(whole, constant(bits, 16)), constant(bits, 0x40))
     is_nan = builder.fcmp_unordered("uno", value, value)
     chosen = builder.select(is_nan, nan, _nearest(builder, whole, 16))
-    return builder.trunc(chosen, like(value.type, ir.IntType(16)))
+    return builder.trunc(chosen, shaped_like(value.type, ir.IntType(16)))
 
 
 def _nearest(builder: Any, bits: Any, places: int) -> Any:
     """Bits without the last places, rounded to nearest even."""
-    kind = bits.type
-    odd = builder.and_(builder.lshr(bits, constant(kind, places)), constant(kind, 1))
-    below_half = constant(kind, (1 << (places - 1)) - 1)
-    return builder.lshr(builder.add(bits, builder.add(odd, below_half)), constant(kind, places))
+    llvm_type = bits.type
+    odd = builder.and_(builder.lshr(bits, constant(llvm_type, places)), constant(llvm_type, 1))
+    below_half = constant(llvm_type, (1 << (places - 1)) - 1)
+    return builder.lshr(builder.add(bits, builder.add(odd, below_half)), constant(llvm_type, places))

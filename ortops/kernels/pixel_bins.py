@@ -12,29 +12,37 @@ from typing import Any
 
 from ortops.kernels.axis import Axis, write_axis
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import inner, outlined
-from ortops.kernels.jit.lanes import larger_lanes, led_by, load_lanes, splat, store_lanes
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import release
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
+    cast_like,
+    compute_pointer,
+    itemsize,
     load,
     maximum,
     minimum,
-    number,
-    numbers_at,
     offset,
     store,
 )
-from ortops.kernels.layout import NEAREST, OUT_OF_MEMORY, Placed
-from ortops.kernels.maximum import beats, larger
+from ortops.kernels.jit.simd import load_lanes, nan_max_lanes, select_new_max, splat, store_lanes
+from ortops.kernels.layout import NEAREST, OUT_OF_MEMORY, PlacedRois
+from ortops.kernels.maximum import is_new_max, nan_max
 from ortops.kernels.pack import pack, unpack
-from ortops.kernels.roi_tables import Shared, share, tables_of
-from ortops.kernels.schedule import MOST_PIXELS, Plan, plan_by_image, run_plan, runner_for, work_of, work_space
+from ortops.kernels.roi_tables import SharedTables, make_shared_tables, tables_of
+from ortops.kernels.schedule import (
+    MAX_MAP_PIXELS,
+    Plan,
+    allocate_workspace,
+    estimate_work,
+    plan_by_image,
+    run_plan,
+    runner_for,
+)
 from ortops.kernels.tables import Table
 
 
-@inner
+@compiled
 def _rounded(value: float, largest: int) -> int:
     """The nearest whole number, halves away from 0, and none beyond `largest`."""
     size = minimum(abs(value), float(largest))
@@ -44,8 +52,8 @@ def _rounded(value: float, largest: int) -> int:
     return whole if value > 0.0 else -whole
 
 
-@inner
-def place_whole_rois(rois: Any, placed: Placed, scale: float, largest: int) -> int:
+@compiled
+def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) -> int:
     """Place all RoIs [R, 5], each batch_id, x1, y1, x2, y2, and write down their images; ends are at most `largest`.
 
     Returns:
@@ -61,7 +69,7 @@ def place_whole_rois(rois: Any, placed: Placed, scale: float, largest: int) -> i
         image = float(load(roi, 0))
         if not (0.0 <= image < shape.images) or image != int(image):
             return r
-        placed.images[r] = int(image)
+        placed.batch_indices[r] = int(image)
         for k in range(2):
             # Axes have y first, RoIs x.
             start = _rounded(float(load(roi, 2 - k)) * scale, largest)
@@ -75,8 +83,8 @@ def place_whole_rois(rois: Any, placed: Placed, scale: float, largest: int) -> i
     return -1
 
 
-@outlined
-def fill_pixels(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
+@noinline
+def fill_pixel_bins(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
     """Fill a table from entry `first` on with the pixels of each bin that lie on the map; it needs no weights.
 
     With whole numbers alone: bin p begins at the pixel `low` of low + rest/bins = start + p*size/bins.
@@ -96,85 +104,90 @@ def fill_pixels(axis: Axis, length: int, _has_slopes: bool, first: int, table: T
         low, rest = following, left
 
 
-@outlined
-def largest_pixel(
-    source: Any, stride: int, unit: int, rows: Table, columns: Table, empty: float, line: Any, best: Any
+@noinline
+def max_pixel(
+    source: Any, stride: int, pixel_size: int, rows: Table, columns: Table, empty: float, line: Any, best: Any
 ) -> None:
     """The largest pixel of each bin into best [PH, PW], or `empty` for a bin that has none: by lines, then by pixels."""
-    runs = columns.runs
+    ranges = columns.ranges
     for p in range(rows.bins):
         start, end = rows.start[p], rows.start[p + 1]
         for i in range(start, end):
             at = offset(source, rows.pixel[i] * stride)
-            for n in range(runs[0]):
-                low, high = runs[2 * n + 1] * unit, runs[2 * n + 2] * unit
+            for n in range(ranges[0]):
+                low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
                 rest = high - (high - low) % LANES
                 for j in range(low, rest, LANES):
                     values = load_lanes(at, j)
-                    store_lanes(line, j, values if i == start else larger_lanes(load_lanes(line, j), values))
+                    store_lanes(line, j, values if i == start else nan_max_lanes(load_lanes(line, j), values))
                 for j in range(rest, high):
                     value = load(at, j)
-                    line[j] = value if i == start else larger(line[j], value)
+                    line[j] = value if i == start else nan_max(line[j], value)
         for q in range(columns.bins):
             # A bin without rows has no pixels either.
             begin, stop = columns.start[q], columns.start[q + 1] if start < end else columns.start[q]
             at = p * columns.bins + q
-            if unit == 1:
-                value = number(line, empty)
+            if pixel_size == 1:
+                value = cast_like(line, empty)
                 for i in range(begin, stop):
                     other = line[columns.pixel[i]]
-                    value = other if i == begin else larger(value, other)
+                    value = other if i == begin else nan_max(value, other)
                 best[at] = value
             else:
                 values = splat(line, empty)
                 for i in range(begin, stop):
                     others = load_lanes(line, columns.pixel[i] * LANES)
-                    values = others if i == begin else larger_lanes(values, others)
+                    values = others if i == begin else nan_max_lanes(values, others)
                 store_lanes(best, at * LANES, values)
 
 
-@inner
-def pixels_dx(x: Any, dy: Any, dx: Any, placed: Placed, runner: int, context: int) -> int:
+@compiled
+def max_pixel_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) -> int:
     """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
     shape = placed.shape
     pixels = shape.height * shape.width
     # Also for few RoIs: to pack a map takes no longer than to fill its gradient. Two panels are at work, the map's and sums.
-    unit = LANES if shape.channels >= LANES // 2 and 2 * pixels <= MOST_PIXELS else 1
+    pixel_size = LANES if shape.channels >= LANES // 2 and 2 * pixels <= MAX_MAP_PIXELS else 1
     # Sums of an element's own type are made where they belong. Those of a panel are not: measured, 1.25 times as fast.
-    is_direct = unit == 1 and bytes_of(dx) == bytes_of(numbers_at(dx, dx))
-    numbers = 0 if is_direct else pixels * unit
-    room = numbers + (numbers + (shape.bins_y * shape.bins_x + 1) * LANES if unit > 1 else 0)
-    work = work_of(placed, shape.images * pixels)
+    is_direct = pixel_size == 1 and itemsize(dx) == itemsize(compute_pointer(dx, dx))
+    numbers = 0 if is_direct else pixels * pixel_size
+    workspace_size = numbers + (numbers + (shape.bins_y * shape.bins_x + 1) * LANES if pixel_size > 1 else 0)
+    work = estimate_work(placed, shape.images * pixels)
     runner = runner_for(work, runner)
-    blocks = (shape.channels + unit - 1) // unit
-    plan = plan_by_image(placed, runner, blocks, room * bytes_of(numbers_at(dx, dx)))
-    memory, shared = share(placed, plan, context, dx, 1, 0, False, fill_pixels)
+    blocks = (shape.channels + pixel_size - 1) // pixel_size
+    plan = plan_by_image(placed, runner, blocks, workspace_size * itemsize(compute_pointer(dx, dx)))
+    memory, shared = make_shared_tables(placed, plan, context, dx, 1, 0, False, fill_pixel_bins)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     status = run_plan(
-        plan, context, work, shared.failed, _dx_task, (x, dy, dx, placed, plan, shared, unit, numbers, room)
+        plan,
+        context,
+        work,
+        shared.failed,
+        _dx_task,
+        (x, dy, dx, placed, plan, shared, pixel_size, numbers, workspace_size),
     )
     release(memory)
     return status
 
 
-@inner
+@compiled
 def _dx_task(
     x: Any,
     dy: Any,
     dx: Any,
-    placed: Placed,
+    placed: PlacedRois,
     plan: Plan,
-    shared: Shared,
-    unit: int,
+    shared: SharedTables,
+    pixel_size: int,
     numbers: int,
-    room: int,
+    workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, own = work_space(room, dx)
+    memory, own = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
@@ -183,26 +196,26 @@ def _dx_task(
     places = offset(panel, numbers)
     gradient = offset(places, LANES)
     for index in range(first + worker, last, plan.workers):
-        image, channel = index // plan.blocks, index % plan.blocks * unit
-        lanes = minimum(unit, shape.channels - channel)
+        image, channel = index // plan.blocks, index % plan.blocks * pixel_size
+        lanes = minimum(pixel_size, shape.channels - channel)
         planes = (image * shape.channels + channel) * pixels
         target = offset(dx, planes)
-        sums = own if numbers else numbers_at(target, dx)
+        sums = own if numbers else compute_pointer(target, dx)
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
-        for j in range(pixels * unit):
+        for j in range(pixels * pixel_size):
             sums[j] = 0.0
-        if unit > 1 and begin < end:
+        if pixel_size > 1 and begin < end:
             pack(offset(x, planes), pixels, lanes, shape.width, shape.height, shape.width, panel)
         for m in range(begin, end):
             r = shared.groups.order[m]
-            rows, columns = tables_of(placed, shared, worker, r, False, fill_pixels)
+            rows, columns = tables_of(placed, shared, worker, r, False, fill_pixel_bins)
             source = offset(dy, (r * shape.channels + channel) * bins)
-            if unit > 1:
+            if pixel_size > 1:
                 pack(source, bins, lanes, 0, 1, bins, gradient)
-                _add_to_winners(panel, gradient, shape.width, rows, columns, places, sums)
+                _add_to_argmax_panel(panel, gradient, shape.width, rows, columns, places, sums)
             else:
-                _add_to_winner(offset(x, planes), source, shape.width, rows, columns, sums)
-        if unit > 1:
+                _add_to_argmax(offset(x, planes), source, shape.width, rows, columns, sums)
+        if pixel_size > 1:
             unpack(sums, pixels, target, pixels, lanes)
         else:
             for j in range(numbers):
@@ -210,8 +223,8 @@ def _dx_task(
     release(memory)
 
 
-@inner
-def _add_to_winner(plane: Any, dy: Any, width: int, rows: Table, columns: Table, dx: Any) -> None:
+@compiled
+def _add_to_argmax(plane: Any, dy: Any, width: int, rows: Table, columns: Table, dx: Any) -> None:
     """Add the gradient dy [PH, PW] of one channel to the first of the largest pixels of each bin, in dx [H, W]."""
     for p in range(rows.bins):
         for q in range(columns.bins):
@@ -220,14 +233,14 @@ def _add_to_winner(plane: Any, dy: Any, width: int, rows: Table, columns: Table,
                 for j in range(columns.start[q], columns.start[q + 1]):
                     at = rows.pixel[i] * width + columns.pixel[j]
                     value = load(plane, at)
-                    if winner < 0 or beats(value, best):
+                    if winner < 0 or is_new_max(value, best):
                         best, winner = value, at
             if winner >= 0:
                 dx[winner] += load(dy, p * columns.bins + q)
 
 
-@outlined
-def _add_to_winners(panel: Any, dy: Any, width: int, rows: Table, columns: Table, places: Any, dx: Any) -> None:
+@noinline
+def _add_to_argmax_panel(panel: Any, dy: Any, width: int, rows: Table, columns: Table, places: Any, dx: Any) -> None:
     """The same for a panel: dy and dx are panels, too.
 
     The places of winners in it are numbers, which float32 holds exactly: they are below MOST_PIXELS*LANES = 2**22.
@@ -244,8 +257,8 @@ def _add_to_winners(panel: Any, dy: Any, width: int, rows: Table, columns: Table
                 for j in range(left, right):
                     at = (rows.pixel[i] * width + columns.pixel[j]) * LANES
                     values = load_lanes(panel, at)
-                    winners = led_by(values, best, splat(panel, float(at)), winners)
-                    best = led_by(values, best, values, best)
+                    winners = select_new_max(values, best, splat(panel, float(at)), winners)
+                    best = select_new_max(values, best, values, best)
             store_lanes(places, 0, winners)
             gradient = offset(dy, (p * columns.bins + q) * LANES)
             for k in range(LANES):

@@ -10,7 +10,7 @@ import sys
 
 from numba import types
 
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.exceptions import KEY
 from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import address_of
@@ -18,40 +18,40 @@ from ortops.kernels.jit.scalar import address_of
 _OBJECT, _INT = types.intp, types.int32
 
 # Each function here is in `machine_code.PYTHON_FUNCTIONS`, too.
-hold_lock = types.ExternalFunction("PyGILState_Ensure", _INT())
-give_lock = types.ExternalFunction("PyGILState_Release", types.void(_INT))
-give_up = types.ExternalFunction("Py_DecRef", types.void(_OBJECT))
+acquire_gil = types.ExternalFunction("PyGILState_Ensure", _INT())
+release_gil = types.ExternalFunction("PyGILState_Release", types.void(_INT))
+decref = types.ExternalFunction("Py_DecRef", types.void(_OBJECT))
 is_callable = types.ExternalFunction("PyCallable_Check", _INT(_OBJECT))
-integer_of = types.ExternalFunction("PyLong_AsLongLong", types.int64(_OBJECT))
+to_int64 = types.ExternalFunction("PyLong_AsLongLong", types.int64(_OBJECT))
 _integer = types.ExternalFunction("PyLong_FromLongLong", _OBJECT(types.int64))
 _tuple = types.ExternalFunction("PyTuple_New", _OBJECT(types.intp))
-_set_item = types.ExternalFunction("PyTuple_SetItem", _INT(_OBJECT, types.intp, _OBJECT))
+_tuple_set = types.ExternalFunction("PyTuple_SetItem", _INT(_OBJECT, types.intp, _OBJECT))
 call = types.ExternalFunction("PyObject_CallObject", _OBJECT(_OBJECT, _OBJECT))
 _check_signals = types.ExternalFunction("PyErr_CheckSignals", _INT())
-_fetch = types.ExternalFunction("PyErr_Fetch", types.void(types.intp, types.intp, types.intp))
+_fetch_error = types.ExternalFunction("PyErr_Fetch", types.void(types.intp, types.intp, types.intp))
 _normalize = types.ExternalFunction("PyErr_NormalizeException", types.void(types.intp, types.intp, types.intp))
 _set_traceback = types.ExternalFunction("PyException_SetTraceback", _INT(_OBJECT, _OBJECT))
 _occurred = types.ExternalFunction("PyErr_Occurred", _OBJECT())
 _class_name = types.ExternalFunction("PyExceptionClass_Name", types.intp(_OBJECT))
 _clear = types.ExternalFunction("PyErr_Clear", types.void())
 _thread_dict = types.ExternalFunction("PyThreadState_GetDict", _OBJECT())
-_put = types.ExternalFunction("PyDict_SetItemString", _INT(_OBJECT, types.intp, _OBJECT))
+_dict_set = types.ExternalFunction("PyDict_SetItemString", _INT(_OBJECT, types.intp, _OBJECT))
 
 _KEY = int.from_bytes(KEY.ljust(8, b"\0"), sys.byteorder)
 
 
-@inner
-def interrupted() -> bool:
+@compiled
+def signal_raised() -> bool:
     """Run the handlers of signals that have come, if this is the thread that runs them; whether one has raised."""
-    lock = hold_lock()
+    lock = acquire_gil()
     raised = _check_signals() != 0
     if raised:
-        keep_exception()
-    give_lock(lock)
+        save_exception()
+    release_gil(lock)
     return raised
 
 
-@inner
+@compiled
 def call_python(function: int, argument: int) -> int:
     """Call a Python function with an integer. The interpreter's lock must be held.
 
@@ -60,24 +60,24 @@ def call_python(function: int, argument: int) -> int:
     """
     number, arguments, result = _integer(argument), _tuple(1), 0
     if number != 0 and arguments != 0:
-        _set_item(arguments, 0, number)  # which takes the reference
+        _tuple_set(arguments, 0, number)  # which takes the reference
         result = call(function, arguments)
     elif number != 0:
-        give_up(number)
+        decref(number)
     if arguments != 0:
-        give_up(arguments)
+        decref(arguments)
     return result
 
 
-@inner
-def name_of_exception() -> int:
+@compiled
+def exception_name() -> int:
     """The address of the name of the class of the exception that Python has raised."""
     kind = _occurred()
     return _class_name(kind) if kind != 0 else 0
 
 
-@inner
-def keep_exception() -> None:
+@compiled
+def save_exception() -> None:
     """Take the exception that Python has raised, and keep it in the thread's dictionary."""
     memory = allocate(4)
     here = address_of(memory)
@@ -85,15 +85,15 @@ def keep_exception() -> None:
         _clear()
         return
     memory[0], memory[1], memory[2], memory[3] = 0, 0, 0, _KEY
-    _fetch(here, here + 8, here + 16)
+    _fetch_error(here, here + 8, here + 16)
     _normalize(here, here + 8, here + 16)
     error, own = memory[1], _thread_dict()
     if error != 0 and memory[2] != 0:
         _set_traceback(error, memory[2])
     if error != 0 and own != 0:
-        _put(own, here + 24, error)
+        _dict_set(own, here + 24, error)
     _clear()
     for i in range(3):
         if memory[i] != 0:
-            give_up(memory[i])
+            decref(memory[i])
     release(memory)

@@ -15,8 +15,8 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.scalar import LanesType, number_of, read, splat_number, write
-from ortops.kernels.jit.words import constant
+from ortops.kernels.jit.float16 import constant
+from ortops.kernels.jit.scalar import LanesType, compute_type, emit_load, emit_splat, emit_store
 
 _INT32 = ir.IntType(32)
 
@@ -24,20 +24,20 @@ _INT32 = ir.IntType(32)
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, lanes: LanesType) -> None:
-        super().__init__(manager, lanes, _vector(lanes.number))
+        super().__init__(manager, lanes, _vector(lanes.scalar))
 
 
-def _vector(number: Any) -> ir.VectorType:
-    return ir.VectorType(ir.DoubleType() if number == types.float64 else ir.FloatType(), LANES)
+def _vector(scalar: Any) -> ir.VectorType:
+    return ir.VectorType(ir.DoubleType() if scalar == types.float64 else ir.FloatType(), LANES)
 
 
 @intrinsic
 def load_lanes(_typing: Any, pointer: Any, at: Any) -> Any:
     """The LANES numbers from element `at` on."""
-    lanes = LanesType(number_of(pointer.dtype))
+    lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return read(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
+        return emit_load(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
 
     return lanes(pointer, types.intp), codegen
 
@@ -47,7 +47,7 @@ def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
     """Store LANES numbers from element `at` on."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        write(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
+        emit_store(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, lanes), codegen
@@ -56,26 +56,26 @@ def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
 @intrinsic
 def splat(_typing: Any, pointer: Any, value: Any) -> Any:
     """One number in all lanes, in the type in which the elements at a pointer are computed."""
-    lanes = LanesType(number_of(pointer.dtype))
+    lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return splat_number(builder, _vector(lanes.number), args[1])
+        return emit_splat(builder, _vector(lanes.scalar), args[1])
 
-    return lanes(pointer, lanes.number), codegen
+    return lanes(pointer, lanes.scalar), codegen
 
 
 @intrinsic
-def product(_typing: Any, weight: Any, lanes: Any) -> Any:
+def scale_lanes(_typing: Any, weight: Any, lanes: Any) -> Any:
     """One number times each of LANES."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.fmul(splat_number(builder, args[1].type, args[0]), args[1])
+        return builder.fmul(emit_splat(builder, args[1].type, args[0]), args[1])
 
-    return lanes(lanes.number, lanes), codegen
+    return lanes(lanes.scalar, lanes), codegen
 
 
 @intrinsic
-def larger_lanes(_typing: Any, first: Any, second: Any) -> Any:
+def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
     """The larger in each lane, NaN above all."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -88,7 +88,7 @@ def larger_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
-def led_by(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
+def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
     """`new` in the lanes where `value` takes the lead from `best`, NaN above all, and `old` where it does not."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -100,22 +100,22 @@ def led_by(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
 
 
 @intrinsic
-def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
+def add_to_float64(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
     """Add LANES numbers, each made float64, to the float64s from element `at` on."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
         vector = _vector(types.float64)
         value = args[2] if args[2].type == vector else builder.fpext(args[2], vector)
-        total = builder.fadd(read(context, builder, types.float64, pointer, double), value)
-        write(context, builder, types.float64, pointer, total)
+        horizontal_sum = builder.fadd(emit_load(context, builder, types.float64, pointer, double), value)
+        emit_store(context, builder, types.float64, pointer, horizontal_sum)
         return context.get_dummy_value()
 
     return types.void(doubles, types.intp, lanes), codegen
 
 
 @intrinsic
-def total(_typing: Any, lanes: Any) -> Any:
+def horizontal_sum(_typing: Any, lanes: Any) -> Any:
     """The sum of LANES numbers as a float64: of halves, then of quarters, and so on."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -142,19 +142,19 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         first, stride_value, rows_value, base, target_stride_value, columns_value = args
-        index, lanes = rows_value.type, LanesType(number_of(source.dtype))
+        index, lanes = rows_value.type, LanesType(compute_type(source.dtype))
         lines = []
         for k in range(LANES):
             exists = builder.icmp_signed("<", index(k), rows_value)
             # A row that is not there is read from the first one's place and then forgotten.
             place = builder.select(exists, builder.mul(stride_value, index(k)), index(0))
-            line = read(context, builder, source.dtype, builder.gep(first, [place]), lanes)
+            line = emit_load(context, builder, source.dtype, builder.gep(first, [place]), lanes)
             lines.append(builder.select(exists, line, constant(line.type, 0.0)))
         for k, line in enumerate(_transposed(builder, lines)):
             exists = builder.icmp_signed("<", index(k), columns_value)
             with cgutils.if_likely(builder, exists):
                 pointer = builder.gep(base, [builder.mul(target_stride_value, index(k))])
-                write(context, builder, target.dtype, pointer, line)
+                emit_store(context, builder, target.dtype, pointer, line)
         return context.get_dummy_value()
 
     intp = types.intp
@@ -179,7 +179,7 @@ def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def stream_line(_typing: Any, source: Any, target: Any) -> Any:
+def stream_cache_line(_typing: Any, source: Any, target: Any) -> Any:
     """Copy a line of the cache to memory, past the cache; the target begins at a line. `fence` comes last."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:

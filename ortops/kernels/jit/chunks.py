@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import parallel_for
-from ortops.kernels.jit.python import interrupted
+from ortops.kernels.jit.python_api import signal_raised
 from ortops.kernels.jit.scalar import maximum, minimum
 from ortops.kernels.layout import INTERRUPTED, OUT_OF_MEMORY
 
 
-@inner
-def run_in_rounds(runner: int, context: int, workers: int, count: int, rounds: int, task: Any, args: Any) -> int:
+@compiled
+def run_in_chunks(runner: int, context: int, workers: int, count: int, chunks: int, task: Any, args: Any) -> int:
     """Call task(*args, first, last, worker) for each worker and each round, the numbers from `first` to below `last`.
 
     Args:
@@ -30,11 +30,11 @@ def run_in_rounds(runner: int, context: int, workers: int, count: int, rounds: i
     Returns:
         0; OUT_OF_MEMORY where the runner fails; INTERRUPTED where a signal handler has raised.
     """
-    each = maximum((count + rounds - 1) // rounds, 1)
-    for first in range(0, count, each):
-        if first > 0 and interrupted():
+    chunk_size = maximum((count + chunks - 1) // chunks, 1)
+    for first in range(0, count, chunk_size):
+        if first > 0 and signal_raised():
             return INTERRUPTED
-        last = minimum(first + each, count)
+        last = minimum(first + chunk_size, count)
         if not parallel_for(runner, context, workers, task, args + (first, last)):  # noqa: RUF005 - numba has no other
             return OUT_OF_MEMORY
     return 0

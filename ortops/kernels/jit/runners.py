@@ -18,7 +18,7 @@ import numpy as np
 
 Runner: TypeAlias = tuple[int, int]
 
-IN_TURN: Runner = (0, 0)
+SERIAL: Runner = (0, 0)
 
 
 def available_cpus() -> int:
@@ -27,14 +27,14 @@ def available_cpus() -> int:
 
 
 @functools.cache
-def on_threads(count: int) -> Runner:
+def thread_runner(count: int) -> Runner:
     """A runner that uses `count` POSIX threads, or a plain loop where there are none.
 
     Threads made for the call cost some 20 us each and, unlike a pool, survive a fork; without Python in them, nothing can
     interrupt a call halfway.
     """
     if count < 2 or os.name == "nt":
-        return IN_TURN
+        return SERIAL
     from ortops.kernels.jit.kernel import CFunction
 
     worker = CFunction("jit.threads", "work", 1).address

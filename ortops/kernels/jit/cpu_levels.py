@@ -27,7 +27,7 @@ def architecture() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def of_this_processor() -> Iterator[str]:
+def supported() -> Iterator[str]:
     """The levels that this processor has, best first."""
     features = llvm.get_host_cpu_features()
     for level, needed in LEVELS.get(architecture(), {}).items():

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ortops.kernels.axis import Axis, axis_of, is_lawful, onnx_axis, pixels_of_regions, region, write_axis
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.axis import Axis, axis_of, is_valid_roi, onnx_axis, pixels_of_regions, region, write_axis
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.scalar import cos, load, maximum, minimum, offset, sin
-from ortops.kernels.layout import Rotated
+from ortops.kernels.layout import RotatedRois
 
 
 class Grid(NamedTuple):
@@ -25,28 +25,28 @@ class Grid(NamedTuple):
     direction: float
 
 
-@inner
-def grid_of(rotated: Rotated, r: int) -> Grid:
+@compiled
+def grid_of(rotated: RotatedRois, r: int) -> Grid:
     """The samples of RoI r."""
-    shape, turn = rotated.placed.shape, offset(rotated.turns, 2 * r)
+    shape, rotation = rotated.placed.shape, offset(rotated.rotations, 2 * r)
     rows, columns = axis_of(rotated.placed.axes, r, 0, shape.bins_y), axis_of(rotated.placed.axes, r, 1, shape.bins_x)
-    return Grid(rows, columns, turn[0], turn[1], rotated.direction)
+    return Grid(rows, columns, rotation[0], rotation[1], rotated.direction)
 
 
-@inner
+@compiled
 def from_centre(axis: Axis, i: int) -> float:
     """How far sample i of all bins is from the centre of its RoI, along the RoI's own axis, in sizes of the RoI."""
     return (i + axis.shift) / axis.steps - 0.5
 
 
-@inner
+@compiled
 def line_of(grid: Grid, i: int) -> tuple[float, float]:
     """Where line i of the samples crosses the RoI's other axis: x and y on the map."""
     v = grid.rows.size * from_centre(grid.rows, i)
     return grid.columns.origin + v * grid.sin, grid.rows.origin + v * grid.cos
 
 
-@inner
+@compiled
 def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limit: float, counts: bool) -> int:
     """The first of the samples low:high for which the ascending at + slope*u is beyond the limit, or `high`.
 
@@ -64,7 +64,7 @@ def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limi
     return low
 
 
-@inner
+@compiled
 def samples_within(
     axis: Axis, low: int, high: int, at: float, slope: float, near: float, far: float
 ) -> tuple[int, int]:
@@ -78,7 +78,7 @@ def samples_within(
     return low, _first_beyond(axis, low, high, at, slope, far, False)
 
 
-@inner
+@compiled
 def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tuple[int, int]:
     """The part of the lines of samples low:high that can meet the map."""
     # Of a sample on the map, u and v are no larger than the distance from the centre to the map: so much rounding counts.
@@ -94,12 +94,12 @@ def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tu
     return samples_within(grid.rows, low, high, 0.0, 1.0, near - slack, far + slack)
 
 
-@inner
-def _place_grid(rotated: Rotated, r: int) -> None:
+@compiled
+def _place_grid(rotated: RotatedRois, r: int) -> None:
     """Write down the part of the map that RoI r can read, and how many pixels a bin of it can."""
     grid, shape, placed = grid_of(rotated, r), rotated.placed.shape, rotated.placed
     rows, columns = grid.rows, grid.columns
-    placed.spans[2 * r] = placed.spans[2 * r + 1] = rotated.rooms[r] = 0
+    placed.spans[2 * r] = placed.spans[2 * r + 1] = rotated.max_pixels[r] = 0
     # A size or a centre that overflowed leaves no sample a number on the map.
     most = maximum(maximum(abs(rows.origin), abs(columns.origin)), maximum(abs(rows.size), abs(columns.size)))
     if rows.samples == 0 or columns.samples == 0 or most == np.inf:
@@ -127,21 +127,21 @@ def _place_grid(rotated: Rotated, r: int) -> None:
     box = (a + b) * (abs(grid.cos) + abs(grid.sin))
     area = a * b + 2.0 * around * box + 4.0 * around * around + a + b + 4.0 * around + 2.0
     most = minimum(area, 4.0 * float(rows.samples) * float(columns.samples))
-    rotated.rooms[r] = int(minimum(most, float(lines) * float(pixels)))
+    rotated.max_pixels[r] = int(minimum(most, float(lines) * float(pixels)))
 
 
-@inner
-def place_rotated_rois(rois: Any, rotated: Rotated, scale: float, aligned: int, sampling_ratio: int) -> int:
+@compiled
+def place_rotated_rois(rois: Any, rotated: RotatedRois, scale: float, aligned: int, sampling_ratio: int) -> int:
     """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; otherwise as `place_onnx_rois`."""
     placed, shape = rotated.placed, rotated.placed.shape
     for r in range(shape.rois):
-        if not is_lawful(rois, 5, placed, r):
+        if not is_valid_roi(rois, 5, placed, r):
             return r
         for k in range(2):
             centre, size = float(load(rois, 5 * r + 1 - k)), float(load(rois, 5 * r + 3 - k))
             bins = shape.bins_x if k else shape.bins_y
             write_axis(placed, r, k, onnx_axis(centre, size, scale, aligned != 0, bins, sampling_ratio))
         angle = float(load(rois, 5 * r + 4)) * rotated.direction
-        rotated.turns[2 * r], rotated.turns[2 * r + 1] = cos(angle), sin(angle)
+        rotated.rotations[2 * r], rotated.rotations[2 * r + 1] = cos(angle), sin(angle)
         _place_grid(rotated, r)
     return -1

@@ -1,9 +1,9 @@
-"""The average over samples as two thin matrix products, Y = A_y X A_x^T, and its gradients.
+"""Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
-The lines of the map that a bin needs are combined first, elementwise; then each output is a short sum over one combined
-line. Both work on a panel, where a pixel is LANES numbers of as many channels, and on one plane, where it is one number:
-`unit` is the numbers of a pixel. Every sum is made in the same order by the same instructions, so a channel gives the same
-bits in either form.
+The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
+The functions work on a panel of LANES interleaved channels and on the plane of one channel: `pixel_size` is the number of
+values per pixel, LANES or 1. Both forms add in the same order with the same instructions, so a channel has the same bits in
+either form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,18 @@ def average(
     line: Any,
     sums: Any,
 ) -> None:
-    """Y = A_y X A_x^T into sums [PH, PW]; the lines of X are `stride` numbers apart, a pixel is `unit` numbers."""
+    """Compute sums [PH, PW] = A_y X A_x^T. Rows of X are `stride` values apart, and a pixel has `pixel_size` values.
+
+    Args:
+        source: X.
+        stride: see above.
+        pixel_size: see above.
+        rows: the table of A_y.
+        columns: the table of A_x.
+        outside: the value of samples off the map.
+        line: a buffer for a row of X.
+        sums: the result.
+    """
     for p in range(rows.bins):
         _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
         for q in range(columns.bins):
@@ -52,7 +63,7 @@ def average(
 
 @compiled
 def _combine(source: Any, stride: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
-    """Row p of A_y X in the runs of a line. Four lines of X are taken at once: the sums stay in registers."""
+    """Compute row p of A_y X in the ranges of a line, from four rows of X at a time: the sums stay in registers."""
     start, end = rows.start[p], rows.start[p + 1]
     if start == end:
         _clear(ranges, pixel_size, line)
@@ -85,7 +96,7 @@ def _combine(source: Any, stride: int, pixel_size: int, rows: Table, p: int, ran
 
 @compiled
 def _four_rows(rows: Table, i: int, end: int, source: Any, stride: int) -> Any:
-    """How many of row weight i and the three after it there are before `end`, what they are, and where their lines are."""
+    """Entries i to i + 3 of a table: the number left before `end`, their weights, and pointers to their rows of X."""
     b, c, d = minimum(i + 1, end - 1), minimum(i + 2, end - 1), minimum(i + 3, end - 1)
     weight, pixel = rows.weight, rows.pixel
     return (
@@ -102,7 +113,7 @@ def _four_rows(rows: Table, i: int, end: int, source: Any, stride: int) -> Any:
 
 @compiled
 def _clear(ranges: Any, pixel_size: int, line: Any) -> None:
-    """Zeros in the runs of a line."""
+    """Set the ranges of a line to 0."""
     for n in range(ranges[0]):
         for j in range(ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size):
             store(line, j, 0.0)
@@ -120,7 +131,7 @@ def add_gradient(
     dx: Any,
     stride: int,
 ) -> None:
-    """Add A_y^T dY A_x to the lines from top to bottom of dX; gradient is dY [PH, PW]."""
+    """Add A_y^T dY A_x to rows top:bottom of dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
     for p in range(rows.bins):
         begin, end = rows.start[p], rows.start[p + 1]
         while begin < end and rows.pixel[begin] < top:
@@ -142,7 +153,7 @@ def add_gradient(
 
 @compiled
 def _scatter_row(gradient: Any, pixel_size: int, columns: Table, p: int, line: Any) -> None:
-    """Row p of dY A_x in the runs of a line."""
+    """Compute row p of dY A_x in the ranges of a line."""
     _clear(columns.ranges, pixel_size, line)
     for q in range(columns.bins):
         at = p * columns.bins + q
@@ -167,10 +178,10 @@ def add_box_gradient(
     length: int,
     drois: Any,
 ) -> None:
-    """Add the derivatives with respect to x1, y1, x2, y2 to the float64 drois [4], a number of each for each channel.
+    """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size].
 
-    They are the sums of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself. Three lines
-    to work in are `length` numbers apart.
+    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three buffers for a row,
+    `length` values apart.
     """
     d_near, d_far = offset(line, length), offset(line, 2 * length)
     for p in range(rows.bins):
@@ -191,7 +202,7 @@ def _combine_derivatives(
     d_near: Any,
     d_far: Any,
 ) -> None:
-    """Row p of A_y X, and of its derivatives, in the runs of three lines. Two lines of X are taken at once."""
+    """Compute row p of A_y X and of its two derivatives in the ranges of three lines, from two rows of X at a time."""
     start, end = rows.start[p], rows.start[p + 1]
     for i in range(start, end, 2):
         k, has_two = minimum(i + 1, end - 1), i + 1 < end
@@ -228,7 +239,7 @@ def _combine_derivatives(
 def _add_products(
     gradient: Any, pixel_size: int, p: int, columns: Table, line: Any, d_near: Any, d_far: Any, drois: Any
 ) -> None:
-    """Add row p of dY times that of Y's derivatives, summed over the row, to drois."""
+    """Add the dot products of row p of dY and of Y's four derivatives to drois."""
     if pixel_size == 1:
         zero = cast_like(line, 0.0)
         x1, y1, x2, y2 = zero, zero, zero, zero

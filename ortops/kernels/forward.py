@@ -1,6 +1,6 @@
-"""The forward operators: averages and maxima over RoIs, cut into tasks that share no output.
+"""Forward pooling over RoIs, by average or maximum, in tasks with disjoint outputs.
 
-A task is a RoI, or an image whose map is packed as a whole, and some panels of channels.
+A task has some panels of channels of a RoI, or of an image whose map is packed as a whole.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from ortops.kernels.schedule import (
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
 
 MAX_CACHED_BYTES = 1 << 24
-"""A larger output is written past the cache, where nobody would find it anyway: measured, C4 takes 72 % of the time."""
+"""Larger outputs are written by non-temporal stores, since the cache cannot hold them. Measured: C4 takes 72 % of the time."""
 
 MAX_STAGED_BINS = 1 << 12
-"""More bins would leave the cache before they are written past it."""
+"""The most bins to stage before non-temporal stores; more of them would leave the cache first."""
 
 
 @compiled
 def pool_average(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; outside is the value of samples off the map.
+    """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; `outside` is the value of samples off the map.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     return _pool(x, y, placed, runner, context, x, 1, 0, fill_weights, span_of, average, outside)
 
 
 @compiled
 def pool_max_corner(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """As `pool_average`, but the largest weighted corners; outside is not used."""
+    """Fill y as `pool_average`, with the maximum weighted corner of each bin; `outside` is not used."""
     return _pool(x, y, placed, runner, context, x, 1, 1, fill_extremes, span_of, max_weighted_corner, outside)
 
 
 @compiled
 def pool_max_sample(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """As `pool_average`, but the largest interpolated samples."""
+    """Fill y as `pool_average`, with the maximum interpolated sample of each bin."""
     doubles = placed.axes
     return _pool(x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, max_sample, outside)
 
 
 @compiled
 def pool_max_pixel(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """As `pool_average`, but the largest pixels; outside is the value of bins without pixels."""
+    """Fill y as `pool_average`, with the maximum pixel of each bin; `outside` is the value of bins without pixels."""
     return _pool(x, y, placed, runner, context, x, 1, 0, fill_pixel_bins, span_of, max_pixel, outside)
 
 
@@ -82,7 +82,10 @@ def _pool(
     apply: Any,
     outside: float,
 ) -> int:
-    """Pool by tables that `fill` fills (`roi_tables.share`), of which `span` tells the pixels, and that `apply` applies."""
+    """Pool with tables that `fill` fills and `apply` applies; `span` returns the pixels that a table reads.
+
+    `like`, `entries_per_pixel`, `extra_lists` and `fill` are as in `roi_tables.make_shared_tables`.
+    """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
     staging_size = staging_size_of(placed, y)
@@ -103,7 +106,7 @@ def _pool(
 
 @compiled
 def staging_size_of(placed: PlacedRois, y: Any) -> int:
-    """The numbers of a RoI that are rounded before they are written past the cache; 0 if y is not written past it."""
+    """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
     is_large = shape.rois * shape.channels * bins * itemsize(y) > MAX_CACHED_BYTES
     return bins * LANES if is_large and bins <= MAX_STAGED_BINS else 0
@@ -139,7 +142,7 @@ def _pool_task(
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, False, fill, span)
         corner = window.top * shape.width + window.left
-        # Pixels have their numbers on the map, also where a part of it is packed.
+        # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):

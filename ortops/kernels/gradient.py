@@ -1,8 +1,8 @@
-"""The gradients of averages and maxima over RoIs, cut into tasks that share no output.
+"""Gradients of pooling over RoIs, by average or maximum, in tasks with disjoint outputs.
 
-A task of the dX of an average is an image and a panel of channels, or an image, a channel and a band of lines; of a
-maximum, an image and a channel; always over all RoIs in their order. A task of drois is a RoI, or an image whose map is
-packed as a whole, and some panels of channels.
+A task of an average's dX has a panel of channels of an image, or a band of rows of one channel; a task of a maximum's dX
+has one channel. Each adds up all RoIs in their order. A task of drois has some panels of channels of a RoI, or of an image
+whose map is packed as a whole.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from ortops.kernels.schedule import (
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
 
 MAX_BAND_PIXELS = 1 << 17
-"""Of a plane that is not packed dX is summed up in bands of as many pixels, which stay in the cache of a core."""
+"""The most pixels of a band, in which dX of a plane that is not packed is summed up: a band stays in a core's cache."""
 
 
 @compiled
 def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
+    """Fill dx [N, C, H, W] of an average from dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     shape, packs = placed.shape, should_pack_maps(placed)
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    # Sums of an element's own type are made where they belong.
+    # If elements are computed in their own type, sums are made directly in dx.
     pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == itemsize(compute_pointer(dx, dx))
     lines = shape.height if packs else maximum(minimum(MAX_BAND_PIXELS // shape.width, shape.height), 1)
     bands = (shape.height + lines - 1) // lines
@@ -133,19 +133,19 @@ def _dx_task(
 
 @compiled
 def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+    """Fill drois [R, 4] of an average, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
-    Sums over channels are float64: the two ends of a box pull in opposite directions and what is left is small.
+    Sums over channels are float64, since large terms of opposite signs cancel to a small result.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
     workspace_size = panel_size(placed, is_whole) + (bins + 3 * shape.width) * LANES
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
-    # Each panel of a round has sums of its own, which are then added in the order of the panels.
+    # Each panel has sums of its own, which are then added in the order of the panels.
     size = 4 * shape.rois
     most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     memory_of_sums = allocate((most + 1) * size)
@@ -241,7 +241,7 @@ def _add_lanes(
     own: Any,
     part: Any,
 ) -> None:
-    """Add the derivatives of the channels of a pixel, one after the other, to those of their panel."""
+    """Compute the derivatives for each channel, and add them one after the other to `part` [4]."""
     for i in range(4 * pixel_size):
         own[i] = 0.0
     add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, own)
@@ -252,7 +252,7 @@ def _add_lanes(
 
 @compiled
 def maximum_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, takes_corners: int, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
+    """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     shape = placed.shape
     pixels = shape.height * shape.width
     work = estimate_work(placed, shape.images * pixels)
@@ -309,10 +309,10 @@ def _maximum_dx_task(
 def maximum_drois(
     x: Any, dy: Any, drois: Any, placed: PlacedRois, takes_corners: int, runner: int, context: int
 ) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+    """Fill drois [R, 4] of a maximum, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     shape = placed.shape
     work = estimate_work(placed, shape.rois * shape.bins_y * shape.bins_x)

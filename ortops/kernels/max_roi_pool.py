@@ -1,4 +1,4 @@
-"""MaxRoiPool and its gradient: their RoIs and checks, in front of the pooling that every such operator shares."""
+"""MaxRoiPool and its gradient: check the inputs, find the bins, and call the kernels of `roi_pool`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def max_roi_pool(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
     """Fill Y [R, C, PH, PW] from X [N, C, H, W] and rois [R, 5], each batch_id, x1, y1, x2, y2.
 
     Raises:
-        ValueError: a RoI is not finite, a batch_id is no image's number, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a RoI is not finite, a batch_id is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois = inputs
     (y,) = outputs
@@ -39,7 +39,7 @@ def max_roi_pool_grad(
 
     Raises:
         ValueError: as `max_roi_pool`; or dY has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, x, rois = inputs
     (dx,) = outputs
@@ -50,10 +50,10 @@ def max_roi_pool_grad(
 def _place_rois(
     rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
 ) -> PlacedRois:
-    """The RoIs with their bins.
+    """Find the bins of all RoIs.
 
     Raises:
-        ValueError: a RoI is refused, or the map is empty.
+        ValueError: a RoI is invalid, or the map is empty.
     """
     check_map(("X", "rois", "rois"), rois, x_shape)
     images, channels, height, width = x_shape

@@ -1,9 +1,9 @@
-"""Bins of whole pixels, as MaxRoiPool has them: which pixels they are, their maximum, and its gradient.
+"""MaxRoiPool's bins, which consist of whole pixels: find their pixels, the maximum, and its gradient.
 
-A RoI's ends are whole pixels, so its bins are found in integers, once for all channels. The maximum and its gradient both
-work on a panel, where a pixel is LANES numbers, and on one plane: `unit` is the numbers of a pixel.
+A RoI's ends are rounded to whole pixels, so integers give its bins, once for all channels. The maximum and its gradient work
+on a panel of LANES interleaved channels and on one plane: `pixel_size` is the number of values per pixel, LANES or 1.
 
-A task of the gradient is an image and a panel of channels, or one channel, over all RoIs in their order.
+A task of the gradient has a panel of channels of an image, or one channel, and adds up all RoIs in their order.
 """
 
 from __future__ import annotations
@@ -44,20 +44,22 @@ from ortops.kernels.tables import Table
 
 @compiled
 def _rounded(value: float, largest: int) -> int:
-    """The nearest whole number, halves away from 0, and none beyond `largest`."""
+    """Round to the nearest integer, ties away from 0, and clip to [-largest, largest]."""
     size = minimum(abs(value), float(largest))
     whole = int(size)
-    # Not int(size + 0.5), which is 1 for the number below 0.5.
+    # Not int(size + 0.5), which is 1 for the largest float64 below 0.5.
     whole += 1 if size - whole >= 0.5 else 0
     return whole if value > 0.0 else -whole
 
 
 @compiled
 def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) -> int:
-    """Place all RoIs [R, 5], each batch_id, x1, y1, x2, y2, and write down their images; ends are at most `largest`.
+    """Store the ends and the batch indices of all RoIs [R, 5], each batch_id, x1, y1, x2, y2.
+
+    Scaled and rounded ends are clipped to [-largest, largest].
 
     Returns:
-        The first RoI that is not finite or whose batch_id is no image's number; -1 if there is none.
+        The number of the first RoI that is not finite or has an invalid batch_id; -1 if there is none.
     """
     shape = placed.shape
     for r in range(shape.rois):
@@ -71,13 +73,13 @@ def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) 
             return r
         placed.batch_indices[r] = int(image)
         for k in range(2):
-            # Axes have y first, RoIs x.
+            # Axes are y, x; RoIs have x first.
             start = _rounded(float(load(roi, 2 - k)) * scale, largest)
             end = _rounded(float(load(roi, 4 - k)) * scale, largest)
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
             size = maximum(end - start + 1, 1)
             span = maximum(minimum(start + size, length) - maximum(start, 0), 0)
-            # There are no samples: origin and size are all that `fill_pixels` reads.
+            # There are no samples; `fill_pixel_bins` reads only origin and size.
             write_axis(placed, r, k, Axis(float(start), float(size), bins, 0, 0.0, 1.0, 0.0, True, NEAREST, 0.0))
             placed.spans[2 * r + k] = span
     return -1
@@ -85,9 +87,9 @@ def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) 
 
 @noinline
 def fill_pixel_bins(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
-    """Fill a table from entry `first` on with the pixels of each bin that lie on the map; it needs no weights.
+    """Fill a table from entry `first` on with the pixels of each bin that lie on the map; there are no weights.
 
-    With whole numbers alone: bin p begins at the pixel `low` of low + rest/bins = start + p*size/bins.
+    Uses integers alone: bin p begins at pixel `low`, where low + rest/bins = start + p*size/bins.
     """
     bins, size = axis.bins, int(axis.size)
     low, rest, at = int(axis.origin), 0, first
@@ -108,7 +110,7 @@ def fill_pixel_bins(axis: Axis, length: int, _has_slopes: bool, first: int, tabl
 def max_pixel(
     source: Any, stride: int, pixel_size: int, rows: Table, columns: Table, empty: float, line: Any, best: Any
 ) -> None:
-    """The largest pixel of each bin into best [PH, PW], or `empty` for a bin that has none: by lines, then by pixels."""
+    """Compute the maximum pixel of each bin in best [PH, PW], along rows, then columns; `empty` for an empty bin."""
     ranges = columns.ranges
     for p in range(rows.bins):
         start, end = rows.start[p], rows.start[p + 1]
@@ -124,7 +126,7 @@ def max_pixel(
                     value = load(at, j)
                     line[j] = value if i == start else nan_max(line[j], value)
         for q in range(columns.bins):
-            # A bin without rows has no pixels either.
+            # A bin without rows has no pixels.
             begin, stop = columns.start[q], columns.start[q + 1] if start < end else columns.start[q]
             at = p * columns.bins + q
             if pixel_size == 1:
@@ -143,12 +145,12 @@ def max_pixel(
 
 @compiled
 def max_pixel_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
+    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     shape = placed.shape
     pixels = shape.height * shape.width
-    # Also for few RoIs: to pack a map takes no longer than to fill its gradient. Two panels are at work, the map's and sums.
+    # Packs also for few RoIs: it takes no longer than filling dx. Two panels are in use, the map's and the sums'.
     pixel_size = LANES if shape.channels >= LANES // 2 and 2 * pixels <= MAX_MAP_PIXELS else 1
-    # Sums of an element's own type are made where they belong. Those of a panel are not: measured, 1.25 times as fast.
+    # If elements are computed in their own type, sums of a plane are made directly in dx. Measured: 1.25 times as fast.
     is_direct = pixel_size == 1 and itemsize(dx) == itemsize(compute_pointer(dx, dx))
     numbers = 0 if is_direct else pixels * pixel_size
     workspace_size = numbers + (numbers + (shape.bins_y * shape.bins_x + 1) * LANES if pixel_size > 1 else 0)
@@ -225,7 +227,7 @@ def _dx_task(
 
 @compiled
 def _add_to_argmax(plane: Any, dy: Any, width: int, rows: Table, columns: Table, dx: Any) -> None:
-    """Add the gradient dy [PH, PW] of one channel to the first of the largest pixels of each bin, in dx [H, W]."""
+    """Add the gradient dy [PH, PW] of one channel to the argmax of each bin in dx [H, W]; of equals, to the first."""
     for p in range(rows.bins):
         for q in range(columns.bins):
             best, winner = load(plane, 0), -1
@@ -241,9 +243,9 @@ def _add_to_argmax(plane: Any, dy: Any, width: int, rows: Table, columns: Table,
 
 @noinline
 def _add_to_argmax_panel(panel: Any, dy: Any, width: int, rows: Table, columns: Table, places: Any, dx: Any) -> None:
-    """The same for a panel: dy and dx are panels, too.
+    """`_add_to_argmax` for a panel; dy and dx are panels, too.
 
-    The places of winners in it are numbers, which float32 holds exactly: they are below MOST_PIXELS*LANES = 2**22.
+    The argmax of each lane is kept as a float32, which is exact: it is below MAX_MAP_PIXELS*LANES = 2**22.
     """
     for p in range(rows.bins):
         for q in range(columns.bins):

@@ -1,4 +1,4 @@
-"""Archives of compiled kernels for a wheel: `python -m ortops.kernels.jit.build FOLDER`."""
+"""Build the archives of compiled kernels for a wheel: `python -m ortops.kernels.jit.build FOLDER`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TYPES = ("float16", "bfloat16", "float", "double")
 
 
 def build(folder: Path, chosen: Iterable[str], types: Sequence[str]) -> None:
-    """Write an archive for each of these levels of processors, with all kernels that these element types need.
+    """Write an archive for each CPU level, with all kernels that these element types need.
 
-    Which kernels these are is found out by running them. For a level that this processor lacks they are only compiled.
+    Running every operator finds the kernels. For levels that this CPU does not support they are compiled and not run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     here, chosen = set(cpu_levels.supported()), list(chosen)
@@ -31,19 +31,18 @@ def build(folder: Path, chosen: Iterable[str], types: Sequence[str]) -> None:
 
 
 def level_archive(folder: Path, level: str, types: Sequence[str], needed: Iterable[Source]) -> list[Source]:
-    """Write the archive for one level, in a process for it alone; none for the level "".
+    """Write the archive for one level and return its kernels. The level "" writes none.
+
+    Needs a process of its own, since numba reads its target CPU only once.
 
     Args:
-        needed: the kernels; where there are none, all that are run here on these types.
-
-    Returns:
-        The kernels.
+        needed: the kernels to compile; if empty, those that running every operator on these types loads.
 
     Raises:
-        RuntimeError: the process has imported numba, which reads only once what processor it compiles for.
+        RuntimeError: the process has already imported numba.
     """
     if "numba" in sys.modules:
-        raise RuntimeError("numba has been imported before it is told the processor")
+        raise RuntimeError("numba is imported already: must be imported after its target CPU is set")
     for name, _ in disk.numba_options():
         del os.environ[name]
     if level:
@@ -69,7 +68,7 @@ def _write(path: Path, sources: Iterable[Source]) -> None:
 
 
 def _run_all(types: Sequence[str]) -> list[Source]:
-    """Run every kernel that operators on these element types need; which these are."""
+    """Run every operator on these element types; the kernels that this loaded."""
     import ortops
 
     ortops.warmup(types=types)
@@ -77,14 +76,14 @@ def _run_all(types: Sequence[str]) -> list[Source]:
 
 
 def main() -> None:
-    """Build what the command line asks for."""
+    """Build the archives for the levels and element types on the command line."""
     known = cpu_levels.LEVELS.get(cpu_levels.architecture(), {})
     parser = argparse.ArgumentParser(prog="python -m ortops.kernels.jit.build", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--level", action="append", choices=[*known, "native"], help="default: all; native: this machine's"
+        "--level", action="append", choices=[*known, "native"], help="a CPU level; native: the best one of this machine (default: all)"
     )
-    parser.add_argument("--type", action="append", choices=TYPES, help="default: all")
+    parser.add_argument("--type", action="append", choices=TYPES, help="an element type (default: all)")
     arguments = parser.parse_args()
     native = list(cpu_levels.supported())[:1]
     chosen = {name: None for level in arguments.level or known for name in (native if level == "native" else [level])}

@@ -1,6 +1,6 @@
-"""Rounds of tasks, between which signal handlers run: so Ctrl-C ends a kernel that takes seconds.
+"""Run tasks in chunks and signal handlers between them, so that Ctrl-C ends a kernel that takes seconds.
 
-Handlers run on the thread that has called the kernel and while no task runs, since they may call kernels and sessions.
+Handlers run on the thread that called the kernel, while no task runs, since they may call kernels and sessions.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ortops.kernels.layout import INTERRUPTED, OUT_OF_MEMORY
 
 @compiled
 def run_in_chunks(runner: int, context: int, workers: int, count: int, chunks: int, task: Any, args: Any) -> int:
-    """Call task(*args, first, last, worker) for each worker and each round, the numbers from `first` to below `last`.
+    """Split range(count) into chunks, and call task(*args, first, last, worker) for each chunk and worker.
 
     Args:
-        runner: runs the tasks, with its context (`run.py`).
-        context: see there.
-        workers: how many share a round.
-        count: the numbers to deal with in all.
-        rounds: into how many rounds to cut them.
-        task: what a worker does.
-        args: its first arguments.
+        runner: the address of the runner (`runners.py`).
+        context: the runner's context.
+        workers: the number of workers that share a chunk.
+        count: the number of indices; those of a chunk are range(first, last).
+        chunks: the number of chunks.
+        task: the compiled function that a worker runs.
+        args: the task's first arguments.
 
     Returns:
-        0; OUT_OF_MEMORY where the runner fails; INTERRUPTED where a signal handler has raised.
+        0; OUT_OF_MEMORY if the runner fails; INTERRUPTED if a signal handler raised.
     """
     chunk_size = maximum((count + chunks - 1) // chunks, 1)
     for first in range(0, count, chunk_size):

@@ -1,6 +1,6 @@
-"""Compiling kernels: typed and lowered by numba, optimised once as a whole, and given out as an object file.
+"""Compile a kernel to an object file: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
-All private parts of numba that this package relies on are in this file and in `lanes.py` and `scalar.py` beside it.
+Besides this file only `cpu_features.py`, `parallel.py`, `scalar.py` and `simd.py` use private parts of numba.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _INT64 = ir.IntType(64)
 
 
 class _NoEnvironment:
-    """Stands in for a code generator, which would set the environment of a function: kernels use none."""
+    """A code generator that ignores the environments of functions, which kernels do not use."""
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Do nothing."""
+        """Ignore the environment."""
 
 
 class _CalleeLibrary(JITCodeLibrary):
-    """The code of one function as numba lowers it, to be optimised in the kernels that call it and only there.
+    """The unoptimised LLVM module of one function, which its kernels link and optimise.
 
-    numba itself optimises each function and makes machine code of it before it is put into its callers and made anew there.
-    Measured: that takes as long again as all else.
+    numba would optimise and emit each function by itself, and once more inside each caller. Measured: that doubles the
+    time of compilation.
     """
 
     codegen = _NoEnvironment()
     is_noinline = False
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Link the module; its function stays one where it is outlined."""
+        """Link the module, marking its function noinline where asked for."""
         if self.is_noinline:
             for function in ir_module.functions:
                 if not function.is_declaration:
@@ -51,12 +51,12 @@ class _CalleeLibrary(JITCodeLibrary):
         super().add_ir_module(ir_module)
 
     def add_llvm_module(self, ll_module: Any) -> None:
-        """Link the module as it is."""
+        """Link an LLVM module without optimising it."""
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001 - as numba's own
         self._final_module.link_in(ll_module)
 
     def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - the signature is numba's
-        """None: numba's word for it is 0."""
+        """0: the function has no address in this process."""
         return 0
 
     def _optimize_final_module(self) -> None:
@@ -67,16 +67,16 @@ class _CalleeLibrary(JITCodeLibrary):
 
 
 class _KernelLibrary(_CalleeLibrary):
-    """The code of a kernel with all that it calls."""
+    """The code of a kernel and of all functions that it calls."""
 
     def _optimize_final_module(self) -> None:
         codegen = self._codegen
         made = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
-        passes, *builder = made if isinstance(made, tuple) else (made,)  # before numba 0.62 there is no builder
+        passes, *builder = made if isinstance(made, tuple) else (made,)  # numba < 0.62 returns no builder
         passes.run(self._final_module, *builder)
 
     def object_code(self) -> bytes:
-        """The object file."""
+        """The optimised object file."""
         self._ensure_finalized()
         code: bytes = self._codegen._tm.emit_object(self._final_module)  # noqa: SLF001 - the target of numba's own code
         return code
@@ -90,15 +90,15 @@ class _UseCalleeLibrary(AnalysisPass):
         AnalysisPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Give lowering the library that it would make itself."""
+        """Have numba lower into a `_CalleeLibrary` in place of its own."""
         state.library = _CalleeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.is_noinline = getattr(state.func_id.func, "is_outlined", False)
+        state.library.is_noinline = getattr(state.func_id.func, "is_noinline", False)
         return True
 
 
 class _Compiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
-        """numba's own for nopython mode, and that pass."""  # noqa: D403  # a name
+        """The nopython pipeline of numba with `_UseCalleeLibrary` added."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(_UseCalleeLibrary, AnnotateTypes)
         passes.finalize()
@@ -106,7 +106,7 @@ class _Compiler(CompilerBase):
 
 
 def compiled(function: Any) -> Any:
-    """Decorates every function that is compiled. Python cannot call it."""
+    """Decorate a function to be compiled as part of a kernel. Python cannot call it."""
     dispatcher = njit(
         nogil=True,
         no_cpython_wrapper=True,
@@ -117,7 +117,7 @@ def compiled(function: Any) -> Any:
     find = dispatcher.get_call_template
 
     def find_for_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        """numba would compile a function again for each constant that it is called with."""  # noqa: D403  # a name
+        """Drop literal types, for each of which numba would compile the function again."""
         return find(
             tuple(map(types.unliteral, args)), {name: types.unliteral(arg_type) for name, arg_type in kws.items()}
         )
@@ -127,14 +127,14 @@ def compiled(function: Any) -> Any:
 
 
 def noinline(function: Any) -> Any:
-    """As `inner`, for a function that is large and called in several places: it is there once and called."""
+    """Decorate as `compiled`, and keep LLVM from inlining: for a large function with several callers."""
     function.is_noinline = True
     return compiled(function)
 
 
 @global_compiler_lock
 def compile_kernel(module: str, function: str, arg_types: tuple[ArgType, ...]) -> bytes:
-    """The object file of a kernel for arguments of these kinds."""
+    """The object file of a kernel for these argument types."""
     numba_types = tuple(_type(arg_type) for arg_type in arg_types)
 
     def arguments(context: Any, builder: Any, parameters: Any) -> list[Any]:
@@ -146,7 +146,7 @@ def compile_kernel(module: str, function: str, arg_types: tuple[ArgType, ...]) -
 
 @global_compiler_lock
 def compile_function(module: str, function: str, parameters: int) -> bytes:
-    """The object file of a C function whose parameters and result are all intptr_t."""
+    """The object file of a C function whose `parameters` parameters and result are all intptr_t."""
     return _compile(
         module, function, (types.intp,) * parameters, [_INT64] * parameters, lambda _c, _b, given: list(given)
     )
@@ -173,7 +173,7 @@ def _compile(
 
 
 def _type(arg_type: ArgType) -> Any:
-    """numba's type of an argument."""  # noqa: D403  # a name
+    """The numba type of an argument."""
     if isinstance(arg_type, tuple):
         cls, fields = arg_type
         return types.BaseTuple.from_types([_type(field) for field in fields], cls)
@@ -181,7 +181,7 @@ def _type(arg_type: ArgType) -> Any:
 
 
 def _argument(context: Any, builder: Any, slots: Any, slot_numbers: Any, arg_type: Any) -> Any:
-    """Read one argument from the next slots of eight bytes."""
+    """Emit the load of one argument from the next 8-byte slots, one for each scalar of a tuple."""
     if isinstance(arg_type, types.BaseTuple):
         parts = [_argument(context, builder, slots, slot_numbers, part) for part in arg_type.types]
         return context.make_tuple(builder, arg_type, parts)

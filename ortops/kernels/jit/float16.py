@@ -1,6 +1,6 @@
-"""float16 and bfloat16, which compiled code holds as 16-bit words, made float32 and back: one number or LANES at once.
+"""Emit conversions between float32 and the bit patterns of float16 and bfloat16, for a scalar or a vector of LANES.
 
-The results do not depend on whether the processor takes subnormal float32 numbers for 0, as ONNX Runtime can tell it to.
+The results are the same when the CPU flushes float32 subnormals to 0, which ONNX Runtime can ask for.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from ortops.kernels.jit import LANES
 
 
 def shaped_like(llvm_type: Any, scalar: Any) -> Any:
-    """The LLVM type of one number, or of LANES where `kind` is a vector."""
+    """The scalar type itself, or a vector of LANES of it if `llvm_type` is a vector."""
     return ir.VectorType(scalar, LANES) if isinstance(llvm_type, ir.VectorType) else scalar
 
 
 def constant(llvm_type: Any, value: float) -> ir.Constant:
-    """A constant of an LLVM type; of a vector in all lanes."""
+    """A constant of a scalar or vector type, in all lanes of a vector."""
     return ir.Constant(llvm_type, [value] * LANES if isinstance(llvm_type, ir.VectorType) else value)
 
 
 def from_float16(builder: Any, bits16: Any, has_instruction: bool) -> Any:
-    """Words of float16 as float32."""
+    """Convert bits of float16 to float32."""
     floats, bits = shaped_like(bits16.type, ir.FloatType()), shaped_like(bits16.type, ir.IntType(32))
     if has_instruction:
         return builder.fpext(builder.bitcast(bits16, shaped_like(bits16.type, ir.HalfType())), floats)
@@ -41,7 +41,7 @@ def from_float16(builder: Any, bits16: Any, has_instruction: bool) -> Any:
 
 
 def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
-    """float32 as words of float16, rounded once to nearest even; beyond its range infinite."""
+    """Convert float32 to bits of float16: rounded to nearest, ties to even; infinite beyond its range."""
     bits16, bits = shaped_like(value.type, ir.IntType(16)), shaped_like(value.type, ir.IntType(32))
     if has_instruction:
         return builder.bitcast(builder.fptrunc(value, shaped_like(value.type, ir.HalfType())), bits16)
@@ -49,7 +49,7 @@ def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
     magnitude = builder.and_(whole, constant(bits, 0x7FFFFFFF))
     sign = builder.lshr(builder.xor(whole, magnitude), constant(bits, 16))
     normal = builder.sub(_nearest(builder, magnitude, 13), constant(bits, (127 - 15) << 10))
-    # The last bit of float32 at 0.5 counts 2**-24, as that of a subnormal float16 does.
+    # The last bit of a float32 in [0.5, 1) is worth 2**-24, as in a subnormal float16: adding 0.5 rounds to it.
     half = constant(value.type, 0.5)
     sum_ = builder.fadd(builder.bitcast(magnitude, value.type), half)
     subnormal = builder.sub(builder.bitcast(sum_, bits), builder.bitcast(half, bits))
@@ -63,14 +63,14 @@ def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
 
 
 def from_bfloat16(builder: Any, bits16: Any) -> Any:
-    """Words of bfloat16 as float32."""
+    """Convert bits of bfloat16 to float32."""
     bits = shaped_like(bits16.type, ir.IntType(32))
     shifted = builder.shl(builder.zext(bits16, bits), constant(bits, 16))
     return builder.bitcast(shifted, shaped_like(bits16.type, ir.FloatType()))
 
 
 def to_bfloat16(builder: Any, value: Any) -> Any:
-    """float32 as words of bfloat16, rounded once to nearest even."""
+    """Convert float32 to bits of bfloat16, rounded to nearest, ties to even."""
     bits = shaped_like(value.type, ir.IntType(32))
     whole = builder.bitcast(value, bits)
     nan = builder.or_(builder.lshr(whole, constant(bits, 16)), constant(bits, 0x40))
@@ -80,7 +80,7 @@ def to_bfloat16(builder: Any, value: Any) -> Any:
 
 
 def _nearest(builder: Any, bits: Any, places: int) -> Any:
-    """Bits without the last places, rounded to nearest even."""
+    """Shift the last `places` bits out, rounding to nearest, ties to even."""
     llvm_type = bits.type
     odd = builder.and_(builder.lshr(bits, constant(llvm_type, places)), constant(llvm_type, 1))
     below_half = constant(llvm_type, (1 << (places - 1)) - 1)

@@ -1,8 +1,8 @@
 """Kernels: functions of this package that are compiled for the types of their arguments.
 
-A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Its arguments are numbers and the addresses of arrays,
-eight bytes each, so that all arrays of one type, read-only ones and views of a session's memory too, share the code.
-Neither numba nor the source of a kernel is imported where its machine code is found on disk.
+A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Each argument is a number or the address of an array, in
+8 bytes, so all arrays of one element type share the code, including read-only ones and views of a session's memory. If the
+machine code is on disk, neither numba nor the kernel's source is imported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ortops.kernels.layout import INTERRUPTED
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ArgType: TypeAlias = "str | tuple[type[Any], tuple[ArgType, ...]]"
-"""The kind of an argument, INTEGER, FLOAT or a pointer as in _POINTERS; of a named tuple its class and its fields' kinds."""
+"""An argument's type: INTEGER, FLOAT or a pointer as in _POINTERS; for a named tuple, its class and its fields' types."""
 
 INTEGER, FLOAT = "int64", "float64"
 
@@ -37,18 +37,18 @@ _POINTERS = {
         (np.int64, "int64"),
     )
 }
-"""Pointers to each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
+"""The pointer type for each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
 
 _lock = threading.RLock()
 
 
 class Source(NamedTuple):
-    """What machine code is made from.
+    """A function to compile.
 
     Args:
-        module: the file below `ortops.kernels` that defines the function.
-        function: its name there.
-        arguments: their kinds, of a kernel; their number, of a `CFunction`.
+        module: the module below `ortops.kernels` that defines the function.
+        function: the function's name.
+        arguments: the argument types of a kernel, or the number of parameters of a `CFunction`.
     """
 
     module: str
@@ -62,14 +62,14 @@ class Source(NamedTuple):
 
     @property
     def arg_types(self) -> tuple[str, ...]:
-        """The kinds of its arguments, with the fields of named tuples one by one."""
+        """The types of its arguments, with named tuples flattened."""
         return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_flat_types(self.arguments))
 
     def code(self) -> bytes:
-        """The object file: from disk, or compiled and kept there.
+        """The object file, from disk; if it is not there, it is compiled and stored.
 
         Raises:
-            RuntimeError: it is not on disk, and an option of numba in the environment keeps it from being compiled.
+            RuntimeError: it must be compiled, and an option of numba in the environment prevents that.
         """
         code = disk.find(self.name, self.arg_types)
         if code is None:
@@ -85,22 +85,22 @@ class Source(NamedTuple):
 
 
 loaded: list[Source] = []
-"""The sources of all machine code that this process runs."""
+"""The sources of all machine code that this process has loaded."""
 
 
 def _address_of(source: Source) -> int:
-    """Load machine code; where it is."""
+    """Load the machine code of a source and return its address."""
     address = machine_code.load(source.code())
     loaded.append(source)
     return address
 
 
 class Kernel:
-    """One kernel.
+    """A kernel, compiled or loaded from disk at the first call with each tuple of argument types.
 
     Args:
-        module: the file below `ortops.kernels` that defines it.
-        function: its name there.
+        module: the module below `ortops.kernels` that defines the kernel.
+        function: the kernel's name.
     """
 
     def __init__(self, module: str, function: str) -> None:
@@ -108,13 +108,13 @@ class Kernel:
         self._loaded: dict[tuple[str, ...], Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
-        """Run it; the number that it returns.
+        """Run the kernel and return its status.
 
         Args:
             arguments: C-contiguous arrays, ints, floats, and named tuples of these.
 
         Raises:
-            BaseException: a signal came while it ran, and its handler raised.
+            BaseException: a signal handler raised it while the kernel ran.
         """
         arg_types: list[str] = []
         values: list[int | float] = []
@@ -130,7 +130,7 @@ class Kernel:
         with _lock:
             if arg_types not in self._loaded:
                 address = _address_of(Source(self.module, self.function, nested))
-                # ctypes releases the interpreter's lock while the function runs.
+                # ctypes releases the GIL while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
                 pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in arg_types)).pack
                 self._loaded[arg_types] = lambda *values: function(pack(*values))
@@ -138,14 +138,14 @@ class Kernel:
 
 
 class CFunction:
-    """A compiled function of another signature: its parameters, `parameters` in number, and its result are all intptr_t."""
+    """A compiled C function with `parameters` parameters of type intptr_t, and a result of the same type."""
 
     def __init__(self, module: str, function: str, parameters: int) -> None:
         self.module, self.function, self.parameters = module, function, parameters
 
     @functools.cached_property
     def address(self) -> int:
-        """Where it is, for as long as this process lives."""
+        """The function's address, valid until the process ends."""
         address: int = exceptions.uninterrupted(self._load)
         return address
 
@@ -155,9 +155,9 @@ class CFunction:
 
 
 def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int | float]) -> None:
-    """Append the kind and the eight bytes of each argument."""
+    """Append the type and the value of each argument, flattening tuples."""
     for argument in arguments:
-        if type(argument) is int:  # most are: the first test counts
+        if type(argument) is int:  # the most frequent type comes first
             arg_types.append(INTEGER)
             values.append(argument)
         elif isinstance(argument, np.ndarray):
@@ -171,11 +171,11 @@ def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int 
 
 
 def _data_pointer(array: Array) -> int:
-    """Where the elements of an array are."""
+    """The address of an array's first element."""
     try:
         # Measured: a quarter of the time of array.ctypes.data.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # arrays are buffers
-    except (TypeError, ValueError):  # it is read-only, empty, or of a type that the buffer protocol does not know
+    except (TypeError, ValueError):  # a read-only or empty array, or a type that the buffer protocol does not have
         return array.ctypes.data
 
 

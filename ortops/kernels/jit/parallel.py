@@ -1,4 +1,4 @@
-"""For compiled code: running tasks through a runner (`run.py`), calling C functions, and memory to work in."""
+"""Intrinsics for compiled code: run tasks through a runner (`runners.py`), call C functions, allocate memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
 @intrinsic
 def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any, args: Any) -> Any:
-    """Call kernel(*args, index) for each index below count through a runner; whether the runner reports success.
+    """Call kernel(*args, index) for each index in range(count) through a runner; whether the runner succeeded.
 
-    The kernel is compiled into the caller, wrapped as a C function whose data is a copy of `args` on the caller's stack.
+    The kernel is compiled into the caller as a C function whose data is a copy of `args` on the caller's stack.
     """
     signature = kernel.get_call_type(typing, (*args.types, types.intp), {})
 
@@ -55,7 +55,7 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
 
 @intrinsic
 def call(_typing: Any, function: Any, args: Any) -> Any:
-    """Call the C function at an address with integers and addresses; what it returns, if anything."""
+    """Call the C function at an address with 64-bit integers or addresses, and return its 64-bit result."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         function_type = ir.FunctionType(_INT64, [_INT64] * len(args.types))
@@ -67,7 +67,7 @@ def call(_typing: Any, function: Any, args: Any) -> Any:
 
 @intrinsic
 def pointer_to(typing: Any, function: Any) -> Any:
-    """The address of a C function that calls a compiled one, whose parameters and result are all integers."""
+    """The address of a C function that wraps a compiled one; its parameters and result are all 64-bit integers."""
     parameters = function.dispatcher.py_func.__code__.co_argcount
     signature = function.get_call_type(typing, (types.intp,) * parameters, {})
 
@@ -90,7 +90,7 @@ def pointer_to(typing: Any, function: Any) -> Any:
 
 @intrinsic
 def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
-    """Add to an integer that several threads change."""
+    """Add to an int64 in memory atomically."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         builder.atomic_rmw("add", *args, "seq_cst")
@@ -101,12 +101,12 @@ def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
 
 @intrinsic
 def allocate(_typing: Any, words: Any) -> Any:
-    """A pointer to memory of that many int64, or null where there is none left. Its content is undefined."""
+    """Allocate uninitialised memory for that many int64; a null pointer if there is none left."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         function_type = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
         malloc = cgutils.get_or_insert_function(builder.module, function_type, "malloc")
-        # Not 0 bytes, for which malloc may give null.
+        # Never 0 bytes, for which malloc may return null.
         memory = builder.call(malloc, [builder.add(builder.mul(args[0], _INT64(8)), _INT64(8))])
         return builder.bitcast(memory, _INT64.as_pointer())
 
@@ -115,7 +115,7 @@ def allocate(_typing: Any, words: Any) -> Any:
 
 @intrinsic
 def release(_typing: Any, memory: Any) -> Any:
-    """Give memory back."""
+    """Free memory of `allocate`; a null pointer is ignored."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         function_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])

@@ -1,7 +1,7 @@
-"""Python's C API, for compiled code: to call a Python function, and to let signal handlers run.
+"""Call Python from compiled code through its C API: call a function, run signal handlers.
 
-Python may raise an exception in any call, before its first line and after its last: a signal handler raises it, or the
-recursion limit. Compiled code sees each one and keeps it for the thread (`exceptions.py`).
+A signal handler or the recursion limit may raise an exception before the first line of any Python function and after its
+last. Compiled code sees each exception and saves it for the thread (`exceptions.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ortops.kernels.jit.scalar import address_of
 
 _OBJECT, _INT = types.intp, types.int32
 
-# Each function here is in `machine_code.PYTHON_FUNCTIONS`, too.
+# Each of these must be in `machine_code.PYTHON_FUNCTIONS`, too.
 acquire_gil = types.ExternalFunction("PyGILState_Ensure", _INT())
 release_gil = types.ExternalFunction("PyGILState_Release", types.void(_INT))
 decref = types.ExternalFunction("Py_DecRef", types.void(_OBJECT))
@@ -42,7 +42,7 @@ _KEY = int.from_bytes(KEY.ljust(8, b"\0"), sys.byteorder)
 
 @compiled
 def signal_raised() -> bool:
-    """Run the handlers of signals that have come, if this is the thread that runs them; whether one has raised."""
+    """Run the handlers of pending signals if this is the main thread; whether a handler raised an exception."""
     lock = acquire_gil()
     raised = _check_signals() != 0
     if raised:
@@ -53,14 +53,14 @@ def signal_raised() -> bool:
 
 @compiled
 def call_python(function: int, argument: int) -> int:
-    """Call a Python function with an integer. The interpreter's lock must be held.
+    """Call a Python function with an integer. The caller must hold the GIL.
 
     Returns:
-        A new reference to what it returns; or 0 where it raised, and `keep_exception` must follow.
+        A new reference to the result; or 0 if the function raised, and the caller must then call `save_exception`.
     """
     number, arguments, result = _integer(argument), _tuple(1), 0
     if number != 0 and arguments != 0:
-        _tuple_set(arguments, 0, number)  # which takes the reference
+        _tuple_set(arguments, 0, number)  # steals the reference
         result = call(function, arguments)
     elif number != 0:
         decref(number)
@@ -71,14 +71,14 @@ def call_python(function: int, argument: int) -> int:
 
 @compiled
 def exception_name() -> int:
-    """The address of the name of the class of the exception that Python has raised."""
+    """The address of the class name of the pending exception (a C string), or 0."""
     kind = _occurred()
     return _class_name(kind) if kind != 0 else 0
 
 
 @compiled
 def save_exception() -> None:
-    """Take the exception that Python has raised, and keep it in the thread's dictionary."""
+    """Clear the pending exception and save it in the thread's dictionary, from where `exceptions.take` gets it."""
     memory = allocate(4)
     here = address_of(memory)
     if here == 0:

@@ -1,7 +1,6 @@
-"""Instructions on single numbers, for compiled code: pointers, conversions, and the fused multiply-add.
+"""Scalar intrinsics for compiled code: pointers, loads and stores with conversion, fused multiply-add.
 
-float16 and bfloat16 are held in memory as 16-bit words, uint16 and int16, and computed in float32, since numba has no such
-types on a CPU.
+numba has no float16 or bfloat16 on a CPU, so their elements are stored as uint16 and int16 and computed in float32.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like,
 
 
 class LanesType(types.Type):
-    """LANES numbers of the type `number`, as one value of compiled code."""
+    """The numba type of a SIMD vector of LANES values of type `scalar`."""
 
     def __init__(self, scalar: Any) -> None:
         self.scalar = scalar
@@ -27,12 +26,12 @@ class LanesType(types.Type):
 
 
 def compute_type(element: Any) -> Any:
-    """The type in which an element of an array is computed."""
+    """The type in which elements of a stored type are computed: float32 for the 16-bit types, else the type itself."""
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
 def emit_load(context: Any, builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
-    """A number, or lanes of them, read at a pointer and widened."""
+    """Emit the load of a scalar or vector `kind` from a pointer to elements, converted to the compute type."""
     stored = shaped_like(context.get_value_type(kind), pointer.type.pointee)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
     if element == types.uint16:
@@ -41,7 +40,7 @@ def emit_load(context: Any, builder: Any, element: Any, pointer: Any, kind: Any)
 
 
 def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
-    """Round a number, or lanes of them, once to the type of an element and store it at a pointer."""
+    """Emit the store of a scalar or vector at a pointer to elements, rounded once to their type."""
     if element == types.uint16:
         value = to_float16(builder, value, has_float16(context))
     elif element == types.int16:
@@ -51,7 +50,7 @@ def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: An
 
 @intrinsic
 def offset(_typing: Any, pointer: Any, count: Any) -> Any:
-    """The pointer `count` elements further on."""
+    """The pointer plus `count` elements."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -60,7 +59,7 @@ def offset(_typing: Any, pointer: Any, count: Any) -> Any:
 
 
 def _cast(element: Any) -> Any:
-    """An intrinsic that takes the memory at a pointer, or at an address, for elements of a type."""
+    """An intrinsic that casts a pointer or an integer address to a pointer to `element`."""
 
     @intrinsic
     def cast(_typing: Any, pointer: Any) -> Any:
@@ -80,7 +79,7 @@ int64_pointer, float64_pointer = _cast(types.int64), _cast(types.float64)
 
 @intrinsic
 def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
-    """The memory at a pointer, taken for numbers of the type in which the elements at `like` are computed."""
+    """Cast a pointer to one to the compute type of the elements at `like`."""
     result = types.CPointer(compute_type(like.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -91,7 +90,7 @@ def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
 
 @intrinsic
 def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
-    """The memory at a pointer, taken for elements as those at `like`."""
+    """Cast a pointer to the type of the pointer `like`."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(like))
@@ -101,14 +100,14 @@ def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
 
 @intrinsic
 def itemsize(_typing: Any, pointer: Any) -> Any:
-    """The bytes of an element at a pointer."""
+    """The size in bytes of a pointer's elements."""
     size = pointer.dtype.bitwidth // 8
     return types.intp(pointer), lambda context, _builder, _signature, _args: context.get_constant(types.intp, size)
 
 
 @intrinsic
 def address_of(_typing: Any, pointer: Any) -> Any:
-    """A pointer as a number."""
+    """A pointer as an integer."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.ptrtoint(args[0], ir.IntType(64))
@@ -118,7 +117,7 @@ def address_of(_typing: Any, pointer: Any) -> Any:
 
 @intrinsic
 def load(_typing: Any, pointer: Any, at: Any) -> Any:
-    """Element `at` as a number: float32 for the 16-bit types."""
+    """Load element `at`, converted to its compute type."""
     scalar = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -129,7 +128,7 @@ def load(_typing: Any, pointer: Any, at: Any) -> Any:
 
 @intrinsic
 def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
-    """Round a number once to the type of the elements and store it as element `at`."""
+    """Store a value of the compute type as element `at`, rounded once to the element type."""
     scalar = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -141,17 +140,17 @@ def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
 
 @intrinsic
 def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
-    """A number in the type in which the elements at a pointer are computed."""
+    """Cast a number to the compute type of a pointer's elements."""
     kind = compute_type(pointer.dtype)
     return kind(pointer, kind), lambda _context, _builder, _signature, args: args[1]
 
 
 @intrinsic
 def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """a*b + c with one rounding; a*b, rounded, + c on a processor that has no such instruction.
+    """a*b + c with one rounding, or with two if the CPU has no fused multiply-add.
 
-    b and c are both numbers or both lanes; a number `a` stands for lanes that all have its value. Every sum of products is
-    made by this, and LLVM may fuse nothing by itself: so one channel gives the same bits alone and among others.
+    b and c are both scalars or both vectors; a scalar `a` is splatted. Every sum of products uses this function, and LLVM
+    may not contract operations by itself: so a channel has the same bits alone and in a vector.
     """
     single = b.scalar if isinstance(b, LanesType) else b
     factor = a if isinstance(a, LanesType) else single
@@ -168,7 +167,7 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def _emit_intrinsic(builder: Any, name: str, *args: Any) -> Any:
-    """Call LLVM's function of a name on numbers, or on lanes."""
+    """Emit a call of an LLVM math intrinsic on scalars or vectors."""
     kind = args[0].type
     is_vector = isinstance(kind, ir.VectorType)
     single = kind.element if is_vector else kind
@@ -178,7 +177,7 @@ def _emit_intrinsic(builder: Any, name: str, *args: Any) -> Any:
 
 
 def emit_splat(builder: Any, vector: Any, value: Any) -> Any:
-    """A vector whose lanes all have a value."""
+    """Emit a vector with the value in all lanes."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
@@ -186,7 +185,7 @@ def emit_splat(builder: Any, vector: Any, value: Any) -> Any:
 
 @intrinsic
 def ceil(_typing: Any, value: Any) -> Any:
-    """The least whole number that is not below a float64, as a float64."""
+    """The smallest integer that is not less than a float64, as a float64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return _emit_intrinsic(builder, "ceil", *args)
@@ -196,7 +195,7 @@ def ceil(_typing: Any, value: Any) -> Any:
 
 cos = types.ExternalFunction("cos", types.float64(types.float64))
 sin = types.ExternalFunction("sin", types.float64(types.float64))
-"""Those of the C library."""
+"""The functions of the C library."""
 
 
 def _chooser(integer: str, float_: str) -> Any:
@@ -215,4 +214,4 @@ def _chooser(integer: str, float_: str) -> Any:
 
 
 minimum, maximum = _chooser("<", "<"), _chooser(">", ">")
-"""The smaller and the larger of two integers or float64s; the second where one is NaN."""
+"""The smaller and the larger of two integers or float64s; the second if either is NaN."""

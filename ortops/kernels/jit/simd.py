@@ -1,7 +1,6 @@
-"""Instructions on LANES numbers at once, for compiled code: a vector of LLVM's, whatever registers the processor has for it.
+"""SIMD intrinsics for compiled code, on vectors of LANES values; LLVM splits these to fit the CPU's registers.
 
-Loops over single numbers leave it to LLVM to keep sums in registers, which it does not where arrays might overlap; values of
-this type are registers.
+In scalar loops LLVM keeps sums in memory if arrays might overlap; vectors of this type stay in registers.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _vector(scalar: Any) -> ir.VectorType:
 
 @intrinsic
 def load_lanes(_typing: Any, pointer: Any, at: Any) -> Any:
-    """The LANES numbers from element `at` on."""
+    """Load LANES elements from element `at` on, converted to their compute type."""
     lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -44,7 +43,7 @@ def load_lanes(_typing: Any, pointer: Any, at: Any) -> Any:
 
 @intrinsic
 def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
-    """Store LANES numbers from element `at` on."""
+    """Store a vector as the LANES elements from `at` on, each rounded once."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         emit_store(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
@@ -55,7 +54,7 @@ def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
 
 @intrinsic
 def splat(_typing: Any, pointer: Any, value: Any) -> Any:
-    """One number in all lanes, in the type in which the elements at a pointer are computed."""
+    """A vector with one value in all lanes, of the compute type of a pointer's elements."""
     lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -66,7 +65,7 @@ def splat(_typing: Any, pointer: Any, value: Any) -> Any:
 
 @intrinsic
 def scale_lanes(_typing: Any, weight: Any, lanes: Any) -> Any:
-    """One number times each of LANES."""
+    """Multiply each lane by a scalar."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.fmul(emit_splat(builder, args[1].type, args[0]), args[1])
@@ -76,7 +75,7 @@ def scale_lanes(_typing: Any, weight: Any, lanes: Any) -> Any:
 
 @intrinsic
 def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
-    """The larger in each lane, NaN above all."""
+    """The larger value in each lane; NaN if either is NaN."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         a, b = args
@@ -89,7 +88,7 @@ def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 @intrinsic
 def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
-    """`new` in the lanes where `value` takes the lead from `best`, NaN above all, and `old` where it does not."""
+    """`new` in the lanes where `value` replaces the maximum `best` (see `maximum.is_new_max`), `old` in the others."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value, best, *choices = args
@@ -101,7 +100,7 @@ def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> A
 
 @intrinsic
 def add_to_float64(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
-    """Add LANES numbers, each made float64, to the float64s from element `at` on."""
+    """Add a vector, converted to float64, to the LANES float64s from element `at` on."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
@@ -116,7 +115,7 @@ def add_to_float64(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
 
 @intrinsic
 def horizontal_sum(_typing: Any, lanes: Any) -> Any:
-    """The sum of LANES numbers as a float64: of halves, then of quarters, and so on."""
+    """The sum of all lanes in float64, by halves: lane i and i + LANES/2, then quarters, and so on."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value, half = args[0], LANES // 2
@@ -134,10 +133,10 @@ def horizontal_sum(_typing: Any, lanes: Any) -> Any:
 
 @intrinsic
 def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, target_stride: Any, columns: Any) -> Any:
-    """Store the transpose of a square of LANES x LANES elements.
+    """Store the transpose of a LANES x LANES block.
 
-    Row k begins `stride` elements after row k - 1 of the source, column k `target_stride` elements after column k - 1 of the
-    target. The rows from number `rows` on are read as 0, the columns from number `columns` on are not stored.
+    Row k of the source is at source + k*stride; column k is stored at target + k*target_stride. Rows from number `rows` on
+    are taken as 0, and columns from number `columns` on are not stored.
     """
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -146,7 +145,7 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
         lines = []
         for k in range(LANES):
             exists = builder.icmp_signed("<", index(k), rows_value)
-            # A row that is not there is read from the first one's place and then forgotten.
+            # A missing row loads the first one and discards it.
             place = builder.select(exists, builder.mul(stride_value, index(k)), index(0))
             line = emit_load(context, builder, source.dtype, builder.gep(first, [place]), lanes)
             lines.append(builder.select(exists, line, constant(line.type, 0.0)))
@@ -162,7 +161,7 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
 
 
 def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
-    """Exchange halves of pairs of lines, then quarters, and so on."""
+    """Transpose by exchanging halves of pairs of lines, then quarters, and so on."""
     places = ir.VectorType(_INT32, LANES)
     half = LANES // 2
     while half:
@@ -180,7 +179,7 @@ def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
 
 @intrinsic
 def stream_cache_line(_typing: Any, source: Any, target: Any) -> Any:
-    """Copy a line of the cache to memory, past the cache; the target begins at a line. `fence` comes last."""
+    """Copy a cache line by a non-temporal store to a target that is aligned to a cache line. Call `fence` afterwards."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         line = ir.VectorType(_INT32, CACHE_LINE // 4)
@@ -194,7 +193,7 @@ def stream_cache_line(_typing: Any, source: Any, target: Any) -> Any:
 
 @intrinsic
 def fence(_typing: Any) -> Any:
-    """Let other threads see what was streamed before whatever this thread stores next."""
+    """Make non-temporal stores visible to other threads before the next store of this thread."""
 
     def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         builder.fence("seq_cst")
@@ -223,8 +222,8 @@ def _prefetch(is_written: int) -> Any:
 
 
 prefetch_to_read, prefetch_to_write = _prefetch(0), _prefetch(1)
-"""Ask the processor for `count` elements before they are used.
+"""Prefetch `count` elements.
 
-A kernel takes a few lines of sixteen planes, then writes a few of sixteen others: too short for the processor to foresee.
-Measured: with 1024 channels the forward operator takes 60 % of its time if a RoI's output is asked for before its sums.
+A kernel reads a few cache lines of sixteen planes, then writes a few of sixteen others: too few for the hardware prefetcher.
+Measured: with 1024 channels, prefetching a RoI's output before its sums reduces the time of the forward operator to 60 %.
 """

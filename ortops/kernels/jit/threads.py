@@ -1,4 +1,4 @@
-"""The runner of calls outside a session, as compiled code: POSIX threads that are made for the call."""
+"""The compiled runner for calls outside a session, which starts POSIX threads for each call."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.int
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))
 
 _SHARE = 5
-"""Numbers that a thread is given: the task, its data, the first index, the step and the number of indices."""
+"""The number of int64 in a thread's share: the task, its data, the first index, the step and the number of indices."""
 
 
 @compiled
 def work(share: int) -> int:
-    """The tasks of one thread."""
+    """Run the tasks of one thread's share."""
     numbers = int64_pointer(share)
     for index in range(numbers[2], numbers[4], numbers[3]):
         call(numbers[0], (numbers[1], index))
@@ -26,7 +26,7 @@ def work(share: int) -> int:
 
 @compiled
 def run_on_threads(context: int, task: int, count: int, _batches: int, data: int) -> int:
-    """Deal the tasks to threads; those of a thread that the system refuses are run here."""
+    """Distribute the tasks over threads; the calling thread runs the tasks of threads that cannot be started."""
     most, worker = int64_pointer(context)[0], int64_pointer(context)[1]
     workers = minimum(most, count)
     shares = allocate(workers * (_SHARE + 1))

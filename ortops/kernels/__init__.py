@@ -1,4 +1,6 @@
-"""The compiled kernels of the operators. A call uses these modules in this order:
+"""The compiled kernels of the operators.
+
+A call uses these modules in this order:
 
 - `roi_align`, `dml_roi_align`, `roi_align_rotated`, `max_roi_pool` and `dml_resample` are the entry points. Each validates
   its data (`validate`) and passes its attributes on.

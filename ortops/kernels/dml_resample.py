@@ -1,4 +1,4 @@
-"""DirectML's RESAMPLE and its gradient: their checks, in front of the scaling that both are."""
+"""DirectML's RESAMPLE and its gradient: check the inputs and call the kernel of `resample`."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ def dml_resample(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
     """Fill OutputTensor from InputTensor, both of rank 1 to 4.
 
     Raises:
-        ValueError: InputTensor has no elements where OutputTensor has some.
-        MemoryError: there is none left to work in.
+        ValueError: InputTensor is empty and OutputTensor is not.
+        MemoryError: the workspace cannot be allocated.
     """
     (x,) = inputs
     (y,) = outputs
     if y.size and not x.size:
-        raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
+        raise ValueError(f"InputTensor has shape {list(x.shape)}: must not be empty unless OutputTensor is")
     _resample(x, y, attributes, False, runner)
 
 
 def dml_resample_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill OutputGradientTensor from InputGradientTensor and x_shape, the shape of the former.
+    """Fill OutputGradientTensor, of shape x_shape, from InputGradientTensor.
 
     Raises:
-        ValueError: x_shape has no elements where InputGradientTensor has some.
-        MemoryError: there is none left to work in.
+        ValueError: x_shape has a 0 and InputGradientTensor is not empty.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, x_shape = inputs
     (dx,) = outputs
     if dy.size and not dx.size:
-        raise ValueError(f"x_shape is {x_shape.tolist()}: must not have a 0 where InputGradientTensor has elements")
+        raise ValueError(f"x_shape is {x_shape.tolist()}: must not have a 0 unless InputGradientTensor is empty")
     if not dy.size:
         dx.fill(0)
     _resample(dy, dx, attributes, True, runner)
@@ -54,7 +54,7 @@ def _resample(x: Array, y: Array, attributes: Mapping[str, Any], transposed: boo
     if not x.size or not y.size:
         return
     missing = MOST_RANK - x.ndim
-    # Axes of length 1 before the tensor's own, which any scale leaves as they are.
+    # Leading axes of length 1 make the rank 4; a scale of 0 (the ratio of the lengths) keeps them as they are.
     places = np.zeros((MOST_RANK, 3))
     for column, (name, default) in enumerate(
         (("scales", 0.0), ("input_pixel_offsets", INPUT_PIXEL_OFFSET), ("output_pixel_offsets", OUTPUT_PIXEL_OFFSET))

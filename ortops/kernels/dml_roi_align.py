@@ -1,4 +1,4 @@
-"""DirectML's ROI_ALIGN1 and its gradient: its convention and checks, in front of the pooling that RoiAlign has too."""
+"""DirectML's ROI_ALIGN1 and its gradient: check the inputs, place the samples, and call the kernels of `roi_pool`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def dml_roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Map
     """Fill OutputTensor [R, C, PH, PW] from InputTensor [N, C, H, W], ROITensor [R, 4] and BatchIndicesTensor [R].
 
     Raises:
-        ValueError: a region is not finite, a batch index is not an image's, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a region is not finite, a batch index is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois, indices = inputs
     (y,) = outputs
@@ -36,11 +36,11 @@ def dml_roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Map
 def dml_roi_align_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4], where not None.
+    """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4] unless they are None.
 
     Raises:
         ValueError: as `dml_roi_align`; or InputGradientTensor has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, rois, indices, x_shape, x = inputs
     dx, drois = outputs
@@ -48,7 +48,7 @@ def dml_roi_align_grad(
     check_bins("InputGradientTensor", dy)
     placed = _place_rois(rois, indices, x_shape.tolist(), dy.shape, attributes)
     if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
-        # The nearest pixel stays the same where a region moves a little: 0, also where the pixel is no number.
+        # The nearest pixel does not change with the region, so the derivative is 0, also if the pixel is NaN.
         drois[...] = 0
         drois = None
     if dx is not None or drois is not None:
@@ -58,10 +58,10 @@ def dml_roi_align_grad(
 def _place_rois(
     rois: Array, indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
 ) -> PlacedRois:
-    """The regions with their samples.
+    """Place the samples of all regions.
 
     Raises:
-        ValueError: a region or its batch index is refused.
+        ValueError: a region or its batch index is invalid, or the map is empty.
     """
     rois, batch_indices = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
     check_map(_NAMES, rois, x_shape)

@@ -32,7 +32,7 @@ from ortops.kernels.schedule import (
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
 
 MAX_CACHED_BYTES = 1 << 24
-"""Larger outputs are written by non-temporal stores, since the cache cannot hold them. Measured: C4 takes 72 % of the time."""
+"""Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
 
 MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more of them would leave the cache first."""

@@ -1,7 +1,7 @@
-"""What onnxruntime-extensions calls for every Python operator, as a builtin function whose code is compiled.
+"""The compiled function that onnxruntime-extensions calls for each of its Python operators.
 
-The library is C++, and an exception that Python raises would end the process, also one from before the first line of the
-function that is called: Ctrl-C's, or that of the recursion limit.
+The library is C++, and a Python exception would end the process. Ctrl-C or the recursion limit may raise one even before the
+first line of a Python function, so compiled code has to catch it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _incref = types.ExternalFunction("Py_IncRef", types.void(types.intp))
 
 @compiled
 def fill(method: Any) -> int:
-    """Set the function of a PyMethodDef."""
+    """Set the C function of a PyMethodDef."""
     method[1] = pointer_to(_invoke)
     return 0
 
 
 @compiled
 def _invoke(own: int, arguments: int) -> int:
-    """Call own[0]; where it raises, keep the exception and answer with own[1][arguments[0]], if it is there."""
+    """Call own[0](*arguments). If it raises, save the exception and return own[1][arguments[0]] if that exists."""
     result = call(_tuple_get(own, 0), arguments)
     if result == 0:
         result = _dict_get(_tuple_get(own, 1), _tuple_get(arguments, 0))

@@ -1,7 +1,7 @@
-"""Scaling a tensor of four axes by a thin matrix on each, cut into tasks that share no output.
+"""Resample a tensor of four axes by a sparse matrix along each, in tasks with disjoint outputs.
 
 The lines along the last axis that an output line needs are combined first, elementwise; then each of its elements is a
-short sum over the combined line. A task is some output lines.
+short sum over the combined line. A task has some of the output lines.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Table, fill_weights
 
 MIN_TASK_ELEMENTS = 1 << 12
-"""Of a task: with fewer, starting it costs more than a thread saves."""
+"""The fewest elements of a task: below that, starting it costs more than a thread saves."""
 
 MAX_CHUNK_ELEMENTS = 1 << 27
-"""Before signal handlers run: on one thread, that takes 0.2 to 1 s."""
+"""The most elements before signal handlers run: on one thread they take 0.2 to 1 s."""
 
 MIN_PARALLEL_ELEMENTS = 1 << 16
-"""Elements from which the threads of a call's own are worth the 20 us that each costs."""
+"""The fewest elements to run on threads, of which each costs 20 us to start."""
 
 
 class _Matrix(NamedTuple):
-    """A thin matrix of one axis: row p is the sum of the elements `at` times `weight`, for entries start[p]:start[p + 1].
+    """A sparse matrix (CSR) of one axis: the entries of row p are start[p]:start[p + 1], with column `at` and `weight`.
 
-    is_pairs: whether each row has one or two entries.
-    is_identity: whether row p is element p.
+    has_pairs_only: whether each row has one or two entries.
+    is_identity: whether this is the identity matrix.
     """
 
     start: Any
@@ -57,12 +57,12 @@ class _Matrix(NamedTuple):
 def resample(
     x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, transposed: int, runner: int, context: int
 ) -> int:
-    """Fill y, of lengths target, from x, of lengths source. OUT_OF_MEMORY, INTERRUPTED or 0.
+    """Fill y, of dimensions target, from x, of dimensions source. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
 
     Args:
-        places: of each axis its scale, or 0 for the ratio of the lengths, its input and its output offset [4, 3].
-        rule: which pixels a sample reads (`layout`).
-        backwards: whether x is the gradient by the output and y that by the input.
+        places: the scale of each axis (0 for the ratio of the lengths), its input offset and its output offset [4, 3].
+        rule: the interpolation rule (`layout`).
+        transposed: whether to compute the gradient: x is that of the output and y that of the input.
     """
     size, of_x = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
@@ -93,14 +93,14 @@ def resample(
 
 @compiled
 def _words(source: int, target: int) -> int:
-    """Memory for the matrix of an axis: a table and its transpose, of no more entries than 2 for each sample."""
+    """The int64 words for an axis's table and its transpose, with at most 2 entries for each sample."""
     length, bins = maximum(source, target), maximum(source, target)
     return 2 * (length + 1) + bins + 4 * (2 * bins)
 
 
 @compiled
 def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, transposed: bool, like: Any) -> _Matrix:
-    """From `source` to `target` elements of an axis."""
+    """The matrix from `source` to `target` elements of an axis."""
     length, bins = (target, source) if transposed else (source, target)
     axis = resample_axis(place[0], length, bins, place[1], place[2], rule)
     entries = 2 * maximum(source, target)
@@ -120,7 +120,7 @@ def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, transp
 
 @compiled
 def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) -> None:
-    """Fill the matrix A^T [length, bins]."""
+    """Fill start, bin_of and weight with the transpose of the table's matrix, of shape [length, bins]."""
     for k in range(length + 1):
         start[k] = 0
     for i in range(table.start[table.bins]):
@@ -135,7 +135,7 @@ def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) 
             pixel = table.pixel[i]
             bin_of[start[pixel]], weight[start[pixel]] = p, table.weight[i]
             start[pixel] += 1
-    # Each is where its entries end by now, and where those of the next one begin.
+    # start[k] is now the end of row k's entries: shift by one.
     for k in range(length):
         start[length - k] = start[length - k - 1]
     start[0] = 0
@@ -153,7 +153,7 @@ def _noted(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
 
 @compiled
 def _place_of_line(target: Lengths, n: int) -> tuple[int, int, int]:
-    """Where output line n is on the first three axes."""
+    """The indices of output line n on the first three axes."""
     plane = n // target.c
     return plane // target.b, plane % target.b, n % target.c
 
@@ -174,7 +174,7 @@ def _copy_task(
     last: int,
     task: int,
 ) -> None:
-    """Each output is one element of x: measured, 3 times as fast as sums of one term."""
+    """Copy for nearest neighbours: every output is one element of x. Measured: 3 times as fast as `_sum_task`."""
     lines = last - first
     for n in range(first + lines * task // tasks, first + lines * (task + 1) // tasks):
         i, j, k = _place_of_line(target, n)
@@ -200,7 +200,7 @@ def _sum_task(
     end: int,
     task: int,
 ) -> None:
-    # One element more, which is 0, for rows of pairs that have but one.
+    # One extra element, which is 0, is the second of rows with a single entry.
     words = ((source.d + 1) * itemsize(compute_pointer(x, x)) + 7) // 8
     memory = allocate(words + 4 * target.d)
     if address_of(memory) == 0:
@@ -225,7 +225,7 @@ def _sum_task(
             for q in range(target.d):
                 store(out, q, line[q])
         elif d.has_pairs_only:
-            # As below, in half its time.
+            # The same result as below in half the time.
             for q in range(target.d):
                 total = first_weight[q] * line[first[q]]
                 store(out, q, fma(second_weight[q], line[second[q]], total))
@@ -240,7 +240,7 @@ def _sum_task(
 
 @compiled
 def _combine(x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
-    """The weighted sum of the lines of x that output line (i, j, k) needs."""
+    """Compute the weighted sum of the lines of x that output line (i, j, k) needs."""
     for q in range(source.d):
         line[q] = 0.0
     for at_a in range(a.start[i], a.start[i + 1]):

@@ -1,4 +1,4 @@
-"""RoiAlign and its gradient: ONNX's convention and checks, in front of the pooling that every such operator shares."""
+"""RoiAlign and its gradient: check the inputs, place the samples, and call the kernels of `roi_pool`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping
     """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 4] and batch_indices [R].
 
     Raises:
-        ValueError: a RoI is not finite, a batch index is not an image's, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a RoI is not finite, a batch index is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois, batch_indices = inputs
     (y,) = outputs
@@ -34,11 +34,11 @@ def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping
 def roi_align_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 4], where not None, from dY, rois, batch_indices, x_shape and X.
+    """Fill dX [N, C, H, W] and drois [R, 4], unless they are None, from dY, rois, batch_indices, x_shape and X.
 
     Raises:
         ValueError: as `roi_align`; or dY has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
@@ -50,10 +50,10 @@ def roi_align_grad(
 def _place_rois(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
 ) -> PlacedRois:
-    """The RoIs with their samples.
+    """Place the samples of all RoIs.
 
     Raises:
-        ValueError: a RoI or its batch index is refused.
+        ValueError: a RoI or its batch index is invalid, or the map is empty.
     """
     check_map(_NAMES, rois, x_shape)
     count, half_pixel = len(rois), attributes["coordinate_transformation_mode"] == "half_pixel"

@@ -1,4 +1,4 @@
-"""RoIAlignRotated and its gradient: their checks and how they place their samples, in front of the kernels."""
+"""RoIAlignRotated and its gradient: check the inputs, place the samples, and call the kernels of `rotated`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def roi_align_rotated(
     """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 5] and batch_indices [R].
 
     Raises:
-        ValueError: a RoI is not finite, a batch index is not an image's, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a RoI is not finite, a batch index is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois, batch_indices = inputs
     (y,) = outputs
@@ -39,11 +39,11 @@ def roi_align_rotated(
 def roi_align_rotated_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 5], where not None, from dY, rois, batch_indices, x_shape and X.
+    """Fill dX [N, C, H, W] and drois [R, 5], unless they are None, from dY, rois, batch_indices, x_shape and X.
 
     Raises:
         ValueError: as `roi_align_rotated`; or dY has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
@@ -61,10 +61,10 @@ def roi_align_rotated_grad(
 def _place_rois(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
 ) -> RotatedRois:
-    """The RoIs with their samples.
+    """Place the samples of all RoIs.
 
     Raises:
-        ValueError: a RoI or its batch index is refused.
+        ValueError: a RoI or its batch index is invalid, or the map is empty.
     """
     check_map(_NAMES, rois, x_shape)
     count, direction = len(rois), -1.0 if attributes["clockwise"] else 1.0

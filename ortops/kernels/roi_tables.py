@@ -1,4 +1,4 @@
-"""The tables of all RoIs, made once for all channels: of many RoIs they take longer than the sums of LANES channels."""
+"""The tables of all RoIs, filled once for all channels: for many RoIs that takes longer than pooling LANES channels."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from ortops.kernels.schedule import Plan, Window, make_window, should_pack_windo
 from ortops.kernels.tables import Table, fill_ranges
 
 MAX_TABLE_BYTES = 16 << 20
-"""Larger tables are made by each worker for itself, one RoI at a time."""
+"""The most bytes of shared tables. If they would be larger, each worker fills its own, for one RoI at a time."""
 
 ROIS_PER_TASK = 16
-"""RoIs of a task that fills tables."""
+"""The number of RoIs of a task that fills tables."""
 
 
 class RoiTables(NamedTuple):
-    """The tables along one axis, one for each slot.
+    """The tables along one axis, one for each slot; see `tables.Table` for the fields.
 
-    first [slots] is where the entries of a slot begin. start [slots, bins + 1], inside [slots, bins]; the rest are lists of
-    the entries of all slots, where near and far are empty if they are not wanted; runs are no more than the entries.
+    first [slots] has the first entry of each slot, start is [slots, bins + 1] and inside [slots, bins]. The other arrays
+    have the entries of all slots one after the other; near and far are empty unless they are asked for.
     """
 
     first: Any
@@ -46,20 +46,20 @@ class RoiTables(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The RoIs of each image: those of image n are order[first[n]:first[n + 1]], ascending."""
+    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]], in ascending order."""
 
     order: Any
     first: Any
 
 
 class SharedTables(NamedTuple):
-    """What all tasks share.
+    """The memory that all tasks share.
 
-    failed: a flag for a worker that finds no memory.
+    failed: a flag that a worker sets if it cannot allocate memory.
     rows, columns: the tables along y and along x.
-    is_filled: whether each RoI has a slot of its own, which is filled; else each worker has one, and fills it.
-    has_runs: whether tables along x have runs.
-    groups: filled where units of the plan are images.
+    is_filled: whether each RoI has a slot, which is filled already; otherwise each worker has a slot, which it fills.
+    has_ranges: whether the tables along x have ranges.
+    groups: the RoIs by image; filled only if the plan is by image.
     """
 
     failed: Any
@@ -81,20 +81,20 @@ def make_shared_tables(
     has_derivatives: bool,
     fill: Any,
 ) -> Any:
-    """Make the tables of all RoIs, and group them by image.
+    """Fill the tables of all RoIs, and group the RoIs by image.
 
     Args:
-        placed: the RoIs.
-        plan: of the work to come.
-        context: of the plan's runner.
-        like: a pointer to elements that are computed in the type of the weights.
-        each: entries for each pixel of a bin: 1, or 3 for candidates.
-        extra: how many of near and far a table has.
-        has_slopes: whether derivatives are wanted.
-        fill: what fills a table.
+        placed: the RoIs with their samples.
+        plan: the plan of the tasks that will use the tables.
+        context: the context of the plan's runner.
+        like: a pointer to elements whose compute type is the type of the weights.
+        entries_per_pixel: the most entries for each pixel of a bin: 1, or 3 for candidates.
+        extra_lists: 0, 1 if a table has near, or 2 if it also has far.
+        has_derivatives: whether to fill in derivatives.
+        fill: the function that fills a table.
 
     Returns:
-        The memory to release, null where there is none left, and what is shared.
+        The memory to release, a null pointer if there is none left; and the `SharedTables` in it.
     """
     entry_counts, largest = (0, 0), (0, 0)
     for r in range(placed.shape.rois):
@@ -102,7 +102,7 @@ def make_shared_tables(
         entry_counts = entry_counts[0] + tall, entry_counts[1] + wide
         largest = maximum(largest[0], tall), maximum(largest[1], wide)
     slots, is_filled = placed.shape.rois, True
-    # The end of what begins at address 0 is its length.
+    # Laid out from address 0 on, the end's address is the size.
     memory = int64_pointer(0)
     end = _lay_out(memory, placed, slots, entry_counts, entries_per_pixel, extra_lists, like, is_filled)[0]
     if address_of(end) > MAX_TABLE_BYTES:
@@ -129,10 +129,10 @@ def make_shared_tables(
 
 @compiled
 def _entries(placed: PlacedRois, r: int, k: int, entries_per_pixel: int) -> int:
-    """The most entries of the table of RoI r along an axis.
+    """The most entries of RoI r's table along an axis.
 
-    Neighbouring bins share at most two pixels. Of candidates there are one at each pixel, two between pixels, one off each
-    end of the map, and two more for each cell that a new bin cuts in two.
+    Neighbouring bins share at most two pixels. There is one candidate at each pixel, two between pixels, one off each end of
+    the map, and two more for each interval between pixels that a bin's border splits.
     """
     bins = placed.shape.bins_x if k else placed.shape.bins_y
     return entries_per_pixel * placed.spans[2 * r + k] + 2 * bins + 2
@@ -149,7 +149,7 @@ def _lay_out(
     like: Any,
     is_filled: bool,
 ) -> Any:
-    """What is shared, laid out in memory; and the memory behind it."""
+    """Lay out the shared tables in memory; the memory's end and the tables."""
     rows, end = _lay_out_tables(offset(memory, 1), slots, placed.shape.bins_y, entry_counts[0], extra_lists, like)
     columns, end = _lay_out_tables(end, slots, placed.shape.bins_x, entry_counts[1], extra_lists, like)
     first = offset(end, placed.shape.rois)
@@ -176,7 +176,7 @@ def _lay_out_tables(memory: Any, slots: int, bins: int, entries: int, extra_list
 
 @compiled
 def group_by_image(groups: Groups, placed: PlacedRois) -> None:
-    """Sort the RoIs by image."""
+    """Fill the groups: sort the RoIs by image, keeping their order within an image."""
     first, images = groups.first, placed.shape.images
     for n in range(images + 1):
         first[n] = 0
@@ -190,7 +190,7 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
     for r in range(placed.shape.rois):
         groups.order[first[placed.batch_indices[r]]] = r
         first[placed.batch_indices[r]] += 1
-    # Each is where its RoIs end by now, and where those of the next one begin.
+    # first[n] is now the end of image n's RoIs: shift by one.
     for k in range(images):
         first[images - k] = first[images - k - 1]
     first[0] = 0
@@ -198,7 +198,7 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
 
 @compiled
 def _fill_task(placed: PlacedRois, shared: SharedTables, has_derivatives: bool, fill: Any, task: int) -> None:
-    """Fill the tables of BLOCK RoIs."""
+    """Fill the tables of ROIS_PER_TASK RoIs."""
     for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
         for k in range(2):
             _fill(placed, shared, r, r, k, has_derivatives, fill)
@@ -227,7 +227,7 @@ def _slot(tables: RoiTables, slot: int, bins: int) -> Table:
 def tables_of(
     placed: PlacedRois, shared: SharedTables, worker: int, r: int, has_derivatives: bool, fill: Any
 ) -> tuple[Table, Table]:
-    """The tables of RoI r along y and along x; those of a worker are filled first."""
+    """The tables of RoI r along y and along x, filled first if each worker has its own."""
     slot = r
     if not shared.is_filled:
         slot = worker
@@ -238,9 +238,10 @@ def tables_of(
 
 
 class WorkItem(NamedTuple):
-    """What a task works on: the RoIs begin:end of an image, in the order of its group, or one RoI.
+    """The RoIs of a task: begin:end in the order of `Groups` for an image, or one RoI.
 
-    window: the part of the map that is packed. packs: whether it is.
+    window: the part of the map to pack.
+    packs: whether to pack it.
     """
 
     image: int
@@ -261,7 +262,7 @@ def work_item(
     fill: Any,
     span: Any,
 ) -> WorkItem:
-    """A unit of the plan; `span` tells which pixels a table reads."""
+    """Item number `item` of the plan; `span` returns the pixels that a table reads."""
     shape = placed.shape
     if plan.is_by_image:
         begin, end = shared.groups.first[item], shared.groups.first[item + 1]

@@ -1,7 +1,7 @@
-"""Averages over rotated RoIs and their gradients: batches of tables, and for each the tasks that apply them.
+"""Average pooling over rotated RoIs and its gradients, by batches of tables and the tasks that apply them.
 
-A task of the forward operator or of drois is a RoI, or an image whose map is packed as a whole, and some panels of channels;
-one of dX is an image and a panel, or an image and a channel, over all RoIs in their order.
+A task of the forward operator or of drois has some panels of channels of a RoI, or of an image whose map is packed as a
+whole. A task of dX has a panel or a channel of an image, and adds up all RoIs in their order.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ from ortops.kernels.schedule import (
 )
 
 BLOCK_PANELS = 4
-"""Panels of a block of drois: so much of a pixel is multiplied by dY before the derivatives of its weight are."""
+"""The panels of a block of drois, over whose channels the dot product of dY and a pixel is computed at once."""
 
 
 @compiled
 def rotated_average(x: Any, y: Any, rotated: RotatedRois, runner: int, context: int) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W]. OUT_OF_MEMORY, INTERRUPTED or 0."""
+    """Fill y [R, C, PH, PW] from x [N, C, H, W]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     placed, shape = rotated.placed, rotated.placed.shape
     bins, is_whole = shape.bins_y * shape.bins_x, should_pack_maps(placed)
     staging_size = staging_size_of(placed, y)
@@ -88,7 +88,7 @@ def rotated_average(x: Any, y: Any, rotated: RotatedRois, runner: int, context: 
 
 @compiled
 def _grouped(rotated: RotatedRois) -> Any:
-    """The memory to release, null where there is none left; and the RoIs of each image."""
+    """Group the RoIs by image; the memory to release, a null pointer if there is none left, and the groups."""
     shape = rotated.placed.shape
     memory = allocate(shape.rois + shape.images + 1)
     groups = Groups(memory, offset(memory, shape.rois))
@@ -99,7 +99,7 @@ def _grouped(rotated: RotatedRois) -> Any:
 
 @compiled
 def _entry_bytes(values: int, like: Any) -> int:
-    """The bytes of an entry of a table."""
+    """The size in bytes of a table's entry: a pixel's number and `values` values."""
     return 8 + values * itemsize(compute_pointer(like, like))
 
 
@@ -119,19 +119,19 @@ def _for_batches(
     """Make the tables of each batch and run the tasks that apply them.
 
     Args:
-        rotated: the RoIs.
-        groups: their order.
+        rotated: the RoIs with their samples.
+        groups: the order of the RoIs.
         is_whole: as in `make_tables`.
         values: as in `make_tables`.
         like: as in `make_tables`.
-        context: of the plan's runner.
-        written: elements of a channel that the tasks of a batch read or write beside those that tables name.
-        plan: of the tasks; where its units are RoIs, they are those of a batch.
-        task: called with args, the plan, the batch, its tables and what `run_plan` adds.
-        args: its first arguments.
+        context: the context of the plan's runner.
+        written: the elements of a channel that a batch's tasks read or write in addition to the tables' pixels.
+        plan: the plan of the tasks. If its items are RoIs, they are replaced by those of a batch.
+        task: the compiled function of a task; called with args, the plan, the batch, its tables and `run_plan`'s arguments.
+        args: the task's first arguments.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     shape = rotated.placed.shape
     if address_of(groups.order) == 0:
@@ -206,7 +206,7 @@ def _average_task(
 
 @compiled
 def _work_item(rotated: RotatedRois, groups: Groups, plan: Plan, batch: Batch, item: int) -> Any:
-    """A item of the plan: the image, the RoIs begin:end of the order, what of the map to pack, and whether to pack it."""
+    """An item of the plan: the image, the RoIs begin:end in the order, the window to pack, and whether to pack it."""
     shape = rotated.placed.shape
     if plan.is_by_image:
         begin, end = maximum(groups.first[item], batch.begin), minimum(groups.first[item + 1], batch.end)
@@ -219,7 +219,7 @@ def _work_item(rotated: RotatedRois, groups: Groups, plan: Plan, batch: Batch, i
 
 @noinline
 def _average(panel: Any, lists: Lists, sums: Any) -> None:
-    """The sums of each bin over a panel."""
+    """Compute the weighted sum of each bin [bins, LANES] over a panel."""
     for b in range(lists.bins):
         begin = b * lists.stride
         lanes = splat(sums, 0.0)
@@ -230,7 +230,7 @@ def _average(panel: Any, lists: Lists, sums: Any) -> None:
 
 @noinline
 def _average_plane(plane: Any, lists: Lists, sums: Any) -> None:
-    """The same over one plane; sums of bins are LANES numbers apart."""
+    """Compute the weighted sum of each bin over one plane; the sums are LANES values apart."""
     for b in range(lists.bins):
         begin, value = b * lists.stride, cast_like(sums, 0.0)
         for i in range(begin, begin + lists.count[b]):
@@ -240,12 +240,12 @@ def _average_plane(plane: Any, lists: Lists, sums: Any) -> None:
 
 @compiled
 def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]; there are RoIs. OUT_OF_MEMORY, INTERRUPTED or 0."""
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] for R > 0. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     placed, shape = rotated.placed, rotated.placed.shape
     pixels, bins, packs = shape.height * shape.width, shape.bins_y * shape.bins_x, should_pack_maps(placed)
     pixel_size, size = LANES if packs else 1, itemsize(compute_pointer(dx, dx))
     is_direct = itemsize(dx) == size
-    # Of a plane, sums of an element's own type are made where they belong.
+    # If elements are computed in their own type, sums of a plane are made directly in dx.
     workspace_size = (0 if is_direct and not packs else pixels * pixel_size) + bins * pixel_size
     plan = plan_by_image(placed, runner, (shape.channels + pixel_size - 1) // pixel_size, workspace_size * size)
     memory, groups = _grouped(rotated)
@@ -253,7 +253,7 @@ def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int
     if address_of(memory) != 0:
         status = 0
         if not is_direct and not next_batch(rotated, groups.order, 0, 0, _entry_bytes(1, dx)).is_last:
-            # From one batch to the next, sums are kept as they are.
+            # Sums stay unrounded from one batch to the next.
             held = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
             status = 0 if address_of(held) else OUT_OF_MEMORY
     if status == 0:
@@ -325,7 +325,7 @@ def _dx_task(
 
 @noinline
 def _add_gradient(gradient: Any, lists: Lists, sums: Any) -> None:
-    """Add the gradient of each bin [bins], a panel, to the pixels that it reads."""
+    """Add the gradient of each bin, a panel [bins], to the pixels that the bin reads, in a panel."""
     for b in range(lists.bins):
         begin, lanes = b * lists.stride, load_lanes(gradient, b * LANES)
         for i in range(begin, begin + lists.count[b]):
@@ -335,7 +335,7 @@ def _add_gradient(gradient: Any, lists: Lists, sums: Any) -> None:
 
 @noinline
 def _add_gradient_of_plane(gradient: Any, lists: Lists, sums: Any) -> None:
-    """The same for one plane."""
+    """`_add_gradient` for one plane."""
     for b in range(lists.bins):
         begin, value = b * lists.stride, load(gradient, b)
         for i in range(begin, begin + lists.count[b]):
@@ -347,23 +347,23 @@ def _add_gradient_of_plane(gradient: Any, lists: Lists, sums: Any) -> None:
 def rotated_drois(x: Any, dy: Any, drois: Any, rotated: RotatedRois, runner: int, context: int) -> int:
     """Fill drois [R, 5], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
-    The dot product of dY and a pixel, over the channels of a block, is made once for all derivatives of the pixel's weight;
-    what follows is float64.
+    The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
+    the rest is float64.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     placed, shape = rotated.placed, rotated.placed.shape
     bins, blocks = shape.bins_y * shape.bins_x, (panel_count(shape.channels) + BLOCK_PANELS - 1) // BLOCK_PANELS
     size = BLOCK_PANELS * panel_size(placed, True) * itemsize(compute_pointer(x, x))
-    # Where two workers have room for blocks of whole maps; windows of rotated RoIs have many pixels that no bin reads.
+    # Packs whole maps if two workers can hold them: many pixels of a rotated RoI's window are not read by any bin.
     is_whole = should_pack_maps(placed) and 2 * size <= MAX_WORKSPACE_BYTES
     workspace_size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
     workers = worker_count(
         runner, (shape.images if is_whole else shape.rois) * blocks, workspace_size * itemsize(compute_pointer(x, x))
     )
     plan = Plan(runner, is_whole, shape.images, blocks, workers)
-    # Each block of channels has sums of its own, which are then added in their order.
+    # Each block of channels has sums of its own, which are then added in the order of the blocks.
     size = DERIVATIVES * shape.rois * blocks
     memory, groups = _grouped(rotated)
     memory_of_parts = allocate(size)
@@ -442,18 +442,18 @@ def _add_products(
     lists: Lists,
     sums: Any,
 ) -> None:
-    """Add the products of the gradient of each bin, the pixels that it reads and the derivatives of their weights.
+    """Add the products of each bin's gradient, the pixels that it reads and the derivatives of their weights.
 
     Args:
-        panels: the pixels, in panels `size` numbers apart.
-        size: see there.
-        planes: the pixels where they are not packed, in planes `stride` elements apart.
-        stride: see there.
-        packs: whether they are packed.
-        gradient: of each bin, in panels; behind it, room for LANES numbers.
-        channels: their number.
-        lists: the entries.
-        sums: SLOPES of them.
+        panels: the packed pixels, in panels `size` values apart.
+        size: see `panels`.
+        planes: the pixels if they are not packed, in planes `stride` elements apart.
+        stride: see `planes`.
+        packs: whether the pixels are packed.
+        gradient: the gradient of each bin, in panels, followed by a buffer of LANES values.
+        channels: the number of channels.
+        lists: the tables' entries.
+        sums: the result [DERIVATIVES].
     """
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]
     own = offset(gradient, BLOCK_PANELS * lists.bins * LANES)

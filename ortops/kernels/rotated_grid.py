@@ -1,4 +1,4 @@
-"""Where the samples of a rotated RoI lie on the map: two axes of its own, as `axis` has them, turned about its centre."""
+"""The sample grid of a rotated RoI: two axes as in `axis`, rotated about the RoI's centre."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from ortops.kernels.layout import RotatedRois
 
 
 class Grid(NamedTuple):
-    """The samples of a rotated RoI: those of its own two axes, and where these lie on the map.
+    """The samples of a rotated RoI: along its own two axes, and the rotation of these.
 
-    The origin of an axis is the centre of the region, on the map's axis. direction is d(angle)/d(stored angle).
+    rows, columns: the axes along the RoI's height and width; their origin is the RoI's centre on the map.
+    cos, sin: of the counter-clockwise angle.
+    direction: d(angle)/d(stored angle).
     """
 
     rows: Axis
@@ -27,7 +29,7 @@ class Grid(NamedTuple):
 
 @compiled
 def grid_of(rotated: RotatedRois, r: int) -> Grid:
-    """The samples of RoI r."""
+    """The sample grid of RoI r."""
     shape, rotation = rotated.placed.shape, offset(rotated.rotations, 2 * r)
     rows, columns = axis_of(rotated.placed.axes, r, 0, shape.bins_y), axis_of(rotated.placed.axes, r, 1, shape.bins_x)
     return Grid(rows, columns, rotation[0], rotation[1], rotated.direction)
@@ -35,26 +37,26 @@ def grid_of(rotated: RotatedRois, r: int) -> Grid:
 
 @compiled
 def from_centre(axis: Axis, i: int) -> float:
-    """How far sample i of all bins is from the centre of its RoI, along the RoI's own axis, in sizes of the RoI."""
+    """The position of sample i (of all bins) along the RoI's axis, from the centre, as a fraction of the RoI's size."""
     return (i + axis.shift) / axis.steps - 0.5
 
 
 @compiled
 def line_of(grid: Grid, i: int) -> tuple[float, float]:
-    """Where line i of the samples crosses the RoI's other axis: x and y on the map."""
+    """The point (x, y) on the map where row i of the samples crosses the RoI's vertical axis."""
     v = grid.rows.size * from_centre(grid.rows, i)
     return grid.columns.origin + v * grid.sin, grid.rows.origin + v * grid.cos
 
 
 @compiled
 def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limit: float, counts: bool) -> int:
-    """The first of the samples low:high for which the ascending at + slope*u is beyond the limit, or `high`.
+    """The first of the samples low:high for which the ascending at + slope*u is beyond the limit; `high` if none is.
 
-    `counts` tells whether the limit itself is beyond it.
+    `counts` says whether a value equal to the limit counts as beyond it.
     """
     last = high
     while low < high:
-        # The last sample goes first: mostly it is not beyond the limit, and no more is to be done.
+        # The last sample is tested first, since usually no sample is beyond the limit.
         middle = high - 1 if high == last else low + (high - low) // 2
         value = at + slope * (axis.size * from_centre(axis, middle))
         if value > limit or (counts and value == limit):
@@ -68,9 +70,9 @@ def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limi
 def samples_within(
     axis: Axis, low: int, high: int, at: float, slope: float, near: float, far: float
 ) -> tuple[int, int]:
-    """The part of the samples low:high for which at + slope*u is within near and far; u is the place on the RoI's axis.
+    """The part of the samples low:high for which at + slope*u lies between near and far; u is the place on the RoI's axis.
 
-    By bisection of the very numbers that are then compared, for they ascend or descend however they are rounded.
+    Bisects the rounded values themselves, which are monotonic however they are rounded.
     """
     if slope * axis.size < 0.0:
         at, slope, near, far = -at, -slope, -far, -near
@@ -80,9 +82,9 @@ def samples_within(
 
 @compiled
 def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tuple[int, int]:
-    """The part of the lines of samples low:high that can meet the map."""
-    # Of a sample on the map, u and v are no larger than the distance from the centre to the map: so much rounding counts.
-    # Where it is wider than the map, a coordinate says nothing, and the lines may not be all that there are.
+    """The part of the sample rows low:high that can meet the map."""
+    # For a sample on the map, u and v are at most the distance from the centre to the map, which bounds the rounding error.
+    # If that error exceeds the map's size, coordinates are meaningless, and rows may be left out.
     x, y = grid.columns.origin, grid.rows.origin
     slack = 1.0 + minimum(2.0**-48 * (abs(x) + abs(y) + height + width), float(height + width))
     near, far = np.inf, -np.inf
@@ -96,11 +98,11 @@ def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tu
 
 @compiled
 def _place_grid(rotated: RotatedRois, r: int) -> None:
-    """Write down the part of the map that RoI r can read, and how many pixels a bin of it can."""
+    """Store the part of the map that RoI r can read, and the most pixels that one of its bins can read."""
     grid, shape, placed = grid_of(rotated, r), rotated.placed.shape, rotated.placed
     rows, columns = grid.rows, grid.columns
     placed.spans[2 * r] = placed.spans[2 * r + 1] = rotated.max_pixels[r] = 0
-    # A size or a centre that overflowed leaves no sample a number on the map.
+    # If a size or a centre overflowed, no sample has a finite coordinate on the map.
     most = maximum(maximum(abs(rows.origin), abs(columns.origin)), maximum(abs(rows.size), abs(columns.size)))
     if rows.samples == 0 or columns.samples == 0 or most == np.inf:
         return
@@ -118,8 +120,8 @@ def _place_grid(rotated: RotatedRois, r: int) -> None:
         return
     rotated.corners[2 * r], rotated.corners[2 * r + 1] = line, pixel
     placed.spans[2 * r], placed.spans[2 * r + 1] = lines, pixels
-    # A sample reads pixels up to 1 away on either axis, so those that a bin reads lie in the rectangle of its samples with
-    # 1 and the rounding around it. A convex body has no more than area + perimeter/2 + 1 of them (Nosarzewska, 1948).
+    # A sample reads pixels up to 1 away along either axis, so a bin's pixels lie in the rectangle of its samples, extended
+    # by 1 and by rounding. A convex body has at most area + perimeter/2 + 1 lattice points (Nosarzewska, 1948).
     a = abs(columns.size) / columns.bins
     b = abs(rows.size) / rows.bins
     a, b = a - a / columns.samples, b - b / rows.samples
@@ -132,7 +134,7 @@ def _place_grid(rotated: RotatedRois, r: int) -> None:
 
 @compiled
 def place_rotated_rois(rois: Any, rotated: RotatedRois, scale: float, aligned: int, sampling_ratio: int) -> int:
-    """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; otherwise as `place_onnx_rois`."""
+    """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; see `axis.place_onnx_rois`."""
     placed, shape = rotated.placed, rotated.placed.shape
     for r in range(shape.rois):
         if not is_valid_roi(rois, 5, placed, r):

@@ -1,7 +1,7 @@
-"""What the bins of rotated RoIs read, as sparse tables of pixels: made once for all channels, in batches that fit in memory.
+"""Sparse tables of the pixels that the bins of rotated RoIs read, filled once for all channels, in batches of limited size.
 
-A bin of a rotated RoI is no product of two axes, so each bin has a list of its own: every pixel that its samples read, once,
-with the pixel's weight or with the derivatives of that weight.
+The weights of a rotated RoI are not a product of two axes, so each bin has its own list: every pixel that its samples read,
+once, with the pixel's weight or with the derivatives of that weight.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, line_of, lin
 from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count
 
 DERIVATIVES = 5
-"""Derivatives of a weight: with respect to the stored cx, cy, w, h and angle."""
+"""The number of derivatives of a weight: with respect to the stored cx, cy, w, h and angle."""
 
 BINS_PER_TASK = 16
-"""Bins of a task that fills tables."""
+"""The number of bins of a task that fills tables."""
 
 MAX_EXHAUSTIVE = 16
-"""Up to so many samples of a line, or lines of a bin, are all tested; of more, only those that can be on the map."""
+"""If a bin has more rows or columns of samples, those that cannot be on the map are excluded first, by bisection."""
 
 WORK_OF_SAMPLE = 64
-"""Pixels that are read or written in the time in which a sample is put into a table: measured, 10 to 30 ns."""
+"""The time to add a sample to a table, in pixels read or written. Measured: 10 to 30 ns."""
 
 
 class Batch(NamedTuple):
-    """The RoIs at the places begin:end of an order, with their bins low:high.
+    """The RoIs begin:end of an order, with their bins low:high.
 
-    These are all bins, unless the tables of a single RoI are too large.
+    Those are all bins, unless the tables of a single RoI are too large.
 
-    is_first, is_last: of all batches.
-    most_pixels: of the map, that a RoI can read.
-    most_room: pixels that a bin can read.
-    entries, samples: of all bins together, at most.
+    is_first, is_last: whether this is the first or the last batch.
+    most_pixels: the most pixels of a RoI's window.
+    most_pixels_of_bin: the most pixels that a bin can read.
+    entries, samples: upper bounds for all bins together.
     """
 
     begin: int
@@ -65,11 +65,12 @@ class Batch(NamedTuple):
 class Tables(NamedTuple):
     """The tables of a batch.
 
-    failed: a flag for a worker that finds no memory.
-    first: where the entries of each RoI begin.
-    count: the entries of each bin; those of the next bin begin `room` behind its first.
-    pixel: the number of each entry's pixel on the map, or in the RoI's window where that is packed.
-    value: the numbers of each entry, as many as `values`: its weight, or its SLOPES.
+    failed: a flag that a worker sets if it cannot allocate memory.
+    first: the first entry of each RoI.
+    count: the number of entries of each bin.
+    pixel: the index of each entry's pixel on the map, or in the RoI's window if that is packed.
+    value: the weight or the derivatives of each entry.
+    values: the number of values of an entry: 1 or DERIVATIVES.
     """
 
     failed: Any
@@ -81,7 +82,7 @@ class Tables(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The tables of one RoI: the entries of bin b of the batch are b*stride + i for i < count[b]."""
+    """The tables of one RoI: the entries of the batch's bin b are b*stride + i for i < count[b]."""
 
     bins: int
     stride: int
@@ -92,7 +93,7 @@ class Lists(NamedTuple):
 
 @compiled
 def lists_of(rotated: RotatedRois, groups: Groups, batch: Batch, tables: Tables, m: int) -> Lists:
-    """The tables of the RoI at place m of the order."""
+    """The tables of RoI number m of the order."""
     bins, first = batch.high - batch.low, tables.first[m - batch.begin]
     count = offset(tables.count, (m - batch.begin) * bins)
     value = offset(tables.value, first * tables.values)
@@ -101,7 +102,7 @@ def lists_of(rotated: RotatedRois, groups: Groups, batch: Batch, tables: Tables,
 
 @compiled
 def window_of_roi(rotated: RotatedRois, r: int) -> Window:
-    """The part of the map that RoI r can read."""
+    """The window of the map that RoI r can read."""
     top, left = rotated.corners[2 * r], rotated.corners[2 * r + 1]
     lines, pixels = rotated.placed.spans[2 * r], rotated.placed.spans[2 * r + 1]
     return make_window((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
@@ -109,7 +110,7 @@ def window_of_roi(rotated: RotatedRois, r: int) -> Window:
 
 @compiled
 def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
-    """The most samples of a RoI that are tested, about."""
+    """An estimate of the most samples of a RoI that are visited."""
     shape, total = rotated.placed.shape, 1.0
     for axis in (grid.rows, grid.columns):
         count, size = float(axis.bins) * float(axis.samples), abs(axis.size)
@@ -120,7 +121,7 @@ def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
 
 @compiled
 def next_batch(rotated: RotatedRois, order: Any, begin: int, low: int, entry_bytes: int) -> Batch:
-    """The batch that starts with bin `low` of the RoI at a place; entries of its tables have so many bytes."""
+    """The batch from bin `low` of RoI number `begin` of the order on; an entry of its tables has `entry_bytes` bytes."""
     shape = rotated.placed.shape
     bins = shape.bins_y * shape.bins_x
     end, high = begin, bins
@@ -159,17 +160,17 @@ def make_tables(
     """Make the tables of a batch.
 
     Args:
-        rotated: the RoIs.
-        groups: their order.
-        batch: which of them.
-        is_whole: whether pixels are those of the map, also where a RoI's window could be packed.
-        values: 1 for weights, or SLOPES.
-        like: a pointer to elements that are computed in the type of the values.
-        runner: runs the tasks.
-        context: of the runner.
+        rotated: the RoIs with their samples.
+        groups: the order of the RoIs.
+        batch: the batch.
+        is_whole: whether pixels are numbered on the whole map, even if a RoI's window could be packed.
+        values: 1 for weights, or DERIVATIVES.
+        like: a pointer to elements whose compute type is the type of the values.
+        runner: the runner of the tasks.
+        context: the runner's context.
 
     Returns:
-        The memory to release, null where there is none left; the tables; OUT_OF_MEMORY, INTERRUPTED or 0.
+        The memory to release, a null pointer if there is none left; the tables; 0, OUT_OF_MEMORY or INTERRUPTED.
     """
     rois, bins, size = batch.end - batch.begin, batch.high - batch.low, itemsize(compute_pointer(like, like))
     entries = int(batch.entries)
@@ -217,7 +218,7 @@ def _fill_task(
         m, block = batch.begin + index // plan.blocks, index % plan.blocks
         r, lists, grid = groups.order[m], lists_of(rotated, groups, batch, tables, m), grid_of(rotated, groups.order[m])
         window = window_of_roi(rotated, r)
-        # A table for a window that is packed has the window's numbers.
+        # If a window is packed, its pixels are numbered within the window.
         target = window if not is_whole and should_pack_window(window, shape.channels) else whole_map(shape)
         sample_weight = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
         for b in range(block * BINS_PER_TASK, minimum((block + 1) * BINS_PER_TASK, lists.bins)):
@@ -235,7 +236,7 @@ def _fill_task(
 
 @compiled
 def whole_map(shape: Shape) -> Window:
-    """All of the map."""
+    """The window that is the whole map."""
     return Window(0, 0, shape.height, shape.width)
 
 
@@ -243,19 +244,19 @@ def whole_map(shape: Shape) -> Window:
 def _fill(
     grid: Grid, shape: Shape, b: int, window: Window, target: Window, found: Any, values: int, pixel: Any, sums: Any
 ) -> int:
-    """List the pixels that bin b reads, and add up the values that its samples give them; how many pixels there are.
+    """List the pixels that bin b reads and add up their values over its samples; the number of pixels.
 
     Args:
         grid: the samples.
-        shape: of the map and the output.
+        shape: the dimensions of the map and the output.
         b: the bin.
         window: the part of the map that the RoI can read.
-        target: that in which pixels are numbered.
-        found: for each pixel of the window, its place in the list if it is there. Any number will do for others, so that
-            nothing is cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
+        target: the window in which pixels are numbered.
+        found: for each pixel of the window, its index in the list if it is there, else any number, so that the array need
+            not be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
         values: as in `make_tables`.
-        pixel: the list.
-        sums: `values` for each pixel of the list, 0 at first.
+        pixel: the list to fill.
+        sums: `values` sums for each pixel of the list, initially 0.
     """
     rows, columns, count = grid.rows, grid.columns, 0
     p, q = b // columns.bins, b % columns.bins
@@ -287,7 +288,7 @@ def _fill(
                 name = (at_y + below - target.top) * target.width + at_x - target.left
                 for beside in range(1 + wide):
                     weight_x = part_x if beside else 1.0 - part_x
-                    # Without a branch: nothing foretells whether the pixel is there. Measured, half the time of a branch.
+                    # Without a branch, which would be mispredicted. Measured: half the time.
                     maybe = found[place + beside]
                     is_place = (maybe >= 0) & (maybe < count)
                     is_there = is_place & (pixel[maybe if is_place else 0] == name + beside)
@@ -304,7 +305,7 @@ def _fill(
 
 @compiled
 def _add_derivatives(grid: Grid, across: float, down: float, d_x: float, d_y: float, sums: Any) -> None:
-    """Add the derivatives by the stored numbers of what has the derivatives by_x and by_y on the map."""
+    """Add the derivatives with respect to cx, cy, w, h and angle, from those with respect to x and y on the map."""
     rows, columns = grid.rows, grid.columns
     d_u, d_v = d_x * grid.cos - d_y * grid.sin, d_x * grid.sin + d_y * grid.cos
     sums[0] += columns.scale * d_x

@@ -1,8 +1,8 @@
-"""The callbacks of an operator of a session (OrtCustomOp), as compiled code.
+"""The compiled callbacks of an operator in a session (OrtCustomOp).
 
 ctypes would drop an exception that Python raises before the first line of a callback or after its last, and ONNX Runtime
-would take what comes back for success, or for an address. Here a call is a success only where the Python function that it
-calls has returned, and said so; otherwise ONNX Runtime gets a status, and the exception is kept for the thread.
+would take the result for success or for an address. These callbacks succeed only if the Python function that they call
+returns success. Otherwise ONNX Runtime gets a status, and the exception is saved for the thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WORDS_OF_TEXT = 64
 
 @compiled
 def fill(table: Any, version: int) -> int:
-    """Fill an OrtCustomOp with its version of the API and its callbacks; those that are missing are 0 already."""
+    """Set an OrtCustomOp's API version and callbacks in a zeroed table; optional callbacks that are not used stay 0."""
     table[0] = version
     table[2] = pointer_to(_name)  # GetName
     table[3] = pointer_to(_nothing)  # GetExecutionProviderType: the CPU
@@ -128,7 +128,7 @@ def _last_version(_table: int) -> int:
 
 @compiled
 def _create(table: int, api: int, info: int, kernel: int) -> int:
-    """Have Python make the kernel of a node, a callable object, from its OrtKernelInfo."""
+    """Call Python to create a node's kernel, a callable object, from its OrtKernelInfo."""
     words, result = int64_pointer(table), int64_pointer(kernel)
     words[API], result[0] = api, 0
     if words[CREATE] == 0:
@@ -178,7 +178,7 @@ def _destroy(kernel: int) -> int:
 
 @compiled
 def _status(table: int, result: int) -> int:
-    """The OrtStatus that a Python function has returned as an int, 0 for success; or one of ours where it has raised."""
+    """The OrtStatus that a Python function returned as an int, 0 for success; if it raised, a new OrtStatus."""
     if result != 0:
         status = to_int64(result)
         decref(result)
@@ -201,7 +201,7 @@ def _status(table: int, result: int) -> int:
 
 @compiled
 def _begin(table: int) -> int:
-    """Take the interpreter's lock; a thread that begins while the interpreter ends waits for the end of the process."""
+    """Acquire the GIL. While the interpreter finalizes, wait for the end of the process instead."""
     process = int64_pointer(int64_pointer(table)[PROCESS])
     add_atomically(offset(process, ACTIVE), 1)
     if _has_ended(process):
@@ -212,7 +212,7 @@ def _begin(table: int) -> int:
 
 @compiled
 def _end(table: int, lock: int) -> None:
-    """Give the interpreter's lock; if the interpreter ends, wait for the end of the process."""
+    """Release the GIL. While the interpreter finalizes, wait for the end of the process."""
     process = int64_pointer(int64_pointer(table)[PROCESS])
     release_gil(lock)
     add_atomically(offset(process, ACTIVE), -1)
@@ -222,7 +222,7 @@ def _end(table: int, lock: int) -> None:
 
 @compiled
 def _has_ended(process: Any) -> bool:
-    """Whether the interpreter ends, for all threads but the one that ends it."""
+    """Whether another thread finalizes the interpreter."""
     return process[ENDING] != 0 and process[ENDING] != _thread()
 
 

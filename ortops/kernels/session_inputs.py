@@ -1,4 +1,4 @@
-"""The inputs of a call of a session, read through OrtApi by compiled code: by ctypes, their 30 calls take 20 us."""
+"""Read the inputs of a call in a session through OrtApi in compiled code: by ctypes, the 30 calls take 20 us."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ortops.kernels.jit.scalar import address_of, minimum, offset
 
 @compiled
 def describe(functions: Any, context: int, inputs: int, most_rank: int, rows: Any) -> int:
-    """Fill a row for each input: its address, element type, rank and lengths; type 0 where it is absent.
+    """Fill a row for each input with its address, element type, rank and dimensions; the type is 0 if it is absent.
 
     Args:
-        functions: addresses of the functions of OrtApi, as in `ortops.engine.tensors`.
-        context: of the call.
-        inputs: their number.
-        most_rank: the lengths of a row; those of further axes are left out.
-        rows: [inputs, 3 + most_rank], all 0.
+        functions: the addresses of OrtApi's functions, as in `ortops.engine.tensors`.
+        context: the OrtKernelContext of the call.
+        inputs: the number of inputs.
+        most_rank: the number of dimensions in a row; further ones are left out.
+        rows: the result [inputs, 3 + most_rank], initially 0.
 
     Returns:
-        0, or 1 where a function of OrtApi has failed.
+        0, or 1 if a function of OrtApi failed.
     """
     for i in range(inputs):
         row = offset(rows, i * (3 + most_rank))

@@ -1,8 +1,8 @@
-"""The samples of one axis as a table: what each bin reads of which pixels.
+"""Tables of the pixels that each bin reads along one axis.
 
-A table holds weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
-corners; or the samples that can be the largest, for maxima of samples. Its length depends on the map and on the bins, not on
-the number of samples.
+A table has the weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
+corners; or candidates, the samples that can be the largest, for maxima of samples. Its length depends on the map and the
+bins, not on the number of samples.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import maximum, minimum, store
 
 OFF_MAP = -1
-"""In place of the region of a candidate that reads no pixel."""
+"""In place of a candidate's region if it reads no pixel."""
 
 
 class Table(NamedTuple):
-    """The entries of one axis; those of bin p are start[p]:start[p + 1].
+    """The entries of one axis, in one of four forms; those of bin p are start[p]:start[p + 1].
 
-    Of weights, the matrix A [bins, length]: pixel and weight tell where an entry is and what, ascending in each bin. near
-    and far are the derivatives of A with respect to the RoI's two stored coordinates in the same places. inside is the
-    share of a bin's samples that lie on the map.
+    Weights are a sparse matrix A [bins, length]: pixel is an entry's column, ascending in each bin, and weight its value.
+    near and far are the derivatives of weight with respect to the RoI's two stored coordinates. inside is the fraction of a
+    bin's samples that lie on the map.
 
-    Of extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 where
-    every sample of the bin reads two pixels, else 0: one that reads fewer has a weight 0, too.
+    Extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 if every
+    sample of the bin reads two pixels, else 0: a sample that reads fewer also has a weight of 0.
 
-    Of whole pixels: pixel alone.
+    Whole pixels: only pixel is used.
 
-    Of candidates, in the order of the samples: pixel is the sample's region (`axis.region`), or OFF_MAP; weight is that of
-    the second of its two pixels. near and far are the derivatives of its coordinate.
+    Candidates, in the order of the samples: pixel is the sample's region (`axis.region`) or OFF_MAP; weight is that of the
+    second of its two pixels. near and far are the derivatives of its coordinate.
 
-    runs, which tables of columns have that are no candidates: the number of runs of pixels that have an entry, and for each,
-    ascending, its first pixel and the one after its last.
+    Tables along x, except candidates, have ranges: the number of ranges of pixels that have entries, and for each, in
+    ascending order, its first pixel and the one after its last.
     """
 
     bins: int
@@ -57,7 +57,7 @@ class Table(NamedTuple):
 
 @noinline
 def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, table: Table) -> None:
-    """Fill a table from entry `first` on; the derivatives only with has_slopes."""
+    """Fill a table of weights from entry `first` on, with derivatives if has_derivatives."""
     table.start[0] = first
     for p in range(axis.bins):
         start = table.start[p]
@@ -81,7 +81,7 @@ def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, tab
                 inside += end - i
                 if is_between(where):
                     table.pixel[at + 1] = pixel + 1
-                    # Samples are evenly spaced, so the mean of the two ends is the mean of the run.
+                    # Samples are evenly spaced, so the mean of the first and the last is the mean of all between them.
                     f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
                     _add(table.weight, at, share * (1.0 - f), share * f)
                     if has_derivatives:
@@ -99,7 +99,7 @@ def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, tab
 
 @compiled
 def _add(numbers: Any, at: int, first: float, second: float) -> None:
-    """Add to the numbers of a pixel and of the next one."""
+    """Add to entry `at` and to the next one."""
     store(numbers, at, numbers[at] + first)
     if second != 0.0:
         store(numbers, at + 1, numbers[at + 1] + second)
@@ -107,7 +107,7 @@ def _add(numbers: Any, at: int, first: float, second: float) -> None:
 
 @compiled
 def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
-    """Leave out the entries in start:end that no sample reads; the new end."""
+    """Remove the entries in start:end that no sample reads; the new end."""
     to = start
     for at in range(start, end):
         if table.pixel[at] >= 0:
@@ -139,7 +139,7 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
             if not between:
                 table.inside[p] = 0.0
             if is_inside(where, length):
-                # A weight is monotonic within a cell: the first and the last sample of a cell stand for all between them.
+                # A weight is monotonic within a region, so its extremes are at the region's first and last sample.
                 at = start + pixel - low
                 f = coordinate(axis, p, i) - pixel if between else 0.0
                 g = coordinate(axis, p, end - 1) - pixel if between else 0.0
@@ -152,7 +152,7 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
 
 @compiled
 def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
-    """Take the weights from low to high into the extremes of a pixel."""
+    """Extend the extremes of a pixel's weights by low and high."""
     if table.pixel[at] < 0:
         table.pixel[at] = pixel
         store(table.weight, at, high)
@@ -166,10 +166,10 @@ def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
 
 @noinline
 def fill_candidates(axis: Axis, length: int, has_derivatives: bool, first: int, table: Table) -> None:
-    """Fill a table of candidates from entry `first` on; derivatives only with has_slopes.
+    """Fill a table of candidates from entry `first` on, with derivatives if has_derivatives.
 
-    A product of weight and pixel, and an interpolation too, is monotonic within a cell: the first and the last sample of a
-    cell stand for all between them. One sample off the map stands for its neighbours.
+    Within a region, interpolated values and products of weight and pixel are monotonic, so the first and the last sample are
+    its candidates. At a pixel and off the map one sample is enough.
     """
     n = first
     table.start[0] = first
@@ -196,7 +196,7 @@ def fill_candidates(axis: Axis, length: int, has_derivatives: bool, first: int, 
 
 @compiled
 def span_of(table: Table) -> tuple[int, int]:
-    """The pixels [low, high) between the first and the last of the table."""
+    """The span [low, high) of the table's pixels."""
     low, high = 0, 0
     for p in range(table.bins):
         start, end = table.start[p], table.start[p + 1]
@@ -208,7 +208,7 @@ def span_of(table: Table) -> tuple[int, int]:
 
 @compiled
 def span_of_candidates(table: Table) -> tuple[int, int]:
-    """The pixels [low, high) between the first and the last that a candidate reads."""
+    """The span [low, high) of the pixels that a table's candidates read."""
     low, high = 0, 0
     for n in range(table.start[0], table.start[table.bins]):
         where = table.pixel[n]
@@ -220,7 +220,7 @@ def span_of_candidates(table: Table) -> tuple[int, int]:
 
 @noinline
 def fill_ranges(table: Table) -> None:
-    """Fill the runs from the entries. The bins of an inverted RoI descend."""
+    """Fill the ranges from the entries. The bins of an inverted RoI are in descending order."""
     ranges, n, descends, last = table.ranges, 0, False, -1
     for p in range(table.bins):
         if table.start[p] < table.start[p + 1]:

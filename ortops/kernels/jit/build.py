@@ -81,7 +81,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ortops.kernels.jit.build", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--level", action="append", choices=[*known, "native"], help="a CPU level; native: the best one of this machine (default: all)"
+        "--level",
+        action="append",
+        choices=[*known, "native"],
+        help="a CPU level; native: the best one of this machine (default: all)",
     )
     parser.add_argument("--type", action="append", choices=TYPES, help="an element type (default: all)")
     arguments = parser.parse_args()

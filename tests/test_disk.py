@@ -160,8 +160,8 @@ def test_options_that_change_no_code_compile_nothing_anew(package: Package, monk
     [
         ("NUMBA_DISABLE_JIT", "1", "must be 0 or unset"),
         ("NUMBA_NUM_THREADS", "0", "must be > 0 or unset"),
-        ("NUMBA_CPU_FEATURES", "avx2", "must be features, each after + or -"),
-        ("NUMBA_CPU_FEATURES", "+avx2, -fma", "must be features, each after + or -"),
+        ("NUMBA_CPU_FEATURES", "avx2", "must be features separated by commas, each prefixed by + or -"),
+        ("NUMBA_CPU_FEATURES", "+avx2, -fma", "must be features separated by commas, each prefixed by + or -"),
     ],
 )
 def test_options_with_which_numba_compiles_nothing_are_named_where_it_would_have_to(

@@ -112,7 +112,7 @@ def test_levels_are_not_built_where_numba_has_read_the_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", sys)
-    with pytest.raises(RuntimeError, match="numba has been imported before it is told the processor"):
+    with pytest.raises(RuntimeError, match="numba is imported already: must be imported after its target CPU is set"):
         build.level_archive(tmp_path, "x86-64-v3", (), ())
 
 

@@ -52,9 +52,9 @@ def axis_of(axes: Any, r: int, k: int, bins: int) -> Axis:
 
 
 @compiled
-def onnx_axis(place: float, length: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
-    """The samples by ONNX RoiAlign's convention for a RoI from `place` to `place + length`, before scaling."""
-    origin = place * scale - 0.5 if half_pixel else place * scale
+def onnx_axis(start: float, length: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
+    """The samples by ONNX RoiAlign's convention for a RoI from `start` to `start + length`, before scaling."""
+    origin = start * scale - 0.5 if half_pixel else start * scale
     size = length * scale
     is_fixed = not half_pixel and size < 1.0
     if is_fixed:
@@ -198,10 +198,10 @@ def pixels_of_regions(a: int, b: int, length: int) -> tuple[int, int]:
 @compiled
 def write_axis(placed: PlacedRois, r: int, k: int, axis: Axis) -> None:
     """Store the axis of RoI r, along y for k = 0 and along x for k = 1."""
-    numbers = offset(placed.axes, (2 * r + k) * AXIS_FIELDS)
-    numbers[0], numbers[1], numbers[2] = axis.origin, axis.size, float(axis.samples)
-    numbers[3], numbers[4], numbers[5] = axis.shift, axis.steps, axis.scale
-    numbers[6], numbers[7], numbers[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
+    fields = offset(placed.axes, (2 * r + k) * AXIS_FIELDS)
+    fields[0], fields[1], fields[2] = axis.origin, axis.size, float(axis.samples)
+    fields[3], fields[4], fields[5] = axis.shift, axis.steps, axis.scale
+    fields[6], fields[7], fields[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
 
 
 @compiled
@@ -212,10 +212,10 @@ def _place_axis(placed: PlacedRois, r: int, k: int, axis: Axis, length: int) -> 
 
 
 @compiled
-def is_valid_roi(rois: Any, numbers: int, placed: PlacedRois, r: int) -> bool:
+def is_valid_roi(rois: Any, fields: int, placed: PlacedRois, r: int) -> bool:
     """Whether all of a RoI's coordinates are finite and its batch index is valid."""
-    for k in range(numbers):
-        value = float(load(rois, numbers * r + k))
+    for k in range(fields):
+        value = float(load(rois, fields * r + k))
         if value - value != 0.0:
             return False
     return 0 <= placed.batch_indices[r] < placed.shape.images

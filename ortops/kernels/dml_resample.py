@@ -9,7 +9,7 @@ import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Lengths
+from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Dimensions
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
 
@@ -28,7 +28,7 @@ def dml_resample(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
     (x,) = inputs
     (y,) = outputs
     if y.size and not x.size:
-        raise ValueError(f"InputTensor has shape {list(x.shape)}: must not be empty unless OutputTensor is")
+        raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
     _resample(x, y, attributes, False, runner)
 
 
@@ -44,7 +44,7 @@ def dml_resample_grad(
     dy, x_shape = inputs
     (dx,) = outputs
     if dy.size and not dx.size:
-        raise ValueError(f"x_shape is {x_shape.tolist()}: must not have a 0 unless InputGradientTensor is empty")
+        raise ValueError(f"x_shape is {x_shape.tolist()}: must not have a 0 where InputGradientTensor has elements")
     if not dy.size:
         dx.fill(0)
     _resample(dy, dx, attributes, True, runner)
@@ -55,12 +55,12 @@ def _resample(x: Array, y: Array, attributes: Mapping[str, Any], transposed: boo
         return
     missing = MOST_RANK - x.ndim
     # Leading axes of length 1 make the rank 4; a scale of 0 (the ratio of the lengths) keeps them as they are.
-    places = np.zeros((MOST_RANK, 3))
+    parameters = np.zeros((MOST_RANK, 3))
     for column, (name, default) in enumerate(
         (("scales", 0.0), ("input_pixel_offsets", INPUT_PIXEL_OFFSET), ("output_pixel_offsets", OUTPUT_PIXEL_OFFSET))
     ):
-        places[missing:, column] = attributes[name] or default
+        parameters[missing:, column] = attributes[name] or default
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
-    source, target = (Lengths(*(1,) * missing, *array.shape) for array in (x, y))
-    if _kernel(x, y, source, target, places, rule, transposed, *runner) == OUT_OF_MEMORY:
+    source, target = (Dimensions(*(1,) * missing, *array.shape) for array in (x, y))
+    if _kernel(x, y, source, target, parameters, rule, transposed, *runner) == OUT_OF_MEMORY:
         raise MemoryError("out of memory for a line of the tensor")

@@ -58,8 +58,8 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == itemsize(compute_pointer(dx, dx))
     lines = shape.height if packs else maximum(minimum(MAX_BAND_PIXELS // shape.width, shape.height), 1)
     bands = (shape.height + lines - 1) // lines
-    numbers = 0 if is_direct else lines * shape.width * pixel_size
-    workspace_size = numbers + (shape.width + bins) * pixel_size
+    sums_size = 0 if is_direct else lines * shape.width * pixel_size
+    workspace_size = sums_size + (shape.width + bins) * pixel_size
     work = estimate_work(placed, shape.images * pixels)
     runner = runner_for(work, runner)
     blocks = panel_count(shape.channels) if packs else shape.channels * bands
@@ -67,7 +67,7 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     memory, shared = make_shared_tables(placed, plan, context, dx, 1, 0, False, fill_weights)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (dy, dx, placed, plan, shared, pixel_size, lines, numbers, workspace_size)
+    args = (dy, dx, placed, plan, shared, pixel_size, lines, sums_size, workspace_size)
     status = run_plan(plan, context, work, shared.failed, _dx_task, args)
     release(memory)
     return status
@@ -82,19 +82,19 @@ def _dx_task(
     shared: SharedTables,
     pixel_size: int,
     lines: int,
-    numbers: int,
+    sums_size: int,
     workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, own = allocate_workspace(workspace_size, dx)
+    memory, buffer = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    line = offset(own, numbers)
+    line = offset(buffer, sums_size)
     gradient = offset(line, shape.width * pixel_size)
     bands = (shape.height + lines - 1) // lines
     for index in range(first + worker, last, plan.workers):
@@ -102,7 +102,7 @@ def _dx_task(
         channel, top = block // bands * pixel_size, block % bands * lines
         lanes, bottom = minimum(pixel_size, shape.channels - channel), minimum(top + lines, shape.height)
         target = offset(dx, (image * shape.channels + channel) * pixels + top * shape.width)
-        size, sums = (bottom - top) * shape.width, own if numbers else compute_pointer(target, dx)
+        size, sums = (bottom - top) * shape.width, buffer if sums_size else compute_pointer(target, dx)
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         for j in range(size * pixel_size if begin < end else 0):
             sums[j] = 0.0
@@ -123,10 +123,10 @@ def _dx_task(
         if begin == end:
             for j in range(size * lanes):
                 store(target, j, 0.0)
-        elif numbers and pixel_size == 1:
+        elif sums_size and pixel_size == 1:
             for j in range(size):
                 store(target, j, sums[j])
-        elif numbers:
+        elif sums_size:
             unpack(sums, pixels, target, pixels, lanes)
     release(memory)
 
@@ -192,7 +192,7 @@ def _drois_task(
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    own, length = float64_pointer(offset(gradient, workspace_size)), shape.width * LANES
+    channel_drois, length = float64_pointer(offset(gradient, workspace_size)), shape.width * LANES
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     for index in range(first + worker, last, plan.workers):
@@ -218,18 +218,20 @@ def _drois_task(
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                    _add_lanes(packed, window.width * LANES, LANES, gradient, rows, columns, line, length, own, part)
+                    _add_channels(
+                        packed, window.width * LANES, LANES, gradient, rows, columns, line, length, channel_drois, part
+                    )
                 else:
                     for c in range(lanes):
                         for b in range(bins):
                             gradient[b] = load(source, c * bins + b)
                         plane = offset(planes, c * pixels)
-                        _add_lanes(plane, shape.width, 1, gradient, rows, columns, line, length, own, part)
+                        _add_channels(plane, shape.width, 1, gradient, rows, columns, line, length, channel_drois, part)
     release(memory)
 
 
 @compiled
-def _add_lanes(
+def _add_channels(
     source: Any,
     stride: int,
     pixel_size: int,
@@ -238,16 +240,16 @@ def _add_lanes(
     columns: Any,
     line: Any,
     length: int,
-    own: Any,
+    channel_drois: Any,
     part: Any,
 ) -> None:
     """Compute the derivatives for each channel, and add them one after the other to `part` [4]."""
     for i in range(4 * pixel_size):
-        own[i] = 0.0
-    add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, own)
+        channel_drois[i] = 0.0
+    add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, channel_drois)
     for k in range(4):
         for lane in range(pixel_size):
-            part[k] += own[k * pixel_size + lane]
+            part[k] += channel_drois[k * pixel_size + lane]
 
 
 @compiled
@@ -283,15 +285,15 @@ def _maximum_dx_task(
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, own = allocate_workspace(workspace_size, dx)
+    memory, buffer = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
-    pixels, bins, unwanted = shape.height * shape.width, shape.bins_y * shape.bins_x, placed.axes
+    pixels, bins, unused = shape.height * shape.width, shape.bins_y * shape.bins_x, placed.axes
     for index in range(first + worker, last, plan.workers):
         image, channel = index // plan.blocks, index % plan.blocks
         target = offset(dx, index * pixels)
-        sums = own if workspace_size else compute_pointer(target, dx)
+        sums = buffer if workspace_size else compute_pointer(target, dx)
         for j in range(pixels):
             sums[j] = 0.0
         for m in range(shared.groups.first[image], shared.groups.first[image + 1]):
@@ -299,7 +301,7 @@ def _maximum_dx_task(
             rows, columns = tables_of(placed, shared, worker, r, False, fill_candidates)
             gradient = offset(dy, (r * shape.channels + channel) * bins)
             plane = offset(x, index * pixels)
-            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, sums, unwanted, True)
+            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, sums, unused, True)
         for j in range(workspace_size):
             store(target, j, sums[j])
     release(memory)
@@ -348,10 +350,10 @@ def _maximum_drois_task(
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     for r in range(first + worker, last, plan.workers):
         rows, columns = tables_of(placed, shared, worker, r, True, fill_candidates)
-        own = offset(drois, 4 * r)
-        own[0], own[1], own[2], own[3] = 0.0, 0.0, 0.0, 0.0
+        roi_drois = offset(drois, 4 * r)
+        roi_drois[0], roi_drois[1], roi_drois[2], roi_drois[3] = 0.0, 0.0, 0.0, 0.0
         for c in range(shape.channels):
             plane = offset(x, (placed.batch_indices[r] * shape.channels + c) * pixels)
             gradient = offset(dy, (r * shape.channels + c) * bins)
-            unwanted = compute_pointer(own, x)
-            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, unwanted, own, False)
+            unused = compute_pointer(roi_drois, x)
+            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, unused, roi_drois, False)

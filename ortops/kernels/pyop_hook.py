@@ -27,11 +27,11 @@ def fill(method: Any) -> int:
 
 
 @compiled
-def _invoke(own: int, arguments: int) -> int:
-    """Call own[0](*arguments). If it raises, save the exception and return own[1][arguments[0]] if that exists."""
-    result = call(_tuple_get(own, 0), arguments)
+def _invoke(state: int, arguments: int) -> int:
+    """Call state[0](*arguments). If it raises, save the exception and return state[1][arguments[0]] if that exists."""
+    result = call(_tuple_get(state, 0), arguments)
     if result == 0:
-        result = _dict_get(_tuple_get(own, 1), _tuple_get(arguments, 0))
+        result = _dict_get(_tuple_get(state, 1), _tuple_get(arguments, 0))
         if result != 0:
             _incref(result)
             save_exception()

@@ -25,7 +25,7 @@ from ortops.kernels.jit.scalar import (
     offset,
     store,
 )
-from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Lengths
+from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Dimensions
 from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Table, fill_weights
 
@@ -55,67 +55,75 @@ class _Matrix(NamedTuple):
 
 @compiled
 def resample(
-    x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, transposed: int, runner: int, context: int
+    x: Any,
+    y: Any,
+    source: Dimensions,
+    target: Dimensions,
+    parameters: Any,
+    rule: int,
+    transposed: int,
+    runner: int,
+    context: int,
 ) -> int:
     """Fill y, of dimensions target, from x, of dimensions source. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
 
     Args:
-        places: the scale of each axis (0 for the ratio of the lengths), its input offset and its output offset [4, 3].
+        parameters: the scale of each axis (0 for the ratio of the lengths), its input offset and its output offset [4, 3].
         rule: the interpolation rule (`layout`).
         transposed: whether to compute the gradient: x is that of the output and y that of the input.
     """
-    size, of_x = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
+    size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
-    runner = runner if maximum(size, of_x) >= MIN_PARALLEL_ELEMENTS else 0
-    words = _words(source.a, target.a) + _words(source.b, target.b) + _words(source.c, target.c)
-    memory = allocate(1 + words + _words(source.d, target.d))
+    runner = runner if maximum(size, x_size) >= MIN_PARALLEL_ELEMENTS else 0
+    words = _matrix_words(source.a, target.a) + _matrix_words(source.b, target.b) + _matrix_words(source.c, target.c)
+    memory = allocate(1 + words + _matrix_words(source.d, target.d))
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     memory[0] = 0
     at = offset(memory, 1)
-    a = _matrix(at, source.a, target.a, offset(places, 0), rule, transposed != 0, x)
-    at = offset(at, _words(source.a, target.a))
-    b = _matrix(at, source.b, target.b, offset(places, 3), rule, transposed != 0, x)
-    at = offset(at, _words(source.b, target.b))
-    c = _matrix(at, source.c, target.c, offset(places, 6), rule, transposed != 0, x)
-    at = offset(at, _words(source.c, target.c))
-    d = _matrix(at, source.d, target.d, offset(places, 9), rule, transposed != 0, x)
-    lines, rounds = target.a * target.b * target.c, 1 + maximum(size, of_x) // MAX_CHUNK_ELEMENTS
+    a = _matrix(at, source.a, target.a, offset(parameters, 0), rule, transposed != 0, x)
+    at = offset(at, _matrix_words(source.a, target.a))
+    b = _matrix(at, source.b, target.b, offset(parameters, 3), rule, transposed != 0, x)
+    at = offset(at, _matrix_words(source.b, target.b))
+    c = _matrix(at, source.c, target.c, offset(parameters, 6), rule, transposed != 0, x)
+    at = offset(at, _matrix_words(source.c, target.c))
+    d = _matrix(at, source.d, target.d, offset(parameters, 9), rule, transposed != 0, x)
+    lines, chunks = target.a * target.b * target.c, 1 + maximum(size, x_size) // MAX_CHUNK_ELEMENTS
     args = (tasks, x, y, source, target, a, b, c, d, memory)
     if not transposed and rule != CEIL:
-        status = run_in_chunks(runner, context, tasks, lines, rounds, _copy_task, args)
+        status = run_in_chunks(runner, context, tasks, lines, chunks, _copy_task, args)
     else:
-        status = run_in_chunks(runner, context, tasks, lines, rounds, _sum_task, args)
+        status = run_in_chunks(runner, context, tasks, lines, chunks, _sum_task, args)
     failed = memory[0] != 0
     release(memory)
     return OUT_OF_MEMORY if failed else status
 
 
 @compiled
-def _words(source: int, target: int) -> int:
+def _matrix_words(source: int, target: int) -> int:
     """The int64 words for an axis's table and its transpose, with at most 2 entries for each sample."""
     length, bins = maximum(source, target), maximum(source, target)
     return 2 * (length + 1) + bins + 4 * (2 * bins)
 
 
 @compiled
-def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, transposed: bool, like: Any) -> _Matrix:
+def _matrix(memory: Any, source: int, target: int, parameters: Any, rule: int, transposed: bool, like: Any) -> _Matrix:
     """The matrix from `source` to `target` elements of an axis."""
     length, bins = (target, source) if transposed else (source, target)
-    axis = resample_axis(place[0], length, bins, place[1], place[2], rule)
+    axis = resample_axis(parameters[0], length, bins, parameters[1], parameters[2], rule)
     entries = 2 * maximum(source, target)
     start = offset(memory, maximum(source, target) + 1)
     inside = offset(start, maximum(source, target) + 1)
     pixel = offset(inside, maximum(source, target))
     weight = offset(pixel, entries)
-    numbers = compute_pointer(weight, like)
-    table = Table(bins, start, float64_pointer(inside), pixel, numbers, numbers, numbers, memory)
+    values = compute_pointer(weight, like)
+    table = Table(bins, start, float64_pointer(inside), pixel, values, values, values, memory)
     fill_weights(axis, length, False, 0, table)
     if not transposed:
-        return _noted(start, pixel, numbers, bins, length)
+        return _make_matrix(start, pixel, values, bins, length)
     to, weights = offset(weight, entries), compute_pointer(offset(weight, 2 * entries), like)
     _transpose(table, length, memory, to, weights)
-    return _noted(memory, to, weights, length, bins)
+    return _make_matrix(memory, to, weights, length, bins)
 
 
 @compiled
@@ -142,7 +150,7 @@ def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) 
 
 
 @noinline
-def _noted(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
+def _make_matrix(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
     has_pairs_only, is_identity = True, rows == length
     for p in range(rows):
         count = start[p + 1] - start[p]
@@ -152,7 +160,7 @@ def _noted(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
 
 
 @compiled
-def _place_of_line(target: Lengths, n: int) -> tuple[int, int, int]:
+def _index_of_line(target: Dimensions, n: int) -> tuple[int, int, int]:
     """The indices of output line n on the first three axes."""
     plane = n // target.c
     return plane // target.b, plane % target.b, n % target.c
@@ -163,8 +171,8 @@ def _copy_task(
     tasks: int,
     x: Any,
     y: Any,
-    source: Lengths,
-    target: Lengths,
+    source: Dimensions,
+    target: Dimensions,
     a: _Matrix,
     b: _Matrix,
     c: _Matrix,
@@ -177,7 +185,7 @@ def _copy_task(
     """Copy for nearest neighbours: every output is one element of x. Measured: 3 times as fast as `_sum_task`."""
     lines = last - first
     for n in range(first + lines * task // tasks, first + lines * (task + 1) // tasks):
-        i, j, k = _place_of_line(target, n)
+        i, j, k = _index_of_line(target, n)
         line = offset(x, ((a.at[i] * source.b + b.at[j]) * source.c + c.at[k]) * source.d)
         out = offset(y, n * target.d)
         for q in range(target.d):
@@ -189,8 +197,8 @@ def _sum_task(
     tasks: int,
     x: Any,
     y: Any,
-    source: Lengths,
-    target: Lengths,
+    source: Dimensions,
+    target: Dimensions,
     a: _Matrix,
     b: _Matrix,
     c: _Matrix,
@@ -218,7 +226,7 @@ def _sum_task(
             second[q] = d.at[e + 1] if has_two else source.d
             second_weight[q] = d.weight[e + 1] if has_two else cast_like(line, 0.0)
     for n in range(begin + lines * task // tasks, begin + lines * (task + 1) // tasks):
-        i, j, k = _place_of_line(target, n)
+        i, j, k = _index_of_line(target, n)
         _combine(x, source, a, b, c, i, j, k, line)
         out = offset(y, n * target.d)
         if d.is_identity:
@@ -239,7 +247,7 @@ def _sum_task(
 
 
 @compiled
-def _combine(x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
+def _combine(x: Any, source: Dimensions, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
     """Compute the weighted sum of the lines of x that output line (i, j, k) needs."""
     for q in range(source.d):
         line[q] = 0.0

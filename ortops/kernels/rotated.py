@@ -143,8 +143,8 @@ def _for_batches(
         if status == 0:
             work = (batch.entries + written) * shape.channels
             items = plan.items if plan.is_by_image else batch.end - batch.begin
-            own = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
-            status = run_plan(own, context, work, tables.failed, task, args + (own, batch, tables))  # noqa: RUF005 - as there
+            batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
+            status = run_plan(batch_plan, context, work, tables.failed, task, args + (batch_plan, batch, tables))  # noqa: RUF005 - as there
         release(memory)
         begin, low = (batch.end, 0) if batch.high == bins else (batch.begin, batch.high)
     return status
@@ -249,18 +249,18 @@ def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int
     workspace_size = (0 if is_direct and not packs else pixels * pixel_size) + bins * pixel_size
     plan = plan_by_image(placed, runner, (shape.channels + pixel_size - 1) // pixel_size, workspace_size * size)
     memory, groups = _grouped(rotated)
-    held, status = int64_pointer(0), OUT_OF_MEMORY
+    unrounded, status = int64_pointer(0), OUT_OF_MEMORY
     if address_of(memory) != 0:
         status = 0
         if not is_direct and not next_batch(rotated, groups.order, 0, 0, _entry_bytes(1, dx)).is_last:
             # Sums stay unrounded from one batch to the next.
-            held = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
-            status = 0 if address_of(held) else OUT_OF_MEMORY
+            unrounded = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
+            status = 0 if address_of(unrounded) else OUT_OF_MEMORY
     if status == 0:
-        sums = compute_pointer(dx, dx) if is_direct else compute_pointer(held, dx)
+        sums = compute_pointer(dx, dx) if is_direct else compute_pointer(unrounded, dx)
         args = (dy, dx, sums, rotated, groups, pixel_size, workspace_size)
         status = _for_batches(rotated, groups, True, 1, dx, context, shape.images * pixels, plan, _dx_task, args)
-    release(held)
+    release(unrounded)
     release(memory)
     return status
 
@@ -269,7 +269,7 @@ def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int
 def _dx_task(
     dy: Any,
     dx: Any,
-    held: Any,
+    unrounded: Any,
     rotated: RotatedRois,
     groups: Groups,
     pixel_size: int,
@@ -287,7 +287,7 @@ def _dx_task(
         tables.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    rounds_sums = batch.is_last and itemsize(dx) != itemsize(held)
+    rounds_sums = batch.is_last and itemsize(dx) != itemsize(unrounded)
     for index in range(first + worker, last, plan.workers):
         image, channel = index // plan.blocks, index % plan.blocks * pixel_size
         begin, end = maximum(groups.first[image], batch.begin), minimum(groups.first[image + 1], batch.end)
@@ -295,13 +295,13 @@ def _dx_task(
             continue
         lanes = minimum(pixel_size, shape.channels - channel)
         at = (image * shape.channels + channel) * pixels
-        target, before, own = offset(dx, at), offset(held, at), offset(gradient, bins * pixel_size)
-        sums = before if pixel_size == 1 and address_of(held) != 0 else own
+        target, previous, buffer = offset(dx, at), offset(unrounded, at), offset(gradient, bins * pixel_size)
+        sums = previous if pixel_size == 1 and address_of(unrounded) != 0 else buffer
         if batch.is_first:
             for j in range(pixels * pixel_size):
                 sums[j] = 0.0
         elif pixel_size > 1:
-            pack(before, pixels, lanes, 0, 1, pixels, sums)
+            pack(previous, pixels, lanes, 0, 1, pixels, sums)
         for m in range(begin, end):
             lists = lists_of(rotated, groups, batch, tables, m)
             source = offset(dy, (groups.order[m] * shape.channels + channel) * bins + batch.low)
@@ -316,7 +316,7 @@ def _dx_task(
         if pixel_size > 1 and rounds_sums:
             unpack(sums, pixels, target, pixels, lanes)
         elif pixel_size > 1:
-            unpack(sums, pixels, before, pixels, lanes)
+            unpack(sums, pixels, previous, pixels, lanes)
         elif rounds_sums:
             for j in range(pixels):
                 store(target, j, sums[j])
@@ -456,7 +456,7 @@ def _add_products(
         sums: the result [DERIVATIVES].
     """
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]
-    own = offset(gradient, BLOCK_PANELS * lists.bins * LANES)
+    gathered = offset(gradient, BLOCK_PANELS * lists.bins * LANES)
     for p in range(lists.bins):
         for i in range(p * lists.stride, p * lists.stride + lists.count[p]):
             at, lanes = lists.pixel[i], splat(gradient, 0.0)
@@ -466,8 +466,10 @@ def _add_products(
                 else:
                     for lane in range(LANES):
                         channel = k * LANES + lane
-                        own[lane] = load(planes, channel * stride + at) if channel < channels else cast_like(own, 0.0)
-                    pixel = load_lanes(own, 0)
+                        gathered[lane] = (
+                            load(planes, channel * stride + at) if channel < channels else cast_like(gathered, 0.0)
+                        )
+                    pixel = load_lanes(gathered, 0)
                 lanes = fma(load_lanes(gradient, (k * lists.bins + p) * LANES), pixel, lanes)
             dot, derivatives = horizontal_sum(lanes), offset(lists.value, i * DERIVATIVES)
             a, b, c = a + dot * derivatives[0], b + dot * derivatives[1], c + dot * derivatives[2]

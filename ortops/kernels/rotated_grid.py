@@ -42,7 +42,7 @@ def from_centre(axis: Axis, i: int) -> float:
 
 
 @compiled
-def line_of(grid: Grid, i: int) -> tuple[float, float]:
+def row_point(grid: Grid, i: int) -> tuple[float, float]:
     """The point (x, y) on the map where row i of the samples crosses the RoI's vertical axis."""
     v = grid.rows.size * from_centre(grid.rows, i)
     return grid.columns.origin + v * grid.sin, grid.rows.origin + v * grid.cos
@@ -108,7 +108,7 @@ def _place_grid(rotated: RotatedRois, r: int) -> None:
         return
     left, top, right, bottom = np.inf, np.inf, -np.inf, -np.inf
     for corner in range(4):
-        line_x, line_y = line_of(grid, rows.bins * rows.samples - 1 if corner // 2 else 0)
+        line_x, line_y = row_point(grid, rows.bins * rows.samples - 1 if corner // 2 else 0)
         u = columns.size * from_centre(columns, columns.bins * columns.samples - 1 if corner % 2 else 0)
         x, y = line_x + u * grid.cos, line_y - u * grid.sin
         left, top, right, bottom = minimum(left, x), minimum(top, y), maximum(right, x), maximum(bottom, y)

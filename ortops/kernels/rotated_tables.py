@@ -23,7 +23,7 @@ from ortops.kernels.jit.scalar import (
 )
 from ortops.kernels.layout import OUT_OF_MEMORY, RotatedRois, Shape
 from ortops.kernels.roi_tables import MAX_TABLE_BYTES, Groups
-from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, line_of, lines_within, samples_within
+from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, lines_within, row_point, samples_within
 from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count
 
 DERIVATIVES = 5
@@ -265,7 +265,7 @@ def _fill(
         top, bottom = lines_within(grid, top, bottom, shape.height, shape.width)
     for line in range(top, bottom):
         down = from_centre(rows, line)
-        line_x, line_y = line_of(grid, line)
+        line_x, line_y = row_point(grid, line)
         left, right = q * columns.samples, (q + 1) * columns.samples
         if columns.samples > MAX_EXHAUSTIVE:
             far = shape.width - 1 + columns.margin
@@ -284,17 +284,17 @@ def _fill(
             part_x, part_y = x - at_x if wide else 0.0, y - at_y if tall else 0.0
             for below in range(1 + tall):
                 weight_y, sign_y = part_y if below else 1.0 - part_y, tall if below else -tall
-                place = (at_y + below - window.top) * window.width + at_x - window.left
-                name = (at_y + below - target.top) * target.width + at_x - target.left
+                index = (at_y + below - window.top) * window.width + at_x - window.left
+                number = (at_y + below - target.top) * target.width + at_x - target.left
                 for beside in range(1 + wide):
                     weight_x = part_x if beside else 1.0 - part_x
                     # Without a branch, which would be mispredicted. Measured: half the time.
-                    maybe = found[place + beside]
-                    is_place = (maybe >= 0) & (maybe < count)
-                    is_there = is_place & (pixel[maybe if is_place else 0] == name + beside)
-                    i = maybe if is_there else count
-                    count += 0 if is_there else 1
-                    found[place + beside], pixel[i] = i, name + beside
+                    candidate = found[index + beside]
+                    is_in_list = (candidate >= 0) & (candidate < count)
+                    is_listed = is_in_list & (pixel[candidate if is_in_list else 0] == number + beside)
+                    i = candidate if is_listed else count
+                    count += 0 if is_listed else 1
+                    found[index + beside], pixel[i] = i, number + beside
                     if values == DERIVATIVES:
                         d_x, d_y = (wide if beside else -wide) * weight_y, sign_y * weight_x
                         _add_derivatives(grid, across, down, d_x, d_y, offset(sums, i * DERIVATIVES))

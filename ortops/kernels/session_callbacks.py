@@ -43,7 +43,7 @@ _thread = types.ExternalFunction("PyThread_get_thread_ident", types.intp())
 _pause = types.ExternalFunction("pause", types.int32())
 _append = types.ExternalFunction("strncat", types.intp(types.intp, types.intp, types.intp))
 
-_WORDS_OF_TEXT = 64
+_TEXT_WORDS = 64
 
 
 @compiled
@@ -183,16 +183,16 @@ def _status(table: int, result: int) -> int:
         status = to_int64(result)
         decref(result)
         return status
-    memory = allocate(_WORDS_OF_TEXT)
-    text, most = address_of(memory), 4 * _WORDS_OF_TEXT - 1
+    memory = allocate(_TEXT_WORDS)
+    text, max_length = address_of(memory), 4 * _TEXT_WORDS - 1
     words, name = int64_pointer(table), exception_name()
     create_status = int64_pointer(words[API])[0]
     if text == 0 or name == 0:
         status = call(create_status, (FAIL, words[TEXT]))
     else:
         memory[0] = 0
-        _append(text, words[TEXT], most)
-        _append(text, name, most)
+        _append(text, words[TEXT], max_length)
+        _append(text, name, max_length)
         status = call(create_status, (FAIL, text))
     release(memory)
     save_exception()

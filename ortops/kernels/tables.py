@@ -83,30 +83,30 @@ def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, tab
                     table.pixel[at + 1] = pixel + 1
                     # Samples are evenly spaced, so the mean of the first and the last is the mean of all between them.
                     f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
-                    _add(table.weight, at, share * (1.0 - f), share * f)
+                    _add_pair(table.weight, at, share * (1.0 - f), share * f)
                     if has_derivatives:
                         near, far = coordinate_derivatives(axis, p, i)
                         near_end, far_end = coordinate_derivatives(axis, p, end - 1)
                         near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
-                        _add(table.near, at, -near, near)
-                        _add(table.far, at, -far, far)
+                        _add_pair(table.near, at, -near, near)
+                        _add_pair(table.far, at, -far, far)
                 else:
-                    _add(table.weight, at, share, 0.0)
+                    _add_pair(table.weight, at, share, 0.0)
             i = end
         table.inside[p] = inside / maximum(axis.samples, 1)
-        table.start[p + 1] = _closed_up(table, start, start + count, has_derivatives, has_derivatives)
+        table.start[p + 1] = _compact(table, start, start + count, has_derivatives, has_derivatives)
 
 
 @compiled
-def _add(numbers: Any, at: int, first: float, second: float) -> None:
+def _add_pair(values: Any, at: int, first: float, second: float) -> None:
     """Add to entry `at` and to the next one."""
-    store(numbers, at, numbers[at] + first)
+    store(values, at, values[at] + first)
     if second != 0.0:
-        store(numbers, at + 1, numbers[at + 1] + second)
+        store(values, at + 1, values[at + 1] + second)
 
 
 @compiled
-def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
+def _compact(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
     """Remove the entries in start:end that no sample reads; the new end."""
     to = start
     for at in range(start, end):
@@ -147,7 +147,7 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
                 if between:
                     _extend(table, at + 1, pixel + 1, minimum(f, g), maximum(f, g))
             i = end
-        table.start[p + 1] = _closed_up(table, start, start + count, True, False)
+        table.start[p + 1] = _compact(table, start, start + count, True, False)
 
 
 @compiled

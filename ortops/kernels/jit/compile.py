@@ -71,8 +71,8 @@ class _KernelLibrary(_CalleeLibrary):
 
     def _optimize_final_module(self) -> None:
         codegen = self._codegen
-        made = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
-        passes, *builder = made if isinstance(made, tuple) else (made,)  # numba < 0.62 returns no builder
+        managers = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
+        passes, *builder = managers if isinstance(managers, tuple) else (managers,)  # numba < 0.62 returns no builder
         passes.run(self._final_module, *builder)
 
     def object_code(self) -> bytes:
@@ -161,14 +161,14 @@ def _compile(
     context = cpu_target.target_context
     library = _KernelLibrary(context.codegen(), f"{module}.{function}")
     library.add_linking_library(overload.library)
-    made = library.create_ir_module(SYMBOL)
-    kernel = ir.Function(made, ir.FunctionType(_INT64, parameters), name=SYMBOL)
+    ir_module = library.create_ir_module(SYMBOL)
+    kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
     builder = ir.IRBuilder(kernel.append_basic_block("entry"))
     values = arguments(context, builder, kernel.args)
-    callee = context.declare_function(made, overload.fndesc)
+    callee = context.declare_function(ir_module, overload.fndesc)
     _, result = context.call_conv.call_function(builder, callee, types.intp, numba_types, values)
     builder.ret(result)
-    library.add_ir_module(made)
+    library.add_ir_module(ir_module)
     return library.object_code()
 
 

@@ -162,13 +162,13 @@ def folders(make: bool = False) -> Iterator[Path]:
         yield Path(os.environ["NUMBA_CACHE_DIR"], part)
         return
     yield Path(importlib.util.cache_from_source(str(PACKAGE / "code.py"))).parent
-    for folder, shut in _folders_of_user():
-        if _is_private(folder, shut, make):
+    for folder, forbidden in _folders_of_user():
+        if _is_private(folder, forbidden, make):
             yield folder / part
 
 
 def _folders_of_user() -> Iterator[tuple[Path, int]]:
-    """The user's own folders, each with the permission bits that must not be set."""
+    """The user's own folders, each with the mode bits that must not be set."""
     cache = _user_cache()
     # The path is relative if no home is known. Under sudo, HOME may belong to another user, who could replace the folder.
     if cache.is_absolute() and (os.name == "nt" or _owner(cache) == os.geteuid()):
@@ -190,14 +190,14 @@ def _user_cache() -> Path:
 
 def _owner(path: Path) -> int | None:
     """The owner's id of a path, or of its nearest parent that exists."""
-    for one in (path, *path.parents):
+    for candidate in (path, *path.parents):
         with contextlib.suppress(OSError):
-            return one.lstat().st_uid
+            return candidate.lstat().st_uid
     return None
 
 
-def _is_private(folder: Path, shut: int, make: bool) -> bool:
-    """Whether a path is a real folder (no link) of the user with none of the bits `shut`; created first if `make`."""
+def _is_private(folder: Path, forbidden: int, make: bool) -> bool:
+    """Whether a path is a folder (no link) of the user without the mode bits `forbidden`; created first if `make`."""
     try:
         if make:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -206,5 +206,5 @@ def _is_private(folder: Path, shut: int, make: bool) -> bool:
     except OSError:
         return False
     return os.name == "nt" or (
-        stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & shut
+        stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & forbidden
     )

@@ -23,10 +23,10 @@ def take() -> BaseException | None:
     """Remove and return the exception that compiled code saved last for this thread, or None."""
     address = _thread_dict()
     try:
-        own: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
+        thread_dict: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
     except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into it
         raise RecursionError(str(error)) from error
-    return own.pop(KEY.decode(), None)
+    return thread_dict.pop(KEY.decode(), None)
 
 
 _running: set[Any] = set()

@@ -27,9 +27,9 @@ def from_float16(builder: Any, bits16: Any, has_instruction: bool) -> Any:
     floats, bits = shaped_like(bits16.type, ir.FloatType()), shaped_like(bits16.type, ir.IntType(32))
     if has_instruction:
         return builder.fpext(builder.bitcast(bits16, shaped_like(bits16.type, ir.HalfType())), floats)
-    word = builder.zext(bits16, bits)
-    magnitude = builder.and_(word, constant(bits, 0x7FFF))
-    sign = builder.shl(builder.xor(word, magnitude), constant(bits, 16))
+    wide = builder.zext(bits16, bits)
+    magnitude = builder.and_(wide, constant(bits, 0x7FFF))
+    sign = builder.shl(builder.xor(wide, magnitude), constant(bits, 16))
     shifted = builder.shl(magnitude, constant(bits, 13))
     normal = builder.add(shifted, constant(bits, (127 - 15) << 23))
     not_finite = builder.or_(shifted, constant(bits, 0x7F800000))
@@ -45,9 +45,9 @@ def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
     bits16, bits = shaped_like(value.type, ir.IntType(16)), shaped_like(value.type, ir.IntType(32))
     if has_instruction:
         return builder.bitcast(builder.fptrunc(value, shaped_like(value.type, ir.HalfType())), bits16)
-    whole = builder.bitcast(value, bits)
-    magnitude = builder.and_(whole, constant(bits, 0x7FFFFFFF))
-    sign = builder.lshr(builder.xor(whole, magnitude), constant(bits, 16))
+    all_bits = builder.bitcast(value, bits)
+    magnitude = builder.and_(all_bits, constant(bits, 0x7FFFFFFF))
+    sign = builder.lshr(builder.xor(all_bits, magnitude), constant(bits, 16))
     normal = builder.sub(_nearest(builder, magnitude, 13), constant(bits, (127 - 15) << 10))
     # The last bit of a float32 in [0.5, 1) is worth 2**-24, as in a subnormal float16: adding 0.5 rounds to it.
     half = constant(value.type, 0.5)
@@ -72,10 +72,10 @@ def from_bfloat16(builder: Any, bits16: Any) -> Any:
 def to_bfloat16(builder: Any, value: Any) -> Any:
     """Convert float32 to bits of bfloat16, rounded to nearest, ties to even."""
     bits = shaped_like(value.type, ir.IntType(32))
-    whole = builder.bitcast(value, bits)
-    nan = builder.or_(builder.lshr(whole, constant(bits, 16)), constant(bits, 0x40))
+    all_bits = builder.bitcast(value, bits)
+    nan = builder.or_(builder.lshr(all_bits, constant(bits, 16)), constant(bits, 0x40))
     is_nan = builder.fcmp_unordered("uno", value, value)
-    chosen = builder.select(is_nan, nan, _nearest(builder, whole, 16))
+    chosen = builder.select(is_nan, nan, _nearest(builder, all_bits, 16))
     return builder.trunc(chosen, shaped_like(value.type, ir.IntType(16)))
 
 

@@ -132,7 +132,7 @@ class Kernel:
                 address = _address_of(Source(self.module, self.function, nested))
                 # ctypes releases the GIL while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
-                pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in arg_types)).pack
+                pack = struct.Struct("".join("d" if arg_type == FLOAT else "q" for arg_type in arg_types)).pack
                 self._loaded[arg_types] = lambda *values: function(pack(*values))
             return self._loaded[arg_types]
 
@@ -192,8 +192,8 @@ def _arg_type(argument: Any) -> ArgType:
 
 
 def _flat_types(arg_types: tuple[ArgType, ...]) -> Iterator[str]:
-    for kind in arg_types:
-        if isinstance(kind, str):
-            yield kind
+    for arg_type in arg_types:
+        if isinstance(arg_type, str):
+            yield arg_type
         else:
-            yield from _flat_types(kind[1])
+            yield from _flat_types(arg_type[1])

@@ -32,9 +32,9 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
         task = ir.Function(builder.module, task_type, name=name)
         task.linkage = "internal"
         body = ir.IRBuilder(task.append_basic_block("entry"))
-        own = body.load(body.bitcast(task.args[0], data.type))
+        unpacked = body.load(body.bitcast(task.args[0], data.type))
         callee = context.declare_function(builder.module, overload.fndesc)
-        parts = [*cgutils.unpack_tuple(body, own, len(args.types)), task.args[1]]
+        parts = [*cgutils.unpack_tuple(body, unpacked, len(args.types)), task.args[1]]
         context.call_conv.call_function(body, callee, signature.return_type, signature.args, parts)
         body.ret_void()
 
@@ -75,15 +75,15 @@ def pointer_to(typing: Any, function: Any) -> Any:
         overload = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs((overload.library,))
         name = builder.module.get_unique_name(f"c.{overload.fndesc.mangled_name}")
-        made = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * parameters), name=name)
-        made.linkage = "internal"
-        body = ir.IRBuilder(made.append_basic_block("entry"))
+        wrapper = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * parameters), name=name)
+        wrapper.linkage = "internal"
+        body = ir.IRBuilder(wrapper.append_basic_block("entry"))
         callee = context.declare_function(builder.module, overload.fndesc)
         _, result = context.call_conv.call_function(
-            body, callee, signature.return_type, signature.args, list(made.args)
+            body, callee, signature.return_type, signature.args, list(wrapper.args)
         )
         body.ret(result)
-        return builder.ptrtoint(made, _INT64)
+        return builder.ptrtoint(wrapper, _INT64)
 
     return types.intp(function), codegen
 

@@ -72,8 +72,8 @@ def call_python(function: int, argument: int) -> int:
 @compiled
 def exception_name() -> int:
     """The address of the class name of the pending exception (a C string), or 0."""
-    kind = _occurred()
-    return _class_name(kind) if kind != 0 else 0
+    exception_type = _occurred()
+    return _class_name(exception_type) if exception_type != 0 else 0
 
 
 @compiled
@@ -87,11 +87,11 @@ def save_exception() -> None:
     memory[0], memory[1], memory[2], memory[3] = 0, 0, 0, _KEY
     _fetch_error(here, here + 8, here + 16)
     _normalize(here, here + 8, here + 16)
-    error, own = memory[1], _thread_dict()
+    error, thread_dict = memory[1], _thread_dict()
     if error != 0 and memory[2] != 0:
         _set_traceback(error, memory[2])
-    if error != 0 and own != 0:
-        _dict_set(own, here + 24, error)
+    if error != 0 and thread_dict != 0:
+        _dict_set(thread_dict, here + 24, error)
     _clear()
     for i in range(3):
         if memory[i] != 0:

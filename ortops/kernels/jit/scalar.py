@@ -30,9 +30,9 @@ def compute_type(element: Any) -> Any:
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
-def emit_load(context: Any, builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
+def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type: Any) -> Any:
     """Emit the load of a scalar or vector `kind` from a pointer to elements, converted to the compute type."""
-    stored = shaped_like(context.get_value_type(kind), pointer.type.pointee)
+    stored = shaped_like(context.get_value_type(value_type), pointer.type.pointee)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
     if element == types.uint16:
         return from_float16(builder, value, has_float16(context))
@@ -141,8 +141,8 @@ def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
 @intrinsic
 def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
     """Cast a number to the compute type of a pointer's elements."""
-    kind = compute_type(pointer.dtype)
-    return kind(pointer, kind), lambda _context, _builder, _signature, args: args[1]
+    value_type = compute_type(pointer.dtype)
+    return value_type(pointer, value_type), lambda _context, _builder, _signature, args: args[1]
 
 
 @intrinsic
@@ -152,8 +152,8 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
     b and c are both scalars or both vectors; a scalar `a` is splatted. Every sum of products uses this function, and LLVM
     may not contract operations by itself: so a channel has the same bits alone and in a vector.
     """
-    single = b.scalar if isinstance(b, LanesType) else b
-    factor = a if isinstance(a, LanesType) else single
+    scalar_type = b.scalar if isinstance(b, LanesType) else b
+    factor = a if isinstance(a, LanesType) else scalar_type
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         first, second, third = args
@@ -168,11 +168,11 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 def _emit_intrinsic(builder: Any, name: str, *args: Any) -> Any:
     """Emit a call of an LLVM math intrinsic on scalars or vectors."""
-    kind = args[0].type
-    is_vector = isinstance(kind, ir.VectorType)
-    single = kind.element if is_vector else kind
-    suffix = f"{f'v{LANES}' if is_vector else ''}f{64 if isinstance(single, ir.DoubleType) else 32}"
-    function = ir.FunctionType(kind, [kind] * len(args))
+    value_type = args[0].type
+    is_vector = isinstance(value_type, ir.VectorType)
+    scalar_type = value_type.element if is_vector else value_type
+    suffix = f"{f'v{LANES}' if is_vector else ''}f{64 if isinstance(scalar_type, ir.DoubleType) else 32}"
+    function = ir.FunctionType(value_type, [value_type] * len(args))
     return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), args)
 
 
@@ -198,20 +198,20 @@ sin = types.ExternalFunction("sin", types.float64(types.float64))
 """The functions of the C library."""
 
 
-def _chooser(integer: str, float_: str) -> Any:
+def _select_by(integer: str, float_: str) -> Any:
     @intrinsic
-    def choose(_typing: Any, a: Any, b: Any) -> Any:
-        kind = types.intp if isinstance(a, types.Integer) and isinstance(b, types.Integer) else types.float64
+    def select(_typing: Any, a: Any, b: Any) -> Any:
+        value_type = types.intp if isinstance(a, types.Integer) and isinstance(b, types.Integer) else types.float64
 
         def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            is_integer = kind == types.intp
+            is_integer = value_type == types.intp
             first = builder.icmp_signed(integer, *args) if is_integer else builder.fcmp_ordered(float_, *args)
             return builder.select(first, *args)
 
-        return kind(kind, kind), codegen
+        return value_type(value_type, value_type), codegen
 
-    return choose
+    return select
 
 
-minimum, maximum = _chooser("<", "<"), _chooser(">", ">")
+minimum, maximum = _select_by("<", "<"), _select_by(">", ">")
 """The smaller and the larger of two integers or float64s; the second if either is NaN."""

@@ -207,8 +207,8 @@ def _prefetch(is_written: int) -> Any:
     def prefetch(_typing: Any, pointer: Any, count: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             byte = ir.IntType(8).as_pointer()
-            kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            function_type = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
             step = CACHE_LINE * 8 // pointer.dtype.bitwidth
             zero, stop = args[1].type(0), args[1]
             with cgutils.for_range_slice(builder, zero, stop, args[1].type(step), args[1].type) as (index, _):

@@ -11,7 +11,7 @@ from ortops.kernels.jit.scalar import address_of, int64_pointer, minimum, offset
 _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.intp, types.intp, types.intp, types.intp))
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))
 
-_SHARE = 5
+_SHARE_FIELDS = 5
 """The number of int64 in a thread's share: the task, its data, the first index, the step and the number of indices."""
 
 
@@ -27,16 +27,16 @@ def work(share: int) -> int:
 @compiled
 def run_on_threads(context: int, task: int, count: int, _batches: int, data: int) -> int:
     """Distribute the tasks over threads; the calling thread runs the tasks of threads that cannot be started."""
-    most, worker = int64_pointer(context)[0], int64_pointer(context)[1]
-    workers = minimum(most, count)
-    shares = allocate(workers * (_SHARE + 1))
+    max_threads, worker = int64_pointer(context)[0], int64_pointer(context)[1]
+    workers = minimum(max_threads, count)
+    shares = allocate(workers * (_SHARE_FIELDS + 1))
     if address_of(shares) == 0:
         for index in range(count):
             call(task, (data, index))
         return 0
-    threads = offset(shares, workers * _SHARE)
+    threads = offset(shares, workers * _SHARE_FIELDS)
     for k in range(workers):
-        share = offset(shares, k * _SHARE)
+        share = offset(shares, k * _SHARE_FIELDS)
         share[0], share[1], share[2], share[3], share[4] = task, data, k, workers, count
         if k and _pthread_create(address_of(offset(threads, k)), 0, worker, address_of(share)) != 0:
             threads[k] = 0
@@ -45,6 +45,6 @@ def run_on_threads(context: int, task: int, count: int, _batches: int, data: int
         if threads[k]:
             _pthread_join(threads[k], 0)
         else:
-            work(address_of(offset(shares, k * _SHARE)))
+            work(address_of(offset(shares, k * _SHARE_FIELDS)))
     release(shares)
     return 0

@@ -19,26 +19,11 @@ from ortops.kernels.tables import Table
 
 @noinline
 def average(
-    source: Any,
-    stride: int,
-    pixel_size: int,
-    rows: Table,
-    columns: Table,
-    outside: float,
-    line: Any,
-    sums: Any,
+    source: Any, stride: int, pixel_size: int, rows: Table, columns: Table, outside: float, line: Any, sums: Any
 ) -> None:
-    """Compute sums [PH, PW] = A_y X A_x^T. Rows of X are `stride` values apart, and a pixel has `pixel_size` values.
+    """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` values apart.
 
-    Args:
-        source: X.
-        stride: see above.
-        pixel_size: see above.
-        rows: the table of A_y.
-        columns: the table of A_x.
-        outside: the value of samples off the map.
-        line: a buffer for a row of X.
-        sums: the result.
+    `outside` is the value of samples off the map, and `line` a buffer for a row of X.
     """
     for p in range(rows.bins):
         _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
@@ -121,15 +106,7 @@ def _clear(ranges: Any, pixel_size: int, line: Any) -> None:
 
 @noinline
 def add_gradient(
-    gradient: Any,
-    pixel_size: int,
-    rows: Table,
-    columns: Table,
-    top: int,
-    bottom: int,
-    line: Any,
-    dx: Any,
-    stride: int,
+    gradient: Any, pixel_size: int, rows: Table, columns: Table, top: int, bottom: int, line: Any, dx: Any, stride: int
 ) -> None:
     """Add A_y^T dY A_x to rows top:bottom of dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
     for p in range(rows.bins):
@@ -192,15 +169,7 @@ def add_box_gradient(
 
 @compiled
 def _combine_derivatives(
-    source: Any,
-    stride: int,
-    pixel_size: int,
-    rows: Table,
-    p: int,
-    ranges: Any,
-    line: Any,
-    d_near: Any,
-    d_far: Any,
+    source: Any, stride: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any, d_near: Any, d_far: Any
 ) -> None:
     """Compute row p of A_y X and of its two derivatives in the ranges of three lines, from two rows of X at a time."""
     start, end = rows.start[p], rows.start[p + 1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Dimensions
+from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Dims
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MOST_RANK
 
@@ -61,6 +61,6 @@ def _resample(x: Array, y: Array, attributes: Mapping[str, Any], transposed: boo
     ):
         parameters[missing:, column] = attributes[name] or default
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
-    source, target = (Dimensions(*(1,) * missing, *array.shape) for array in (x, y))
+    source, target = (Dims(*(1,) * missing, *array.shape) for array in (x, y))
     if _kernel(x, y, source, target, parameters, rule, transposed, *runner) == OUT_OF_MEMORY:
         raise MemoryError("out of memory for a line of the tensor")

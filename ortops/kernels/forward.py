@@ -17,7 +17,7 @@ from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import max_sample, max_weighted_corner
 from ortops.kernels.pack import pack, prefetch_window, stream, unpack
 from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
-from ortops.kernels.roi_tables import SharedTables, make_shared_tables, tables_of, work_item
+from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     Plan,
     allocate_workspace,
@@ -75,8 +75,8 @@ def _pool(
     runner: int,
     context: int,
     like: Any,
-    entries_per_pixel: int,
-    extra_lists: int,
+    per_pixel: int,
+    extras: int,
     fill: Any,
     span: Any,
     apply: Any,
@@ -84,7 +84,7 @@ def _pool(
 ) -> int:
     """Pool with tables that `fill` fills and `apply` applies; `span` returns the pixels that a table reads.
 
-    `like`, `entries_per_pixel`, `extra_lists` and `fill` are as in `roi_tables.make_shared_tables`.
+    `like`, `per_pixel`, `extras` and `fill` are as in `roi_tables.share_tables`.
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
@@ -95,7 +95,7 @@ def _pool(
     plan = plan_of_panels(
         placed, is_whole, runner, panel_count(shape.channels), workspace_size * itemsize(compute_pointer(x, x))
     )
-    memory, shared = make_shared_tables(placed, plan, context, like, entries_per_pixel, extra_lists, False, fill)
+    memory, shared = share_tables(placed, plan, context, like, per_pixel, extras, False, fill)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     args = (x, y, placed, plan, shared, fill, span, apply, outside, staging_size, workspace_size)

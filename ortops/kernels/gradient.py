@@ -28,7 +28,7 @@ from ortops.kernels.jit.simd import prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import add_maximum_gradient
 from ortops.kernels.pack import pack, unpack
-from ortops.kernels.roi_tables import SharedTables, make_shared_tables, tables_of, work_item
+from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     Plan,
@@ -64,7 +64,7 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     runner = runner_for(work, runner)
     blocks = panel_count(shape.channels) if packs else shape.channels * bands
     plan = plan_by_image(placed, runner, blocks, workspace_size * itemsize(compute_pointer(dx, dx)))
-    memory, shared = make_shared_tables(placed, plan, context, dx, 1, 0, False, fill_weights)
+    memory, shared = share_tables(placed, plan, context, dx, 1, 0, False, fill_weights)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     args = (dy, dx, placed, plan, shared, pixel_size, lines, sums_size, workspace_size)
@@ -152,7 +152,7 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
     plan = plan_of_panels(placed, is_whole, runner, most, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = make_shared_tables(placed, plan, context, x, 1, 2, True, fill_weights)
+    memory, shared = share_tables(placed, plan, context, x, 1, 2, True, fill_weights)
     status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
     for i in range(0 if status else size):
         sums[i] = 0.0
@@ -261,7 +261,7 @@ def maximum_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, takes_corners: int,
     runner = runner_for(work, runner)
     workspace_size = 0 if itemsize(dx) == itemsize(compute_pointer(dx, dx)) else pixels
     plan = plan_by_image(placed, runner, shape.channels, workspace_size * itemsize(compute_pointer(dx, dx)))
-    memory, shared = make_shared_tables(placed, plan, context, placed.axes, 3, 0, False, fill_candidates)
+    memory, shared = share_tables(placed, plan, context, placed.axes, 3, 0, False, fill_candidates)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     args = (x, dy, dx, placed, plan, shared, takes_corners != 0, workspace_size)
@@ -320,7 +320,7 @@ def maximum_drois(
     work = estimate_work(placed, shape.rois * shape.bins_y * shape.bins_x)
     runner = runner_for(work, runner)
     plan = plan_by_roi(placed, runner, 1, 0)
-    memory, shared = make_shared_tables(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
+    memory, shared = share_tables(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
     sums = allocate(4 * shape.rois)
     status = OUT_OF_MEMORY
     if address_of(memory) != 0 and address_of(sums) != 0:

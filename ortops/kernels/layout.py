@@ -56,7 +56,7 @@ class RotatedRois(NamedTuple):
     direction: float
 
 
-class Dimensions(NamedTuple):
+class Dims(NamedTuple):
     """The dimensions of a tensor of four axes."""
 
     a: int

@@ -29,7 +29,7 @@ from ortops.kernels.jit.simd import load_lanes, nan_max_lanes, select_new_max, s
 from ortops.kernels.layout import NEAREST, OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import is_new_max, nan_max
 from ortops.kernels.pack import pack, unpack
-from ortops.kernels.roi_tables import SharedTables, make_shared_tables, tables_of
+from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
     Plan,
@@ -86,7 +86,7 @@ def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) 
 
 
 @noinline
-def fill_pixel_bins(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
+def fill_pixel_bins(axis: Axis, length: int, _with_grad: bool, first: int, table: Table) -> None:
     """Fill a table from entry `first` on with the pixels of each bin that lie on the map; there are no weights.
 
     Uses integers alone: bin p begins at pixel `low`, where low + rest/bins = start + p*size/bins.
@@ -150,7 +150,8 @@ def max_pixel_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, runner: int, cont
     pixels = shape.height * shape.width
     # Packs also for few RoIs: it takes no longer than filling dx. Two panels are in use, the map's and the sums'.
     pixel_size = LANES if shape.channels >= LANES // 2 and 2 * pixels <= MAX_MAP_PIXELS else 1
-    # If elements are computed in their own type, sums of a plane are made directly in dx. Measured: 1.25 times as fast.
+    # If elements are computed in their own type, sums of a plane are made directly in dx. Those of a panel are not, which
+    # is 1.25 times as fast (measured).
     is_direct = pixel_size == 1 and itemsize(dx) == itemsize(compute_pointer(dx, dx))
     sums_size = 0 if is_direct else pixels * pixel_size
     workspace_size = sums_size + (sums_size + (shape.bins_y * shape.bins_x + 1) * LANES if pixel_size > 1 else 0)
@@ -158,7 +159,7 @@ def max_pixel_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, runner: int, cont
     runner = runner_for(work, runner)
     blocks = (shape.channels + pixel_size - 1) // pixel_size
     plan = plan_by_image(placed, runner, blocks, workspace_size * itemsize(compute_pointer(dx, dx)))
-    memory, shared = make_shared_tables(placed, plan, context, dx, 1, 0, False, fill_pixel_bins)
+    memory, shared = share_tables(placed, plan, context, dx, 1, 0, False, fill_pixel_bins)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     status = run_plan(

@@ -25,7 +25,7 @@ from ortops.kernels.jit.scalar import (
     offset,
     store,
 )
-from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Dimensions
+from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Dims
 from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Table, fill_weights
 
@@ -55,15 +55,7 @@ class _Matrix(NamedTuple):
 
 @compiled
 def resample(
-    x: Any,
-    y: Any,
-    source: Dimensions,
-    target: Dimensions,
-    parameters: Any,
-    rule: int,
-    transposed: int,
-    runner: int,
-    context: int,
+    x: Any, y: Any, source: Dims, target: Dims, parameters: Any, rule: int, transposed: int, runner: int, context: int
 ) -> int:
     """Fill y, of dimensions target, from x, of dimensions source. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
 
@@ -160,7 +152,7 @@ def _make_matrix(start: Any, at: Any, weight: Any, rows: int, length: int) -> _M
 
 
 @compiled
-def _index_of_line(target: Dimensions, n: int) -> tuple[int, int, int]:
+def _index_of_line(target: Dims, n: int) -> tuple[int, int, int]:
     """The indices of output line n on the first three axes."""
     plane = n // target.c
     return plane // target.b, plane % target.b, n % target.c
@@ -171,8 +163,8 @@ def _copy_task(
     tasks: int,
     x: Any,
     y: Any,
-    source: Dimensions,
-    target: Dimensions,
+    source: Dims,
+    target: Dims,
     a: _Matrix,
     b: _Matrix,
     c: _Matrix,
@@ -197,8 +189,8 @@ def _sum_task(
     tasks: int,
     x: Any,
     y: Any,
-    source: Dimensions,
-    target: Dimensions,
+    source: Dims,
+    target: Dims,
     a: _Matrix,
     b: _Matrix,
     c: _Matrix,
@@ -247,7 +239,7 @@ def _sum_task(
 
 
 @compiled
-def _combine(x: Any, source: Dimensions, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
+def _combine(x: Any, source: Dims, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
     """Compute the weighted sum of the lines of x that output line (i, j, k) needs."""
     for q in range(source.d):
         line[q] = 0.0

@@ -71,15 +71,8 @@ class SharedTables(NamedTuple):
 
 
 @compiled
-def make_shared_tables(
-    placed: PlacedRois,
-    plan: Plan,
-    context: int,
-    like: Any,
-    entries_per_pixel: int,
-    extra_lists: int,
-    has_derivatives: bool,
-    fill: Any,
+def share_tables(
+    placed: PlacedRois, plan: Plan, context: int, like: Any, per_pixel: int, extras: int, with_grad: bool, fill: Any
 ) -> Any:
     """Fill the tables of all RoIs, and group the RoIs by image.
 
@@ -88,9 +81,9 @@ def make_shared_tables(
         plan: the plan of the tasks that will use the tables.
         context: the context of the plan's runner.
         like: a pointer to elements whose compute type is the type of the weights.
-        entries_per_pixel: the most entries for each pixel of a bin: 1, or 3 for candidates.
-        extra_lists: 0, 1 if a table has near, or 2 if it also has far.
-        has_derivatives: whether to fill in derivatives.
+        per_pixel: the most entries for each pixel of a bin: 1, or 3 for candidates.
+        extras: 0, 1 if a table has near, or 2 if it also has far.
+        with_grad: whether to fill in derivatives.
         fill: the function that fills a table.
 
     Returns:
@@ -98,18 +91,18 @@ def make_shared_tables(
     """
     entry_counts, largest = (0, 0), (0, 0)
     for r in range(placed.shape.rois):
-        tall, wide = _entries(placed, r, 0, entries_per_pixel), _entries(placed, r, 1, entries_per_pixel)
+        tall, wide = _entries(placed, r, 0, per_pixel), _entries(placed, r, 1, per_pixel)
         entry_counts = entry_counts[0] + tall, entry_counts[1] + wide
         largest = maximum(largest[0], tall), maximum(largest[1], wide)
     slots, is_filled = placed.shape.rois, True
     # Laid out from address 0 on, the end's address is the size.
     memory = int64_pointer(0)
-    end = _lay_out(memory, placed, slots, entry_counts, entries_per_pixel, extra_lists, like, is_filled)[0]
+    end = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0]
     if address_of(end) > MAX_TABLE_BYTES:
         slots, is_filled, entry_counts = plan.workers, False, (plan.workers * largest[0], plan.workers * largest[1])
-        end = _lay_out(memory, placed, slots, entry_counts, entries_per_pixel, extra_lists, like, is_filled)[0]
+        end = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0]
     memory = allocate(address_of(end) // 8)
-    _, shared = _lay_out(memory, placed, slots, entry_counts, entries_per_pixel, extra_lists, like, is_filled)
+    _, shared = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)
     if address_of(memory) != 0:
         shared.failed[0] = 0
         if plan.is_by_image:
@@ -118,24 +111,24 @@ def make_shared_tables(
             first, at = shared.columns.first if k else shared.rows.first, 0
             for slot in range(slots):
                 first[slot] = at
-                at += _entries(placed, slot, k, entries_per_pixel) if is_filled else largest[k]
+                at += _entries(placed, slot, k, per_pixel) if is_filled else largest[k]
         if is_filled:
             tasks = (placed.shape.rois + ROIS_PER_TASK - 1) // ROIS_PER_TASK
-            if not parallel_for(plan.runner, context, tasks, _fill_task, (placed, shared, has_derivatives, fill)):
+            if not parallel_for(plan.runner, context, tasks, _fill_task, (placed, shared, with_grad, fill)):
                 release(memory)
                 memory = int64_pointer(0)
     return memory, shared
 
 
 @compiled
-def _entries(placed: PlacedRois, r: int, k: int, entries_per_pixel: int) -> int:
+def _entries(placed: PlacedRois, r: int, k: int, per_pixel: int) -> int:
     """The most entries of RoI r's table along an axis.
 
     Neighbouring bins share at most two pixels. There is one candidate at each pixel, two between pixels, one off each end of
     the map, and two more for each interval between pixels that a bin's border splits.
     """
     bins = placed.shape.bins_x if k else placed.shape.bins_y
-    return entries_per_pixel * placed.spans[2 * r + k] + 2 * bins + 2
+    return per_pixel * placed.spans[2 * r + k] + 2 * bins + 2
 
 
 @compiled
@@ -144,23 +137,23 @@ def _lay_out(
     placed: PlacedRois,
     slots: int,
     entry_counts: Any,
-    entries_per_pixel: int,
-    extra_lists: int,
+    per_pixel: int,
+    extras: int,
     like: Any,
     is_filled: bool,
 ) -> Any:
     """Lay out the shared tables in memory; the memory's end and the tables."""
-    rows, end = _lay_out_tables(offset(memory, 1), slots, placed.shape.bins_y, entry_counts[0], extra_lists, like)
-    columns, end = _lay_out_tables(end, slots, placed.shape.bins_x, entry_counts[1], extra_lists, like)
+    rows, end = _lay_out_tables(offset(memory, 1), slots, placed.shape.bins_y, entry_counts[0], extras, like)
+    columns, end = _lay_out_tables(end, slots, placed.shape.bins_x, entry_counts[1], extras, like)
     first = offset(end, placed.shape.rois)
     groups = Groups(end, first)
     return offset(first, placed.shape.images + 1), SharedTables(
-        memory, rows, columns, is_filled, entries_per_pixel == 1, groups
+        memory, rows, columns, is_filled, per_pixel == 1, groups
     )
 
 
 @compiled
-def _lay_out_tables(memory: Any, slots: int, bins: int, entries: int, extra_lists: int, like: Any) -> Any:
+def _lay_out_tables(memory: Any, slots: int, bins: int, entries: int, extras: int, like: Any) -> Any:
     start = offset(memory, slots)
     inside = offset(start, slots * (bins + 1))
     pixel = offset(inside, slots * bins)
@@ -168,8 +161,8 @@ def _lay_out_tables(memory: Any, slots: int, bins: int, entries: int, extra_list
     weight = offset(ranges, entries)
     words = (entries * itemsize(compute_pointer(memory, like)) + 7) // 8
     near = offset(weight, words)
-    far = offset(near, words if extra_lists > 0 else 0)
-    end = offset(far, words if extra_lists > 1 else 0)
+    far = offset(near, words if extras > 0 else 0)
+    end = offset(far, words if extras > 1 else 0)
     lists = compute_pointer(weight, like), compute_pointer(near, like), compute_pointer(far, like)
     return RoiTables(memory, start, float64_pointer(inside), pixel, lists[0], lists[1], lists[2], ranges), end
 
@@ -197,21 +190,19 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
 
 
 @compiled
-def _fill_task(placed: PlacedRois, shared: SharedTables, has_derivatives: bool, fill: Any, task: int) -> None:
+def _fill_task(placed: PlacedRois, shared: SharedTables, with_grad: bool, fill: Any, task: int) -> None:
     """Fill the tables of ROIS_PER_TASK RoIs."""
     for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
         for k in range(2):
-            _fill(placed, shared, r, r, k, has_derivatives, fill)
+            _fill(placed, shared, r, r, k, with_grad, fill)
 
 
 @compiled
-def _fill(
-    placed: PlacedRois, shared: SharedTables, slot: int, r: int, k: int, has_derivatives: bool, fill: Any
-) -> None:
+def _fill(placed: PlacedRois, shared: SharedTables, slot: int, r: int, k: int, with_grad: bool, fill: Any) -> None:
     shape, tables = placed.shape, shared.columns if k else shared.rows
     bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
     table = _slot(tables, slot, bins)
-    fill(axis_of(placed.axes, r, k, bins), length, has_derivatives, tables.first[slot], table)
+    fill(axis_of(placed.axes, r, k, bins), length, with_grad, tables.first[slot], table)
     if k and shared.has_ranges:
         fill_ranges(table)
 
@@ -225,14 +216,14 @@ def _slot(tables: RoiTables, slot: int, bins: int) -> Table:
 
 @compiled
 def tables_of(
-    placed: PlacedRois, shared: SharedTables, worker: int, r: int, has_derivatives: bool, fill: Any
+    placed: PlacedRois, shared: SharedTables, worker: int, r: int, with_grad: bool, fill: Any
 ) -> tuple[Table, Table]:
     """The tables of RoI r along y and along x, filled first if each worker has its own."""
     slot = r
     if not shared.is_filled:
         slot = worker
         for k in range(2):
-            _fill(placed, shared, slot, r, k, has_derivatives, fill)
+            _fill(placed, shared, slot, r, k, with_grad, fill)
     shape = placed.shape
     return _slot(shared.rows, slot, shape.bins_y), _slot(shared.columns, slot, shape.bins_x)
 
@@ -253,20 +244,13 @@ class WorkItem(NamedTuple):
 
 @compiled
 def work_item(
-    placed: PlacedRois,
-    plan: Plan,
-    shared: SharedTables,
-    worker: int,
-    item: int,
-    has_derivatives: bool,
-    fill: Any,
-    span: Any,
+    placed: PlacedRois, plan: Plan, shared: SharedTables, worker: int, item: int, with_grad: bool, fill: Any, span: Any
 ) -> WorkItem:
     """Item number `item` of the plan; `span` returns the pixels that a table reads."""
     shape = placed.shape
     if plan.is_by_image:
         begin, end = shared.groups.first[item], shared.groups.first[item + 1]
         return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
-    rows, columns = tables_of(placed, shared, worker, item, has_derivatives, fill)
+    rows, columns = tables_of(placed, shared, worker, item, with_grad, fill)
     window = make_window(span(rows), span(columns), shape.width)
     return WorkItem(placed.batch_indices[item], item, item + 1, window, should_pack_window(window, shape.channels))

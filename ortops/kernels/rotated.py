@@ -432,15 +432,7 @@ def _drois_task(
 
 @noinline
 def _add_products(
-    panels: Any,
-    size: int,
-    planes: Any,
-    stride: int,
-    packs: bool,
-    gradient: Any,
-    channels: int,
-    lists: Lists,
-    sums: Any,
+    panels: Any, size: int, planes: Any, stride: int, packs: bool, gradient: Any, channels: int, lists: Lists, sums: Any
 ) -> None:
     """Add the products of each bin's gradient, the pixels that it reads and the derivatives of their weights.
 

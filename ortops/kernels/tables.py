@@ -56,8 +56,8 @@ class Table(NamedTuple):
 
 
 @noinline
-def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, table: Table) -> None:
-    """Fill a table of weights from entry `first` on, with derivatives if has_derivatives."""
+def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Table) -> None:
+    """Fill a table of weights from entry `first` on, with derivatives if with_grad."""
     table.start[0] = first
     for p in range(axis.bins):
         start = table.start[p]
@@ -65,7 +65,7 @@ def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, tab
         for at in range(start, start + count):
             table.pixel[at] = -1
             store(table.weight, at, 0.0)
-            if has_derivatives:
+            if with_grad:
                 store(table.near, at, 0.0)
                 store(table.far, at, 0.0)
         inside = 0.0
@@ -84,7 +84,7 @@ def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, tab
                     # Samples are evenly spaced, so the mean of the first and the last is the mean of all between them.
                     f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
                     _add_pair(table.weight, at, share * (1.0 - f), share * f)
-                    if has_derivatives:
+                    if with_grad:
                         near, far = coordinate_derivatives(axis, p, i)
                         near_end, far_end = coordinate_derivatives(axis, p, end - 1)
                         near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
@@ -94,7 +94,7 @@ def fill_weights(axis: Axis, length: int, has_derivatives: bool, first: int, tab
                     _add_pair(table.weight, at, share, 0.0)
             i = end
         table.inside[p] = inside / maximum(axis.samples, 1)
-        table.start[p + 1] = _compact(table, start, start + count, has_derivatives, has_derivatives)
+        table.start[p + 1] = _compact(table, start, start + count, with_grad, with_grad)
 
 
 @compiled
@@ -121,7 +121,7 @@ def _compact(table: Table, start: int, end: int, has_near: bool, has_far: bool) 
 
 
 @noinline
-def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
+def fill_extremes(axis: Axis, length: int, _with_grad: bool, first: int, table: Table) -> None:
     """Fill a table of extremes from entry `first` on."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -165,8 +165,8 @@ def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
 
 
 @noinline
-def fill_candidates(axis: Axis, length: int, has_derivatives: bool, first: int, table: Table) -> None:
-    """Fill a table of candidates from entry `first` on, with derivatives if has_derivatives.
+def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table: Table) -> None:
+    """Fill a table of candidates from entry `first` on, with derivatives if with_grad.
 
     Within a region, interpolated values and products of weight and pixel are monotonic, so the first and the last sample are
     its candidates. At a pixel and off the map one sample is enough.
@@ -184,7 +184,7 @@ def fill_candidates(axis: Axis, length: int, has_derivatives: bool, first: int, 
             while at >= 0:
                 table.pixel[n] = where if is_inside(where, length) else OFF_MAP
                 store(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
-                if has_derivatives:
+                if with_grad:
                     near, far = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
                     store(table.near, n, near)
                     store(table.far, n, far)

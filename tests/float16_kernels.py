@@ -1,4 +1,4 @@
-"""Kernels that only convert: from the type of one array to that of another, number by number or LANES at once."""
+"""Kernels that convert an array to another element type, one element or LANES at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled code on disk: what is read back, what is compiled anew, and whose folders are trusted."""
+"""The cache of compiled code on disk: when it is used, when code is compiled again, and which folders are trusted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if os.name == "nt":
 
 
 class Package:
-    """A package with one source file. The code of its kernel, as compiled here, is that file and what it is made for."""
+    """A package with one source file. Its "compiled code" is the text of that file and the arguments of the compiler."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "source" / "tiny.py"
@@ -43,7 +43,7 @@ class Package:
         return self.code(*source)
 
     def compilations(self, arguments: Any = ("int64",)) -> int:
-        """How many functions a new process compiles to load the kernel for these arguments."""
+        """The number of functions that a new process compiles to load the kernel for these arguments."""
         disk.sources.cache_clear()
         disk._compiler.cache_clear()  # noqa: SLF001 - a new process has none
         self.compiled.clear()
@@ -53,7 +53,7 @@ class Package:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
-    """A package whose code can be kept in no folder of the machine's but in those below tmp_path."""
+    """A package whose code can only be stored in folders below tmp_path."""
     made = Package(tmp_path)
     compiler = ModuleType("compile")
     monkeypatch.setattr(compiler, "compile_kernel", made.compile, raising=False)
@@ -77,7 +77,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def shut(folder: Path) -> None:
-    """Let nobody write below a folder, not even root."""
+    """Put a file in a folder's place, so that not even root can write below it."""
     folder.rmdir() if folder.exists() else None
     folder.write_bytes(b"")
 
@@ -203,7 +203,7 @@ print("numba" in sys.modules)
 
 @pytest.mark.slow
 def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_code_is_on_disk(tmp_path: Path) -> None:
-    # Options that would change how numba's own functions are called, or what it says, and not what kernels compute.
+    # Options that change numba's calls or messages and not the kernels' code.
     others = {"BOUNDSCHECK": "1", "DEBUGINFO": "1", "OPT": "0", "DEVELOPER_MODE": "1", "PARALLEL_DIAGNOSTICS": "4"}
     others |= {"THREADING_LAYER": "nonsense", "CAPTURED_ERRORS": "old_style", "CACHE_DIR": str(tmp_path)}
 
@@ -341,7 +341,7 @@ def test_the_folder_that_is_named_is_the_only_one(
 
 @pytest.fixture
 def filled(package: Package, tmp_path: Path) -> Path:
-    """The temporary folder of the user, the only one that can be written, with the code of the package in it."""
+    """The user's folder for temporary files, the only one that can be written, with the package's code in it."""
     shut(package.path.parent / "__pycache__")
     shut(tmp_path / "user")
     assert package.compilations() == 1
@@ -424,7 +424,7 @@ print(found)
 
 @pytest.fixture
 def best(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed archive for the better of the two levels of this processor, with the code for an int64."""
+    """An installed archive for the better of this CPU's two levels, with the code for an int64."""
     monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better", "good"]))
     disk.sources.cache_clear()
     (tmp_path / "archives").mkdir()

@@ -1,4 +1,4 @@
-"""Kernels compiled for other processors than this one: without fused multiply-add, without conversions of float16."""
+"""Kernels compiled for CPUs without fused multiply-add or without float16 conversions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ on_x86_64 = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the code of these processors."""
+    """A folder for the code for these CPUs."""
     return tmp_path_factory.mktemp("cache")
 
 
 def python(code: str, cache: Path, name: str, features: str) -> str:
-    """What a new interpreter prints, for which kernels are compiled for a processor of this name with these features."""
+    """The output of a new interpreter whose kernels are compiled for a CPU with this name and these features."""
     processor = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", code],

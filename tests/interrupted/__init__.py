@@ -1,9 +1,8 @@
-"""Interrupts while ONNX Runtime computes or makes sessions: ``python -m tests.interrupted``.
+"""Stress tests that interrupt ONNX Runtime's runs and the creation of sessions: ``python -m tests.interrupted``.
 
-`subject` makes sessions of each kind, and models. `outcome` has the words for what comes of a call, and says which are
-right. `storm` sends signals, `programs` are what a process of its own does, each a command, and `process` starts one and
-judges it. `campaign` starts many.
+`subject` creates sessions and models. `outcome` classifies the outcome of a call and says which ones are right. `storm`
+sends signals. `programs` has the stress programs, each for a process of its own; `process` starts one and judges it, and
+`campaign` starts many.
 
-Modules import each other by relative names: here the package is `tests.interrupted`, for the tests beside it,
-`interrupted`.
+Modules use relative imports, since the package is called `tests.interrupted` here and `interrupted` in the tests beside it.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.interrupted campaign``: many processes, with several interpreters, and a table of what came of them."""
+"""``python -m tests.interrupted campaign``: run many processes with several interpreters, and print a table of outcomes."""
 
 from __future__ import annotations
 
@@ -21,26 +21,30 @@ from .programs import PROGRAMS
 from .subject import Class, Engine, Subject
 
 OFTEN = 6
-"""Of the program with one interrupt, processes for each one of every other program."""
+"""The number of processes of the program with one interrupt for each process of another program."""
 
 
 @click.command("campaign")
 @click.option(
-    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Begin no more than these."
+    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Most processes to start."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), default=20.0, show_default=True, help="Begin none later."
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Time after which none starts.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="At a time.")
-@click.option("--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="That a storm lasts.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the first process.")
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes that run at once.")
+@click.option("--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Duration of a storm.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first process.")
 @click.option(
     "--python",
     "pythons",
     multiple=True,
     default=[sys.executable],
     metavar="PATH",
-    help="May be repeated. [default: this]",
+    help="A Python interpreter; may be repeated. [default: this one]",
 )
 @click.option("--engine", "engines", multiple=True, default=get_args(Engine), type=click.Choice(get_args(Engine)))
 @click.option("--session", "sessions", multiple=True, default=get_args(Class), type=click.Choice(get_args(Class)))
@@ -56,13 +60,13 @@ def campaign_command(
     sessions: Sequence[Class],
     programs: Sequence[str],
 ) -> None:
-    """Run programs in many processes. All options that name something may be repeated; without them it is everything.
+    """Run programs in many processes. --engine, --session and --program may be repeated; the default is all of them.
 
-    A fault is a crash, a hang, a wrong or missing output, a signal of which nothing came, and any other outcome than a right
-    answer or the exception of the signal's handler; plain sessions may also raise ONNX Runtime's error with the word
-    interrupted, or give NaN with the Python operators. Each is printed with the command that shows it.
+    A process must give the right output or raise the exception of the signal's handler. A plain session may also raise ONNX
+    Runtime's error with the word "interrupted", or return NaN with the Python operators. Anything else is a fault: a crash, a
+    hang, a wrong or missing output, a lost signal. Each fault is printed with the command that reproduces it.
 
-    The exit status is 0, 1 when there was a fault, or 2 for a wrong call.
+    The exit status is 0; 1 if there was a fault; or 2 for a wrong call.
     """
     versions = {python: _version(python) for python in dict.fromkeys(pythons)}
     subjects = [Subject(engine, session) for engine, session in itertools.product(engines, sessions)]
@@ -84,13 +88,15 @@ def _version(python: str) -> str:
         command = [python, "-c", "import platform; print(platform.python_version())"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
-        raise click.BadParameter(f"{python!r} is no Python interpreter ({error})", param_hint="--python") from error
+        raise click.BadParameter(
+            f"{python!r}: must be a Python interpreter ({error})", param_hint="--python"
+        ) from error
 
 
 def _jobs(
     pythons: Sequence[str], subjects: Sequence[Subject], programs: Sequence[str], seed: int, seconds: float
 ) -> Iterator[Job]:
-    """Without end, the programs in turn, each with all kinds of sessions and all interpreters before the next."""
+    """Yield jobs endlessly: the programs in turn, each with all subjects and interpreters before the next program."""
     turns = [name for program in programs for name in [program] * (OFTEN if program == "one-interrupt" else 1)]
     for number, program in enumerate(itertools.cycle(turns)):
         for subject, python in itertools.product(subjects, pythons):
@@ -98,7 +104,7 @@ def _jobs(
 
 
 def _run(jobs: Iterable[Job], count: int, deadline: float) -> Iterator[Ended]:
-    """The ends of processes, so many of which run at a time, and of which none begins after a monotonic time."""
+    """Run jobs, `count` at a time, until a monotonic time after which none starts; yield each when it has ended."""
     running = set[Future[Ended]]()
     with ThreadPoolExecutor(count) as pool:
         for job in itertools.takewhile(lambda _: time.monotonic() < deadline, jobs):

@@ -1,4 +1,4 @@
-"""What comes of a call that a signal may interrupt, in words, and which of them are right."""
+"""The outcomes of a call that a signal may interrupt, and which of them are right."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .subject import Subject
 
 RIGHT = "right"
 RAISED = "raised"
-"""What the signal's handler raised, or RecursionError where the depth of calls is what is tried."""
+"""The call raised the exception of the signal's handler, or RecursionError in the program that tests recursion."""
 INTERRUPTED = "interrupted"
-"""An error of ONNX Runtime that says that the operator was interrupted."""
+"""The call raised an error of ONNX Runtime that says that the operator was interrupted."""
 LOST = "lost"
-"""A handler raised, and nothing came of it."""
+"""A handler raised, but the call did not."""
 WRONG, MISSING = "wrong", "missing"
 NOT_A_NUMBER = "NaN"
-"""An output without numbers: all are NaN, or there is none."""
+"""All elements of the output are NaN, or it has none."""
 
 
 MAKE_SESSIONS = ("storm-create", "recursion", "cold-compile")
-"""Programs in which a signal may come while a session is made."""
+"""Programs in which a signal may come while a session is created."""
 
 
 def allowed(subject: Subject, program: str) -> Collection[str]:
-    """The outcomes of a program that are right for a kind of session.
+    """The outcomes of a program that are right for a subject.
 
-    Our class raises what the handler did. A plain one has no place for it but the text of ONNX Runtime's error, and what
-    shape inference reports while a session is made ONNX Runtime drops. With the Python operators of onnxruntime-extensions
-    there is no such text: a call that fails gives NaN, or nothing at all.
+    ortops.InferenceSession raises the handler's exception. A plain session can only report it in the text of ONNX Runtime's
+    error, and ONNX Runtime ignores errors of shape inference when it creates a session. The Python operators of
+    onnxruntime-extensions report no text: a failed call returns NaN or an empty output.
     """
     if subject.session == "ours":
         return {RIGHT, RAISED}
@@ -42,17 +42,17 @@ def allowed(subject: Subject, program: str) -> Collection[str]:
 
 
 def of_answer(answer: Any, expected: Array) -> str:
-    """The outcome of a run by its only output."""
+    """The outcome of a run that returned its only output."""
     if answer is None:
         return MISSING
-    # np.array_equal takes whatever is raised in it for a difference, what a signal handler raises, too.
+    # Not np.array_equal, which returns False for any exception inside it, also one from a signal handler.
     if answer.shape == expected.shape and answer.tobytes() == expected.tobytes():
         return RIGHT
     return NOT_A_NUMBER if np.isnan(answer).all() else WRONG
 
 
 def of_error(error: BaseException, awaited: type[BaseException]) -> str:
-    """The outcome of a call that raises."""
+    """The outcome of a call that raised an error."""
     if isinstance(error, awaited):
         return RAISED
     text = " ".join(str(error).split())

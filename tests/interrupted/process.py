@@ -1,4 +1,4 @@
-"""A program in a process of its own, and what is wrong with what came of it."""
+"""Run a program in a process of its own and judge its outcome."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .subject import Subject
 ROOT = Path(__file__).parents[2]
 
 MOST_SECONDS = 120.0
-"""For a process. The longest compiles a kernel several times, on a machine that is busy with others."""
+"""The time limit of a process. The longest compiles a kernel several times, on a machine that is busy with others."""
 
 MOST_SECONDS_TO_EXIT = 30.0
-"""From the end of a program to that of its process."""
+"""The time limit from the end of a program to the end of its process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A program, the kind of session, and the interpreter."""
+    """A program with its subject, seed and interpreter."""
 
     program: str
     subject: Subject
@@ -35,18 +35,18 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The command line, for the root of the repository."""
+        """The command line, to be run in the root of the repository."""
         chosen = ["--engine", self.subject.engine, "--session", self.subject.session, "--seconds", str(self.seconds)]
         return [self.python, "-m", "tests.interrupted", "run", self.program, str(self.seed), *chosen]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended.
+    """A process that has ended.
 
-    outcomes: how often what came of its program.
-    delay: seconds from a signal to its exception, or None where the program does not say.
-    faults: what was wrong, each in a sentence.
+    outcomes: the counts of its program's outcomes.
+    delay: the seconds from a signal to its exception, or None if the program does not measure them.
+    faults: a sentence for each fault.
     """
 
     job: Job
@@ -56,12 +56,12 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """The faults, and the command that shows them."""
+        """The faults, and the command that reproduces them."""
         return f"{shlex.join(self.job.command)}\n" + "\n".join(f"  {fault}" for fault in self.faults)
 
 
 def run(job: Job, limit: float = MOST_SECONDS) -> Ended:
-    """Run a program in a process, to its end or for so many seconds."""
+    """Run a job in a process, for at most `limit` seconds, and judge it."""
     try:
         done = subprocess.run(  # noqa: S603
             job.command, capture_output=True, text=True, errors="replace", check=False, timeout=limit, cwd=ROOT
@@ -72,13 +72,13 @@ def run(job: Job, limit: float = MOST_SECONDS) -> Ended:
 
 
 def judge(job: Job, status: int, output: str, errors: str, end: float) -> Ended:
-    """What is wrong with a process that has ended.
+    """Judge a process that has ended.
 
     Args:
-        job: what it was.
+        job: the process's job.
         status: its exit status.
-        output: what it printed.
-        errors: likewise, to the stream of errors.
+        output: its standard output.
+        errors: its standard error.
         end: the monotonic time of its end.
     """
     last = " ".join(errors[-800:].split())

@@ -1,4 +1,4 @@
-"""Alarms at random moments, whose handler raises."""
+"""Send alarms (SIGALRM) at random moments, whose handler raises."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from types import FrameType
 from .outcome import LOST, RIGHT, of_error
 
 SOONEST = 1e-5
-"""Seconds until an alarm, at least."""
+"""The fewest seconds before an alarm."""
 
 TYPICAL = 20
-"""Calls of which the typical duration is the median: an alarm comes within one and a half."""
+"""The number of recent attempts from which the median duration is taken; an alarm comes within 1.5 times that."""
 
 
 class AlarmError(Exception):
-    """What a handler raises: an error, as of a time limit."""
+    """An alarm that `except Exception` catches, like the error of a time limit."""
 
 
 class Alarm(BaseException):
-    """What another handler raises: like KeyboardInterrupt, none that `except Exception` catches."""
+    """An alarm that `except Exception` does not catch, like KeyboardInterrupt."""
 
 
 def storm(attempt: Callable[[], str], seed: int, seconds: float) -> Iterator[str]:
-    """Without end, what comes of an attempt that an alarm may interrupt.
+    """Yield endlessly the outcomes of attempts that an alarm may interrupt.
 
     Args:
-        attempt: says what came of it, or raises.
-        seed: of the moments, and of the class that is raised.
-        seconds: that the first attempt takes, about.
+        attempt: returns its outcome, or raises.
+        seed: chooses the moments, and the class of the exception.
+        seconds: the approximate duration of the first attempt.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
     awaited = (AlarmError, Alarm)[seed % 2]

@@ -63,8 +63,8 @@ def campaign_command(
     """Run programs in many processes. --engine, --session and --program may be repeated; the default is all of them.
 
     A process must give the right output or raise the exception of the signal's handler. A plain session may also raise ONNX
-    Runtime's error with the word "interrupted", or return NaN with the Python operators. Anything else is a fault: a crash, a
-    hang, a wrong or missing output, a lost signal. Each fault is printed with the command that reproduces it.
+    Runtime's error with the word "interrupted", or return NaN with the Python operators. Anything else is a fault, such as a
+    crash, a hang, a wrong or missing output, a lost signal. Each fault is printed with the command that reproduces it.
 
     The exit status is 0; 1 if there was a fault; or 2 for a wrong call.
     """

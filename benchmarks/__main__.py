@@ -23,7 +23,7 @@ from benchmarks.problem import Problem
 from benchmarks.report import Run
 from benchmarks.sweeps import Point, Sweep, sweeps
 from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, ROTATED, WORKLOADS, Pyramid
-from ortops.kernels.jit.run import available_cpus
+from ortops.kernels.jit.runners import available_cpus
 
 CPUS = available_cpus()
 OPERATION_NAMES = (*(operation.name for operation in OPERATIONS), IN_MODEL.name, first_call.NAME)

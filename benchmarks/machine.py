@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from ortops.kernels.jit.run import available_cpus
+from ortops.kernels.jit.runners import available_cpus
 
 PACKAGES = ("ortops", "onnxruntime", "onnxruntime-extensions", "numba", "numpy")
 

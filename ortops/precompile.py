@@ -138,8 +138,8 @@ def _compile_entry_points() -> None:
     """Compile what all operators share: the reader of a session's tensors, and the threads of calls outside of sessions."""
     from ortops.engine.c_api import OrtError, ort_api
     from ortops.engine.tensors import Inputs
-    from ortops.kernels.jit.run import on_threads  # noqa: TID251 - `compute` takes it as its runner
+    from ortops.kernels.jit.runners import thread_runner  # noqa: TID251 - `compute` takes it as its runner
 
-    on_threads(2)
+    thread_runner(2)
     with contextlib.suppress(OrtError):  # without the direct engine nothing reads them
         Inputs(ort_api(), 0).read(0)

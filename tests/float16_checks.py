@@ -1,4 +1,4 @@
-"""float16 as a process compiles it: what its conversions and its operators compute, and whether that is right."""
+"""Checks of float16 for the CPU that this process compiles for: its conversions and its operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALVES = np.arange(65536, dtype=np.uint16).view(np.float16)
 
 
 def results(channels: int, dtype: type[np.floating[Any]]) -> tuple[Array, Array]:
-    """y and dX of inputs that are float16: for one image subnormal, for another so large that its dX overflows."""
+    """y and dX of float16 inputs: subnormal in one image, and so large in another that its dX overflows."""
     rng = np.random.default_rng(channels)
     scale, of = np.array([2.0**-17, 1.0, 30000.0]), np.arange(60) % 3
     x = rng.uniform(-1, 2, (3, channels, 20, 23)) * scale[:, None, None, None]
@@ -36,7 +36,7 @@ def results(channels: int, dtype: type[np.floating[Any]]) -> tuple[Array, Array]
 
 
 def digest() -> str:
-    """Of the bits of y and dX in float16, with channels that are handled one by one and LANES at once."""
+    """The digest of the bits of y and dX in float16, for channels that are computed one by one and LANES at once."""
     found = hashlib.sha256()
     for channels in (1, LANES + 4):
         for result in results(channels, np.float16):
@@ -45,7 +45,7 @@ def digest() -> str:
 
 
 def check_results() -> None:
-    """Those in float16 are those in float32, rounded once."""
+    """Check that results in float16 are those in float32, rounded once."""
     for channels in (1, LANES + 4):
         y, dx = halves = results(channels, np.float16)
         for half, single in zip(halves, results(channels, np.float32), strict=True):
@@ -58,7 +58,7 @@ def check_results() -> None:
 
 
 def singles() -> Array:
-    """float32: all of float16, those halfway between two, their neighbours, and others with random bits."""
+    """float32 values: all finite float16 values, the midpoints between them, their neighbours, and random bits."""
     finite = np.sort(HALVES[np.isfinite(HALVES)].astype(np.float32))
     finite = np.concatenate([[-65536], finite, [65536]], dtype=np.float32)
     edges = np.concatenate([finite, (finite[1:] + finite[:-1]) / 2])
@@ -78,7 +78,7 @@ def check_conversions(singles: Array, rounded: Array, widened: Array) -> None:
 
 
 def same(found: Array, expected: Array) -> None:
-    """The same bits, and NaN of the same signs."""
+    """Check for the same bits; of NaN, only the sign counts."""
     is_nan = np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(found), is_nan)
     np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
@@ -87,7 +87,7 @@ def same(found: Array, expected: Array) -> None:
 
 
 def take_subnormals_for_zero() -> None:
-    """Let this thread do so, as a session may ask for it."""
+    """Have this thread flush subnormals to 0, as a session's option does."""
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     onnxruntime.InferenceSession(onnx_models.roi_align(16, standard=True).SerializeToString(), options)

@@ -1,23 +1,23 @@
-"""Kernels that only convert: from the type of one array to that of another, number by number or LANES at once."""
+"""Kernels that convert an array to another element type, one element or LANES at a time."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import inner
-from ortops.kernels.jit.lanes import load_lanes, store_lanes
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.scalar import load, store
+from ortops.kernels.jit.simd import load_lanes, store_lanes
 
 
-@inner
+@compiled
 def convert(source: Any, target: Any, count: int) -> int:
     for i in range(count):
         store(target, i, load(source, i))
     return 0
 
 
-@inner
+@compiled
 def convert_lanes(source: Any, target: Any, count: int) -> int:
     for i in range(0, count, LANES):
         store_lanes(target, i, load_lanes(source, i))

@@ -1,4 +1,4 @@
-"""An exception at every line of this library's Python code, as a signal handler may raise it."""
+"""An exception at any line of this library's Python code, as a signal handler may raise it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_exception_at_any_line_is_raised_and_the_process_goes_on_and_ends() -
         "run Interrupt",
         "run plain interrupted",
         "make Interrupt",
-        # ONNX Runtime takes no notice of the status of shape inference.
+        # ONNX Runtime ignores the status of shape inference.
         "make plain an answer interrupted",
         "call Interrupt",
     ]

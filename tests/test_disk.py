@@ -1,4 +1,4 @@
-"""Compiled code on disk: what is read back, what is compiled anew, and whose folders are trusted."""
+"""The cache of compiled code on disk: when it is used, when code is compiled again, and which folders are trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ortops.kernels.jit import disk, levels, machine_code
+from ortops.kernels.jit import cpu_levels, disk, machine_code
 from ortops.kernels.jit.kernel import Source
 
 if os.name == "nt":
@@ -24,7 +24,7 @@ if os.name == "nt":
 
 
 class Package:
-    """A package with one source file. The code of its kernel, as compiled here, is that file and what it is made for."""
+    """A package with one source file. Its "compiled code" is the text of that file and the arguments of the compiler."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "source" / "tiny.py"
@@ -43,7 +43,7 @@ class Package:
         return self.code(*source)
 
     def compilations(self, arguments: Any = ("int64",)) -> int:
-        """How many functions a new process compiles to load the kernel for these arguments."""
+        """The number of functions that a new process compiles to load the kernel for these arguments."""
         disk.sources.cache_clear()
         disk._compiler.cache_clear()  # noqa: SLF001 - a new process has none
         self.compiled.clear()
@@ -53,7 +53,7 @@ class Package:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
-    """A package whose code can be kept in no folder of the machine's but in those below tmp_path."""
+    """A package whose code can only be stored in folders below tmp_path."""
     made = Package(tmp_path)
     compiler = ModuleType("compile")
     monkeypatch.setattr(compiler, "compile_kernel", made.compile, raising=False)
@@ -77,7 +77,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def shut(folder: Path) -> None:
-    """Let nobody write below a folder, not even root."""
+    """Put a file in a folder's place, so that not even root can write below it."""
     folder.rmdir() if folder.exists() else None
     folder.write_bytes(b"")
 
@@ -160,8 +160,8 @@ def test_options_that_change_no_code_compile_nothing_anew(package: Package, monk
     [
         ("NUMBA_DISABLE_JIT", "1", "must be 0 or unset"),
         ("NUMBA_NUM_THREADS", "0", "must be > 0 or unset"),
-        ("NUMBA_CPU_FEATURES", "avx2", "must be features, each after + or -"),
-        ("NUMBA_CPU_FEATURES", "+avx2, -fma", "must be features, each after + or -"),
+        ("NUMBA_CPU_FEATURES", "avx2", "must be features separated by commas, each prefixed by + or -"),
+        ("NUMBA_CPU_FEATURES", "+avx2, -fma", "must be features separated by commas, each prefixed by + or -"),
     ],
 )
 def test_options_with_which_numba_compiles_nothing_are_named_where_it_would_have_to(
@@ -203,7 +203,7 @@ print("numba" in sys.modules)
 
 @pytest.mark.slow
 def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_code_is_on_disk(tmp_path: Path) -> None:
-    # Options that would change how numba's own functions are called, or what it says, and not what kernels compute.
+    # Options that change numba's calls or messages and not the kernels' code.
     others = {"BOUNDSCHECK": "1", "DEBUGINFO": "1", "OPT": "0", "DEVELOPER_MODE": "1", "PARALLEL_DIAGNOSTICS": "4"}
     others |= {"THREADING_LAYER": "nonsense", "CAPTURED_ERRORS": "old_style", "CACHE_DIR": str(tmp_path)}
 
@@ -260,7 +260,7 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
     kept = package.code("tiny", "f", "int64")
     package.path.rename(package.path.with_suffix(".txt"))
     disk.sources.cache_clear()
-    disk.keep("tiny.f", ("float64",), kept)
+    disk.save("tiny.f", ("float64",), kept)
     assert disk.find("tiny.f", ("int64",)) is None
     assert len(files(tmp_path)) == 2
 
@@ -341,7 +341,7 @@ def test_the_folder_that_is_named_is_the_only_one(
 
 @pytest.fixture
 def filled(package: Package, tmp_path: Path) -> Path:
-    """The temporary folder of the user, the only one that can be written, with the code of the package in it."""
+    """The user's folder for temporary files, the only one that can be written, with the package's code in it."""
     shut(package.path.parent / "__pycache__")
     shut(tmp_path / "user")
     assert package.compilations() == 1
@@ -405,7 +405,7 @@ for k in range(20):
     read = disk.find(name, kinds)
     assert read in (None, code)
     found += read is not None
-    disk.keep(name, kinds, code)
+    disk.save(name, kinds, code)
 print(found)
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "named")}
@@ -424,8 +424,8 @@ print(found)
 
 @pytest.fixture
 def best(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed archive for the better of the two levels of this processor, with the code for an int64."""
-    monkeypatch.setattr(levels, "of_this_processor", lambda: iter(["better", "good"]))
+    """An installed archive for the better of this CPU's two levels, with the code for an int64."""
+    monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better", "good"]))
     disk.sources.cache_clear()
     (tmp_path / "archives").mkdir()
     return archive(package, "better", "int64")
@@ -436,7 +436,7 @@ def archive(package: Package, level: str, *members: Any) -> Path:
     with zipfile.ZipFile(path, "w") as made:
         made.comment = disk.sources()
         for kind in members:
-            made.writestr(disk.member("tiny.f", (kind,)), package.code("tiny", "f", (kind,)))
+            made.writestr(disk.member_name("tiny.f", (kind,)), package.code("tiny", "f", (kind,)))
     return path
 
 

@@ -41,7 +41,7 @@ SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[Heal
 
 
 BORDER = 1e-9
-"""Nearer to the edge of the sampled area than this, the rounding of a coordinate decides whether a sample counts."""
+"""The distance to the edge of the sampled area within which a coordinate's rounding decides whether a sample counts."""
 
 
 def reference(problem: Problem) -> Array:
@@ -77,7 +77,7 @@ def far(problem: Problem) -> float:
 
 
 def spread(problem: Problem) -> int:
-    """The most terms that one sum of a kernel adds up."""
+    """The most terms of a sum in a kernel."""
     return int(sum(problem.x.shape[2:])) + int(np.prod(problem.dy.shape[2:])) * max(len(problem.rois), 1)
 
 
@@ -101,7 +101,7 @@ def test_gradients_are_the_reference_rounded(problem: Problem) -> None:
 
 
 def of_threads(problem: Problem, threads: int) -> tuple[Array, Array, Array]:
-    """y, dx and drois of a session with so many threads."""
+    """y, dx and drois of a session with `threads` threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     kind = str(problem.x.dtype).replace("float32", "float").replace("float64", "double")
@@ -132,7 +132,7 @@ def part(problem: Problem, channels: slice, rois: slice = slice(None)) -> Proble
 
 @st.composite
 def large_problems(draw: st.DrawFn) -> Problem:
-    """Problems whose maps are packed as a whole, or window by window, or not at all, on more threads than one."""
+    """Problems for several threads whose maps are packed as a whole, by window, or not at all."""
     problem = draw(problems(output_height=draw(st.integers(1, 7)), output_width=draw(st.integers(1, 7))))
     size = draw(
         st.tuples(st.integers(1, 3), st.sampled_from([1, 7, 8, 33, 256]), st.integers(1, 40), st.integers(1, 40))
@@ -216,7 +216,7 @@ def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, m
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None:
-    # Written past the cache from 16 MiB on; with 15 bins of 33 channels few RoIs begin at a line of it.
+    # From 16 MiB on stores are non-temporal; with 15 bins of 33 channels few RoIs are aligned to a cache line.
     attributes: dict[str, Any] = {"output_height": 5, "output_width": 3, "sampling_ratio": 1, "mode": mode}
     attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
     count = (20 << 20) // (33 * 15 * dtype.itemsize)
@@ -331,7 +331,7 @@ def test_ours_is_onnxruntimes_own_within_float32_coordinates(problem: Problem, m
         scale = float(np.float32(attributes["spatial_scale"]))
         bins = np.array([attributes["output_width"], attributes["output_height"]])
         sizes = (problem.rois[:, 2:].astype(float) - problem.rois[:, :2]) * scale / bins
-        # Of one negative side its kernel makes an error.
+        # ONNX Runtime's kernel fails for one negative side.
         assume(np.all(sizes >= 0) and np.all(np.abs(sizes - np.round(sizes)) > 4 * rounding))
     session = onnxruntime.InferenceSession(
         onnx_models.roi_align(16, standard=True, **attributes).SerializeToString(), options(), providers=[CPU]
@@ -353,8 +353,8 @@ def test_sixteen_threads_take_no_more_than_64_mib_to_work_in(call: str) -> None:
 import pathlib, re
 import numpy as np
 import ortops.functional.call, ortops
-from ortops.kernels.jit.run import on_threads
-ortops.functional.call.runner_on_all_cpus = lambda: on_threads(16)
+from ortops.kernels.jit.runners import thread_runner
+ortops.functional.call.runner_on_all_cpus = lambda: thread_runner(16)
 peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
 def prepare(channels, size):
     global x, rois, of, dy

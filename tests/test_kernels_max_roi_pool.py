@@ -22,7 +22,7 @@ from conformance.backends.session import CPU, from_ort, options, to_ort
 from onnx_models.schema import register_schemas
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.run import on_threads
+from ortops.kernels.jit.runners import thread_runner
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.reference import evaluate
 from problems import DTYPES, SHAPES_OF_ROIS, Array, assert_close, make_problem
@@ -350,7 +350,7 @@ def test_bits_are_the_same_for_any_number_of_threads(
     dy = np.asarray(np.random.default_rng(0).uniform(-1, 1, call.dy.shape), dtype)
     results = []
     for threads in (1, 2, 16):
-        monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda n=threads: on_threads(n))
+        monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda n=threads: thread_runner(n))
         dx = max_roi_pool_grad(dy, call.x, call.rois, spatial_scale=call.scale)
         results.append(forward(call).tobytes() + dx.tobytes())
     assert len(set(results)) == 1

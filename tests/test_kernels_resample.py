@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.kernels.jit.run import on_threads
+from ortops.kernels.jit.runners import thread_runner
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.reference import evaluate
 from problems import Array, assert_close
@@ -175,7 +175,7 @@ def test_bits_are_the_same_for_any_number_of_threads(dtype: Any, mode: str, monk
     x = np.random.default_rng(0).standard_normal((2, 7, 33, 41)).astype(dtype)
     results = []
     for threads in (1, 2, 3, 16):
-        monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda n=threads: on_threads(n))
+        monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda n=threads: thread_runner(n))
         y = ortops.dml_resample(x, scales=[1, 1, 1.7, 2.3], interpolation_mode=mode)  # type: ignore[arg-type]
         dx = ortops.dml_resample_grad(y, x.shape, scales=[1, 1, 1.7, 2.3], interpolation_mode=mode)  # type: ignore[arg-type]
         results.append(y.tobytes() + dx.tobytes())

@@ -1,4 +1,4 @@
-"""Kernels compiled for other processors than this one: without fused multiply-add, without conversions of float16."""
+"""Kernels compiled for CPUs without fused multiply-add or without float16 conversions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from llvmlite import binding as llvm
 
 import float16_checks
-from ortops.kernels.jit import levels
-from ortops.kernels.jit.instructions import has_float16, has_fma
+from ortops.kernels.jit import cpu_levels
+from ortops.kernels.jit.cpu_features import has_float16, has_fma
 
 on_x86_64 = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="other processors have these instructions"
@@ -23,12 +23,12 @@ on_x86_64 = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for the code of these processors."""
+    """A folder for the code for these CPUs."""
     return tmp_path_factory.mktemp("cache")
 
 
 def python(code: str, cache: Path, name: str, features: str) -> str:
-    """What a new interpreter prints, for which kernels are compiled for a processor of this name with these features."""
+    """The output of a new interpreter whose kernels are compiled for a CPU with this name and these features."""
     processor = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-c", code],
@@ -73,7 +73,7 @@ def test_without_instructions_for_float16_every_number_is_read_and_written_as_nu
 @on_x86_64
 @pytest.mark.slow
 def test_without_instructions_for_float16_results_have_the_bits_of_those_with_them(cache: Path) -> None:
-    if "x86-64-v3" not in levels.of_this_processor():
+    if "x86-64-v3" not in cpu_levels.supported():
         pytest.skip("this processor has no fused multiply-add")
     found = python("import float16_checks; print(float16_checks.digest())", cache, "x86-64", "+avx2,+fma")
     assert found == float16_checks.digest()

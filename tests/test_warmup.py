@@ -19,7 +19,7 @@ LOADED = '''
 from ortops.kernels.jit import kernel
 
 def loaded():
-    return sorted((source.name, source.kinds) for source in kernel.loaded)
+    return sorted((source.name, source.arg_types) for source in kernel.loaded)
 '''
 
 USE = '''

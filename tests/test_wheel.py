@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from llvmlite import binding as llvm
 
-from ortops.kernels.jit import build, disk, levels
+from ortops.kernels.jit import build, cpu_levels, disk
 from ortops.kernels.jit.kernel import Source
 
 ROOT = Path(__file__).parents[1]
-HERE = levels.LEVELS.get(levels.architecture(), {})
+HERE = cpu_levels.LEVELS.get(cpu_levels.architecture(), {})
 
 needs_archives = pytest.mark.skipif(
-    sys.platform != "linux" or not list(levels.of_this_processor()), reason="wheels hold no code for this machine"
+    sys.platform != "linux" or not list(cpu_levels.supported()), reason="wheels hold no code for this machine"
 )
 
 
@@ -72,7 +72,7 @@ def test_its_name_tells_the_architecture_and_no_version_of_python(compiled: Path
     _, _, *tags = compiled.stem.split("-")
     assert tags[:2] == ["py3", "none"]
     assert tags[2].endswith(f"linux_{os.uname().machine}") or tags[2].startswith("manylinux_2_17_")
-    (level, *_) = levels.of_this_processor()
+    (level, *_) = cpu_levels.supported()
     assert archives(compiled) == [f"ortops/kernels/compiled/linux-{level}.zip"]
 
 
@@ -112,20 +112,20 @@ def test_levels_are_not_built_where_numba_has_read_the_processor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", sys)
-    with pytest.raises(RuntimeError, match="numba has been imported before it is told the processor"):
+    with pytest.raises(RuntimeError, match="numba is imported already: must be imported after its target CPU is set"):
         build.level_archive(tmp_path, "x86-64-v3", (), ())
 
 
 def processor(monkeypatch: pytest.MonkeyPatch, architecture: str, features: Iterable[str]) -> list[str]:
     """The levels of a processor with these features alone."""
-    monkeypatch.setattr(levels, "architecture", lambda: architecture)
+    monkeypatch.setattr(cpu_levels, "architecture", lambda: architecture)
     monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: dict.fromkeys(features, True))
     monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "x86-64-v4")
-    return list(levels.of_this_processor())
+    return list(cpu_levels.supported())
 
 
 def test_a_processor_has_the_levels_whose_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    x86 = levels.LEVELS["x86_64"]
+    x86 = cpu_levels.LEVELS["x86_64"]
     v3, v4 = x86["x86-64-v3"], x86["x86-64-v4"]
     assert processor(monkeypatch, "x86_64", v4) == ["x86-64-v4", "x86-64-v3"]
     for feature in v4:

@@ -20,7 +20,7 @@ from benchmarks.networks.measure import OURS, TORCH, Row, measure
 from benchmarks.networks.zoo import NETWORKS
 from benchmarks.report import WIDTH, markdown_table, rich_table
 from benchmarks.tables import Table
-from ortops.kernels.jit.run import available_cpus
+from ortops.kernels.jit.runners import available_cpus
 
 CPUS = available_cpus()
 PACKAGES = ("ortops", "onnx", "onnxruntime", "torch", "torchvision")

@@ -1,9 +1,9 @@
-"""The average over samples as two thin matrix products, Y = A_y X A_x^T, and its gradients.
+"""Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
-The lines of the map that a bin needs are combined first, elementwise; then each output is a short sum over one combined
-line. Both work on a panel, where a pixel is LANES numbers of as many channels, and on one plane, where it is one number:
-`unit` is the numbers of a pixel. Every sum is made in the same order by the same instructions, so a channel gives the same
-bits in either form.
+The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
+The functions work on a panel of LANES interleaved channels and on the plane of one channel: `pixel_size` is the number of
+values per pixel, LANES or 1. Both forms add in the same order with the same instructions, so a channel has the same bits in
+either form.
 """
 
 from __future__ import annotations
@@ -11,55 +11,51 @@ from __future__ import annotations
 from typing import Any
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import inner, outlined
-from ortops.kernels.jit.lanes import add_doubles, load_lanes, splat, store_lanes
-from ortops.kernels.jit.scalar import fma, load, minimum, number, offset, store
+from ortops.kernels.jit.compile import compiled, noinline
+from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset, store
+from ortops.kernels.jit.simd import add_to_float64, load_lanes, splat, store_lanes
 from ortops.kernels.tables import Table
 
 
-@outlined
+@noinline
 def average(
-    source: Any,
-    stride: int,
-    unit: int,
-    rows: Table,
-    columns: Table,
-    outside: float,
-    line: Any,
-    sums: Any,
+    source: Any, stride: int, pixel_size: int, rows: Table, columns: Table, outside: float, line: Any, sums: Any
 ) -> None:
-    """Y = A_y X A_x^T into sums [PH, PW]; the lines of X are `stride` numbers apart, a pixel is `unit` numbers."""
+    """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` values apart.
+
+    `outside` is the value of samples off the map, and `line` a buffer for a row of X.
+    """
     for p in range(rows.bins):
-        _combine(source, stride, unit, rows, p, columns.runs, line)
+        _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
         for q in range(columns.bins):
             begin, end = columns.start[q], columns.start[q + 1]
             off_map = 1.0 - rows.inside[p] * columns.inside[q] if outside != 0.0 else 0.0
-            share = off_map * outside if off_map > 0.0 else 0.0
+            outside_share = off_map * outside if off_map > 0.0 else 0.0
             at = p * columns.bins + q
-            if unit == 1:
-                total = number(sums, 0.0)
+            if pixel_size == 1:
+                total = cast_like(sums, 0.0)
                 for i in range(begin, end):
                     total = fma(columns.weight[i], line[columns.pixel[i]], total)
-                sums[at] = total if share == 0.0 else total + number(sums, share)
+                sums[at] = total if outside_share == 0.0 else total + cast_like(sums, outside_share)
             else:
                 lanes = splat(sums, 0.0)
                 for i in range(begin, end):
                     lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * LANES), lanes)
-                if share != 0.0:
-                    lanes = fma(1.0, lanes, splat(sums, share))
+                if outside_share != 0.0:
+                    lanes = fma(1.0, lanes, splat(sums, outside_share))
                 store_lanes(sums, at * LANES, lanes)
 
 
-@inner
-def _combine(source: Any, stride: int, unit: int, rows: Table, p: int, runs: Any, line: Any) -> None:
-    """Row p of A_y X in the runs of a line. Four lines of X are taken at once: the sums stay in registers."""
+@compiled
+def _combine(source: Any, stride: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
+    """Compute row p of A_y X in the ranges of a line, from four rows of X at a time: the sums stay in registers."""
     start, end = rows.start[p], rows.start[p + 1]
     if start == end:
-        _clear(runs, unit, line)
+        _clear(ranges, pixel_size, line)
     for i in range(start, end, 4):
-        left, (a, b, c, d), (at_a, at_b, at_c, at_d) = _four(rows, i, end, source, stride)
-        for n in range(runs[0]):
-            low, high = runs[2 * n + 1] * unit, runs[2 * n + 2] * unit
+        left, (a, b, c, d), (at_a, at_b, at_c, at_d) = _four_rows(rows, i, end, source, stride)
+        for n in range(ranges[0]):
+            low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
             rest = high - (high - low) % LANES
             for j in range(low, rest, LANES):
                 lanes = splat(line, 0.0) if i == start else load_lanes(line, j)
@@ -72,7 +68,7 @@ def _combine(source: Any, stride: int, unit: int, rows: Table, p: int, runs: Any
                     lanes = fma(d, load_lanes(at_d, j), lanes)
                 store_lanes(line, j, lanes)
             for j in range(rest, high):
-                total = number(line, 0.0) if i == start else line[j]
+                total = cast_like(line, 0.0) if i == start else line[j]
                 total = fma(a, load(at_a, j), total)
                 if left > 1:
                     total = fma(b, load(at_b, j), total)
@@ -83,9 +79,9 @@ def _combine(source: Any, stride: int, unit: int, rows: Table, p: int, runs: Any
                 line[j] = total
 
 
-@inner
-def _four(rows: Table, i: int, end: int, source: Any, stride: int) -> Any:
-    """How many of row weight i and the three after it there are before `end`, what they are, and where their lines are."""
+@compiled
+def _four_rows(rows: Table, i: int, end: int, source: Any, stride: int) -> Any:
+    """Entries i to i + 3 of a table: the number left before `end`, their weights, and pointers to their rows of X."""
     b, c, d = minimum(i + 1, end - 1), minimum(i + 2, end - 1), minimum(i + 3, end - 1)
     weight, pixel = rows.weight, rows.pixel
     return (
@@ -100,27 +96,19 @@ def _four(rows: Table, i: int, end: int, source: Any, stride: int) -> Any:
     )
 
 
-@inner
-def _clear(runs: Any, unit: int, line: Any) -> None:
-    """Zeros in the runs of a line."""
-    for n in range(runs[0]):
-        for j in range(runs[2 * n + 1] * unit, runs[2 * n + 2] * unit):
+@compiled
+def _clear(ranges: Any, pixel_size: int, line: Any) -> None:
+    """Set the ranges of a line to 0."""
+    for n in range(ranges[0]):
+        for j in range(ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size):
             store(line, j, 0.0)
 
 
-@outlined
+@noinline
 def add_gradient(
-    gradient: Any,
-    unit: int,
-    rows: Table,
-    columns: Table,
-    top: int,
-    bottom: int,
-    line: Any,
-    dx: Any,
-    stride: int,
+    gradient: Any, pixel_size: int, rows: Table, columns: Table, top: int, bottom: int, line: Any, dx: Any, stride: int
 ) -> None:
-    """Add A_y^T dY A_x to the lines from top to bottom of dX; gradient is dY [PH, PW]."""
+    """Add A_y^T dY A_x to rows top:bottom of dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
     for p in range(rows.bins):
         begin, end = rows.start[p], rows.start[p + 1]
         while begin < end and rows.pixel[begin] < top:
@@ -128,11 +116,11 @@ def add_gradient(
         while begin < end and rows.pixel[end - 1] >= bottom:
             end -= 1
         if begin < end:
-            _spread(gradient, unit, columns, p, line)
+            _scatter_row(gradient, pixel_size, columns, p, line)
         for i in range(begin, end):
-            runs, target, w = columns.runs, offset(dx, rows.pixel[i] * stride), rows.weight[i]
-            for n in range(runs[0]):
-                low, high = runs[2 * n + 1] * unit, runs[2 * n + 2] * unit
+            ranges, target, w = columns.ranges, offset(dx, rows.pixel[i] * stride), rows.weight[i]
+            for n in range(ranges[0]):
+                low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
                 rest = high - (high - low) % LANES
                 for j in range(low, rest, LANES):
                     store_lanes(target, j, fma(w, load_lanes(line, j), load_lanes(target, j)))
@@ -140,26 +128,26 @@ def add_gradient(
                     target[j] = fma(w, line[j], target[j])
 
 
-@inner
-def _spread(gradient: Any, unit: int, columns: Table, p: int, line: Any) -> None:
-    """Row p of dY A_x in the runs of a line."""
-    _clear(columns.runs, unit, line)
+@compiled
+def _scatter_row(gradient: Any, pixel_size: int, columns: Table, p: int, line: Any) -> None:
+    """Compute row p of dY A_x in the ranges of a line."""
+    _clear(columns.ranges, pixel_size, line)
     for q in range(columns.bins):
         at = p * columns.bins + q
         for i in range(columns.start[q], columns.start[q + 1]):
             w, pixel = columns.weight[i], columns.pixel[i]
-            if unit == 1:
+            if pixel_size == 1:
                 line[pixel] = fma(w, gradient[at], line[pixel])
             else:
                 lanes = fma(w, load_lanes(gradient, at * LANES), load_lanes(line, pixel * LANES))
                 store_lanes(line, pixel * LANES, lanes)
 
 
-@outlined
+@noinline
 def add_box_gradient(
     source: Any,
     stride: int,
-    unit: int,
+    pixel_size: int,
     gradient: Any,
     rows: Table,
     columns: Table,
@@ -167,77 +155,69 @@ def add_box_gradient(
     length: int,
     drois: Any,
 ) -> None:
-    """Add the derivatives with respect to x1, y1, x2, y2 to the float64 drois [4], a number of each for each channel.
+    """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size].
 
-    They are the sums of dY * (A_y X A_x^T) with the derivative of A_y or of A_x in place of the matrix itself. Three lines
-    to work in are `length` numbers apart.
+    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three buffers for a row,
+    `length` values apart.
     """
-    by_near, by_far = offset(line, length), offset(line, 2 * length)
+    d_near, d_far = offset(line, length), offset(line, 2 * length)
     for p in range(rows.bins):
         if rows.start[p] < rows.start[p + 1]:
-            _combine_slopes(source, stride, unit, rows, p, columns.runs, line, by_near, by_far)
-            _add_products(gradient, unit, p, columns, line, by_near, by_far, drois)
+            _combine_derivatives(source, stride, pixel_size, rows, p, columns.ranges, line, d_near, d_far)
+            _add_products(gradient, pixel_size, p, columns, line, d_near, d_far, drois)
 
 
-@inner
-def _combine_slopes(
-    source: Any,
-    stride: int,
-    unit: int,
-    rows: Table,
-    p: int,
-    runs: Any,
-    line: Any,
-    by_near: Any,
-    by_far: Any,
+@compiled
+def _combine_derivatives(
+    source: Any, stride: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any, d_near: Any, d_far: Any
 ) -> None:
-    """Row p of A_y X, and of its derivatives, in the runs of three lines. Two lines of X are taken at once."""
+    """Compute row p of A_y X and of its two derivatives in the ranges of three lines, from two rows of X at a time."""
     start, end = rows.start[p], rows.start[p + 1]
     for i in range(start, end, 2):
         k, has_two = minimum(i + 1, end - 1), i + 1 < end
         a, b, near_a, near_b = rows.weight[i], rows.weight[k], rows.near[i], rows.near[k]
         far_a, far_b = rows.far[i], rows.far[k]
         at_a, at_b = offset(source, rows.pixel[i] * stride), offset(source, rows.pixel[k] * stride)
-        for n in range(runs[0]):
-            low, high = runs[2 * n + 1] * unit, runs[2 * n + 2] * unit
+        for n in range(ranges[0]):
+            low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
             rest = high - (high - low) % LANES
             for j in range(low, rest, LANES):
                 first, second = load_lanes(at_a, j), load_lanes(at_b, j)
                 lanes, near, far = splat(line, 0.0), splat(line, 0.0), splat(line, 0.0)
                 if i > start:
-                    lanes, near, far = load_lanes(line, j), load_lanes(by_near, j), load_lanes(by_far, j)
+                    lanes, near, far = load_lanes(line, j), load_lanes(d_near, j), load_lanes(d_far, j)
                 lanes, near, far = fma(a, first, lanes), fma(near_a, first, near), fma(far_a, first, far)
                 if has_two:
                     lanes, near, far = fma(b, second, lanes), fma(near_b, second, near), fma(far_b, second, far)
                 store_lanes(line, j, lanes)
-                store_lanes(by_near, j, near)
-                store_lanes(by_far, j, far)
+                store_lanes(d_near, j, near)
+                store_lanes(d_far, j, far)
             for j in range(rest, high):
                 value = load(at_a, j)
-                line[j] = fma(a, value, number(line, 0.0) if i == start else line[j])
-                by_near[j] = fma(near_a, value, number(line, 0.0) if i == start else by_near[j])
-                by_far[j] = fma(far_a, value, number(line, 0.0) if i == start else by_far[j])
+                line[j] = fma(a, value, cast_like(line, 0.0) if i == start else line[j])
+                d_near[j] = fma(near_a, value, cast_like(line, 0.0) if i == start else d_near[j])
+                d_far[j] = fma(far_a, value, cast_like(line, 0.0) if i == start else d_far[j])
                 if has_two:
                     value = load(at_b, j)
                     line[j] = fma(b, value, line[j])
-                    by_near[j] = fma(near_b, value, by_near[j])
-                    by_far[j] = fma(far_b, value, by_far[j])
+                    d_near[j] = fma(near_b, value, d_near[j])
+                    d_far[j] = fma(far_b, value, d_far[j])
 
 
-@inner
+@compiled
 def _add_products(
-    gradient: Any, unit: int, p: int, columns: Table, line: Any, by_near: Any, by_far: Any, drois: Any
+    gradient: Any, pixel_size: int, p: int, columns: Table, line: Any, d_near: Any, d_far: Any, drois: Any
 ) -> None:
-    """Add row p of dY times that of Y's derivatives, summed over the row, to drois."""
-    if unit == 1:
-        zero = number(line, 0.0)
+    """Add the dot products of row p of dY and of Y's four derivatives to drois."""
+    if pixel_size == 1:
+        zero = cast_like(line, 0.0)
         x1, y1, x2, y2 = zero, zero, zero, zero
         for q in range(columns.bins):
             a, b, c, d = zero, zero, zero, zero
             for i in range(columns.start[q], columns.start[q + 1]):
                 at, weight = columns.pixel[i], columns.weight[i]
                 a, c = fma(columns.near[i], line[at], a), fma(columns.far[i], line[at], c)
-                b, d = fma(weight, by_near[at], b), fma(weight, by_far[at], d)
+                b, d = fma(weight, d_near[at], b), fma(weight, d_far[at], d)
             g = gradient[p * columns.bins + q]
             x1, y1, x2, y2 = fma(g, a, x1), fma(g, b, y1), fma(g, c, x2), fma(g, d, y2)
         drois[0] += float(x1)
@@ -253,10 +233,10 @@ def _add_products(
                 at, weight = columns.pixel[i] * LANES, columns.weight[i]
                 values = load_lanes(line, at)
                 e, g = fma(columns.near[i], values, e), fma(columns.far[i], values, g)
-                f, h = fma(weight, load_lanes(by_near, at), f), fma(weight, load_lanes(by_far, at), h)
+                f, h = fma(weight, load_lanes(d_near, at), f), fma(weight, load_lanes(d_far, at), h)
             dy = load_lanes(gradient, (p * columns.bins + q) * LANES)
             left, top, right, bottom = fma(dy, e, left), fma(dy, f, top), fma(dy, g, right), fma(dy, h, bottom)
-        add_doubles(drois, 0, left)
-        add_doubles(drois, LANES, top)
-        add_doubles(drois, 2 * LANES, right)
-        add_doubles(drois, 3 * LANES, bottom)
+        add_to_float64(drois, 0, left)
+        add_to_float64(drois, LANES, top)
+        add_to_float64(drois, 2 * LANES, right)
+        add_to_float64(drois, 3 * LANES, bottom)

@@ -1,6 +1,6 @@
-"""Where an operator samples an axis. This file alone knows half pixels, borders and sample counts.
+"""Sample positions along one axis. Only this file deals with half pixels, borders and sampling ratios.
 
-Every convention places evenly spaced samples, so a convention is a function from numbers to an `Axis`, and all else is
+Every operator's samples are evenly spaced, so its convention is a function that returns an `Axis`; everything else is
 shared. Coordinates are float64. Source: the formulas of ONNX RoiAlign-10, -16 and -22 and of their reference evaluator.
 """
 
@@ -10,22 +10,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import ceil, load, maximum, minimum, offset
-from ortops.kernels.layout import ABOVE, BELOW, NEAREST, NEXT, NUMBERS, Placed
+from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, NEAREST, NEXT, PlacedRois
 
-MOST_SAMPLES = 2**62
-"""Samples of an axis are numbered in int64. More than these are one sample each 1e-18 of the RoI."""
+MAX_SAMPLES = 2**62
+"""The most samples along an axis, so that int64 numbers them. They would be less than 1e-18 of a RoI apart."""
 
-BEFORE = -2
-"""The region of samples that lie off the map before its first pixel; past the last one it is twice the map's length."""
+BEFORE_MAP = -2
+"""The region of samples off the map before its first pixel. After the last pixel, it is twice the map's length."""
 
 
 class Axis(NamedTuple):
-    """The samples of one RoI on one axis: sample i of bin p is at origin + (p*samples + i + shift)*size/steps.
+    """The samples of one RoI along one axis: sample i of bin p is at origin + (p*samples + i + shift)*size/steps.
 
-    scale is d(coordinate)/d(stored coordinate); is_fixed is True where the size does not follow the RoI; rule is NEXT or one
-    of those beside it; margin is how far before the first and past the last pixel a sample still reads that pixel.
+    bins: the number of bins.
+    samples: the number of samples in a bin.
+    scale: d(coordinate)/d(stored coordinate).
+    is_fixed: whether the size does not depend on the RoI.
+    rule: NEXT or another interpolation rule of `layout`.
+    margin: the distance outside the first and the last pixel at which a sample still reads that pixel.
     """
 
     origin: float
@@ -40,27 +44,27 @@ class Axis(NamedTuple):
     margin: float
 
 
-@inner
+@compiled
 def axis_of(axes: Any, r: int, k: int, bins: int) -> Axis:
-    """The axis that a convention has written down for RoI r, along y for k = 0 and along x for k = 1."""
-    n = offset(axes, (2 * r + k) * NUMBERS)
+    """The axis of RoI r that `write_axis` stored, along y for k = 0 and along x for k = 1."""
+    n = offset(axes, (2 * r + k) * AXIS_FIELDS)
     return Axis(n[0], n[1], bins, int(n[2]), n[3], n[4], n[5], n[6] != 0.0, int(n[7]), n[8])
 
 
-@inner
-def onnx_axis(place: float, length: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
-    """ONNX's convention for a RoI of a stored length, with its origin at a stored place."""
-    origin = place * scale - 0.5 if half_pixel else place * scale
+@compiled
+def onnx_axis(start: float, length: float, scale: float, half_pixel: bool, bins: int, sampling_ratio: int) -> Axis:
+    """The samples by ONNX RoiAlign's convention for a RoI from `start` to `start + length`, before scaling."""
+    origin = start * scale - 0.5 if half_pixel else start * scale
     size = length * scale
     is_fixed = not half_pixel and size < 1.0
     if is_fixed:
         size = 1.0
     wanted = float(sampling_ratio) if sampling_ratio > 0 else ceil(maximum(size / bins, 0.0))
-    samples = minimum(wanted, float(MOST_SAMPLES // bins))
+    samples = minimum(wanted, float(MAX_SAMPLES // bins))
     return Axis(origin, size, bins, int(samples), 0.5, bins * samples, scale, is_fixed, NEXT, 1.0)
 
 
-@inner
+@compiled
 def _dml_axis(
     r1: float,
     r2: float,
@@ -68,43 +72,43 @@ def _dml_axis(
     input_offset: float,
     output_offset: float,
     bins: int,
-    least: int,
-    most: int,
+    min_samples: int,
+    max_samples: int,
     to_corners: bool,
     rule: int,
 ) -> Axis:
-    """DirectML's convention for a region that is stored as r1 to r2."""
+    """The samples by DirectML ROI_ALIGN1's convention for a region from r1 to r2, before scaling."""
     start, size = r1 * scale, r2 * scale - r1 * scale
-    # Not minimum and maximum: a size that overflowed to NaN must become a number.
+    # Not minimum and maximum, since the comparison also replaces a NaN from an overflowed size.
     wanted = ceil(size / bins)
-    samples = float(least) if not wanted > least else minimum(wanted, float(most))
-    samples = minimum(samples, float(MOST_SAMPLES // bins))
+    samples = float(min_samples) if not wanted > min_samples else minimum(wanted, float(max_samples))
+    samples = minimum(samples, float(MAX_SAMPLES // bins))
     steps, shift = bins * samples, -output_offset
     if to_corners:
         steps, shift = (steps - 1.0, shift) if steps > 1.0 else (1.0, 0.5)
     return Axis(start - input_offset, size, bins, int(samples), shift, steps, scale, False, rule, 1.0)
 
 
-@inner
+@compiled
 def resample_axis(scale: float, length: int, bins: int, input_offset: float, output_offset: float, rule: int) -> Axis:
-    """DirectML's RESAMPLE: the one sample of each output of an axis; scale 0 stands for the ratio of the lengths."""
-    # The ratio as one fraction: where the quotient is a whole number, no rounding may make it miss a pixel.
+    """The samples of DirectML's RESAMPLE, one for each output; scale 0 stands for the ratio of the lengths."""
+    # size/steps keeps the ratio as a fraction: rounding must not move a coordinate that is an integer off its pixel.
     size, steps = (1.0, scale) if scale > 0.0 else (float(length), float(bins))
     return Axis(-input_offset, size, bins, 1, -output_offset, steps, 0.0, True, rule, np.inf)
 
 
-@inner
+@compiled
 def coordinate(axis: Axis, p: int, i: int) -> float:
     """The pixel coordinate of sample i of bin p.
 
-    As one fraction it stays monotonic over the whole axis when rounded, on which the lengths of all tables rely: as the
-    sum of p*size/bins and the rest, the bins of a RoI that starts at -1e30 would overlap.
+    As one fraction it stays monotonic along the axis when rounded, on which the lengths of all tables rely: if p*size/bins
+    were added separately, the bins of a RoI that starts at -1e30 would overlap.
     """
     return axis.origin + (p * axis.samples + i + axis.shift) * axis.size / axis.steps
 
 
-@inner
-def sensitivity(axis: Axis, p: int, i: int) -> tuple[float, float]:
+@compiled
+def coordinate_derivatives(axis: Axis, p: int, i: int) -> tuple[float, float]:
     """The derivatives of `coordinate` with respect to the RoI's two stored coordinates."""
     if axis.is_fixed:
         return axis.scale, 0.0
@@ -112,14 +116,15 @@ def sensitivity(axis: Axis, p: int, i: int) -> tuple[float, float]:
     return axis.scale * (1.0 - t), axis.scale * t
 
 
-@inner
+@compiled
 def region(axis: Axis, c: float, length: int) -> int:
-    """Which value holds at c: 2*k that of pixel k, 2*k + 1 between pixels k and k + 1; BEFORE or 2*length off the map.
+    """The region of a coordinate c, within which an interpolated value is linear in c. Regions increase with c.
 
-    Regions ascend with c, and within one the value is linear in c.
+    Returns:
+        2*k if the value is pixel k's; 2*k + 1 between pixels k and k + 1; BEFORE_MAP or 2*length off the map.
     """
-    if not c >= -axis.margin:  # a coordinate that overflowed to NaN is off the map, too
-        return BEFORE
+    if not c >= -axis.margin:  # also true for a coordinate that overflowed to NaN
+        return BEFORE_MAP
     if c > length - 1 + axis.margin:
         return 2 * length
     if c < 0.0:
@@ -134,29 +139,29 @@ def region(axis: Axis, c: float, length: int) -> int:
     return 2 * k + (2 if axis.rule == ABOVE else 1)
 
 
-@outlined
+@noinline
 def region_of_sample(axis: Axis, p: int, i: int, length: int) -> int:
     """The region of sample i of bin p."""
     return region(axis, coordinate(axis, p, i), length)
 
 
-@inner
+@compiled
 def is_inside(where: int, length: int) -> bool:
-    """Whether samples of a region read the map."""
+    """Whether samples of a region lie on the map."""
     return 0 <= where < 2 * length
 
 
-@inner
+@compiled
 def is_between(where: int) -> bool:
-    """Whether a region on the map lies between two pixels; elsewhere its value is constant and its slope 0."""
+    """Whether a region on the map lies between two pixels. In others the value is constant and its derivative 0."""
     return where % 2 == 1
 
 
-@inner
-def run_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
-    """One past the last sample, from i on, that is in the region `here` of sample i of bin p.
+@compiled
+def region_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
+    """The first sample of bin p after i that is not in sample i's region `here`.
 
-    Doubling steps, then bisection: the work is bounded by the map and not by the number of samples.
+    Steps double, then bisection follows: the work depends on the size of the map and not on the number of samples.
     """
     low, step = i, 1
     while low + step < axis.samples and region_of_sample(axis, p, low + step, length) == here:
@@ -171,9 +176,9 @@ def run_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
     return high
 
 
-@inner
+@compiled
 def pixels_between(axis: Axis, p: int, q: int, length: int) -> tuple[int, int]:
-    """The first pixel and the number of pixels that the samples of the bins p to q can read."""
+    """The first pixel and the number of pixels that the samples of bins p to q can read."""
     if axis.samples == 0:
         return 0, 0
     a = region_of_sample(axis, p, 0, length)
@@ -181,7 +186,7 @@ def pixels_between(axis: Axis, p: int, q: int, length: int) -> tuple[int, int]:
     return pixels_of_regions(minimum(a, b), maximum(a, b), length)
 
 
-@inner
+@compiled
 def pixels_of_regions(a: int, b: int, length: int) -> tuple[int, int]:
     """The first pixel and the number of pixels that the regions from a to b read."""
     low, high = maximum(a, 0), minimum(b, 2 * (length - 1))
@@ -190,45 +195,45 @@ def pixels_of_regions(a: int, b: int, length: int) -> tuple[int, int]:
     return low // 2, (high + 1) // 2 - low // 2 + 1
 
 
-@inner
-def write_axis(placed: Placed, r: int, k: int, axis: Axis) -> None:
-    """Write down the samples of RoI r along one axis."""
-    numbers = offset(placed.axes, (2 * r + k) * NUMBERS)
-    numbers[0], numbers[1], numbers[2] = axis.origin, axis.size, float(axis.samples)
-    numbers[3], numbers[4], numbers[5] = axis.shift, axis.steps, axis.scale
-    numbers[6], numbers[7], numbers[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
+@compiled
+def write_axis(placed: PlacedRois, r: int, k: int, axis: Axis) -> None:
+    """Store the axis of RoI r, along y for k = 0 and along x for k = 1."""
+    fields = offset(placed.axes, (2 * r + k) * AXIS_FIELDS)
+    fields[0], fields[1], fields[2] = axis.origin, axis.size, float(axis.samples)
+    fields[3], fields[4], fields[5] = axis.shift, axis.steps, axis.scale
+    fields[6], fields[7], fields[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
 
 
-@inner
-def _place_axis(placed: Placed, r: int, k: int, axis: Axis, length: int) -> None:
-    """Write down the samples of RoI r along one axis, and how many pixels they can read."""
+@compiled
+def _place_axis(placed: PlacedRois, r: int, k: int, axis: Axis, length: int) -> None:
+    """Store the axis of RoI r and the number of pixels that its samples can read."""
     write_axis(placed, r, k, axis)
     placed.spans[2 * r + k] = pixels_between(axis, 0, axis.bins - 1, length)[1]
 
 
-@inner
-def is_lawful(rois: Any, numbers: int, placed: Placed, r: int) -> bool:
-    """Whether a RoI of so many numbers is finite and its image is one."""
-    for k in range(numbers):
-        value = float(load(rois, numbers * r + k))
+@compiled
+def is_valid_roi(rois: Any, fields: int, placed: PlacedRois, r: int) -> bool:
+    """Whether all of a RoI's coordinates are finite and its batch index is valid."""
+    for k in range(fields):
+        value = float(load(rois, fields * r + k))
         if value - value != 0.0:
             return False
-    return 0 <= placed.images[r] < placed.shape.images
+    return 0 <= placed.batch_indices[r] < placed.shape.images
 
 
-@inner
-def place_onnx_rois(rois: Any, placed: Placed, scale: float, half_pixel: int, sampling_ratio: int) -> int:
+@compiled
+def place_onnx_rois(rois: Any, placed: PlacedRois, scale: float, half_pixel: int, sampling_ratio: int) -> int:
     """Place the samples of all RoIs [R, 4], each x1, y1, x2, y2, by ONNX's convention.
 
     Returns:
-        The first RoI with an index that is no image's or with a coordinate that is not finite; -1 if there is none.
+        The number of the first RoI with an invalid batch index or a coordinate that is not finite; -1 if there is none.
     """
     shape = placed.shape
     for r in range(shape.rois):
-        if not is_lawful(rois, 4, placed, r):
+        if not is_valid_roi(rois, 4, placed, r):
             return r
         for k in range(2):
-            # Axes have y first, RoIs x.
+            # Axes are y, x; RoIs have x first.
             r1, r2 = float(load(rois, 4 * r + 1 - k)), float(load(rois, 4 * r + 3 - k))
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
             axis = onnx_axis(r1, r2 - r1, scale, half_pixel != 0, bins, sampling_ratio)
@@ -236,28 +241,30 @@ def place_onnx_rois(rois: Any, placed: Placed, scale: float, half_pixel: int, sa
     return -1
 
 
-@inner
+@compiled
 def place_dml_regions(
     regions: Any,
-    placed: Placed,
+    placed: PlacedRois,
     scale_y: float,
     scale_x: float,
     input_offset: float,
     output_offset: float,
-    least: int,
-    most: int,
+    min_samples: int,
+    max_samples: int,
     to_corners: int,
     rule: int,
 ) -> int:
-    """Place the samples of all regions by DirectML's convention; otherwise as `place_onnx_rois`."""
+    """Place the samples of all regions by DirectML's convention; see `place_onnx_rois`."""
     shape = placed.shape
     for r in range(shape.rois):
-        if not is_lawful(regions, 4, placed, r):
+        if not is_valid_roi(regions, 4, placed, r):
             return r
         for k in range(2):
             r1, r2 = float(load(regions, 4 * r + 1 - k)), float(load(regions, 4 * r + 3 - k))
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
             scale = scale_x if k else scale_y
-            axis = _dml_axis(r1, r2, scale, input_offset, output_offset, bins, least, most, to_corners != 0, rule)
+            axis = _dml_axis(
+                r1, r2, scale, input_offset, output_offset, bins, min_samples, max_samples, to_corners != 0, rule
+            )
             _place_axis(placed, r, k, axis, length)
     return -1

@@ -1,4 +1,4 @@
-"""DirectML's RESAMPLE and its gradient: their checks, in front of the scaling that both are."""
+"""DirectML's RESAMPLE and its gradient: check the inputs and call the kernel of `resample`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Lengths
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Dims
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MAX_RANK
 
@@ -22,8 +22,8 @@ def dml_resample(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
     """Fill OutputTensor from InputTensor, both of rank 1 to 4.
 
     Raises:
-        ValueError: InputTensor has no elements where OutputTensor has some.
-        MemoryError: there is none left to work in.
+        ValueError: InputTensor is empty and OutputTensor is not.
+        MemoryError: the workspace cannot be allocated.
     """
     (x,) = inputs
     (y,) = outputs
@@ -35,11 +35,11 @@ def dml_resample(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
 def dml_resample_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill OutputGradientTensor from InputGradientTensor and x_shape, the shape of the former.
+    """Fill OutputGradientTensor, of shape x_shape, from InputGradientTensor.
 
     Raises:
-        ValueError: x_shape has no elements where InputGradientTensor has some.
-        MemoryError: there is none left to work in.
+        ValueError: x_shape has a 0 and InputGradientTensor is not empty.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, x_shape = inputs
     (dx,) = outputs
@@ -50,17 +50,17 @@ def dml_resample_grad(
     _resample(dy, dx, attributes, True, runner)
 
 
-def _resample(x: Array, y: Array, attributes: Mapping[str, Any], backwards: bool, runner: Runner) -> None:
+def _resample(x: Array, y: Array, attributes: Mapping[str, Any], transposed: bool, runner: Runner) -> None:
     if not x.size or not y.size:
         return
     missing = MAX_RANK - x.ndim
-    # Axes of length 1 before the tensor's own, which any scale leaves as they are.
-    places = np.zeros((MAX_RANK, 3))
+    # Leading axes of length 1 make the rank 4; a scale of 0 (the ratio of the lengths) keeps them as they are.
+    parameters = np.zeros((MAX_RANK, 3))
     for column, (name, default) in enumerate(
         (("scales", 0.0), ("input_pixel_offsets", INPUT_PIXEL_OFFSET), ("output_pixel_offsets", OUTPUT_PIXEL_OFFSET))
     ):
-        places[missing:, column] = attributes[name] or default
+        parameters[missing:, column] = attributes[name] or default
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
-    source, target = (Lengths(*(1,) * missing, *array.shape) for array in (x, y))
-    if _kernel(x, y, source, target, places, rule, backwards, *runner) == OUT_OF_MEMORY:
+    source, target = (Dims(*(1,) * missing, *array.shape) for array in (x, y))
+    if _kernel(x, y, source, target, parameters, rule, transposed, *runner) == OUT_OF_MEMORY:
         raise MemoryError("out of memory for a line of the tensor")

@@ -1,4 +1,4 @@
-"""DirectML's ROI_ALIGN1 and its gradient: its convention and checks, in front of the pooling that RoiAlign has too."""
+"""DirectML's ROI_ALIGN1 and its gradient: check the inputs, place the samples, and call the kernels of `roi_pool`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import CEIL, NEAREST, NUMBERS, Placed, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, CEIL, NEAREST, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
@@ -23,12 +23,12 @@ def dml_roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Map
     """Fill OutputTensor [R, C, PH, PW] from InputTensor [N, C, H, W], ROITensor [R, 4] and BatchIndicesTensor [R].
 
     Raises:
-        ValueError: a region is not finite, a batch index is not an image's, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a region is not finite, a batch index is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois, indices = inputs
     (y,) = outputs
-    placed = _placed(rois, indices, x.shape, y.shape, attributes)
+    placed = _place_rois(rois, indices, x.shape, y.shape, attributes)
     mode = _MODES[attributes["reduction_function"]]
     pool(x, placed, y, mode, runner, attributes["out_of_bounds_input_value"])
 
@@ -36,39 +36,39 @@ def dml_roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Map
 def dml_roi_align_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4], where not None.
+    """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4] unless they are None.
 
     Raises:
         ValueError: as `dml_roi_align`; or InputGradientTensor has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, rois, indices, x_shape, x = inputs
     dx, drois = outputs
     mode = _MODES[attributes["reduction_function"]]
     check_bins("InputGradientTensor", dy)
-    placed = _placed(rois, indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_rois(rois, indices, x_shape.tolist(), dy.shape, attributes)
     if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
-        # The nearest pixel stays the same where a region moves a little: 0, also where the pixel is no number.
+        # The nearest pixel does not change with the region, so the derivative is 0, also if the pixel is NaN.
         drois[...] = 0
         drois = None
     if dx is not None or drois is not None:
         pool_gradient(dy, placed, x, dx, None if drois is None else drois.reshape(-1, 4), mode, runner)
 
 
-def _placed(
+def _place_rois(
     rois: Array, indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
-) -> Placed:
-    """The regions with their samples.
+) -> PlacedRois:
+    """Place the samples of all regions.
 
     Raises:
-        ValueError: a region or its batch index is refused.
+        ValueError: a region or its batch index is invalid, or the map is empty.
     """
-    rois, images = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
+    rois, batch_indices = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
     check_map(_NAMES, rois, x_shape)
-    images_, channels, height, width = x_shape
-    shape = Shape(images_, channels, height, width, len(rois), y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((len(rois), 2, NUMBERS)), np.empty((len(rois), 2), np.int64), images)
-    fault = _place(
+    images, channels, height, width = x_shape
+    shape = Shape(images, channels, height, width, len(rois), y_shape[2], y_shape[3])
+    placed = PlacedRois(shape, np.empty((len(rois), 2, AXIS_FIELDS)), np.empty((len(rois), 2), np.int64), batch_indices)
+    invalid = _place(
         rois,
         placed,
         attributes["spatial_scale_y"],
@@ -80,5 +80,5 @@ def _placed(
         attributes["align_regions_to_corners"],
         NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
     )
-    check_rois(_NAMES, fault, rois, images, x_shape)
+    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return placed

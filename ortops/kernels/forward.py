@@ -1,6 +1,6 @@
-"""The forward operators: averages and maxima over RoIs, cut into tasks that share no output.
+"""Forward pooling over RoIs, by average or maximum, in tasks with disjoint outputs.
 
-A task is a RoI, or an image whose map is packed as a whole, and some panels of channels.
+A task has some panels of channels of a RoI, or of an image whose map is packed as a whole.
 """
 
 from __future__ import annotations
@@ -9,137 +9,140 @@ from typing import Any
 
 from ortops.kernels.average import average
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import inner
-from ortops.kernels.jit.lanes import fence, prefetch_to_write
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import release
-from ortops.kernels.jit.scalar import address_of, bytes_of, elements_at, minimum, numbers_at, offset, store
-from ortops.kernels.layout import OUT_OF_MEMORY, Placed
-from ortops.kernels.maximum import largest_corner, largest_sample
+from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, minimum, offset, storage_pointer, store
+from ortops.kernels.jit.simd import fence, prefetch_to_write
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
+from ortops.kernels.maximum import max_sample, max_weighted_corner
 from ortops.kernels.pack import pack, prefetch_window, stream, unpack
-from ortops.kernels.pixels import fill_pixels, largest_pixel
-from ortops.kernels.roi_tables import Shared, share, tables_of, unit_of
+from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
+from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     Plan,
-    packs_maps,
-    panels_of,
+    allocate_workspace,
+    estimate_work,
+    panel_count,
+    panel_size,
     plan_of_panels,
-    room_of_panel,
     run_plan,
     runner_for,
-    work_of,
-    work_space,
+    should_pack_maps,
 )
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
 
-MOST_BYTES_IN_CACHE = 1 << 24
-"""A larger output is written past the cache, where nobody would find it anyway: measured, C4 takes 72 % of the time."""
+MAX_CACHED_BYTES = 1 << 24
+"""Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
 
-MOST_BINS_TO_ROUND = 1 << 12
-"""More bins would leave the cache before they are written past it."""
+MAX_STAGED_BINS = 1 << 12
+"""The most bins to stage before non-temporal stores; more of them would leave the cache first."""
 
 
-@inner
-def pool_average(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
-    """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; outside is the value of samples off the map.
+@compiled
+def pool_average(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
+    """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; `outside` is the value of samples off the map.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     return _pool(x, y, placed, runner, context, x, 1, 0, fill_weights, span_of, average, outside)
 
 
-@inner
-def pool_corners(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
-    """As `pool_average`, but the largest weighted corners; outside is not used."""
-    return _pool(x, y, placed, runner, context, x, 1, 1, fill_extremes, span_of, largest_corner, outside)
+@compiled
+def pool_max_corner(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
+    """Fill y as `pool_average`, with the maximum weighted corner of each bin; `outside` is not used."""
+    return _pool(x, y, placed, runner, context, x, 1, 1, fill_extremes, span_of, max_weighted_corner, outside)
 
 
-@inner
-def pool_samples(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
-    """As `pool_average`, but the largest interpolated samples."""
+@compiled
+def pool_max_sample(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
+    """Fill y as `pool_average`, with the maximum interpolated sample of each bin."""
     doubles = placed.axes
-    return _pool(
-        x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, largest_sample, outside
-    )
+    return _pool(x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, max_sample, outside)
 
 
-@inner
-def pool_pixels(x: Any, y: Any, placed: Placed, runner: int, context: int, outside: float) -> int:
-    """As `pool_average`, but the largest pixels; outside is the value of bins without pixels."""
-    return _pool(x, y, placed, runner, context, x, 1, 0, fill_pixels, span_of, largest_pixel, outside)
+@compiled
+def pool_max_pixel(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
+    """Fill y as `pool_average`, with the maximum pixel of each bin; `outside` is the value of bins without pixels."""
+    return _pool(x, y, placed, runner, context, x, 1, 0, fill_pixel_bins, span_of, max_pixel, outside)
 
 
-@inner
+@compiled
 def _pool(
     x: Any,
     y: Any,
-    placed: Placed,
+    placed: PlacedRois,
     runner: int,
     context: int,
     like: Any,
-    each: int,
-    extra: int,
+    per_pixel: int,
+    extras: int,
     fill: Any,
     span: Any,
     apply: Any,
     outside: float,
 ) -> int:
-    """Pool by tables that `fill` fills (`roi_tables.share`), of which `span` tells the pixels, and that `apply` applies."""
-    shape, is_whole = placed.shape, packs_maps(placed)
+    """Pool with tables that `fill` fills and `apply` applies; `span` returns the pixels that a table reads.
+
+    `like`, `per_pixel`, `extras` and `fill` are as in `roi_tables.share_tables`.
+    """
+    shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
-    rounded = rounded_numbers(placed, y)
-    room = room_of_panel(placed, is_whole) + (bins + shape.width) * LANES + rounded
-    work = work_of(placed, shape.rois * bins)
+    staging_size = staging_size_of(placed, y)
+    workspace_size = panel_size(placed, is_whole) + (bins + shape.width) * LANES + staging_size
+    work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
-    plan = plan_of_panels(placed, is_whole, runner, panels_of(shape.channels), room * bytes_of(numbers_at(x, x)))
-    memory, shared = share(placed, plan, context, like, each, extra, False, fill)
+    plan = plan_of_panels(
+        placed, is_whole, runner, panel_count(shape.channels), workspace_size * itemsize(compute_pointer(x, x))
+    )
+    memory, shared = share_tables(placed, plan, context, like, per_pixel, extras, False, fill)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (x, y, placed, plan, shared, fill, span, apply, outside, rounded, room)
+    args = (x, y, placed, plan, shared, fill, span, apply, outside, staging_size, workspace_size)
     status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
     return status
 
 
-@inner
-def rounded_numbers(placed: Placed, y: Any) -> int:
-    """The numbers of a RoI that are rounded before they are written past the cache; 0 if y is not written past it."""
+@compiled
+def staging_size_of(placed: PlacedRois, y: Any) -> int:
+    """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
-    is_large = shape.rois * shape.channels * bins * bytes_of(y) > MOST_BYTES_IN_CACHE
-    return bins * LANES if is_large and bins <= MOST_BINS_TO_ROUND else 0
+    is_large = shape.rois * shape.channels * bins * itemsize(y) > MAX_CACHED_BYTES
+    return bins * LANES if is_large and bins <= MAX_STAGED_BINS else 0
 
 
-@inner
+@compiled
 def _pool_task(
     x: Any,
     y: Any,
-    placed: Placed,
+    placed: PlacedRois,
     plan: Plan,
-    shared: Shared,
+    shared: SharedTables,
     fill: Any,
     span: Any,
     apply: Any,
     outside: float,
-    rounded: int,
-    room: int,
+    staging_size: int,
+    workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, sums = work_space(room, x)
+    memory, sums = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
-    pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panels_of(shape.channels)
+    pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panel_count(shape.channels)
     whole_line = offset(sums, bins * LANES)
     behind_line = offset(whole_line, shape.width * LANES)
-    elements, panel = elements_at(behind_line, y), offset(behind_line, rounded)
+    elements, panel = storage_pointer(behind_line, y), offset(behind_line, staging_size)
     for index in range(first + worker, last, plan.workers):
-        unit, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = unit_of(placed, plan, shared, worker, unit, False, fill, span)
+        item, block = index // plan.blocks, index % plan.blocks
+        image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, False, fill, span)
         corner = window.top * shape.width + window.left
-        # Pixels have their numbers on the map, also where a part of it is packed.
+        # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
@@ -158,7 +161,7 @@ def _pool_task(
                 rows, columns = tables_of(placed, shared, worker, r, False, fill)
                 target = offset(y, (r * shape.channels + channel) * bins)
                 if packs:
-                    if rounded:
+                    if staging_size:
                         apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)
                         unpack(sums, bins, elements, bins, lanes)
                         stream(elements, target, bins * lanes)
@@ -171,6 +174,6 @@ def _pool_task(
                         apply(offset(planes, c * pixels), shape.width, 1, rows, columns, outside, line, sums)
                         for b in range(bins):
                             store(target, c * bins + b, sums[b])
-    if rounded:
+    if staging_size:
         fence()
     release(memory)

@@ -1,8 +1,8 @@
-"""The gradients of averages and maxima over RoIs, cut into tasks that share no output.
+"""Gradients of pooling over RoIs, by average or maximum, in tasks with disjoint outputs.
 
-A task of the dX of an average is an image and a panel of channels, or an image, a channel and a band of lines; of a
-maximum, an image and a channel; always over all RoIs in their order. A task of drois is a RoI, or an image whose map is
-packed as a whole, and some panels of channels.
+A task of an average's dX has a panel of channels of an image, or a band of rows of one channel; a task of a maximum's dX
+has one channel. Each adds up all RoIs in their order. A task of drois has some panels of channels of a RoI, or of an image
+whose map is packed as a whole.
 """
 
 from __future__ import annotations
@@ -11,106 +11,106 @@ from typing import Any
 
 from ortops.kernels.average import add_box_gradient, add_gradient
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import inner
-from ortops.kernels.jit.lanes import prefetch_to_read
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
-    doubles_at,
+    compute_pointer,
+    float64_pointer,
+    itemsize,
     load,
     maximum,
     minimum,
-    numbers_at,
     offset,
     store,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, Placed
+from ortops.kernels.jit.simd import prefetch_to_read
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import add_maximum_gradient
 from ortops.kernels.pack import pack, unpack
-from ortops.kernels.roi_tables import Shared, share, tables_of, unit_of
+from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
-    MOST_BYTES,
+    MAX_WORKSPACE_BYTES,
     Plan,
-    packs_maps,
-    panels_of,
+    allocate_workspace,
+    estimate_work,
+    panel_count,
+    panel_size,
     plan_by_image,
     plan_by_roi,
     plan_of_panels,
-    room_of_panel,
     run_plan,
     runner_for,
-    work_of,
-    work_space,
+    should_pack_maps,
 )
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
 
-MOST_PIXELS_OF_BAND = 1 << 17
-"""Of a plane that is not packed dX is summed up in bands of as many pixels, which stay in the cache of a core."""
+MAX_BAND_PIXELS = 1 << 17
+"""The most pixels of a band, in which dX of a plane that is not packed is summed up: a band stays in a core's cache."""
 
 
-@inner
-def average_dx(dy: Any, dx: Any, placed: Placed, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
-    shape, packs = placed.shape, packs_maps(placed)
+@compiled
+def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) -> int:
+    """Fill dx [N, C, H, W] of an average from dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
+    shape, packs = placed.shape, should_pack_maps(placed)
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    # Sums of an element's own type are made where they belong.
-    unit, is_direct = LANES if packs else 1, not packs and bytes_of(dx) == bytes_of(numbers_at(dx, dx))
-    lines = shape.height if packs else maximum(minimum(MOST_PIXELS_OF_BAND // shape.width, shape.height), 1)
+    # If elements are computed in their own type, sums are made directly in dx.
+    pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == itemsize(compute_pointer(dx, dx))
+    lines = shape.height if packs else maximum(minimum(MAX_BAND_PIXELS // shape.width, shape.height), 1)
     bands = (shape.height + lines - 1) // lines
-    numbers = 0 if is_direct else lines * shape.width * unit
-    room = numbers + (shape.width + bins) * unit
-    work = work_of(placed, shape.images * pixels)
+    sums_size = 0 if is_direct else lines * shape.width * pixel_size
+    workspace_size = sums_size + (shape.width + bins) * pixel_size
+    work = estimate_work(placed, shape.images * pixels)
     runner = runner_for(work, runner)
-    blocks = panels_of(shape.channels) if packs else shape.channels * bands
-    plan = plan_by_image(placed, runner, blocks, room * bytes_of(numbers_at(dx, dx)))
-    memory, shared = share(placed, plan, context, dx, 1, 0, False, fill_weights)
+    blocks = panel_count(shape.channels) if packs else shape.channels * bands
+    plan = plan_by_image(placed, runner, blocks, workspace_size * itemsize(compute_pointer(dx, dx)))
+    memory, shared = share_tables(placed, plan, context, dx, 1, 0, False, fill_weights)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (dy, dx, placed, plan, shared, unit, lines, numbers, room)
+    args = (dy, dx, placed, plan, shared, pixel_size, lines, sums_size, workspace_size)
     status = run_plan(plan, context, work, shared.failed, _dx_task, args)
     release(memory)
     return status
 
 
-@inner
+@compiled
 def _dx_task(
     dy: Any,
     dx: Any,
-    placed: Placed,
+    placed: PlacedRois,
     plan: Plan,
-    shared: Shared,
-    unit: int,
+    shared: SharedTables,
+    pixel_size: int,
     lines: int,
-    numbers: int,
-    room: int,
+    sums_size: int,
+    workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, own = work_space(room, dx)
+    memory, buffer = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    line = offset(own, numbers)
-    gradient = offset(line, shape.width * unit)
+    line = offset(buffer, sums_size)
+    gradient = offset(line, shape.width * pixel_size)
     bands = (shape.height + lines - 1) // lines
     for index in range(first + worker, last, plan.workers):
         image, block = index // plan.blocks, index % plan.blocks
-        channel, top = block // bands * unit, block % bands * lines
-        lanes, bottom = minimum(unit, shape.channels - channel), minimum(top + lines, shape.height)
+        channel, top = block // bands * pixel_size, block % bands * lines
+        lanes, bottom = minimum(pixel_size, shape.channels - channel), minimum(top + lines, shape.height)
         target = offset(dx, (image * shape.channels + channel) * pixels + top * shape.width)
-        size, sums = (bottom - top) * shape.width, own if numbers else numbers_at(target, dx)
+        size, sums = (bottom - top) * shape.width, buffer if sums_size else compute_pointer(target, dx)
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
-        for j in range(size * unit if begin < end else 0):
+        for j in range(size * pixel_size if begin < end else 0):
             sums[j] = 0.0
         for m in range(begin, end):
             r = shared.groups.order[m]
             rows, columns = tables_of(placed, shared, worker, r, False, fill_weights)
             source = offset(dy, (r * shape.channels + channel) * bins)
-            if unit == 1:
+            if pixel_size == 1:
                 for b in range(bins):
                     gradient[b] = load(source, b)
             else:
@@ -118,48 +118,48 @@ def _dx_task(
                 if m + 1 < end:
                     following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
-            band = offset(sums, -top * shape.width * unit)
-            add_gradient(gradient, unit, rows, columns, top, bottom, line, band, shape.width * unit)
+            band = offset(sums, -top * shape.width * pixel_size)
+            add_gradient(gradient, pixel_size, rows, columns, top, bottom, line, band, shape.width * pixel_size)
         if begin == end:
             for j in range(size * lanes):
                 store(target, j, 0.0)
-        elif numbers and unit == 1:
+        elif sums_size and pixel_size == 1:
             for j in range(size):
                 store(target, j, sums[j])
-        elif numbers:
+        elif sums_size:
             unpack(sums, pixels, target, pixels, lanes)
     release(memory)
 
 
-@inner
-def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, context: int) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+@compiled
+def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int) -> int:
+    """Fill drois [R, 4] of an average, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
-    Sums over channels are float64: the two ends of a box pull in opposite directions and what is left is small.
+    Sums over channels are float64, since large terms of opposite signs cancel to a small result.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    shape, is_whole = placed.shape, packs_maps(placed)
-    bins, panels = shape.bins_y * shape.bins_x, panels_of(shape.channels)
-    room = room_of_panel(placed, is_whole) + (bins + 3 * shape.width) * LANES
-    work = work_of(placed, shape.rois * bins)
+    shape, is_whole = placed.shape, should_pack_maps(placed)
+    bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
+    workspace_size = panel_size(placed, is_whole) + (bins + 3 * shape.width) * LANES
+    work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
-    # Each panel of a round has sums of its own, which are then added in the order of the panels.
+    # Each panel has sums of its own, which are then added in the order of the panels.
     size = 4 * shape.rois
-    most = maximum(minimum(panels, MOST_BYTES // (8 * size)), 1)
+    most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     memory_of_sums = allocate((most + 1) * size)
-    sums = doubles_at(memory_of_sums)
+    sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
-    plan = plan_of_panels(placed, is_whole, runner, most, room * bytes_of(numbers_at(x, x)))
-    memory, shared = share(placed, plan, context, x, 1, 2, True, fill_weights)
+    plan = plan_of_panels(placed, is_whole, runner, most, workspace_size * itemsize(compute_pointer(x, x)))
+    memory, shared = share_tables(placed, plan, context, x, 1, 2, True, fill_weights)
     status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
     for i in range(0 if status else size):
         sums[i] = 0.0
     for panel in range(0, panels, most):
         if status == 0:
             count = minimum(most, panels - panel)
-            args = (x, dy, parts, placed, plan, shared, panel, count, room)
+            args = (x, dy, parts, placed, plan, shared, panel, count, workspace_size)
             status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
             for k in range(0 if status else count):
                 for i in range(size):
@@ -171,33 +171,33 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: Placed, runner: int, cont
     return status
 
 
-@inner
+@compiled
 def _drois_task(
     x: Any,
     dy: Any,
     parts: Any,
-    placed: Placed,
+    placed: PlacedRois,
     plan: Plan,
-    shared: Shared,
+    shared: SharedTables,
     first_panel: int,
     panels: int,
-    room: int,
+    workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, gradient = work_space(room + 8 * LANES, x)
+    memory, gradient = allocate_workspace(workspace_size + 8 * LANES, x)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    own, length = doubles_at(offset(gradient, room)), shape.width * LANES
+    channel_drois, length = float64_pointer(offset(gradient, workspace_size)), shape.width * LANES
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     for index in range(first + worker, last, plan.workers):
-        unit, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = unit_of(placed, plan, shared, worker, unit, True, fill_weights, span_of)
+        item, block = index // plan.blocks, index % plan.blocks
+        image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
         corner = window.top * shape.width + window.left
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
@@ -218,80 +218,82 @@ def _drois_task(
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                    _add_lanes(packed, window.width * LANES, LANES, gradient, rows, columns, line, length, own, part)
+                    _add_channels(
+                        packed, window.width * LANES, LANES, gradient, rows, columns, line, length, channel_drois, part
+                    )
                 else:
                     for c in range(lanes):
                         for b in range(bins):
                             gradient[b] = load(source, c * bins + b)
                         plane = offset(planes, c * pixels)
-                        _add_lanes(plane, shape.width, 1, gradient, rows, columns, line, length, own, part)
+                        _add_channels(plane, shape.width, 1, gradient, rows, columns, line, length, channel_drois, part)
     release(memory)
 
 
-@inner
-def _add_lanes(
+@compiled
+def _add_channels(
     source: Any,
     stride: int,
-    unit: int,
+    pixel_size: int,
     gradient: Any,
     rows: Any,
     columns: Any,
     line: Any,
     length: int,
-    own: Any,
+    channel_drois: Any,
     part: Any,
 ) -> None:
-    """Add the derivatives of the channels of a pixel, one after the other, to those of their panel."""
-    for i in range(4 * unit):
-        own[i] = 0.0
-    add_box_gradient(source, stride, unit, gradient, rows, columns, line, length, own)
+    """Compute the derivatives for each channel, and add them one after the other to `part` [4]."""
+    for i in range(4 * pixel_size):
+        channel_drois[i] = 0.0
+    add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, channel_drois)
     for k in range(4):
-        for lane in range(unit):
-            part[k] += own[k * unit + lane]
+        for lane in range(pixel_size):
+            part[k] += channel_drois[k * pixel_size + lane]
 
 
-@inner
-def maximum_dx(x: Any, dy: Any, dx: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. OUT_OF_MEMORY, INTERRUPTED or 0."""
+@compiled
+def maximum_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, takes_corners: int, runner: int, context: int) -> int:
+    """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     shape = placed.shape
     pixels = shape.height * shape.width
-    work = work_of(placed, shape.images * pixels)
+    work = estimate_work(placed, shape.images * pixels)
     runner = runner_for(work, runner)
-    room = 0 if bytes_of(dx) == bytes_of(numbers_at(dx, dx)) else pixels
-    plan = plan_by_image(placed, runner, shape.channels, room * bytes_of(numbers_at(dx, dx)))
-    memory, shared = share(placed, plan, context, placed.axes, 3, 0, False, fill_candidates)
+    workspace_size = 0 if itemsize(dx) == itemsize(compute_pointer(dx, dx)) else pixels
+    plan = plan_by_image(placed, runner, shape.channels, workspace_size * itemsize(compute_pointer(dx, dx)))
+    memory, shared = share_tables(placed, plan, context, placed.axes, 3, 0, False, fill_candidates)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (x, dy, dx, placed, plan, shared, takes_corners != 0, room)
+    args = (x, dy, dx, placed, plan, shared, takes_corners != 0, workspace_size)
     status = run_plan(plan, context, work, shared.failed, _maximum_dx_task, args)
     release(memory)
     return status
 
 
-@inner
+@compiled
 def _maximum_dx_task(
     x: Any,
     dy: Any,
     dx: Any,
-    placed: Placed,
+    placed: PlacedRois,
     plan: Plan,
-    shared: Shared,
+    shared: SharedTables,
     takes_corners: bool,
-    room: int,
+    workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
     shape = placed.shape
-    memory, own = work_space(room, dx)
+    memory, buffer = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
-    pixels, bins, unwanted = shape.height * shape.width, shape.bins_y * shape.bins_x, placed.axes
+    pixels, bins, unused = shape.height * shape.width, shape.bins_y * shape.bins_x, placed.axes
     for index in range(first + worker, last, plan.workers):
         image, channel = index // plan.blocks, index % plan.blocks
         target = offset(dx, index * pixels)
-        sums = own if room else numbers_at(target, dx)
+        sums = buffer if workspace_size else compute_pointer(target, dx)
         for j in range(pixels):
             sums[j] = 0.0
         for m in range(shared.groups.first[image], shared.groups.first[image + 1]):
@@ -299,44 +301,46 @@ def _maximum_dx_task(
             rows, columns = tables_of(placed, shared, worker, r, False, fill_candidates)
             gradient = offset(dy, (r * shape.channels + channel) * bins)
             plane = offset(x, index * pixels)
-            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, sums, unwanted, True)
-        for j in range(room):
+            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, sums, unused, True)
+        for j in range(workspace_size):
             store(target, j, sums[j])
     release(memory)
 
 
-@inner
-def maximum_drois(x: Any, dy: Any, drois: Any, placed: Placed, takes_corners: int, runner: int, context: int) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+@compiled
+def maximum_drois(
+    x: Any, dy: Any, drois: Any, placed: PlacedRois, takes_corners: int, runner: int, context: int
+) -> int:
+    """Fill drois [R, 4] of a maximum, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     shape = placed.shape
-    work = work_of(placed, shape.rois * shape.bins_y * shape.bins_x)
+    work = estimate_work(placed, shape.rois * shape.bins_y * shape.bins_x)
     runner = runner_for(work, runner)
     plan = plan_by_roi(placed, runner, 1, 0)
-    memory, shared = share(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
+    memory, shared = share_tables(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
     sums = allocate(4 * shape.rois)
     status = OUT_OF_MEMORY
     if address_of(memory) != 0 and address_of(sums) != 0:
-        args = (x, dy, doubles_at(sums), placed, plan, shared, takes_corners != 0)
+        args = (x, dy, float64_pointer(sums), placed, plan, shared, takes_corners != 0)
         status = run_plan(plan, context, work, shared.failed, _maximum_drois_task, args)
     for i in range(0 if status else 4 * shape.rois):
-        store(drois, i, doubles_at(sums)[i])
+        store(drois, i, float64_pointer(sums)[i])
     release(memory)
     release(sums)
     return status
 
 
-@inner
+@compiled
 def _maximum_drois_task(
     x: Any,
     dy: Any,
     drois: Any,
-    placed: Placed,
+    placed: PlacedRois,
     plan: Plan,
-    shared: Shared,
+    shared: SharedTables,
     takes_corners: bool,
     first: int,
     last: int,
@@ -346,10 +350,10 @@ def _maximum_drois_task(
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     for r in range(first + worker, last, plan.workers):
         rows, columns = tables_of(placed, shared, worker, r, True, fill_candidates)
-        own = offset(drois, 4 * r)
-        own[0], own[1], own[2], own[3] = 0.0, 0.0, 0.0, 0.0
+        roi_drois = offset(drois, 4 * r)
+        roi_drois[0], roi_drois[1], roi_drois[2], roi_drois[3] = 0.0, 0.0, 0.0, 0.0
         for c in range(shape.channels):
-            plane = offset(x, (placed.images[r] * shape.channels + c) * pixels)
+            plane = offset(x, (placed.batch_indices[r] * shape.channels + c) * pixels)
             gradient = offset(dy, (r * shape.channels + c) * bins)
-            unwanted = numbers_at(own, x)
-            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, unwanted, own, False)
+            unused = compute_pointer(roi_drois, x)
+            add_maximum_gradient(plane, gradient, shape.width, rows, columns, takes_corners, unused, roi_drois, False)

@@ -1,19 +1,19 @@
-"""Numbers on which Python and compiled code agree."""
+"""Constants and tuples that Python shares with compiled code."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
-"""Which pixels a sample at c reads: floor(c) and the next; floor(c) and ceil(c); the nearest, ties upwards; the one at or
-above c; the one at or below c."""
+"""Interpolation rules, by the pixels that a sample at c reads: floor(c) and floor(c) + 1; floor(c) and ceil(c); the nearest,
+ties upwards; ceil(c); floor(c)."""
 
-NUMBERS = 9
-"""Numbers that place the samples of a RoI on one axis: an `axis.Axis` without its bins."""
+AXIS_FIELDS = 9
+"""The number of float64s that store an `axis.Axis`: all of its fields except bins."""
 
 
 class Shape(NamedTuple):
-    """The lengths of a feature map [N, C, H, W] and of its output [R, C, PH, PW]."""
+    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW]."""
 
     images: int
     channels: int
@@ -24,41 +24,40 @@ class Shape(NamedTuple):
     bins_x: int
 
 
-class Placed(NamedTuple):
-    """RoIs whose samples are placed.
+class PlacedRois(NamedTuple):
+    """RoIs and the positions of their samples.
 
-    shape: of the map and the output.
-    axes: the samples of each RoI, along y before x [R, 2, NUMBERS].
-    spans: the number of pixels that each RoI can read along y and along x [R, 2].
-    images: the image of each RoI [R].
+    shape: the dimensions of the map and of the output.
+    axes: the samples of each RoI along y, then x, as `axis.write_axis` stores them [R, 2, AXIS_FIELDS].
+    spans: the number of pixels that each RoI can read along y, then x [R, 2].
+    batch_indices: the image of each RoI [R].
     """
 
     shape: Shape
     axes: Any
     spans: Any
-    images: Any
+    batch_indices: Any
 
 
-class Rotated(NamedTuple):
-    """Rotated RoIs whose samples are placed.
+class RotatedRois(NamedTuple):
+    """Rotated RoIs and the positions of their samples.
 
-    placed: the samples along each RoI's own axes, those of its height before those of its width; the span of the map that
-        each can read.
-    turns: the cosine and the sine of each RoI's angle, counter-clockwise [R, 2].
-    corners: the first line and the first pixel of a line of those spans [R, 2].
-    rooms: the most pixels that a bin of each RoI can read [R].
-    direction: -1.0 where stored angles are clockwise, else 1.0.
+    placed: the samples along each RoI's own axes, height before width; the spans of the map that each RoI can read.
+    rotations: the cosine and the sine of each RoI's counter-clockwise angle [R, 2].
+    corners: the first row and the first column of each RoI's span [R, 2].
+    max_pixels: the most pixels that a bin of each RoI can read [R].
+    direction: -1.0 if stored angles are clockwise, else 1.0.
     """
 
-    placed: Placed
-    turns: Any
+    placed: PlacedRois
+    rotations: Any
     corners: Any
-    rooms: Any
+    max_pixels: Any
     direction: float
 
 
-class Lengths(NamedTuple):
-    """The lengths of a tensor of four axes."""
+class Dims(NamedTuple):
+    """The dimensions of a tensor of four axes."""
 
     a: int
     b: int
@@ -67,18 +66,18 @@ class Lengths(NamedTuple):
 
 
 OUT_OF_MEMORY, INTERRUPTED = 1, -(2**62)
-"""What a kernel returns where there was no memory left to work in, or a signal handler raised; otherwise 0."""
+"""What a kernel returns if memory ran out, or if a signal handler raised; otherwise it returns 0."""
 
 NAME, INPUTS, OUTPUTS, CREATE, INFER, API, PROCESS, TEXT, TENSORS = range(26, 35)
-"""Words of the table of an operator (`ortops.engine.c_api`), behind those of OrtCustomOp.
+"""Indices of 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).
 
-NAME, TEXT: addresses of C strings, the name and the beginning of messages about exceptions. INPUTS, OUTPUTS: their numbers.
-CREATE, INFER: Python functions, or 0. API: the address of OrtApi. PROCESS: that of the words ACTIVE and ENDING. From TENSORS
-on: of each input, then of each output, the element type and whether it is optional.
+NAME, TEXT: addresses of C strings, the operator's name and the prefix of messages about exceptions. INPUTS, OUTPUTS: their
+numbers. CREATE, INFER: addresses of Python functions, or 0. API: the address of OrtApi. PROCESS: the address of the words
+ACTIVE and ENDING. From TENSORS on: the element type of each input, then of each output, and whether it is optional.
 """
 
 ACTIVE, ENDING = range(2)
-"""Words of the process: the callbacks that are under way, and the thread that ends the interpreter, or 0."""
+"""Indices of words for the whole process: the number of callbacks that run, and the thread that finalizes Python, or 0."""
 
 FAIL = 1
-"""An OrtErrorCode."""
+"""OrtErrorCode's ORT_FAIL."""

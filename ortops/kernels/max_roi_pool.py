@@ -1,4 +1,4 @@
-"""MaxRoiPool and its gradient: their RoIs and checks, in front of the pooling that every such operator shares."""
+"""MaxRoiPool and its gradient: check the inputs, find the bins, and call the kernels of `roi_pool`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import NUMBERS, Placed, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 
-_place = Kernel("pixels", "place_whole_rois")
+_place = Kernel("pixel_bins", "place_whole_rois")
 
 _MODE = "max_pixel"
 
@@ -24,12 +24,12 @@ def max_roi_pool(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapp
     """Fill Y [R, C, PH, PW] from X [N, C, H, W] and rois [R, 5], each batch_id, x1, y1, x2, y2.
 
     Raises:
-        ValueError: a RoI is not finite, a batch_id is no image's number, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a RoI is not finite, a batch_id is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois = inputs
     (y,) = outputs
-    pool(x, _placed(rois, x.shape, y.shape, attributes), y, _MODE, runner)
+    pool(x, _place_rois(rois, x.shape, y.shape, attributes), y, _MODE, runner)
 
 
 def max_roi_pool_grad(
@@ -39,30 +39,34 @@ def max_roi_pool_grad(
 
     Raises:
         ValueError: as `max_roi_pool`; or dY has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, x, rois = inputs
     (dx,) = outputs
     check_bins("dY", dy)
-    pool_gradient(dy, _placed(rois, x.shape, dy.shape, attributes), x, dx, None, _MODE, runner)
+    pool_gradient(dy, _place_rois(rois, x.shape, dy.shape, attributes), x, dx, None, _MODE, runner)
 
 
-def _placed(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]) -> Placed:
-    """The RoIs with their bins.
+def _place_rois(
+    rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
+) -> PlacedRois:
+    """Find the bins of all RoIs.
 
     Raises:
-        ValueError: a RoI is refused, or the map is empty.
+        ValueError: a RoI is invalid, or the map is empty.
     """
     check_map(("X", "rois", "rois"), rois, x_shape)
     images, channels, height, width = x_shape
     count = len(rois)
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), np.empty(count, np.int64))
-    fault = _place(rois, placed, attributes["spatial_scale"], MAX_COORDINATE)
-    if fault >= 0:
-        roi = rois[fault].tolist()
+    placed = PlacedRois(
+        shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), np.empty(count, np.int64)
+    )
+    invalid = _place(rois, placed, attributes["spatial_scale"], MAX_COORDINATE)
+    if invalid >= 0:
+        roi = rois[invalid].tolist()
         rule = "must be finite"
         if all(map(math.isfinite, roi)):
             rule = f"batch_id must be a whole number >= 0 and < {images}, the number of images"
-        raise ValueError(f"rois[{fault}] = {roi}: {rule}")
+        raise ValueError(f"rois[{invalid}] = {roi}: {rule}")
     return placed

@@ -1,7 +1,7 @@
-"""What onnxruntime-extensions calls for every Python operator, as a builtin function whose code is compiled.
+"""The compiled function that onnxruntime-extensions calls for each of its Python operators.
 
-The library is C++, and an exception that Python raises would end the process, also one from before the first line of the
-function that is called: Ctrl-C's, or that of the recursion limit.
+The library is C++, and a Python exception would end the process. Ctrl-C or the recursion limit may raise one even before the
+first line of a Python function, so compiled code has to catch it.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from typing import Any
 
 from numba import types
 
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import pointer_to
-from ortops.kernels.jit.python import call, keep_exception
+from ortops.kernels.jit.python_api import call, save_exception
 
-_item = types.ExternalFunction("PyTuple_GetItem", types.intp(types.intp, types.intp))
-_look_up = types.ExternalFunction("PyDict_GetItem", types.intp(types.intp, types.intp))
-_hold = types.ExternalFunction("Py_IncRef", types.void(types.intp))
+_tuple_get = types.ExternalFunction("PyTuple_GetItem", types.intp(types.intp, types.intp))
+_dict_get = types.ExternalFunction("PyDict_GetItem", types.intp(types.intp, types.intp))
+_incref = types.ExternalFunction("Py_IncRef", types.void(types.intp))
 
 
-@inner
+@compiled
 def fill(method: Any) -> int:
-    """Set the function of a PyMethodDef."""
+    """Set the C function of a PyMethodDef."""
     method[1] = pointer_to(_invoke)
     return 0
 
 
-@inner
-def _invoke(own: int, arguments: int) -> int:
-    """Call own[0]; where it raises, keep the exception and answer with own[1][arguments[0]], if it is there."""
-    result = call(_item(own, 0), arguments)
+@compiled
+def _invoke(state: int, arguments: int) -> int:
+    """Call state[0](*arguments). If it raises, save the exception and return state[1][arguments[0]] if that exists."""
+    result = call(_tuple_get(state, 0), arguments)
     if result == 0:
-        result = _look_up(_item(own, 1), _item(arguments, 0))
+        result = _dict_get(_tuple_get(state, 1), _tuple_get(arguments, 0))
         if result != 0:
-            _hold(result)
-            keep_exception()
+            _incref(result)
+            save_exception()
     return result

@@ -1,7 +1,7 @@
-"""Scaling a tensor of four axes by a thin matrix on each, cut into tasks that share no output.
+"""Resample a tensor of four axes by a sparse matrix along each, in tasks with disjoint outputs.
 
 The lines along the last axis that an output line needs are combined first, elementwise; then each of its elements is a
-short sum over the combined line. A task is some output lines.
+short sum over the combined line. A task has some of the output lines.
 """
 
 from __future__ import annotations
@@ -9,118 +9,118 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import resample_axis
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.chunks import run_in_chunks
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import allocate, release
-from ortops.kernels.jit.rounds import run_in_rounds
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
-    doubles_at,
+    cast_like,
+    compute_pointer,
+    float64_pointer,
     fma,
+    itemsize,
     load,
     maximum,
     minimum,
-    number,
-    numbers_at,
     offset,
     store,
 )
-from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Lengths
-from ortops.kernels.schedule import TASKS
+from ortops.kernels.layout import CEIL, OUT_OF_MEMORY, Dims
+from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Table, fill_weights
 
-LEAST_ELEMENTS = 1 << 12
-"""Of a task: with fewer, starting it costs more than a thread saves."""
+MIN_TASK_ELEMENTS = 1 << 12
+"""The fewest elements of a task: below that, starting it costs more than a thread saves."""
 
-MOST_ELEMENTS_OF_ROUND = 1 << 27
-"""Before signal handlers run: on one thread, that takes 0.2 to 1 s."""
+MAX_CHUNK_ELEMENTS = 1 << 27
+"""The most elements before signal handlers run: on one thread they take 0.2 to 1 s."""
 
-WORTH_THREADS = 1 << 16
-"""Elements from which the threads of a call's own are worth the 20 us that each costs."""
+MIN_PARALLEL_ELEMENTS = 1 << 16
+"""The fewest elements to run on threads, of which each costs 20 us to start."""
 
 
 class _Matrix(NamedTuple):
-    """A thin matrix of one axis: row p is the sum of the elements `at` times `weight`, for entries start[p]:start[p + 1].
+    """A sparse matrix (CSR) of one axis: the entries of row p are start[p]:start[p + 1], with column `at` and `weight`.
 
-    is_pairs: whether each row has one or two entries.
-    is_identity: whether row p is element p.
+    has_pairs_only: whether each row has one or two entries.
+    is_identity: whether this is the identity matrix.
     """
 
     start: Any
     at: Any
     weight: Any
-    is_pairs: bool
+    has_pairs_only: bool
     is_identity: bool
 
 
-@inner
+@compiled
 def resample(
-    x: Any, y: Any, source: Lengths, target: Lengths, places: Any, rule: int, backwards: int, runner: int, context: int
+    x: Any, y: Any, source: Dims, target: Dims, parameters: Any, rule: int, transposed: int, runner: int, context: int
 ) -> int:
-    """Fill y, of lengths target, from x, of lengths source. OUT_OF_MEMORY, INTERRUPTED or 0.
+    """Fill y, of dimensions target, from x, of dimensions source. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
 
     Args:
-        places: of each axis its scale, or 0 for the ratio of the lengths, its input and its output offset [4, 3].
-        rule: which pixels a sample reads (`layout`).
-        backwards: whether x is the gradient by the output and y that by the input.
+        parameters: the scale of each axis (0 for the ratio of the lengths), its input offset and its output offset [4, 3].
+        rule: the interpolation rule (`layout`).
+        transposed: whether to compute the gradient: x is that of the output and y that of the input.
     """
-    size, of_x = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
-    tasks = maximum(minimum(TASKS, size // LEAST_ELEMENTS), 1)
-    runner = runner if maximum(size, of_x) >= WORTH_THREADS else 0
-    words = _words(source.a, target.a) + _words(source.b, target.b) + _words(source.c, target.c)
-    memory = allocate(1 + words + _words(source.d, target.d))
+    size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
+    tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
+    runner = runner if maximum(size, x_size) >= MIN_PARALLEL_ELEMENTS else 0
+    words = _matrix_words(source.a, target.a) + _matrix_words(source.b, target.b) + _matrix_words(source.c, target.c)
+    memory = allocate(1 + words + _matrix_words(source.d, target.d))
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     memory[0] = 0
     at = offset(memory, 1)
-    a = _matrix(at, source.a, target.a, offset(places, 0), rule, backwards != 0, x)
-    at = offset(at, _words(source.a, target.a))
-    b = _matrix(at, source.b, target.b, offset(places, 3), rule, backwards != 0, x)
-    at = offset(at, _words(source.b, target.b))
-    c = _matrix(at, source.c, target.c, offset(places, 6), rule, backwards != 0, x)
-    at = offset(at, _words(source.c, target.c))
-    d = _matrix(at, source.d, target.d, offset(places, 9), rule, backwards != 0, x)
-    lines, rounds = target.a * target.b * target.c, 1 + maximum(size, of_x) // MOST_ELEMENTS_OF_ROUND
+    a = _matrix(at, source.a, target.a, offset(parameters, 0), rule, transposed != 0, x)
+    at = offset(at, _matrix_words(source.a, target.a))
+    b = _matrix(at, source.b, target.b, offset(parameters, 3), rule, transposed != 0, x)
+    at = offset(at, _matrix_words(source.b, target.b))
+    c = _matrix(at, source.c, target.c, offset(parameters, 6), rule, transposed != 0, x)
+    at = offset(at, _matrix_words(source.c, target.c))
+    d = _matrix(at, source.d, target.d, offset(parameters, 9), rule, transposed != 0, x)
+    lines, chunks = target.a * target.b * target.c, 1 + maximum(size, x_size) // MAX_CHUNK_ELEMENTS
     args = (tasks, x, y, source, target, a, b, c, d, memory)
-    if not backwards and rule != CEIL:
-        status = run_in_rounds(runner, context, tasks, lines, rounds, _copy_task, args)
+    if not transposed and rule != CEIL:
+        status = run_in_chunks(runner, context, tasks, lines, chunks, _copy_task, args)
     else:
-        status = run_in_rounds(runner, context, tasks, lines, rounds, _sum_task, args)
+        status = run_in_chunks(runner, context, tasks, lines, chunks, _sum_task, args)
     failed = memory[0] != 0
     release(memory)
     return OUT_OF_MEMORY if failed else status
 
 
-@inner
-def _words(source: int, target: int) -> int:
-    """Memory for the matrix of an axis: a table and its transpose, of no more entries than 2 for each sample."""
+@compiled
+def _matrix_words(source: int, target: int) -> int:
+    """The int64 words for an axis's table and its transpose, with at most 2 entries for each sample."""
     length, bins = maximum(source, target), maximum(source, target)
     return 2 * (length + 1) + bins + 4 * (2 * bins)
 
 
-@inner
-def _matrix(memory: Any, source: int, target: int, place: Any, rule: int, backwards: bool, like: Any) -> _Matrix:
-    """From `source` to `target` elements of an axis."""
-    length, bins = (target, source) if backwards else (source, target)
-    axis = resample_axis(place[0], length, bins, place[1], place[2], rule)
-    room = 2 * maximum(source, target)
+@compiled
+def _matrix(memory: Any, source: int, target: int, parameters: Any, rule: int, transposed: bool, like: Any) -> _Matrix:
+    """The matrix from `source` to `target` elements of an axis."""
+    length, bins = (target, source) if transposed else (source, target)
+    axis = resample_axis(parameters[0], length, bins, parameters[1], parameters[2], rule)
+    entries = 2 * maximum(source, target)
     start = offset(memory, maximum(source, target) + 1)
     inside = offset(start, maximum(source, target) + 1)
     pixel = offset(inside, maximum(source, target))
-    weight = offset(pixel, room)
-    numbers = numbers_at(weight, like)
-    table = Table(bins, start, doubles_at(inside), pixel, numbers, numbers, numbers, memory)
+    weight = offset(pixel, entries)
+    values = compute_pointer(weight, like)
+    table = Table(bins, start, float64_pointer(inside), pixel, values, values, values, memory)
     fill_weights(axis, length, False, 0, table)
-    if not backwards:
-        return _noted(start, pixel, numbers, bins, length)
-    to, weights = offset(weight, room), numbers_at(offset(weight, 2 * room), like)
+    if not transposed:
+        return _make_matrix(start, pixel, values, bins, length)
+    to, weights = offset(weight, entries), compute_pointer(offset(weight, 2 * entries), like)
     _transpose(table, length, memory, to, weights)
-    return _noted(memory, to, weights, length, bins)
+    return _make_matrix(memory, to, weights, length, bins)
 
 
-@inner
+@compiled
 def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) -> None:
-    """Fill the matrix A^T [length, bins]."""
+    """Fill start, bin_of and weight with the transpose of the table's matrix, of shape [length, bins]."""
     for k in range(length + 1):
         start[k] = 0
     for i in range(table.start[table.bins]):
@@ -135,36 +135,36 @@ def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) 
             pixel = table.pixel[i]
             bin_of[start[pixel]], weight[start[pixel]] = p, table.weight[i]
             start[pixel] += 1
-    # Each is where its entries end by now, and where those of the next one begin.
+    # start[k] is now the end of row k's entries: shift by one.
     for k in range(length):
         start[length - k] = start[length - k - 1]
     start[0] = 0
 
 
-@outlined
-def _noted(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
-    is_pairs, is_identity = True, rows == length
+@noinline
+def _make_matrix(start: Any, at: Any, weight: Any, rows: int, length: int) -> _Matrix:
+    has_pairs_only, is_identity = True, rows == length
     for p in range(rows):
         count = start[p + 1] - start[p]
-        is_pairs = is_pairs and 1 <= count <= 2
+        has_pairs_only = has_pairs_only and 1 <= count <= 2
         is_identity = is_identity and count == 1 and at[start[p]] == p and weight[start[p]] == 1.0
-    return _Matrix(start, at, weight, is_pairs, is_identity)
+    return _Matrix(start, at, weight, has_pairs_only, is_identity)
 
 
-@inner
-def _place_of_line(target: Lengths, n: int) -> tuple[int, int, int]:
-    """Where output line n is on the first three axes."""
+@compiled
+def _index_of_line(target: Dims, n: int) -> tuple[int, int, int]:
+    """The indices of output line n on the first three axes."""
     plane = n // target.c
     return plane // target.b, plane % target.b, n % target.c
 
 
-@inner
+@compiled
 def _copy_task(
     tasks: int,
     x: Any,
     y: Any,
-    source: Lengths,
-    target: Lengths,
+    source: Dims,
+    target: Dims,
     a: _Matrix,
     b: _Matrix,
     c: _Matrix,
@@ -174,23 +174,23 @@ def _copy_task(
     last: int,
     task: int,
 ) -> None:
-    """Each output is one element of x: measured, 3 times as fast as sums of one term."""
+    """Copy for nearest neighbours: every output is one element of x. Measured: 3 times as fast as `_sum_task`."""
     lines = last - first
     for n in range(first + lines * task // tasks, first + lines * (task + 1) // tasks):
-        i, j, k = _place_of_line(target, n)
+        i, j, k = _index_of_line(target, n)
         line = offset(x, ((a.at[i] * source.b + b.at[j]) * source.c + c.at[k]) * source.d)
         out = offset(y, n * target.d)
         for q in range(target.d):
             out[q] = line[d.at[q]]
 
 
-@inner
+@compiled
 def _sum_task(
     tasks: int,
     x: Any,
     y: Any,
-    source: Lengths,
-    target: Lengths,
+    source: Dims,
+    target: Dims,
     a: _Matrix,
     b: _Matrix,
     c: _Matrix,
@@ -200,47 +200,47 @@ def _sum_task(
     end: int,
     task: int,
 ) -> None:
-    # One element more, which is 0, for rows of pairs that have but one.
-    words = ((source.d + 1) * bytes_of(numbers_at(x, x)) + 7) // 8
+    # One extra element, which is 0, is the second of rows with a single entry.
+    words = ((source.d + 1) * itemsize(compute_pointer(x, x)) + 7) // 8
     memory = allocate(words + 4 * target.d)
     if address_of(memory) == 0:
         failed[0] = 1
         return
-    line, lines = numbers_at(memory, x), end - begin
+    line, lines = compute_pointer(memory, x), end - begin
     line[source.d] = 0.0
     first = offset(memory, words)
-    second, first_weight = offset(first, target.d), numbers_at(offset(first, 2 * target.d), x)
-    second_weight = numbers_at(offset(first, 3 * target.d), x)
-    if d.is_pairs:
+    second, first_weight = offset(first, target.d), compute_pointer(offset(first, 2 * target.d), x)
+    second_weight = compute_pointer(offset(first, 3 * target.d), x)
+    if d.has_pairs_only:
         for q in range(target.d):
             e, has_two = d.start[q], d.start[q + 1] - d.start[q] == 2
             first[q], first_weight[q] = d.at[e], d.weight[e]
             second[q] = d.at[e + 1] if has_two else source.d
-            second_weight[q] = d.weight[e + 1] if has_two else number(line, 0.0)
+            second_weight[q] = d.weight[e + 1] if has_two else cast_like(line, 0.0)
     for n in range(begin + lines * task // tasks, begin + lines * (task + 1) // tasks):
-        i, j, k = _place_of_line(target, n)
+        i, j, k = _index_of_line(target, n)
         _combine(x, source, a, b, c, i, j, k, line)
         out = offset(y, n * target.d)
         if d.is_identity:
             for q in range(target.d):
                 store(out, q, line[q])
-        elif d.is_pairs:
-            # As below, in half its time.
+        elif d.has_pairs_only:
+            # The same result as below in half the time.
             for q in range(target.d):
                 total = first_weight[q] * line[first[q]]
                 store(out, q, fma(second_weight[q], line[second[q]], total))
         else:
             for q in range(target.d):
-                total = number(line, 0.0)
+                total = cast_like(line, 0.0)
                 for e in range(d.start[q], d.start[q + 1]):
                     total = fma(d.weight[e], line[d.at[e]], total)
                 store(out, q, total)
     release(memory)
 
 
-@inner
-def _combine(x: Any, source: Lengths, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
-    """The weighted sum of the lines of x that output line (i, j, k) needs."""
+@compiled
+def _combine(x: Any, source: Dims, a: _Matrix, b: _Matrix, c: _Matrix, i: int, j: int, k: int, line: Any) -> None:
+    """Compute the weighted sum of the lines of x that output line (i, j, k) needs."""
     for q in range(source.d):
         line[q] = 0.0
     for at_a in range(a.start[i], a.start[i + 1]):

@@ -1,4 +1,4 @@
-"""RoiAlign and its gradient: ONNX's convention and checks, in front of the pooling that every such operator shares."""
+"""RoiAlign and its gradient: check the inputs, place the samples, and call the kernels of `roi_pool`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import NUMBERS, Placed, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
@@ -22,44 +22,44 @@ def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping
     """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 4] and batch_indices [R].
 
     Raises:
-        ValueError: a RoI is not finite, a batch index is not an image's, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a RoI is not finite, a batch index is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois, batch_indices = inputs
     (y,) = outputs
-    placed = _placed(rois, batch_indices, x.shape, y.shape, attributes)
+    placed = _place_rois(rois, batch_indices, x.shape, y.shape, attributes)
     pool(x, placed, y, attributes["mode"], runner)
 
 
 def roi_align_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 4], where not None, from dY, rois, batch_indices, x_shape and X.
+    """Fill dX [N, C, H, W] and drois [R, 4], unless they are None, from dY, rois, batch_indices, x_shape and X.
 
     Raises:
         ValueError: as `roi_align`; or dY has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
     check_bins("dY", dy)
-    placed = _placed(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_rois(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
     pool_gradient(dy, placed, x, dx, drois, attributes["mode"], runner)
 
 
-def _placed(
+def _place_rois(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
-) -> Placed:
-    """The RoIs with their samples.
+) -> PlacedRois:
+    """Place the samples of all RoIs.
 
     Raises:
-        ValueError: a RoI or its batch index is refused.
+        ValueError: a RoI or its batch index is invalid, or the map is empty.
     """
     check_map(_NAMES, rois, x_shape)
     count, half_pixel = len(rois), attributes["coordinate_transformation_mode"] == "half_pixel"
     images, channels, height, width = x_shape
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), batch_indices)
-    fault = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
-    check_rois(_NAMES, fault, rois, batch_indices, x_shape)
+    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
+    invalid = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
+    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return placed

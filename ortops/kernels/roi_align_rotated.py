@@ -1,4 +1,4 @@
-"""RoIAlignRotated and its gradient: their checks and how they place their samples, in front of the kernels."""
+"""RoIAlignRotated and its gradient: check the inputs, place the samples, and call the kernels of `rotated`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import NUMBERS, Placed, Rotated, Shape
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, RotatedRois, Shape
 from ortops.kernels.roi_pool import check_status, rounded_once
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
-_place = Kernel("grid", "place_rotated_rois")
+_place = Kernel("rotated_grid", "place_rotated_rois")
 _average = Kernel("rotated", "rotated_average")
 _dx, _drois = Kernel("rotated", "rotated_dx"), Kernel("rotated", "rotated_drois")
 
@@ -26,12 +26,12 @@ def roi_align_rotated(
     """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 5] and batch_indices [R].
 
     Raises:
-        ValueError: a RoI is not finite, a batch index is not an image's, or the map is empty.
-        MemoryError: there is none left to work in.
+        ValueError: a RoI is not finite, a batch index is invalid, or the map is empty.
+        MemoryError: the workspace cannot be allocated.
     """
     x, rois, batch_indices = inputs
     (y,) = outputs
-    rotated = _placed(rois, batch_indices, x.shape, y.shape, attributes)
+    rotated = _place_rois(rois, batch_indices, x.shape, y.shape, attributes)
     if y.size:
         check_status(_average(x, y, rotated, *runner))
 
@@ -39,16 +39,16 @@ def roi_align_rotated(
 def roi_align_rotated_grad(
     inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 5], where not None, from dY, rois, batch_indices, x_shape and X.
+    """Fill dX [N, C, H, W] and drois [R, 5], unless they are None, from dY, rois, batch_indices, x_shape and X.
 
     Raises:
         ValueError: as `roi_align_rotated`; or dY has no bins.
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
     check_bins("dY", dy)
-    rotated = _placed(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    rotated = _place_rois(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
     if dx is not None and not len(rois):
         dx[...] = 0
     elif dx is not None and dx.size:
@@ -58,22 +58,22 @@ def roi_align_rotated_grad(
             check_status(_drois(x, dy, sums, rotated, *runner))
 
 
-def _placed(
+def _place_rois(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Mapping[str, Any]
-) -> Rotated:
-    """The RoIs with their samples.
+) -> RotatedRois:
+    """Place the samples of all RoIs.
 
     Raises:
-        ValueError: a RoI or its batch index is refused.
+        ValueError: a RoI or its batch index is invalid, or the map is empty.
     """
     check_map(_NAMES, rois, x_shape)
     count, direction = len(rois), -1.0 if attributes["clockwise"] else 1.0
     images, channels, height, width = x_shape
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = Placed(shape, np.empty((count, 2, NUMBERS)), np.empty((count, 2), np.int64), batch_indices)
-    rotated = Rotated(
+    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
+    rotated = RotatedRois(
         placed, np.empty((count, 2)), np.zeros((count, 2), np.int64), np.empty(count, np.int64), direction
     )
-    fault = _place(rois, rotated, attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"])
-    check_rois(_NAMES, fault, rois, batch_indices, x_shape)
+    invalid = _place(rois, rotated, attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"])
+    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return rotated

@@ -1,4 +1,4 @@
-"""Pooling a map over RoIs whose samples are placed, and its gradients: which kernel each mode has."""
+"""Dispatch pooling over RoIs and its gradients to the kernel of each mode."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from collections.abc import Iterator
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.run import Runner
-from ortops.kernels.layout import OUT_OF_MEMORY, Placed
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 
 _POOL = {
     "avg": Kernel("forward", "pool_average"),
-    "max": Kernel("forward", "pool_corners"),
-    "max_interpolated": Kernel("forward", "pool_samples"),
-    "max_pixel": Kernel("forward", "pool_pixels"),
+    "max": Kernel("forward", "pool_max_corner"),
+    "max_interpolated": Kernel("forward", "pool_max_sample"),
+    "max_pixel": Kernel("forward", "pool_max_pixel"),
 }
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
 _maximum_dx, _maximum_drois = Kernel("gradient", "maximum_dx"), Kernel("gradient", "maximum_drois")
-_pixels_dx = Kernel("pixels", "pixels_dx")
+_max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
 
 
-def pool(x: Array, placed: Placed, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
+def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
     """Fill y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
         x: the feature maps.
-        placed: the RoIs.
-        y: what is filled.
+        placed: the RoIs with their samples.
+        y: the output.
         mode: "avg", "max" (of weighted corners), "max_interpolated" or "max_pixel".
-        runner: runs the tasks.
+        runner: the runner of the tasks (`jit.runners`).
         outside: the value of samples off the map, and of bins without pixels.
 
     Raises:
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     if y.size:
         check_status(_POOL[mode](x, y, placed, *runner, outside))
 
 
 def pool_gradient(
-    dy: Array, placed: Placed, x: Array | None, dx: Array | None, drois: Array | None, mode: str, runner: Runner
+    dy: Array, placed: PlacedRois, x: Array | None, dx: Array | None, drois: Array | None, mode: str, runner: Runner
 ) -> None:
-    """Fill dx [N, C, H, W] and drois [R, 4] where not None, from dy [R, C, PH, PW]; the dx of an average needs no x.
+    """Fill dx [N, C, H, W] and drois [R, 4], unless they are None, from dy [R, C, PH, PW] and x.
 
-    The mode "max_pixel" has no drois.
+    The dx of "avg" does not need x. The mode "max_pixel" has no drois.
 
     Raises:
-        MemoryError: there is none left to work in.
+        MemoryError: the workspace cannot be allocated.
     """
     if dx is not None and dx.size:
         if mode == "avg":
             check_status(_average_dx(dy, dx, placed, *runner))
         elif mode == "max_pixel":
-            check_status(_pixels_dx(x, dy, dx, placed, *runner))
+            check_status(_max_pixel_dx(x, dy, dx, placed, *runner))
         else:
             check_status(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
     if drois is not None and drois.size:
@@ -67,7 +67,10 @@ def pool_gradient(
 
 @contextlib.contextmanager
 def rounded_once(drois: Array) -> Iterator[Array]:
-    """What a kernel fills for drois: sums in float64 would go through float32 to the 16-bit types otherwise."""
+    """Yield an array for a kernel to fill, and copy it to drois: float64 for the 16-bit types, else drois itself.
+
+    A kernel would round its float64 sums to float32 first and then to 16 bits.
+    """
     sums = drois if drois.dtype.itemsize >= 4 else np.empty(drois.shape)
     yield sums
     if sums is not drois:
@@ -76,10 +79,10 @@ def rounded_once(drois: Array) -> Iterator[Array]:
 
 
 def check_status(status: int) -> None:
-    """Raise what a kernel's status says.
+    """Raise an error if a kernel's status is one.
 
     Raises:
-        MemoryError: there was none left to work in.
+        MemoryError: the kernel could not allocate its workspace.
     """
     if status == OUT_OF_MEMORY:
-        raise MemoryError("out of memory for the work space of a RoI")
+        raise MemoryError("out of memory for the workspace of a RoI")

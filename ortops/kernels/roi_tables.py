@@ -1,29 +1,38 @@
-"""The tables of all RoIs, made once for all channels: of many RoIs they take longer than the sums of LANES channels."""
+"""The tables of all RoIs, filled once for all channels: for many RoIs that takes longer than pooling LANES channels."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import axis_of
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, parallel_for, release
-from ortops.kernels.jit.scalar import address_of, bytes_of, doubles_at, int64s_at, maximum, minimum, numbers_at, offset
-from ortops.kernels.layout import Placed
-from ortops.kernels.schedule import Plan, Window, is_packed, window_of
-from ortops.kernels.tables import Table, fill_runs
+from ortops.kernels.jit.scalar import (
+    address_of,
+    compute_pointer,
+    float64_pointer,
+    int64_pointer,
+    itemsize,
+    maximum,
+    minimum,
+    offset,
+)
+from ortops.kernels.layout import PlacedRois
+from ortops.kernels.schedule import Plan, Window, make_window, should_pack_window
+from ortops.kernels.tables import Table, fill_ranges
 
-MOST_BYTES = 16 << 20
-"""Larger tables are made by each worker for itself, one RoI at a time."""
+MAX_TABLE_BYTES = 16 << 20
+"""The most bytes of shared tables. If they would be larger, each worker fills its own, for one RoI at a time."""
 
-BLOCK = 16
-"""RoIs of a task that fills tables."""
+ROIS_PER_TASK = 16
+"""The number of RoIs of a task that fills tables."""
 
 
 class RoiTables(NamedTuple):
-    """The tables along one axis, one for each slot.
+    """The tables along one axis, one for each slot; see `tables.Table` for the fields.
 
-    first [slots] is where the entries of a slot begin. start [slots, bins + 1], inside [slots, bins]; the rest are lists of
-    the entries of all slots, where near and far are empty if they are not wanted; runs are no more than the entries.
+    first [slots] has the first entry of each slot, start is [slots, bins + 1] and inside [slots, bins]. The other arrays
+    have the entries of all slots one after the other; near and far are empty unless they are asked for.
     """
 
     first: Any
@@ -33,67 +42,67 @@ class RoiTables(NamedTuple):
     weight: Any
     near: Any
     far: Any
-    runs: Any
+    ranges: Any
 
 
 class Groups(NamedTuple):
-    """The RoIs of each image: those of image n are order[first[n]:first[n + 1]], ascending."""
+    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]], in ascending order."""
 
     order: Any
     first: Any
 
 
-class Shared(NamedTuple):
-    """What all tasks share.
+class SharedTables(NamedTuple):
+    """The memory that all tasks share.
 
-    failed: a flag for a worker that finds no memory.
+    failed: a flag that a worker sets if it cannot allocate memory.
     rows, columns: the tables along y and along x.
-    is_filled: whether each RoI has a slot of its own, which is filled; else each worker has one, and fills it.
-    has_runs: whether tables along x have runs.
-    groups: filled where units of the plan are images.
+    is_filled: whether each RoI has a slot, which is filled already; otherwise each worker has a slot, which it fills.
+    has_ranges: whether the tables along x have ranges.
+    groups: the RoIs by image; filled only if the plan is by image.
     """
 
     failed: Any
     rows: RoiTables
     columns: RoiTables
     is_filled: bool
-    has_runs: bool
+    has_ranges: bool
     groups: Groups
 
 
-@inner
-def share(
-    placed: Placed, plan: Plan, context: int, like: Any, each: int, extra: int, has_slopes: bool, fill: Any
+@compiled
+def share_tables(
+    placed: PlacedRois, plan: Plan, context: int, like: Any, per_pixel: int, extras: int, with_grad: bool, fill: Any
 ) -> Any:
-    """Make the tables of all RoIs, and group them by image.
+    """Fill the tables of all RoIs, and group the RoIs by image.
 
     Args:
-        placed: the RoIs.
-        plan: of the work to come.
-        context: of the plan's runner.
-        like: a pointer to elements that are computed in the type of the weights.
-        each: entries for each pixel of a bin: 1, or 3 for candidates.
-        extra: how many of near and far a table has.
-        has_slopes: whether derivatives are wanted.
-        fill: what fills a table.
+        placed: the RoIs with their samples.
+        plan: the plan of the tasks that will use the tables.
+        context: the context of the plan's runner.
+        like: a pointer to elements whose compute type is the type of the weights.
+        per_pixel: the most entries for each pixel of a bin: 1, or 3 for candidates.
+        extras: 0, 1 if a table has near, or 2 if it also has far.
+        with_grad: whether to fill in derivatives.
+        fill: the function that fills a table.
 
     Returns:
-        The memory to release, null where there is none left, and what is shared.
+        The memory to release, a null pointer if there is none left; and the `SharedTables` in it.
     """
-    rooms, most = (0, 0), (0, 0)
+    entry_counts, largest = (0, 0), (0, 0)
     for r in range(placed.shape.rois):
-        tall, wide = _entries(placed, r, 0, each), _entries(placed, r, 1, each)
-        rooms = rooms[0] + tall, rooms[1] + wide
-        most = maximum(most[0], tall), maximum(most[1], wide)
+        tall, wide = _entries(placed, r, 0, per_pixel), _entries(placed, r, 1, per_pixel)
+        entry_counts = entry_counts[0] + tall, entry_counts[1] + wide
+        largest = maximum(largest[0], tall), maximum(largest[1], wide)
     slots, is_filled = placed.shape.rois, True
-    # The end of what begins at address 0 is its length.
-    memory = int64s_at(0)
-    end = _carve(memory, placed, slots, rooms, each, extra, like, is_filled)[0]
-    if address_of(end) > MOST_BYTES:
-        slots, is_filled, rooms = plan.workers, False, (plan.workers * most[0], plan.workers * most[1])
-        end = _carve(memory, placed, slots, rooms, each, extra, like, is_filled)[0]
+    # Laid out from address 0 on, the end's address is the size.
+    memory = int64_pointer(0)
+    end = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0]
+    if address_of(end) > MAX_TABLE_BYTES:
+        slots, is_filled, entry_counts = plan.workers, False, (plan.workers * largest[0], plan.workers * largest[1])
+        end = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0]
     memory = allocate(address_of(end) // 8)
-    _, shared = _carve(memory, placed, slots, rooms, each, extra, like, is_filled)
+    _, shared = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)
     if address_of(memory) != 0:
         shared.failed[0] = 0
         if plan.is_by_image:
@@ -102,116 +111,128 @@ def share(
             first, at = shared.columns.first if k else shared.rows.first, 0
             for slot in range(slots):
                 first[slot] = at
-                at += _entries(placed, slot, k, each) if is_filled else most[k]
+                at += _entries(placed, slot, k, per_pixel) if is_filled else largest[k]
         if is_filled:
-            tasks = (placed.shape.rois + BLOCK - 1) // BLOCK
-            if not parallel_for(plan.runner, context, tasks, _fill_task, (placed, shared, has_slopes, fill)):
+            tasks = (placed.shape.rois + ROIS_PER_TASK - 1) // ROIS_PER_TASK
+            if not parallel_for(plan.runner, context, tasks, _fill_task, (placed, shared, with_grad, fill)):
                 release(memory)
-                memory = int64s_at(0)
+                memory = int64_pointer(0)
     return memory, shared
 
 
-@inner
-def _entries(placed: Placed, r: int, k: int, each: int) -> int:
-    """The most entries of the table of RoI r along an axis.
+@compiled
+def _entries(placed: PlacedRois, r: int, k: int, per_pixel: int) -> int:
+    """The most entries of RoI r's table along an axis.
 
-    Neighbouring bins share at most two pixels. Of candidates there are one at each pixel, two between pixels, one off each
-    end of the map, and two more for each cell that a new bin cuts in two.
+    Neighbouring bins share at most two pixels. There is one candidate at each pixel, two between pixels, one off each end of
+    the map, and two more for each interval between pixels that a bin's border splits.
     """
     bins = placed.shape.bins_x if k else placed.shape.bins_y
-    return each * placed.spans[2 * r + k] + 2 * bins + 2
+    return per_pixel * placed.spans[2 * r + k] + 2 * bins + 2
 
 
-@inner
-def _carve(
-    memory: Any, placed: Placed, slots: int, rooms: Any, each: int, extra: int, like: Any, is_filled: bool
+@compiled
+def _lay_out(
+    memory: Any,
+    placed: PlacedRois,
+    slots: int,
+    entry_counts: Any,
+    per_pixel: int,
+    extras: int,
+    like: Any,
+    is_filled: bool,
 ) -> Any:
-    """What is shared, laid out in memory; and the memory behind it."""
-    rows, end = _carve_tables(offset(memory, 1), slots, placed.shape.bins_y, rooms[0], extra, like)
-    columns, end = _carve_tables(end, slots, placed.shape.bins_x, rooms[1], extra, like)
+    """Lay out the shared tables in memory; the memory's end and the tables."""
+    rows, end = _lay_out_tables(offset(memory, 1), slots, placed.shape.bins_y, entry_counts[0], extras, like)
+    columns, end = _lay_out_tables(end, slots, placed.shape.bins_x, entry_counts[1], extras, like)
     first = offset(end, placed.shape.rois)
     groups = Groups(end, first)
-    return offset(first, placed.shape.images + 1), Shared(memory, rows, columns, is_filled, each == 1, groups)
+    return offset(first, placed.shape.images + 1), SharedTables(
+        memory, rows, columns, is_filled, per_pixel == 1, groups
+    )
 
 
-@inner
-def _carve_tables(memory: Any, slots: int, bins: int, entries: int, extra: int, like: Any) -> Any:
+@compiled
+def _lay_out_tables(memory: Any, slots: int, bins: int, entries: int, extras: int, like: Any) -> Any:
     start = offset(memory, slots)
     inside = offset(start, slots * (bins + 1))
     pixel = offset(inside, slots * bins)
-    runs = offset(pixel, entries)
-    weight = offset(runs, entries)
-    words = (entries * bytes_of(numbers_at(memory, like)) + 7) // 8
+    ranges = offset(pixel, entries)
+    weight = offset(ranges, entries)
+    words = (entries * itemsize(compute_pointer(memory, like)) + 7) // 8
     near = offset(weight, words)
-    far = offset(near, words if extra > 0 else 0)
-    end = offset(far, words if extra > 1 else 0)
-    lists = numbers_at(weight, like), numbers_at(near, like), numbers_at(far, like)
-    return RoiTables(memory, start, doubles_at(inside), pixel, lists[0], lists[1], lists[2], runs), end
+    far = offset(near, words if extras > 0 else 0)
+    end = offset(far, words if extras > 1 else 0)
+    lists = compute_pointer(weight, like), compute_pointer(near, like), compute_pointer(far, like)
+    return RoiTables(memory, start, float64_pointer(inside), pixel, lists[0], lists[1], lists[2], ranges), end
 
 
-@inner
-def group_by_image(groups: Groups, placed: Placed) -> None:
-    """Sort the RoIs by image."""
+@compiled
+def group_by_image(groups: Groups, placed: PlacedRois) -> None:
+    """Fill the groups: sort the RoIs by image, keeping their order within an image."""
     first, images = groups.first, placed.shape.images
     for n in range(images + 1):
         first[n] = 0
     for r in range(placed.shape.rois):
-        first[placed.images[r]] += 1
+        first[placed.batch_indices[r]] += 1
     at = 0
     for n in range(images + 1):
         count = first[n]
         first[n] = at
         at += count
     for r in range(placed.shape.rois):
-        groups.order[first[placed.images[r]]] = r
-        first[placed.images[r]] += 1
-    # Each is where its RoIs end by now, and where those of the next one begin.
+        groups.order[first[placed.batch_indices[r]]] = r
+        first[placed.batch_indices[r]] += 1
+    # first[n] is now the end of image n's RoIs: shift by one.
     for k in range(images):
         first[images - k] = first[images - k - 1]
     first[0] = 0
 
 
-@inner
-def _fill_task(placed: Placed, shared: Shared, has_slopes: bool, fill: Any, task: int) -> None:
-    """Fill the tables of BLOCK RoIs."""
-    for r in range(task * BLOCK, minimum((task + 1) * BLOCK, placed.shape.rois)):
+@compiled
+def _fill_task(placed: PlacedRois, shared: SharedTables, with_grad: bool, fill: Any, task: int) -> None:
+    """Fill the tables of ROIS_PER_TASK RoIs."""
+    for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
         for k in range(2):
-            _fill(placed, shared, r, r, k, has_slopes, fill)
+            _fill(placed, shared, r, r, k, with_grad, fill)
 
 
-@inner
-def _fill(placed: Placed, shared: Shared, slot: int, r: int, k: int, has_slopes: bool, fill: Any) -> None:
+@compiled
+def _fill(placed: PlacedRois, shared: SharedTables, slot: int, r: int, k: int, with_grad: bool, fill: Any) -> None:
     shape, tables = placed.shape, shared.columns if k else shared.rows
     bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
     table = _slot(tables, slot, bins)
-    fill(axis_of(placed.axes, r, k, bins), length, has_slopes, tables.first[slot], table)
-    if k and shared.has_runs:
-        fill_runs(table)
+    fill(axis_of(placed.axes, r, k, bins), length, with_grad, tables.first[slot], table)
+    if k and shared.has_ranges:
+        fill_ranges(table)
 
 
-@inner
+@compiled
 def _slot(tables: RoiTables, slot: int, bins: int) -> Table:
     start, inside = offset(tables.start, slot * (bins + 1)), offset(tables.inside, slot * bins)
-    runs = offset(tables.runs, tables.first[slot])
-    return Table(bins, start, inside, tables.pixel, tables.weight, tables.near, tables.far, runs)
+    ranges = offset(tables.ranges, tables.first[slot])
+    return Table(bins, start, inside, tables.pixel, tables.weight, tables.near, tables.far, ranges)
 
 
-@inner
-def tables_of(placed: Placed, shared: Shared, worker: int, r: int, has_slopes: bool, fill: Any) -> tuple[Table, Table]:
-    """The tables of RoI r along y and along x; those of a worker are filled first."""
+@compiled
+def tables_of(
+    placed: PlacedRois, shared: SharedTables, worker: int, r: int, with_grad: bool, fill: Any
+) -> tuple[Table, Table]:
+    """The tables of RoI r along y and along x, filled first if each worker has its own."""
     slot = r
     if not shared.is_filled:
         slot = worker
         for k in range(2):
-            _fill(placed, shared, slot, r, k, has_slopes, fill)
+            _fill(placed, shared, slot, r, k, with_grad, fill)
     shape = placed.shape
     return _slot(shared.rows, slot, shape.bins_y), _slot(shared.columns, slot, shape.bins_x)
 
 
-class Unit(NamedTuple):
-    """What a task works on: the RoIs begin:end of an image, in the order of its group, or one RoI.
+class WorkItem(NamedTuple):
+    """The RoIs of a task: begin:end in the order of `Groups` for an image, or one RoI.
 
-    window: the part of the map that is packed. packs: whether it is.
+    window: the part of the map to pack.
+    packs: whether to pack it.
     """
 
     image: int
@@ -221,15 +242,15 @@ class Unit(NamedTuple):
     packs: bool
 
 
-@inner
-def unit_of(
-    placed: Placed, plan: Plan, shared: Shared, worker: int, unit: int, has_slopes: bool, fill: Any, span: Any
-) -> Unit:
-    """A unit of the plan; `span` tells which pixels a table reads."""
+@compiled
+def work_item(
+    placed: PlacedRois, plan: Plan, shared: SharedTables, worker: int, item: int, with_grad: bool, fill: Any, span: Any
+) -> WorkItem:
+    """Item number `item` of the plan; `span` returns the pixels that a table reads."""
     shape = placed.shape
     if plan.is_by_image:
-        begin, end = shared.groups.first[unit], shared.groups.first[unit + 1]
-        return Unit(unit, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
-    rows, columns = tables_of(placed, shared, worker, unit, has_slopes, fill)
-    window = window_of(span(rows), span(columns), shape.width)
-    return Unit(placed.images[unit], unit, unit + 1, window, is_packed(window, shape.channels))
+        begin, end = shared.groups.first[item], shared.groups.first[item + 1]
+        return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
+    rows, columns = tables_of(placed, shared, worker, item, with_grad, fill)
+    window = make_window(span(rows), span(columns), shape.width)
+    return WorkItem(placed.batch_indices[item], item, item + 1, window, should_pack_window(window, shape.channels))

@@ -1,38 +1,46 @@
-"""Averages over rotated RoIs and their gradients: batches of tables, and for each the tasks that apply them.
+"""Average pooling over rotated RoIs and its gradients, by batches of tables and the tasks that apply them.
 
-A task of the forward operator or of drois is a RoI, or an image whose map is packed as a whole, and some panels of channels;
-one of dX is an image and a panel, or an image and a channel, over all RoIs in their order.
+A task of the forward operator or of drois has some panels of channels of a RoI, or of an image whose map is packed as a
+whole. A task of dX has a panel or a channel of an image, and adds up all RoIs in their order.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.forward import rounded_numbers
+from ortops.kernels.forward import staging_size_of
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import inner, outlined
-from ortops.kernels.jit.lanes import fence, load_lanes, prefetch_to_read, prefetch_to_write, splat, store_lanes, total
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
-    doubles_at,
-    elements_at,
+    cast_like,
+    compute_pointer,
+    float64_pointer,
     fma,
-    int64s_at,
+    int64_pointer,
+    itemsize,
     load,
     maximum,
     minimum,
-    number,
-    numbers_at,
     offset,
+    storage_pointer,
     store,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, Rotated
+from ortops.kernels.jit.simd import (
+    fence,
+    horizontal_sum,
+    load_lanes,
+    prefetch_to_read,
+    prefetch_to_write,
+    splat,
+    store_lanes,
+)
+from ortops.kernels.layout import OUT_OF_MEMORY, RotatedRois
 from ortops.kernels.pack import pack, stream, unpack
 from ortops.kernels.roi_tables import Groups, group_by_image
 from ortops.kernels.rotated_tables import (
-    SLOPES,
+    DERIVATIVES,
     Batch,
     Lists,
     Tables,
@@ -43,44 +51,44 @@ from ortops.kernels.rotated_tables import (
     window_of_roi,
 )
 from ortops.kernels.schedule import (
-    MOST_BYTES,
+    MAX_WORKSPACE_BYTES,
     Plan,
-    is_packed,
-    packs_maps,
-    panels_of,
+    allocate_workspace,
+    panel_count,
+    panel_size,
     plan_by_image,
     plan_of_panels,
-    room_of_panel,
     run_plan,
     runner_for,
-    work_space,
-    workers_for,
+    should_pack_maps,
+    should_pack_window,
+    worker_count,
 )
 
-PANELS = 4
-"""Panels of a block of drois: so much of a pixel is multiplied by dY before the derivatives of its weight are."""
+BLOCK_PANELS = 4
+"""The panels of a block of drois, over whose channels the dot product of dY and a pixel is computed at once."""
 
 
-@inner
-def rotated_average(x: Any, y: Any, rotated: Rotated, runner: int, context: int) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W]. OUT_OF_MEMORY, INTERRUPTED or 0."""
+@compiled
+def rotated_average(x: Any, y: Any, rotated: RotatedRois, runner: int, context: int) -> int:
+    """Fill y [R, C, PH, PW] from x [N, C, H, W]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     placed, shape = rotated.placed, rotated.placed.shape
-    bins, is_whole = shape.bins_y * shape.bins_x, packs_maps(placed)
-    rounded = rounded_numbers(placed, y)
-    room = room_of_panel(placed, is_whole) + bins * LANES + rounded
-    bytes_of_worker = room * bytes_of(numbers_at(x, x))
-    plan = plan_of_panels(placed, is_whole, runner, panels_of(shape.channels), bytes_of_worker)
+    bins, is_whole = shape.bins_y * shape.bins_x, should_pack_maps(placed)
+    staging_size = staging_size_of(placed, y)
+    workspace_size = panel_size(placed, is_whole) + bins * LANES + staging_size
+    bytes_of_worker = workspace_size * itemsize(compute_pointer(x, x))
+    plan = plan_of_panels(placed, is_whole, runner, panel_count(shape.channels), bytes_of_worker)
     written = shape.images * shape.height * shape.width if is_whole else shape.rois * bins
     memory, groups = _grouped(rotated)
-    args = (x, y, rotated, groups, rounded, room)
+    args = (x, y, rotated, groups, staging_size, workspace_size)
     status = _for_batches(rotated, groups, is_whole, 1, x, context, written, plan, _average_task, args)
     release(memory)
     return status
 
 
-@inner
-def _grouped(rotated: Rotated) -> Any:
-    """The memory to release, null where there is none left; and the RoIs of each image."""
+@compiled
+def _grouped(rotated: RotatedRois) -> Any:
+    """Group the RoIs by image; the memory to release, a null pointer if there is none left, and the groups."""
     shape = rotated.placed.shape
     memory = allocate(shape.rois + shape.images + 1)
     groups = Groups(memory, offset(memory, shape.rois))
@@ -89,15 +97,15 @@ def _grouped(rotated: Rotated) -> Any:
     return memory, groups
 
 
-@inner
-def _bytes_each(values: int, like: Any) -> int:
-    """The bytes of an entry of a table."""
-    return 8 + values * bytes_of(numbers_at(like, like))
+@compiled
+def _entry_bytes(values: int, like: Any) -> int:
+    """The size in bytes of a table's entry: a pixel's number and `values` values."""
+    return 8 + values * itemsize(compute_pointer(like, like))
 
 
-@inner
+@compiled
 def _for_batches(
-    rotated: Rotated,
+    rotated: RotatedRois,
     groups: Groups,
     is_whole: bool,
     values: int,
@@ -111,45 +119,45 @@ def _for_batches(
     """Make the tables of each batch and run the tasks that apply them.
 
     Args:
-        rotated: the RoIs.
-        groups: their order.
+        rotated: the RoIs with their samples.
+        groups: the order of the RoIs.
         is_whole: as in `make_tables`.
         values: as in `make_tables`.
         like: as in `make_tables`.
-        context: of the plan's runner.
-        written: elements of a channel that the tasks of a batch read or write beside those that tables name.
-        plan: of the tasks; where its units are RoIs, they are those of a batch.
-        task: called with args, the plan, the batch, its tables and what `run_plan` adds.
-        args: its first arguments.
+        context: the context of the plan's runner.
+        written: the elements of a channel that a batch's tasks read or write in addition to the tables' pixels.
+        plan: the plan of the tasks. If its items are RoIs, they are replaced by those of a batch.
+        task: the compiled function of a task; called with args, the plan, the batch, its tables and `run_plan`'s arguments.
+        args: the task's first arguments.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     shape = rotated.placed.shape
     if address_of(groups.order) == 0:
         return OUT_OF_MEMORY
     bins, begin, low, status = shape.bins_y * shape.bins_x, 0, 0, 0
     while begin < shape.rois and status == 0:
-        batch = next_batch(rotated, groups.order, begin, low, _bytes_each(values, like))
+        batch = next_batch(rotated, groups.order, begin, low, _entry_bytes(values, like))
         memory, tables, status = make_tables(rotated, groups, batch, is_whole, values, like, plan.runner, context)
         if status == 0:
             work = (batch.entries + written) * shape.channels
-            units = plan.units if plan.is_by_image else batch.end - batch.begin
-            own = Plan(runner_for(work, plan.runner), plan.is_by_image, units, plan.blocks, plan.workers)
-            status = run_plan(own, context, work, tables.failed, task, args + (own, batch, tables))  # noqa: RUF005 - as there
+            items = plan.items if plan.is_by_image else batch.end - batch.begin
+            batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
+            status = run_plan(batch_plan, context, work, tables.failed, task, args + (batch_plan, batch, tables))  # noqa: RUF005 - as there
         release(memory)
         begin, low = (batch.end, 0) if batch.high == bins else (batch.begin, batch.high)
     return status
 
 
-@inner
+@compiled
 def _average_task(
     x: Any,
     y: Any,
-    rotated: Rotated,
+    rotated: RotatedRois,
     groups: Groups,
-    rounded: int,
-    room: int,
+    staging_size: int,
+    workspace_size: int,
     plan: Plan,
     batch: Batch,
     tables: Tables,
@@ -158,16 +166,16 @@ def _average_task(
     worker: int,
 ) -> None:
     shape = rotated.placed.shape
-    memory, sums = work_space(room, x)
+    memory, sums = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
         tables.failed[0] = 1
         return
-    pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panels_of(shape.channels)
+    pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panel_count(shape.channels)
     behind_sums = offset(sums, bins * LANES)
-    elements, panel = elements_at(behind_sums, y), offset(behind_sums, rounded)
+    elements, panel = storage_pointer(behind_sums, y), offset(behind_sums, staging_size)
     for index in range(first + worker, last, plan.workers):
-        unit, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = _unit(rotated, groups, plan, batch, unit)
+        item, block = index // plan.blocks, index % plan.blocks
+        image, begin, end, window, packs = _work_item(rotated, groups, plan, batch, item)
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = k * LANES
             lanes = minimum(LANES, shape.channels - channel)
@@ -178,7 +186,7 @@ def _average_task(
             for m in range(begin, end):
                 lists = lists_of(rotated, groups, batch, tables, m)
                 target = offset(y, (groups.order[m] * shape.channels + channel) * bins + batch.low)
-                streams = rounded > 0 and lists.bins == bins
+                streams = staging_size > 0 and lists.bins == bins
                 if not streams:
                     prefetch_to_write(target, lists.bins * lanes)
                 if packs:
@@ -191,81 +199,81 @@ def _average_task(
                     stream(elements, target, bins * lanes)
                 else:
                     unpack(sums, lists.bins, target, bins, lanes)
-    if rounded:
+    if staging_size:
         fence()
     release(memory)
 
 
-@inner
-def _unit(rotated: Rotated, groups: Groups, plan: Plan, batch: Batch, unit: int) -> Any:
-    """A unit of the plan: the image, the RoIs begin:end of the order, what of the map to pack, and whether to pack it."""
+@compiled
+def _work_item(rotated: RotatedRois, groups: Groups, plan: Plan, batch: Batch, item: int) -> Any:
+    """An item of the plan: the image, the RoIs begin:end in the order, the window to pack, and whether to pack it."""
     shape = rotated.placed.shape
     if plan.is_by_image:
-        begin, end = maximum(groups.first[unit], batch.begin), minimum(groups.first[unit + 1], batch.end)
-        return unit, begin, end, whole_map(shape), begin < end
-    r = groups.order[batch.begin + unit]
+        begin, end = maximum(groups.first[item], batch.begin), minimum(groups.first[item + 1], batch.end)
+        return item, begin, end, whole_map(shape), begin < end
+    r = groups.order[batch.begin + item]
     window = window_of_roi(rotated, r)
-    begin = batch.begin + unit
-    return rotated.placed.images[r], begin, begin + 1, window, is_packed(window, shape.channels)
+    begin = batch.begin + item
+    return rotated.placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels)
 
 
-@outlined
+@noinline
 def _average(panel: Any, lists: Lists, sums: Any) -> None:
-    """The sums of each bin over a panel."""
+    """Compute the weighted sum of each bin [bins, LANES] over a panel."""
     for b in range(lists.bins):
-        begin = b * lists.room
+        begin = b * lists.stride
         lanes = splat(sums, 0.0)
         for i in range(begin, begin + lists.count[b]):
             lanes = fma(lists.value[i], load_lanes(panel, lists.pixel[i] * LANES), lanes)
         store_lanes(sums, b * LANES, lanes)
 
 
-@outlined
+@noinline
 def _average_plane(plane: Any, lists: Lists, sums: Any) -> None:
-    """The same over one plane; sums of bins are LANES numbers apart."""
+    """Compute the weighted sum of each bin over one plane; the sums are LANES values apart."""
     for b in range(lists.bins):
-        begin, value = b * lists.room, number(sums, 0.0)
+        begin, value = b * lists.stride, cast_like(sums, 0.0)
         for i in range(begin, begin + lists.count[b]):
             value = fma(lists.value[i], load(plane, lists.pixel[i]), value)
         sums[b * LANES] = value
 
 
-@inner
-def rotated_dx(dy: Any, dx: Any, rotated: Rotated, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]; there are RoIs. OUT_OF_MEMORY, INTERRUPTED or 0."""
+@compiled
+def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int) -> int:
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] for R > 0. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
     placed, shape = rotated.placed, rotated.placed.shape
-    pixels, bins, packs = shape.height * shape.width, shape.bins_y * shape.bins_x, packs_maps(placed)
-    unit, size = LANES if packs else 1, bytes_of(numbers_at(dx, dx))
-    is_direct = bytes_of(dx) == size
-    # Of a plane, sums of an element's own type are made where they belong.
-    room = (0 if is_direct and not packs else pixels * unit) + bins * unit
-    plan = plan_by_image(placed, runner, (shape.channels + unit - 1) // unit, room * size)
+    pixels, bins, packs = shape.height * shape.width, shape.bins_y * shape.bins_x, should_pack_maps(placed)
+    pixel_size, size = LANES if packs else 1, itemsize(compute_pointer(dx, dx))
+    is_direct = itemsize(dx) == size
+    # If elements are computed in their own type, sums of a plane are made directly in dx.
+    workspace_size = (0 if is_direct and not packs else pixels * pixel_size) + bins * pixel_size
+    plan = plan_by_image(placed, runner, (shape.channels + pixel_size - 1) // pixel_size, workspace_size * size)
     memory, groups = _grouped(rotated)
-    held, status = int64s_at(0), OUT_OF_MEMORY
+    unrounded, status = int64_pointer(0), OUT_OF_MEMORY
     if address_of(memory) != 0:
         status = 0
-        if not is_direct and not next_batch(rotated, groups.order, 0, 0, _bytes_each(1, dx)).is_last:
-            # From one batch to the next, sums are kept as they are.
-            held = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
-            status = 0 if address_of(held) else OUT_OF_MEMORY
+        if not is_direct and not next_batch(rotated, groups.order, 0, 0, _entry_bytes(1, dx)).is_last:
+            # Sums stay unrounded from one batch to the next.
+            unrounded = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
+            status = 0 if address_of(unrounded) else OUT_OF_MEMORY
     if status == 0:
-        sums = numbers_at(dx, dx) if is_direct else numbers_at(held, dx)
-        args = (dy, dx, sums, rotated, groups, unit, room)
+        sums = compute_pointer(dx, dx) if is_direct else compute_pointer(unrounded, dx)
+        args = (dy, dx, sums, rotated, groups, pixel_size, workspace_size)
         status = _for_batches(rotated, groups, True, 1, dx, context, shape.images * pixels, plan, _dx_task, args)
-    release(held)
+    release(unrounded)
     release(memory)
     return status
 
 
-@inner
+@compiled
 def _dx_task(
     dy: Any,
     dx: Any,
-    held: Any,
-    rotated: Rotated,
+    unrounded: Any,
+    rotated: RotatedRois,
     groups: Groups,
-    unit: int,
-    room: int,
+    pixel_size: int,
+    workspace_size: int,
     plan: Plan,
     batch: Batch,
     tables: Tables,
@@ -274,30 +282,30 @@ def _dx_task(
     worker: int,
 ) -> None:
     shape = rotated.placed.shape
-    memory, gradient = work_space(room, dx)
+    memory, gradient = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         tables.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    rounds = batch.is_last and bytes_of(dx) != bytes_of(held)
+    rounds_sums = batch.is_last and itemsize(dx) != itemsize(unrounded)
     for index in range(first + worker, last, plan.workers):
-        image, channel = index // plan.blocks, index % plan.blocks * unit
+        image, channel = index // plan.blocks, index % plan.blocks * pixel_size
         begin, end = maximum(groups.first[image], batch.begin), minimum(groups.first[image + 1], batch.end)
-        if begin >= end and not batch.is_first and not rounds:
+        if begin >= end and not batch.is_first and not rounds_sums:
             continue
-        lanes = minimum(unit, shape.channels - channel)
+        lanes = minimum(pixel_size, shape.channels - channel)
         at = (image * shape.channels + channel) * pixels
-        target, before, own = offset(dx, at), offset(held, at), offset(gradient, bins * unit)
-        sums = before if unit == 1 and address_of(held) != 0 else own
+        target, previous, buffer = offset(dx, at), offset(unrounded, at), offset(gradient, bins * pixel_size)
+        sums = previous if pixel_size == 1 and address_of(unrounded) != 0 else buffer
         if batch.is_first:
-            for j in range(pixels * unit):
+            for j in range(pixels * pixel_size):
                 sums[j] = 0.0
-        elif unit > 1:
-            pack(before, pixels, lanes, 0, 1, pixels, sums)
+        elif pixel_size > 1:
+            pack(previous, pixels, lanes, 0, 1, pixels, sums)
         for m in range(begin, end):
             lists = lists_of(rotated, groups, batch, tables, m)
             source = offset(dy, (groups.order[m] * shape.channels + channel) * bins + batch.low)
-            if unit == 1:
+            if pixel_size == 1:
                 _add_gradient_of_plane(source, lists, sums)
             else:
                 pack(source, bins, lanes, 0, 1, lists.bins, gradient)
@@ -305,86 +313,88 @@ def _dx_task(
                     following = (groups.order[m + 1] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
                 _add_gradient(gradient, lists, sums)
-        if unit > 1 and rounds:
+        if pixel_size > 1 and rounds_sums:
             unpack(sums, pixels, target, pixels, lanes)
-        elif unit > 1:
-            unpack(sums, pixels, before, pixels, lanes)
-        elif rounds:
+        elif pixel_size > 1:
+            unpack(sums, pixels, previous, pixels, lanes)
+        elif rounds_sums:
             for j in range(pixels):
                 store(target, j, sums[j])
     release(memory)
 
 
-@outlined
+@noinline
 def _add_gradient(gradient: Any, lists: Lists, sums: Any) -> None:
-    """Add the gradient of each bin [bins], a panel, to the pixels that it reads."""
+    """Add the gradient of each bin, a panel [bins], to the pixels that the bin reads, in a panel."""
     for b in range(lists.bins):
-        begin, lanes = b * lists.room, load_lanes(gradient, b * LANES)
+        begin, lanes = b * lists.stride, load_lanes(gradient, b * LANES)
         for i in range(begin, begin + lists.count[b]):
             at = lists.pixel[i] * LANES
             store_lanes(sums, at, fma(lists.value[i], lanes, load_lanes(sums, at)))
 
 
-@outlined
+@noinline
 def _add_gradient_of_plane(gradient: Any, lists: Lists, sums: Any) -> None:
-    """The same for one plane."""
+    """`_add_gradient` for one plane."""
     for b in range(lists.bins):
-        begin, value = b * lists.room, load(gradient, b)
+        begin, value = b * lists.stride, load(gradient, b)
         for i in range(begin, begin + lists.count[b]):
             at = lists.pixel[i]
             sums[at] = fma(lists.value[i], value, sums[at])
 
 
-@inner
-def rotated_drois(x: Any, dy: Any, drois: Any, rotated: Rotated, runner: int, context: int) -> int:
+@compiled
+def rotated_drois(x: Any, dy: Any, drois: Any, rotated: RotatedRois, runner: int, context: int) -> int:
     """Fill drois [R, 5], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
-    The dot product of dY and a pixel, over the channels of a block, is made once for all derivatives of the pixel's weight;
-    what follows is float64.
+    The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
+    the rest is float64.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     placed, shape = rotated.placed, rotated.placed.shape
-    bins, blocks = shape.bins_y * shape.bins_x, (panels_of(shape.channels) + PANELS - 1) // PANELS
-    size = PANELS * room_of_panel(placed, True) * bytes_of(numbers_at(x, x))
-    # Where two workers have room for blocks of whole maps; windows of rotated RoIs have many pixels that no bin reads.
-    is_whole = packs_maps(placed) and 2 * size <= MOST_BYTES
-    room = PANELS * (room_of_panel(placed, is_whole) + bins * LANES) + LANES
-    workers = workers_for(
-        runner, (shape.images if is_whole else shape.rois) * blocks, room * bytes_of(numbers_at(x, x))
+    bins, blocks = shape.bins_y * shape.bins_x, (panel_count(shape.channels) + BLOCK_PANELS - 1) // BLOCK_PANELS
+    size = BLOCK_PANELS * panel_size(placed, True) * itemsize(compute_pointer(x, x))
+    # Packs whole maps if two workers can hold them: many pixels of a rotated RoI's window are not read by any bin.
+    is_whole = should_pack_maps(placed) and 2 * size <= MAX_WORKSPACE_BYTES
+    workspace_size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
+    workers = worker_count(
+        runner, (shape.images if is_whole else shape.rois) * blocks, workspace_size * itemsize(compute_pointer(x, x))
     )
     plan = Plan(runner, is_whole, shape.images, blocks, workers)
-    # Each block of channels has sums of its own, which are then added in their order.
-    size = SLOPES * shape.rois * blocks
+    # Each block of channels has sums of its own, which are then added in the order of the blocks.
+    size = DERIVATIVES * shape.rois * blocks
     memory, groups = _grouped(rotated)
     memory_of_parts = allocate(size)
-    parts = doubles_at(memory_of_parts)
+    parts = float64_pointer(memory_of_parts)
     status = OUT_OF_MEMORY
     if address_of(parts) != 0:
         for i in range(size):
             parts[i] = 0.0
-        args = (x, dy, parts, rotated, groups, room)
+        args = (x, dy, parts, rotated, groups, workspace_size)
         doubles, written = parts, shape.rois * bins
-        status = _for_batches(rotated, groups, is_whole, SLOPES, doubles, context, written, plan, _drois_task, args)
-    for i in range(0 if status else SLOPES * shape.rois):
+        status = _for_batches(
+            rotated, groups, is_whole, DERIVATIVES, doubles, context, written, plan, _drois_task, args
+        )
+    for i in range(0 if status else DERIVATIVES * shape.rois):
         value = 0.0
         for block in range(blocks):
-            value += parts[(i // SLOPES * blocks + block) * SLOPES + i % SLOPES]
+            value += parts[(i // DERIVATIVES * blocks + block) * DERIVATIVES + i % DERIVATIVES]
         store(drois, i, value)
     release(memory_of_parts)
     release(memory)
     return status
 
 
-@inner
+@compiled
 def _drois_task(
     x: Any,
     dy: Any,
     parts: Any,
-    rotated: Rotated,
+    rotated: RotatedRois,
     groups: Groups,
-    room: int,
+    workspace_size: int,
     plan: Plan,
     batch: Batch,
     tables: Tables,
@@ -393,17 +403,17 @@ def _drois_task(
     worker: int,
 ) -> None:
     shape = rotated.placed.shape
-    memory, gradient = work_space(room, x)
+    memory, gradient = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
         tables.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    block_of_panels = offset(gradient, (PANELS * bins + 1) * LANES)
+    block_of_panels = offset(gradient, (BLOCK_PANELS * bins + 1) * LANES)
     for index in range(first + worker, last, plan.workers):
-        unit, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = _unit(rotated, groups, plan, batch, unit)
-        channel = block * PANELS * LANES
-        channels = minimum(PANELS * LANES, shape.channels - channel)
+        item, block = index // plan.blocks, index % plan.blocks
+        image, begin, end, window, packs = _work_item(rotated, groups, plan, batch, item)
+        channel = block * BLOCK_PANELS * LANES
+        channels = minimum(BLOCK_PANELS * LANES, shape.channels - channel)
         planes, size = offset(x, (image * shape.channels + channel) * pixels), window.height * window.width * LANES
         for k in range(0, channels if packs else 0, LANES):
             source = offset(planes, k * pixels + window.top * shape.width + window.left)
@@ -415,51 +425,45 @@ def _drois_task(
             for k in range(0, channels, LANES):
                 panel = offset(gradient, k // LANES * lists.bins * LANES)
                 pack(offset(source, k * bins), bins, minimum(LANES, channels - k), 0, 1, lists.bins, panel)
-            part = offset(parts, (r * plan.blocks + block) * SLOPES)
+            part = offset(parts, (r * plan.blocks + block) * DERIVATIVES)
             _add_products(block_of_panels, size, planes, pixels, packs, gradient, channels, lists, part)
     release(memory)
 
 
-@outlined
+@noinline
 def _add_products(
-    panels: Any,
-    size: int,
-    planes: Any,
-    stride: int,
-    packs: bool,
-    gradient: Any,
-    channels: int,
-    lists: Lists,
-    sums: Any,
+    panels: Any, size: int, planes: Any, stride: int, packs: bool, gradient: Any, channels: int, lists: Lists, sums: Any
 ) -> None:
-    """Add the products of the gradient of each bin, the pixels that it reads and the derivatives of their weights.
+    """Add the products of each bin's gradient, the pixels that it reads and the derivatives of their weights.
 
     Args:
-        panels: the pixels, in panels `size` numbers apart.
-        size: see there.
-        planes: the pixels where they are not packed, in planes `stride` elements apart.
-        stride: see there.
-        packs: whether they are packed.
-        gradient: of each bin, in panels; behind it, room for LANES numbers.
-        channels: their number.
-        lists: the entries.
-        sums: SLOPES of them.
+        panels: the packed pixels, in panels `size` values apart.
+        size: see `panels`.
+        planes: the pixels if they are not packed, in planes `stride` elements apart.
+        stride: see `planes`.
+        packs: whether the pixels are packed.
+        gradient: the gradient of each bin, in panels, followed by a buffer of LANES values.
+        channels: the number of channels.
+        lists: the tables' entries.
+        sums: the result [DERIVATIVES].
     """
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]
-    own = offset(gradient, PANELS * lists.bins * LANES)
+    gathered = offset(gradient, BLOCK_PANELS * lists.bins * LANES)
     for p in range(lists.bins):
-        for i in range(p * lists.room, p * lists.room + lists.count[p]):
+        for i in range(p * lists.stride, p * lists.stride + lists.count[p]):
             at, lanes = lists.pixel[i], splat(gradient, 0.0)
-            for k in range(panels_of(channels)):
+            for k in range(panel_count(channels)):
                 if packs:
                     pixel = load_lanes(panels, k * size + at * LANES)
                 else:
                     for lane in range(LANES):
                         channel = k * LANES + lane
-                        own[lane] = load(planes, channel * stride + at) if channel < channels else number(own, 0.0)
-                    pixel = load_lanes(own, 0)
+                        gathered[lane] = (
+                            load(planes, channel * stride + at) if channel < channels else cast_like(gathered, 0.0)
+                        )
+                    pixel = load_lanes(gathered, 0)
                 lanes = fma(load_lanes(gradient, (k * lists.bins + p) * LANES), pixel, lanes)
-            dot, slopes = total(lanes), offset(lists.value, i * SLOPES)
-            a, b, c = a + dot * slopes[0], b + dot * slopes[1], c + dot * slopes[2]
-            d, e = d + dot * slopes[3], e + dot * slopes[4]
+            dot, derivatives = horizontal_sum(lanes), offset(lists.value, i * DERIVATIVES)
+            a, b, c = a + dot * derivatives[0], b + dot * derivatives[1], c + dot * derivatives[2]
+            d, e = d + dot * derivatives[3], e + dot * derivatives[4]
     sums[0], sums[1], sums[2], sums[3], sums[4] = a, b, c, d, e

@@ -1,7 +1,7 @@
-"""What the bins of rotated RoIs read, as sparse tables of pixels: made once for all channels, in batches that fit in memory.
+"""Sparse tables of the pixels that the bins of rotated RoIs read, filled once for all channels, in batches of limited size.
 
-A bin of a rotated RoI is no product of two axes, so each bin has a list of its own: every pixel that its samples read, once,
-with the pixel's weight or with the derivatives of that weight.
+The weights of a rotated RoI are not a product of two axes, so each bin has its own list: every pixel that its samples read,
+once, with the pixel's weight or with the derivatives of that weight.
 """
 
 from __future__ import annotations
@@ -9,45 +9,45 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import is_between, is_inside, region
-from ortops.kernels.grid import Grid, from_centre, grid_of, line_of, lines_within, samples_within
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import (
     address_of,
-    bytes_of,
-    doubles_at,
+    compute_pointer,
+    float64_pointer,
+    itemsize,
     maximum,
     minimum,
-    numbers_at,
     offset,
     store,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, Rotated, Shape
-from ortops.kernels.roi_tables import MOST_BYTES, Groups
-from ortops.kernels.schedule import Plan, Window, is_packed, run_plan, runner_for, window_of, workers_for
+from ortops.kernels.layout import OUT_OF_MEMORY, RotatedRois, Shape
+from ortops.kernels.roi_tables import MAX_TABLE_BYTES, Groups
+from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, lines_within, row_point, samples_within
+from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count
 
-SLOPES = 5
-"""Derivatives of a weight: with respect to the stored cx, cy, w, h and angle."""
+DERIVATIVES = 5
+"""The number of derivatives of a weight: with respect to the stored cx, cy, w, h and angle."""
 
-BLOCK = 16
-"""Bins of a task that fills tables."""
+BINS_PER_TASK = 16
+"""The number of bins of a task that fills tables."""
 
-FEW = 16
-"""Up to so many samples of a line, or lines of a bin, are all tested; of more, only those that can be on the map."""
+MAX_EXHAUSTIVE = 16
+"""If a bin has more rows or columns of samples, those that cannot be on the map are excluded first, by bisection."""
 
 WORK_OF_SAMPLE = 64
-"""Pixels that are read or written in the time in which a sample is put into a table: measured, 10 to 30 ns."""
+"""The time to add a sample to a table, in pixels read or written. Measured: 10 to 30 ns."""
 
 
 class Batch(NamedTuple):
-    """The RoIs at the places begin:end of an order, with their bins low:high.
+    """The RoIs begin:end of an order, with their bins low:high.
 
-    These are all bins, unless the tables of a single RoI are too large.
+    Those are all bins, unless the tables of a single RoI are too large.
 
-    is_first, is_last: of all batches.
-    most_pixels: of the map, that a RoI can read.
-    most_room: pixels that a bin can read.
-    entries, samples: of all bins together, at most.
+    is_first, is_last: whether this is the first or the last batch.
+    most_pixels: the most pixels of a RoI's window.
+    most_pixels_of_bin: the most pixels that a bin can read.
+    entries, samples: upper bounds for all bins together.
     """
 
     begin: int
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     is_first: bool
     is_last: bool
     most_pixels: int
-    most_room: int
+    most_pixels_of_bin: int
     entries: float
     samples: float
 
@@ -65,11 +65,12 @@ class Batch(NamedTuple):
 class Tables(NamedTuple):
     """The tables of a batch.
 
-    failed: a flag for a worker that finds no memory.
-    first: where the entries of each RoI begin.
-    count: the entries of each bin; those of the next bin begin `room` behind its first.
-    pixel: the number of each entry's pixel on the map, or in the RoI's window where that is packed.
-    value: the numbers of each entry, as many as `values`: its weight, or its SLOPES.
+    failed: a flag that a worker sets if it cannot allocate memory.
+    first: the first entry of each RoI.
+    count: the number of entries of each bin.
+    pixel: the index of each entry's pixel on the map, or in the RoI's window if that is packed.
+    value: the weight or the derivatives of each entry.
+    values: the number of values of an entry: 1 or DERIVATIVES.
     """
 
     failed: Any
@@ -81,115 +82,122 @@ class Tables(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """The tables of one RoI: the entries of bin b of the batch are b*room + i for i < count[b]."""
+    """The tables of one RoI: the entries of the batch's bin b are b*stride + i for i < count[b]."""
 
     bins: int
-    room: int
+    stride: int
     count: Any
     pixel: Any
     value: Any
 
 
-@inner
-def lists_of(rotated: Rotated, groups: Groups, batch: Batch, tables: Tables, m: int) -> Lists:
-    """The tables of the RoI at place m of the order."""
+@compiled
+def lists_of(rotated: RotatedRois, groups: Groups, batch: Batch, tables: Tables, m: int) -> Lists:
+    """The tables of RoI number m of the order."""
     bins, first = batch.high - batch.low, tables.first[m - batch.begin]
     count = offset(tables.count, (m - batch.begin) * bins)
     value = offset(tables.value, first * tables.values)
-    return Lists(bins, rotated.rooms[groups.order[m]], count, offset(tables.pixel, first), value)
+    return Lists(bins, rotated.max_pixels[groups.order[m]], count, offset(tables.pixel, first), value)
 
 
-@inner
-def window_of_roi(rotated: Rotated, r: int) -> Window:
-    """The part of the map that RoI r can read."""
+@compiled
+def window_of_roi(rotated: RotatedRois, r: int) -> Window:
+    """The window of the map that RoI r can read."""
     top, left = rotated.corners[2 * r], rotated.corners[2 * r + 1]
     lines, pixels = rotated.placed.spans[2 * r], rotated.placed.spans[2 * r + 1]
-    return window_of((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
+    return make_window((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
 
 
-@inner
-def _most_samples(rotated: Rotated, grid: Grid) -> float:
-    """The most samples of a RoI that are tested, about."""
+@compiled
+def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
+    """An estimate of the most samples of a RoI that are visited."""
     shape, total = rotated.placed.shape, 1.0
     for axis in (grid.rows, grid.columns):
         count, size = float(axis.bins) * float(axis.samples), abs(axis.size)
         across = 8.0 * (shape.height + shape.width + 4.0) * count
-        total *= minimum(count, across / size + FEW * axis.bins) if size > 0.0 else count
+        total *= minimum(count, across / size + MAX_EXHAUSTIVE * axis.bins) if size > 0.0 else count
     return total
 
 
-@inner
-def next_batch(rotated: Rotated, order: Any, begin: int, low: int, bytes_each: int) -> Batch:
-    """The batch that starts with bin `low` of the RoI at a place; entries of its tables have so many bytes."""
+@compiled
+def next_batch(rotated: RotatedRois, order: Any, begin: int, low: int, entry_bytes: int) -> Batch:
+    """The batch from bin `low` of RoI number `begin` of the order on; an entry of its tables has `entry_bytes` bytes."""
     shape = rotated.placed.shape
     bins = shape.bins_y * shape.bins_x
     end, high = begin, bins
-    total, entries, samples, most_pixels, most_room = 0.0, 0.0, 0.0, 0, 0
+    total, entries, samples, most_pixels, most_pixels_of_bin = 0.0, 0.0, 0.0, 0, 0
     while end < shape.rois and (low == 0 or end == begin):
         r = order[end]
-        room, window = rotated.rooms[r], window_of_roi(rotated, r)
-        each = float(room) * bytes_each + 8.0
-        if total + each * (bins - low) > MOST_BYTES:
+        max_pixels, window = rotated.max_pixels[r], window_of_roi(rotated, r)
+        bytes_per_bin = float(max_pixels) * entry_bytes + 8.0
+        if total + bytes_per_bin * (bins - low) > MAX_TABLE_BYTES:
             if end > begin:
                 break
-            high = minimum(bins, low + maximum(int(MOST_BYTES / each), 1))
+            high = minimum(bins, low + maximum(int(MAX_TABLE_BYTES / bytes_per_bin), 1))
         end += 1
-        total += each * (high - low)
-        entries += float(room) * (high - low)
-        samples += _most_samples(rotated, grid_of(rotated, r)) * (high - low) / bins if room > 0 else 0.0
+        total += bytes_per_bin * (high - low)
+        entries += float(max_pixels) * (high - low)
+        samples += _most_samples(rotated, grid_of(rotated, r)) * (high - low) / bins if max_pixels > 0 else 0.0
         most_pixels = maximum(most_pixels, window.height * window.width)
-        most_room = maximum(most_room, room)
+        most_pixels_of_bin = maximum(most_pixels_of_bin, max_pixels)
         if high < bins:
             break
     is_first, is_last = begin == 0 and low == 0, end == shape.rois and high == bins
-    return Batch(begin, end, low, high, is_first, is_last, most_pixels, most_room, entries, samples)
+    return Batch(begin, end, low, high, is_first, is_last, most_pixels, most_pixels_of_bin, entries, samples)
 
 
-@inner
+@compiled
 def make_tables(
-    rotated: Rotated, groups: Groups, batch: Batch, is_whole: bool, values: int, like: Any, runner: int, context: int
+    rotated: RotatedRois,
+    groups: Groups,
+    batch: Batch,
+    is_whole: bool,
+    values: int,
+    like: Any,
+    runner: int,
+    context: int,
 ) -> Any:
     """Make the tables of a batch.
 
     Args:
-        rotated: the RoIs.
-        groups: their order.
-        batch: which of them.
-        is_whole: whether pixels are those of the map, also where a RoI's window could be packed.
-        values: 1 for weights, or SLOPES.
-        like: a pointer to elements that are computed in the type of the values.
-        runner: runs the tasks.
-        context: of the runner.
+        rotated: the RoIs with their samples.
+        groups: the order of the RoIs.
+        batch: the batch.
+        is_whole: whether pixels are numbered on the whole map, even if a RoI's window could be packed.
+        values: 1 for weights, or DERIVATIVES.
+        like: a pointer to elements whose compute type is the type of the values.
+        runner: the runner of the tasks.
+        context: the runner's context.
 
     Returns:
-        The memory to release, null where there is none left; the tables; OUT_OF_MEMORY, INTERRUPTED or 0.
+        The memory to release, a null pointer if there is none left; the tables; 0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    rois, bins, size = batch.end - batch.begin, batch.high - batch.low, bytes_of(numbers_at(like, like))
+    rois, bins, size = batch.end - batch.begin, batch.high - batch.low, itemsize(compute_pointer(like, like))
     entries = int(batch.entries)
     memory = allocate(1 + rois + rois * bins + entries + (entries * values * size + 7) // 8)
     first = offset(memory, 1)
     count = offset(first, rois)
     pixel = offset(count, rois * bins)
-    tables = Tables(memory, first, count, pixel, numbers_at(offset(pixel, entries), like), values)
+    tables = Tables(memory, first, count, pixel, compute_pointer(offset(pixel, entries), like), values)
     if address_of(memory) == 0:
         return memory, tables, OUT_OF_MEMORY
     memory[0] = 0
     at = 0
     for k in range(rois):
         first[k] = at
-        at += rotated.rooms[groups.order[batch.begin + k]] * bins
+        at += rotated.max_pixels[groups.order[batch.begin + k]] * bins
     work = batch.samples * WORK_OF_SAMPLE
     runner = runner_for(work, runner)
-    blocks = (bins + BLOCK - 1) // BLOCK
-    words = batch.most_pixels + values * batch.most_room
-    plan = Plan(runner, False, rois, blocks, workers_for(runner, rois * blocks, 8 * words))
+    blocks = (bins + BINS_PER_TASK - 1) // BINS_PER_TASK
+    words = batch.most_pixels + values * batch.most_pixels_of_bin
+    plan = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
     args = (rotated, groups, batch, tables, is_whole, plan, words)
     return memory, tables, run_plan(plan, context, work, memory, _fill_task, args)
 
 
-@inner
+@compiled
 def _fill_task(
-    rotated: Rotated,
+    rotated: RotatedRois,
     groups: Groups,
     batch: Batch,
     tables: Tables,
@@ -205,61 +213,61 @@ def _fill_task(
         tables.failed[0] = 1
         return
     shape, values = rotated.placed.shape, tables.values
-    found, sums = memory, doubles_at(offset(memory, batch.most_pixels))
+    found, sums = memory, float64_pointer(offset(memory, batch.most_pixels))
     for index in range(first + worker, last, plan.workers):
         m, block = batch.begin + index // plan.blocks, index % plan.blocks
         r, lists, grid = groups.order[m], lists_of(rotated, groups, batch, tables, m), grid_of(rotated, groups.order[m])
         window = window_of_roi(rotated, r)
-        # A table for a window that is packed has the window's numbers.
-        target = window if not is_whole and is_packed(window, shape.channels) else whole_map(shape)
-        share = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
-        for b in range(block * BLOCK, minimum((block + 1) * BLOCK, lists.bins)):
-            count, begin = 0, b * lists.room
-            if lists.room > 0:
-                for i in range(lists.room * values):
+        # If a window is packed, its pixels are numbered within the window.
+        target = window if not is_whole and should_pack_window(window, shape.channels) else whole_map(shape)
+        sample_weight = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
+        for b in range(block * BINS_PER_TASK, minimum((block + 1) * BINS_PER_TASK, lists.bins)):
+            count, begin = 0, b * lists.stride
+            if lists.stride > 0:
+                for i in range(lists.stride * values):
                     sums[i] = 0.0
                 pixel = offset(lists.pixel, begin)
                 count = _fill(grid, shape, batch.low + b, window, target, found, values, pixel, sums)
             lists.count[b] = count
             for i in range(count * values):
-                store(lists.value, begin * values + i, sums[i] * share)
+                store(lists.value, begin * values + i, sums[i] * sample_weight)
     release(memory)
 
 
-@inner
+@compiled
 def whole_map(shape: Shape) -> Window:
-    """All of the map."""
+    """The window that is the whole map."""
     return Window(0, 0, shape.height, shape.width)
 
 
-@outlined
+@noinline
 def _fill(
     grid: Grid, shape: Shape, b: int, window: Window, target: Window, found: Any, values: int, pixel: Any, sums: Any
 ) -> int:
-    """List the pixels that bin b reads, and add up the values that its samples give them; how many pixels there are.
+    """List the pixels that bin b reads and add up their values over its samples; the number of pixels.
 
     Args:
         grid: the samples.
-        shape: of the map and the output.
+        shape: the dimensions of the map and the output.
         b: the bin.
         window: the part of the map that the RoI can read.
-        target: that in which pixels are numbered.
-        found: for each pixel of the window, its place in the list if it is there. Any number will do for others, so that
-            nothing is cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
+        target: the window in which pixels are numbered.
+        found: for each pixel of the window, its index in the list if it is there, else any number, so that the array need
+            not be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
         values: as in `make_tables`.
-        pixel: the list.
-        sums: `values` for each pixel of the list, 0 at first.
+        pixel: the list to fill.
+        sums: `values` sums for each pixel of the list, initially 0.
     """
     rows, columns, count = grid.rows, grid.columns, 0
     p, q = b // columns.bins, b % columns.bins
     top, bottom = p * rows.samples, (p + 1) * rows.samples
-    if rows.samples > FEW:
+    if rows.samples > MAX_EXHAUSTIVE:
         top, bottom = lines_within(grid, top, bottom, shape.height, shape.width)
     for line in range(top, bottom):
         down = from_centre(rows, line)
-        line_x, line_y = line_of(grid, line)
+        line_x, line_y = row_point(grid, line)
         left, right = q * columns.samples, (q + 1) * columns.samples
-        if columns.samples > FEW:
+        if columns.samples > MAX_EXHAUSTIVE:
             far = shape.width - 1 + columns.margin
             left, right = samples_within(columns, left, right, line_x, grid.cos, -columns.margin, far)
             far = shape.height - 1 + rows.margin
@@ -275,33 +283,33 @@ def _fill(
             at_x, at_y = where_x // 2, where_y // 2
             part_x, part_y = x - at_x if wide else 0.0, y - at_y if tall else 0.0
             for below in range(1 + tall):
-                weight_y, slope_y = part_y if below else 1.0 - part_y, tall if below else -tall
-                place = (at_y + below - window.top) * window.width + at_x - window.left
-                name = (at_y + below - target.top) * target.width + at_x - target.left
+                weight_y, sign_y = part_y if below else 1.0 - part_y, tall if below else -tall
+                index = (at_y + below - window.top) * window.width + at_x - window.left
+                number = (at_y + below - target.top) * target.width + at_x - target.left
                 for beside in range(1 + wide):
                     weight_x = part_x if beside else 1.0 - part_x
-                    # Without a branch: nothing foretells whether the pixel is there. Measured, half the time of a branch.
-                    maybe = found[place + beside]
-                    is_place = (maybe >= 0) & (maybe < count)
-                    is_there = is_place & (pixel[maybe if is_place else 0] == name + beside)
-                    i = maybe if is_there else count
-                    count += 0 if is_there else 1
-                    found[place + beside], pixel[i] = i, name + beside
-                    if values == SLOPES:
-                        by_x, by_y = (wide if beside else -wide) * weight_y, slope_y * weight_x
-                        _add_slopes(grid, across, down, by_x, by_y, offset(sums, i * SLOPES))
+                    # Without a branch, which would be mispredicted. Measured: half the time.
+                    candidate = found[index + beside]
+                    is_in_list = (candidate >= 0) & (candidate < count)
+                    is_listed = is_in_list & (pixel[candidate if is_in_list else 0] == number + beside)
+                    i = candidate if is_listed else count
+                    count += 0 if is_listed else 1
+                    found[index + beside], pixel[i] = i, number + beside
+                    if values == DERIVATIVES:
+                        d_x, d_y = (wide if beside else -wide) * weight_y, sign_y * weight_x
+                        _add_derivatives(grid, across, down, d_x, d_y, offset(sums, i * DERIVATIVES))
                     else:
                         sums[i] += weight_x * weight_y
     return count
 
 
-@inner
-def _add_slopes(grid: Grid, across: float, down: float, by_x: float, by_y: float, sums: Any) -> None:
-    """Add the derivatives by the stored numbers of what has the derivatives by_x and by_y on the map."""
+@compiled
+def _add_derivatives(grid: Grid, across: float, down: float, d_x: float, d_y: float, sums: Any) -> None:
+    """Add the derivatives with respect to cx, cy, w, h and angle, from those with respect to x and y on the map."""
     rows, columns = grid.rows, grid.columns
-    by_u, by_v = by_x * grid.cos - by_y * grid.sin, by_x * grid.sin + by_y * grid.cos
-    sums[0] += columns.scale * by_x
-    sums[1] += rows.scale * by_y
-    sums[2] += 0.0 if columns.is_fixed else columns.scale * across * by_u
-    sums[3] += 0.0 if rows.is_fixed else rows.scale * down * by_v
-    sums[4] += grid.direction * (rows.size * down * by_u - columns.size * across * by_v)
+    d_u, d_v = d_x * grid.cos - d_y * grid.sin, d_x * grid.sin + d_y * grid.cos
+    sums[0] += columns.scale * d_x
+    sums[1] += rows.scale * d_y
+    sums[2] += 0.0 if columns.is_fixed else columns.scale * across * d_u
+    sums[3] += 0.0 if rows.is_fixed else rows.scale * down * d_v
+    sums[4] += grid.direction * (rows.size * down * d_u - columns.size * across * d_v)

@@ -1,7 +1,7 @@
-"""How the work of an operator on RoIs is cut into tasks, and the memory that they work in.
+"""Split the work of an operator on RoIs into tasks, and allocate their workspaces.
 
-Tasks share no output, and what is computed does not depend on how many there are: so the results are the same bit for bit on
-any number of threads.
+Tasks have disjoint outputs, and the arithmetic does not depend on their number, so results are bit-identical on any number
+of threads.
 """
 
 from __future__ import annotations
@@ -9,161 +9,162 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.chunks import run_in_chunks
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate
-from ortops.kernels.jit.rounds import run_in_rounds
-from ortops.kernels.jit.scalar import address_of, bytes_of, int64s_at, maximum, minimum, numbers_at
-from ortops.kernels.layout import OUT_OF_MEMORY, Placed
+from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 
-TASKS = 64
-"""Tasks to aim for where RoIs or images are fewer: enough for any session's threads to share them evenly."""
+TARGET_TASKS = 64
+"""The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
 
-MOST_BYTES = 40 << 20
-"""Of what all workers hold at once, however many threads there are."""
+MAX_WORKSPACE_BYTES = 40 << 20
+"""The most bytes of all workers' workspaces together, for any number of threads."""
 
-MOST_PIXELS = 1 << 18
-"""Larger maps are not packed as a whole: a panel of float32 would take more than 16 MiB."""
+MAX_MAP_PIXELS = 1 << 18
+"""The most pixels of a map to pack as a whole: then a panel of float32 takes 16 MiB."""
 
-MOST_PIXELS_OF_WINDOW = 1 << 14
-"""The window of a RoI is packed if it has at most as many pixels: a larger one would leave the cache of a core."""
+MAX_WINDOW_PIXELS = 1 << 14
+"""The most pixels of a RoI's window to pack: a larger one would not fit in a core's cache."""
 
-LEAST_PIXELS = 1 << 19
-"""To read or write, of all channels: with fewer, waking another thread takes longer than it saves."""
+MIN_PARALLEL_PIXELS = 1 << 19
+"""The fewest pixels to read or write, in all channels, to use threads: below that, waking one costs more than it saves."""
 
-MOST_PIXELS_OF_ROUND = float(1 << 28)
-"""To read or write, of all channels, before signal handlers run: on one thread, that takes 40 ms to 1 s."""
+MAX_CHUNK_PIXELS = float(1 << 28)
+"""The most pixels to read or write, in all channels, before signal handlers run: on one thread they take 40 ms to 1 s."""
 
 
 class Plan(NamedTuple):
-    """How the work is cut up.
+    """The split of the work into tasks.
 
-    A task is a unit, an image or a RoI, and a block of channels; worker k does every `workers`-th task of a round.
+    A task is a block of channels of an item, which is an image or a RoI. Worker k runs every `workers`-th task of a chunk.
 
-    runner: the runner of the tasks, or 0 where there is little work.
-    is_by_image: whether units are images.
-    units, blocks, workers: their numbers.
+    runner: the runner's address, or 0 if there is little work.
+    is_by_image: whether items are images.
+    items, blocks, workers: the number of items, of blocks for each item, and of workers.
     """
 
     runner: int
     is_by_image: bool
-    units: int
+    items: int
     blocks: int
     workers: int
 
 
-@inner
-def covered_pixels(placed: Placed) -> float:
-    """The pixels of the map that the RoIs read, at most; those that several read are counted several times."""
+@compiled
+def covered_pixels(placed: PlacedRois) -> float:
+    """The most pixels of the map that the RoIs read, counted for each RoI."""
     total = 0.0
     for r in range(placed.shape.rois):
         total += float(placed.spans[2 * r]) * float(placed.spans[2 * r + 1])
     return total
 
 
-@inner
-def packs_maps(placed: Placed) -> bool:
-    """Whether to pack channels of whole maps into panels.
+@compiled
+def should_pack_maps(placed: PlacedRois) -> bool:
+    """Whether to pack whole maps into panels.
 
-    Measured: they win with 256 channels and RoIs that cover the maps, lose with 3 channels and with one RoI. The borders
-    between are a choice: half a panel of channels, and RoIs that cover the maps once.
+    Measured: packing is faster with 256 channels and RoIs that cover the maps, slower with 3 channels or one RoI. The
+    thresholds in between are a choice: half a panel of channels, and RoIs that cover the maps once.
     """
     shape, pixels = placed.shape, placed.shape.height * placed.shape.width
-    if shape.channels < LANES // 2 or pixels > MOST_PIXELS or shape.rois <= shape.images:
+    if shape.channels < LANES // 2 or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
         return False
     return covered_pixels(placed) >= float(shape.images) * float(pixels)
 
 
-@inner
-def work_of(placed: Placed, written: int) -> float:
-    """The pixels to read or write, of all channels, where so many elements of a channel are written."""
+@compiled
+def estimate_work(placed: PlacedRois, written: int) -> float:
+    """The number of pixels to read or write, in all channels, if `written` elements of a channel are written."""
     return (covered_pixels(placed) + float(written)) * placed.shape.channels
 
 
-@inner
+@compiled
 def runner_for(work: float, runner: int) -> int:
-    """The runner, or 0 for a plain loop where there is little work."""
-    return runner if work >= LEAST_PIXELS else 0
+    """The runner, or 0 for a serial loop if there is little work."""
+    return runner if work >= MIN_PARALLEL_PIXELS else 0
 
 
-@inner
-def plan_by_image(placed: Placed, runner: int, blocks: int, bytes_each: int) -> Plan:
-    """Cut up the work of images, each in so many blocks; each worker holds so many bytes."""
+@compiled
+def plan_by_image(placed: PlacedRois, runner: int, blocks: int, worker_bytes: int) -> Plan:
+    """Split each image into `blocks` blocks; a worker's workspace has `worker_bytes` bytes."""
     images = placed.shape.images
-    return Plan(runner, True, images, blocks, workers_for(runner, images * blocks, bytes_each))
+    return Plan(runner, True, images, blocks, worker_count(runner, images * blocks, worker_bytes))
 
 
-@inner
-def plan_by_roi(placed: Placed, runner: int, panels: int, bytes_each: int) -> Plan:
-    """Cut up the work of RoIs: into enough tasks, none of fewer than two panels."""
+@compiled
+def plan_by_roi(placed: PlacedRois, runner: int, panels: int, worker_bytes: int) -> Plan:
+    """Split each RoI into blocks of at least two panels, so that there are up to TARGET_TASKS tasks."""
     rois = placed.shape.rois
-    blocks = maximum(minimum(panels // 2, (TASKS + rois - 1) // maximum(rois, 1)), 1)
-    return Plan(runner, False, rois, blocks, workers_for(runner, rois * blocks, bytes_each))
+    blocks = maximum(minimum(panels // 2, (TARGET_TASKS + rois - 1) // maximum(rois, 1)), 1)
+    return Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, worker_bytes))
 
 
-@inner
-def plan_of_panels(placed: Placed, is_whole: bool, runner: int, panels: int, bytes_each: int) -> Plan:
-    """Cut up the work of images whose maps are packed as a whole, or else of RoIs."""
+@compiled
+def plan_of_panels(placed: PlacedRois, is_whole: bool, runner: int, panels: int, worker_bytes: int) -> Plan:
+    """Split by image if maps are packed as a whole, else by RoI."""
     if is_whole:
-        return plan_by_image(placed, runner, panels, bytes_each)
-    return plan_by_roi(placed, runner, panels, bytes_each)
+        return plan_by_image(placed, runner, panels, worker_bytes)
+    return plan_by_roi(placed, runner, panels, worker_bytes)
 
 
-@inner
-def workers_for(runner: int, tasks: int, bytes_each: int) -> int:
-    """Into how many workers to deal the tasks, so that they hold no more than MOST_BYTES."""
-    most = minimum(TASKS, MOST_BYTES // maximum(bytes_each, 1))
+@compiled
+def worker_count(runner: int, tasks: int, worker_bytes: int) -> int:
+    """The number of workers for the tasks, so that their workspaces have at most MAX_WORKSPACE_BYTES."""
+    most = minimum(TARGET_TASKS, MAX_WORKSPACE_BYTES // maximum(worker_bytes, 1))
     return maximum(minimum(tasks, most), 1) if runner else 1
 
 
-@inner
+@compiled
 def run_plan(plan: Plan, context: int, work: float, failed: Any, task: Any, args: Any) -> int:
-    """Run the tasks of a plan (`jit.rounds`).
+    """Run the tasks of a plan (`jit.chunks`).
 
     Args:
-        plan: what to run.
-        context: of the plan's runner.
-        work: the pixels to read or write, of all channels.
-        failed: a flag that a worker without memory sets.
-        task: what a worker does.
-        args: its first arguments.
+        plan: the plan.
+        context: the context of the plan's runner.
+        work: the number of pixels to read or write, in all channels.
+        failed: a flag that a worker sets if it cannot allocate memory.
+        task: the compiled function that a worker runs.
+        args: the task's first arguments.
 
     Returns:
-        OUT_OF_MEMORY, INTERRUPTED or 0.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    rounds = 1 + int(work / MOST_PIXELS_OF_ROUND)
-    status = run_in_rounds(plan.runner, context, plan.workers, plan.units * plan.blocks, rounds, task, args)
+    chunks = 1 + int(work / MAX_CHUNK_PIXELS)
+    status = run_in_chunks(plan.runner, context, plan.workers, plan.items * plan.blocks, chunks, task, args)
     return OUT_OF_MEMORY if failed[0] != 0 else status
 
 
-@inner
-def panels_of(channels: int) -> int:
-    """How many panels the channels make."""
+@compiled
+def panel_count(channels: int) -> int:
+    """The number of panels of LANES channels."""
     return (channels + LANES - 1) // LANES
 
 
-@inner
-def room_of_panel(placed: Placed, is_whole: bool) -> int:
-    """The numbers for which a panel needs room."""
+@compiled
+def panel_size(placed: PlacedRois, is_whole: bool) -> int:
+    """The number of values of a panel: for a whole map, for the largest window, or 0 if nothing is packed."""
     pixels = placed.shape.height * placed.shape.width
     if not is_whole:
-        pixels = minimum(pixels, MOST_PIXELS_OF_WINDOW) if placed.shape.channels >= LANES // 2 else 0
+        pixels = minimum(pixels, MAX_WINDOW_PIXELS) if placed.shape.channels >= LANES // 2 else 0
     return pixels * LANES
 
 
-@inner
-def work_space(count: int, like: Any) -> Any:
-    """Memory of a worker for `count` numbers, of the type in which elements at `like` are computed.
+@compiled
+def allocate_workspace(count: int, like: Any) -> Any:
+    """Allocate a worker's memory for `count` values of the compute type of the elements at `like`.
 
-    The memory to release, null where there is none left; and the numbers, at a line of the cache.
+    Returns:
+        The memory to release, a null pointer if there is none left; and a pointer to the values, aligned to a cache line.
     """
-    words = (count * bytes_of(numbers_at(like, like)) + 7) // 8
+    words = (count * itemsize(compute_pointer(like, like)) + 7) // 8
     memory = allocate(words + CACHE_LINE // 8)
     address = (address_of(memory) + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
-    return memory, numbers_at(int64s_at(address), like)
+    return memory, compute_pointer(int64_pointer(address), like)
 
 
 class Window(NamedTuple):
-    """A part of the map."""
+    """A rectangle of the map, in pixels."""
 
     top: int
     left: int
@@ -171,14 +172,14 @@ class Window(NamedTuple):
     width: int
 
 
-@inner
-def window_of(rows: tuple[int, int], columns: tuple[int, int], map_width: int) -> Window:
-    """The part that the two spans [low, high) cover, no narrower than LANES pixels where the map is not."""
+@compiled
+def make_window(rows: tuple[int, int], columns: tuple[int, int], map_width: int) -> Window:
+    """The window of two spans [low, high), at least LANES pixels wide unless the map is narrower."""
     width = maximum(columns[1] - columns[0], minimum(LANES, map_width))
     return Window(rows[0], minimum(columns[0], map_width - width), rows[1] - rows[0], width)
 
 
-@inner
-def is_packed(window: Window, channels: int) -> bool:
-    """Whether to pack a window for itself: it fits into a core's cache, and the lanes are at least half full."""
-    return channels >= LANES // 2 and window.height * window.width <= MOST_PIXELS_OF_WINDOW
+@compiled
+def should_pack_window(window: Window, channels: int) -> bool:
+    """Whether to pack a RoI's window: it fits into a core's cache, and at least half of the lanes are used."""
+    return channels >= LANES // 2 and window.height * window.width <= MAX_WINDOW_PIXELS

@@ -1,8 +1,8 @@
-"""The callbacks of an operator of a session (OrtCustomOp), as compiled code.
+"""The compiled callbacks of an operator in a session (OrtCustomOp).
 
 ctypes would drop an exception that Python raises before the first line of a callback or after its last, and ONNX Runtime
-would take what comes back for success, or for an address. Here a call is a success only where the Python function that it
-calls has returned, and said so; otherwise ONNX Runtime gets a status, and the exception is kept for the thread.
+would take the result for success or for an address. These callbacks succeed only if the Python function that they call
+returns success. Otherwise ONNX Runtime gets a status, and the exception is saved for the thread.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 
 from numba import types
 
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import add_atomically, allocate, call, pointer_to, release
-from ortops.kernels.jit.python import (
+from ortops.kernels.jit.python_api import (
+    acquire_gil,
     call_python,
-    give_lock,
-    give_up,
-    hold_lock,
-    integer_of,
+    decref,
+    exception_name,
     is_callable,
-    keep_exception,
-    name_of_exception,
+    release_gil,
+    save_exception,
+    to_int64,
 )
-from ortops.kernels.jit.scalar import address_of, int64s_at, offset
+from ortops.kernels.jit.scalar import address_of, int64_pointer, offset
 from ortops.kernels.layout import (
     ACTIVE,
     API,
@@ -43,12 +43,12 @@ _thread = types.ExternalFunction("PyThread_get_thread_ident", types.intp())
 _pause = types.ExternalFunction("pause", types.int32())
 _append = types.ExternalFunction("strncat", types.intp(types.intp, types.intp, types.intp))
 
-_WORDS_OF_TEXT = 64
+_TEXT_WORDS = 64
 
 
-@inner
+@compiled
 def fill(table: Any, version: int) -> int:
-    """Fill an OrtCustomOp with its version of the API and its callbacks; those that are missing are 0 already."""
+    """Set an OrtCustomOp's API version and callbacks in a zeroed table; optional callbacks that are not used stay 0."""
     table[0] = version
     table[2] = pointer_to(_name)  # GetName
     table[3] = pointer_to(_nothing)  # GetExecutionProviderType: the CPU
@@ -71,65 +71,65 @@ def fill(table: Any, version: int) -> int:
     return 0
 
 
-@inner
+@compiled
 def _name(table: int) -> int:
-    return int64s_at(table)[NAME]
+    return int64_pointer(table)[NAME]
 
 
-@inner
+@compiled
 def _nothing(_table: int) -> int:
     return 0
 
 
-@inner
+@compiled
 def _nothing_of(_table: int, _i: int) -> int:
     return 0
 
 
-@inner
+@compiled
 def _input_type(table: int, i: int) -> int:
-    return int64s_at(table)[TENSORS + 2 * i]
+    return int64_pointer(table)[TENSORS + 2 * i]
 
 
-@inner
+@compiled
 def _input_is_optional(table: int, i: int) -> int:
-    return int64s_at(table)[TENSORS + 2 * i + 1]
+    return int64_pointer(table)[TENSORS + 2 * i + 1]
 
 
-@inner
+@compiled
 def _input_count(table: int) -> int:
-    return int64s_at(table)[INPUTS]
+    return int64_pointer(table)[INPUTS]
 
 
-@inner
+@compiled
 def _output_type(table: int, i: int) -> int:
     return _input_type(table, _input_count(table) + i)
 
 
-@inner
+@compiled
 def _output_is_optional(table: int, i: int) -> int:
     return _input_is_optional(table, _input_count(table) + i)
 
 
-@inner
+@compiled
 def _output_count(table: int) -> int:
-    return int64s_at(table)[OUTPUTS]
+    return int64_pointer(table)[OUTPUTS]
 
 
-@inner
+@compiled
 def _first_version(_table: int) -> int:
     return 1
 
 
-@inner
+@compiled
 def _last_version(_table: int) -> int:
     return 2**31 - 1
 
 
-@inner
+@compiled
 def _create(table: int, api: int, info: int, kernel: int) -> int:
-    """Have Python make the kernel of a node, a callable object, from its OrtKernelInfo."""
-    words, result = int64s_at(table), int64s_at(kernel)
+    """Call Python to create a node's kernel, a callable object, from its OrtKernelInfo."""
+    words, result = int64_pointer(table), int64_pointer(kernel)
     words[API], result[0] = api, 0
     if words[CREATE] == 0:
         return 0
@@ -146,9 +146,9 @@ def _create(table: int, api: int, info: int, kernel: int) -> int:
     return status
 
 
-@inner
+@compiled
 def _compute(kernel: int, context: int) -> int:
-    cells = int64s_at(kernel)
+    cells = int64_pointer(kernel)
     table = cells[1]
     lock = _begin(table)
     status = _status(table, call_python(cells[0], context))
@@ -156,77 +156,77 @@ def _compute(kernel: int, context: int) -> int:
     return status
 
 
-@inner
+@compiled
 def _infer(table: int, context: int) -> int:
     lock = _begin(table)
-    status = _status(table, call_python(int64s_at(table)[INFER], context))
+    status = _status(table, call_python(int64_pointer(table)[INFER], context))
     _end(table, lock)
     return status
 
 
-@inner
+@compiled
 def _destroy(kernel: int) -> int:
     if kernel != 0:
-        cells = int64s_at(kernel)
+        cells = int64_pointer(kernel)
         table = cells[1]
         lock = _begin(table)
-        give_up(cells[0])
+        decref(cells[0])
         _end(table, lock)
         release(cells)
     return 0
 
 
-@inner
+@compiled
 def _status(table: int, result: int) -> int:
-    """The OrtStatus that a Python function has returned as an int, 0 for success; or one of ours where it has raised."""
+    """The OrtStatus that a Python function returned as an int, 0 for success; if it raised, a new OrtStatus."""
     if result != 0:
-        status = integer_of(result)
-        give_up(result)
+        status = to_int64(result)
+        decref(result)
         return status
-    memory = allocate(_WORDS_OF_TEXT)
-    text, most = address_of(memory), 4 * _WORDS_OF_TEXT - 1
-    words, name = int64s_at(table), name_of_exception()
-    create_status = int64s_at(words[API])[0]
+    memory = allocate(_TEXT_WORDS)
+    text, max_length = address_of(memory), 4 * _TEXT_WORDS - 1
+    words, name = int64_pointer(table), exception_name()
+    create_status = int64_pointer(words[API])[0]
     if text == 0 or name == 0:
         status = call(create_status, (FAIL, words[TEXT]))
     else:
         memory[0] = 0
-        _append(text, words[TEXT], most)
-        _append(text, name, most)
+        _append(text, words[TEXT], max_length)
+        _append(text, name, max_length)
         status = call(create_status, (FAIL, text))
     release(memory)
-    keep_exception()
+    save_exception()
     return status
 
 
-@inner
+@compiled
 def _begin(table: int) -> int:
-    """Take the interpreter's lock; a thread that begins while the interpreter ends waits for the end of the process."""
-    process = int64s_at(int64s_at(table)[PROCESS])
+    """Acquire the GIL. While the interpreter finalizes, wait for the end of the process instead."""
+    process = int64_pointer(int64_pointer(table)[PROCESS])
     add_atomically(offset(process, ACTIVE), 1)
     if _has_ended(process):
         add_atomically(offset(process, ACTIVE), -1)
         _wait()
-    return hold_lock()
+    return acquire_gil()
 
 
-@inner
+@compiled
 def _end(table: int, lock: int) -> None:
-    """Give the interpreter's lock; if the interpreter ends, wait for the end of the process."""
-    process = int64s_at(int64s_at(table)[PROCESS])
-    give_lock(lock)
+    """Release the GIL. While the interpreter finalizes, wait for the end of the process."""
+    process = int64_pointer(int64_pointer(table)[PROCESS])
+    release_gil(lock)
     add_atomically(offset(process, ACTIVE), -1)
     if _has_ended(process):
         _wait()
 
 
-@inner
+@compiled
 def _has_ended(process: Any) -> bool:
-    """Whether the interpreter ends, for all threads but the one that ends it."""
+    """Whether another thread finalizes the interpreter."""
     return process[ENDING] != 0 and process[ENDING] != _thread()
 
 
-@inner
+@compiled
 def _wait() -> None:
     while True:
         _pause()

@@ -1,8 +1,8 @@
-"""The samples of one axis as a table: what each bin reads of which pixels.
+"""Tables of the pixels that each bin reads along one axis.
 
-A table holds weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
-corners; or the samples that can be the largest, for maxima of samples. Its length depends on the map and on the bins, not on
-the number of samples.
+A table has the weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
+corners; or candidates, the samples that can be the largest, for maxima of samples. Its length depends on the map and the
+bins, not on the number of samples.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import Any, NamedTuple
 from ortops.kernels.axis import (
     Axis,
     coordinate,
+    coordinate_derivatives,
     is_between,
     is_inside,
     pixels_between,
+    region_end,
     region_of_sample,
-    run_end,
-    sensitivity,
 )
-from ortops.kernels.jit.compile import inner, outlined
+from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import maximum, minimum, store
 
 OFF_MAP = -1
-"""In place of the region of a candidate that reads no pixel."""
+"""In place of a candidate's region if it reads no pixel."""
 
 
 class Table(NamedTuple):
-    """The entries of one axis; those of bin p are start[p]:start[p + 1].
+    """The entries of one axis, in one of four forms; those of bin p are start[p]:start[p + 1].
 
-    Of weights, the matrix A [bins, length]: pixel and weight tell where an entry is and what, ascending in each bin. near
-    and far are the derivatives of A with respect to the RoI's two stored coordinates in the same places. inside is the
-    share of a bin's samples that lie on the map.
+    Weights are a sparse matrix A [bins, length]: pixel is an entry's column, ascending in each bin, and weight its value.
+    near and far are the derivatives of weight with respect to the RoI's two stored coordinates. inside is the fraction of a
+    bin's samples that lie on the map.
 
-    Of extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 where
-    every sample of the bin reads two pixels, else 0: one that reads fewer has a weight 0, too.
+    Extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 if every
+    sample of the bin reads two pixels, else 0: a sample that reads fewer also has a weight of 0.
 
-    Of whole pixels: pixel alone.
+    Whole pixels: only pixel is used.
 
-    Of candidates, in the order of the samples: pixel is the sample's region (`axis.region`), or OFF_MAP; weight is that of
-    the second of its two pixels. near and far are the derivatives of its coordinate.
+    Candidates, in the order of the samples: pixel is the sample's region (`axis.region`) or OFF_MAP; weight is that of the
+    second of its two pixels. near and far are the derivatives of its coordinate.
 
-    runs, which tables of columns have that are no candidates: the number of runs of pixels that have an entry, and for each,
-    ascending, its first pixel and the one after its last.
+    Tables along x, except candidates, have ranges: the number of ranges of pixels that have entries, and for each, in
+    ascending order, its first pixel and the one after its last.
     """
 
     bins: int
@@ -52,12 +52,12 @@ class Table(NamedTuple):
     weight: Any
     near: Any
     far: Any
-    runs: Any
+    ranges: Any
 
 
-@outlined
-def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: Table) -> None:
-    """Fill a table from entry `first` on; the derivatives only with has_slopes."""
+@noinline
+def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Table) -> None:
+    """Fill a table of weights from entry `first` on, with derivatives if with_grad."""
     table.start[0] = first
     for p in range(axis.bins):
         start = table.start[p]
@@ -65,14 +65,14 @@ def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: T
         for at in range(start, start + count):
             table.pixel[at] = -1
             store(table.weight, at, 0.0)
-            if has_slopes:
+            if with_grad:
                 store(table.near, at, 0.0)
                 store(table.far, at, 0.0)
         inside = 0.0
         i = 0 if count else axis.samples
         while i < axis.samples:
             where = region_of_sample(axis, p, i, length)
-            end = run_end(axis, p, i, where, length)
+            end = region_end(axis, p, i, where, length)
             if is_inside(where, length):
                 pixel = where // 2
                 at = start + pixel - low
@@ -81,33 +81,33 @@ def fill_weights(axis: Axis, length: int, has_slopes: bool, first: int, table: T
                 inside += end - i
                 if is_between(where):
                     table.pixel[at + 1] = pixel + 1
-                    # Samples are evenly spaced, so the mean of the two ends is the mean of the run.
+                    # Samples are evenly spaced, so the mean of the first and the last is the mean of all between them.
                     f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
-                    _add(table.weight, at, share * (1.0 - f), share * f)
-                    if has_slopes:
-                        near, far = sensitivity(axis, p, i)
-                        near_end, far_end = sensitivity(axis, p, end - 1)
+                    _add_pair(table.weight, at, share * (1.0 - f), share * f)
+                    if with_grad:
+                        near, far = coordinate_derivatives(axis, p, i)
+                        near_end, far_end = coordinate_derivatives(axis, p, end - 1)
                         near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
-                        _add(table.near, at, -near, near)
-                        _add(table.far, at, -far, far)
+                        _add_pair(table.near, at, -near, near)
+                        _add_pair(table.far, at, -far, far)
                 else:
-                    _add(table.weight, at, share, 0.0)
+                    _add_pair(table.weight, at, share, 0.0)
             i = end
         table.inside[p] = inside / maximum(axis.samples, 1)
-        table.start[p + 1] = _closed_up(table, start, start + count, has_slopes, has_slopes)
+        table.start[p + 1] = _compact(table, start, start + count, with_grad, with_grad)
 
 
-@inner
-def _add(numbers: Any, at: int, first: float, second: float) -> None:
-    """Add to the numbers of a pixel and of the next one."""
-    store(numbers, at, numbers[at] + first)
+@compiled
+def _add_pair(values: Any, at: int, first: float, second: float) -> None:
+    """Add to entry `at` and to the next one."""
+    store(values, at, values[at] + first)
     if second != 0.0:
-        store(numbers, at + 1, numbers[at + 1] + second)
+        store(values, at + 1, values[at + 1] + second)
 
 
-@inner
-def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
-    """Leave out the entries in start:end that no sample reads; the new end."""
+@compiled
+def _compact(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
+    """Remove the entries in start:end that no sample reads; the new end."""
     to = start
     for at in range(start, end):
         if table.pixel[at] >= 0:
@@ -120,8 +120,8 @@ def _closed_up(table: Table, start: int, end: int, has_near: bool, has_far: bool
     return to
 
 
-@outlined
-def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table: Table) -> None:
+@noinline
+def fill_extremes(axis: Axis, length: int, _with_grad: bool, first: int, table: Table) -> None:
     """Fill a table of extremes from entry `first` on."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -133,13 +133,13 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
         i = 0 if count else axis.samples
         while i < axis.samples:
             where = region_of_sample(axis, p, i, length)
-            end = run_end(axis, p, i, where, length)
+            end = region_end(axis, p, i, where, length)
             pixel = where // 2
             between = is_inside(where, length) and is_between(where)
             if not between:
                 table.inside[p] = 0.0
             if is_inside(where, length):
-                # A weight is monotonic within a cell: the first and the last sample of a cell stand for all between them.
+                # A weight is monotonic within a region, so its extremes are at the region's first and last sample.
                 at = start + pixel - low
                 f = coordinate(axis, p, i) - pixel if between else 0.0
                 g = coordinate(axis, p, end - 1) - pixel if between else 0.0
@@ -147,12 +147,12 @@ def fill_extremes(axis: Axis, length: int, _has_slopes: bool, first: int, table:
                 if between:
                     _extend(table, at + 1, pixel + 1, minimum(f, g), maximum(f, g))
             i = end
-        table.start[p + 1] = _closed_up(table, start, start + count, True, False)
+        table.start[p + 1] = _compact(table, start, start + count, True, False)
 
 
-@inner
+@compiled
 def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
-    """Take the weights from low to high into the extremes of a pixel."""
+    """Extend the extremes of a pixel's weights by low and high."""
     if table.pixel[at] < 0:
         table.pixel[at] = pixel
         store(table.weight, at, high)
@@ -164,12 +164,12 @@ def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
         store(table.near, at, low)
 
 
-@outlined
-def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table: Table) -> None:
-    """Fill a table of candidates from entry `first` on; derivatives only with has_slopes.
+@noinline
+def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table: Table) -> None:
+    """Fill a table of candidates from entry `first` on, with derivatives if with_grad.
 
-    A product of weight and pixel, and an interpolation too, is monotonic within a cell: the first and the last sample of a
-    cell stand for all between them. One sample off the map stands for its neighbours.
+    Within a region, interpolated values and products of weight and pixel are monotonic, so the first and the last sample are
+    its candidates. At a pixel and off the map one sample is enough.
     """
     n = first
     table.start[0] = first
@@ -177,15 +177,15 @@ def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table
         i = 0
         while i < axis.samples:
             where = region_of_sample(axis, p, i, length)
-            end = run_end(axis, p, i, where, length)
+            end = region_end(axis, p, i, where, length)
             between = is_inside(where, length) and is_between(where)
             last = end - 1 if between else i
             at = i
             while at >= 0:
                 table.pixel[n] = where if is_inside(where, length) else OFF_MAP
                 store(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
-                if has_slopes:
-                    near, far = sensitivity(axis, p, at) if between else (0.0, 0.0)
+                if with_grad:
+                    near, far = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
                     store(table.near, n, near)
                     store(table.far, n, far)
                 n += 1
@@ -194,9 +194,9 @@ def fill_candidates(axis: Axis, length: int, has_slopes: bool, first: int, table
         table.start[p + 1] = n
 
 
-@inner
+@compiled
 def span_of(table: Table) -> tuple[int, int]:
-    """The pixels [low, high) between the first and the last of the table."""
+    """The span [low, high) of the table's pixels."""
     low, high = 0, 0
     for p in range(table.bins):
         start, end = table.start[p], table.start[p + 1]
@@ -206,9 +206,9 @@ def span_of(table: Table) -> tuple[int, int]:
     return low, high
 
 
-@inner
+@compiled
 def span_of_candidates(table: Table) -> tuple[int, int]:
-    """The pixels [low, high) between the first and the last that a candidate reads."""
+    """The span [low, high) of the pixels that a table's candidates read."""
     low, high = 0, 0
     for n in range(table.start[0], table.start[table.bins]):
         where = table.pixel[n]
@@ -218,10 +218,10 @@ def span_of_candidates(table: Table) -> tuple[int, int]:
     return low, high
 
 
-@outlined
-def fill_runs(table: Table) -> None:
-    """Fill the runs from the entries. The bins of an inverted RoI descend."""
-    runs, n, descends, last = table.runs, 0, False, -1
+@noinline
+def fill_ranges(table: Table) -> None:
+    """Fill the ranges from the entries. The bins of an inverted RoI are in descending order."""
+    ranges, n, descends, last = table.ranges, 0, False, -1
     for p in range(table.bins):
         if table.start[p] < table.start[p + 1]:
             descends |= table.pixel[table.start[p]] < last
@@ -230,9 +230,9 @@ def fill_runs(table: Table) -> None:
         p = table.bins - 1 - k if descends else k
         for i in range(table.start[p], table.start[p + 1]):
             pixel = table.pixel[i]
-            if n and pixel <= runs[2 * n]:
-                runs[2 * n] = maximum(runs[2 * n], pixel + 1)
+            if n and pixel <= ranges[2 * n]:
+                ranges[2 * n] = maximum(ranges[2 * n], pixel + 1)
             else:
-                runs[2 * n + 1], runs[2 * n + 2] = pixel, pixel + 1
+                ranges[2 * n + 1], ranges[2 * n + 2] = pixel, pixel + 1
                 n += 1
-    runs[0] = n
+    ranges[0] = n

@@ -1,9 +1,8 @@
-"""Stress tests of signals that arrive while ONNX Runtime computes or makes sessions: ``python -m tests.interrupted``.
+"""Stress tests that interrupt ONNX Runtime's runs and the creation of sessions: ``python -m tests.interrupted``.
 
-`subject` makes sessions and models. `outcome` names the outcomes of a call and says which are right. `storm` sends signals.
-`programs` are the programs of the test processes, each a command; `process` starts one and judges its result. `campaign`
-starts many.
+`subject` creates sessions and models. `outcome` classifies the outcome of a call and says which ones are right. `storm`
+sends signals. `programs` has the stress programs, each for a process of its own; `process` starts one and judges it, and
+`campaign` starts many.
 
-Modules import each other by relative names, because the package is `tests.interrupted` on the command line and
-`interrupted` for the tests beside it.
+Modules use relative imports, since the package is called `tests.interrupted` here and `interrupted` in the tests beside it.
 """

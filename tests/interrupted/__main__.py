@@ -17,7 +17,7 @@ from .subject import Class, Engine, Subject
 
 @click.group()
 def main() -> None:
-    """Send signals while ONNX Runtime computes and makes sessions: in one program, or in a campaign of processes."""
+    """Interrupt ONNX Runtime's runs and the creation of sessions, in one program or in a campaign of processes."""
 
 
 @main.command()
@@ -25,15 +25,19 @@ def main() -> None:
 @click.argument("seed", type=click.IntRange(min=0))
 @click.option("--engine", type=click.Choice(get_args(Engine)), default="direct", show_default=True)
 @click.option(
-    "--session", type=click.Choice(get_args(Class)), default="ours", show_default=True, help="Class of the session."
+    "--session",
+    type=click.Choice(get_args(Class)),
+    default="ours",
+    show_default=True,
+    help="ours: ortops.InferenceSession; plain: onnxruntime.InferenceSession.",
 )
 @click.option(
     "--seconds", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Duration of a storm of signals."
 )
 def run(program: str, seed: int, engine: Engine, session: Class, seconds: float) -> None:
-    """Run PROGRAM in this process, and print as JSON the number of each outcome and the monotonic time of the end.
+    """Run PROGRAM in this process with SEED, and print the counts of its outcomes and the monotonic time of its end as JSON.
 
-    The exit status is 0 for every outcome: a campaign judges the outcomes.
+    The exit status is 0 for any outcome; a campaign judges the outcomes.
     """
     with tempfile.TemporaryDirectory() as folder:
         if program == "cold-compile":

@@ -1,4 +1,4 @@
-"""``python -m tests.interrupted campaign``: runs the programs in many processes and prints a table of their outcomes."""
+"""``python -m tests.interrupted campaign``: run many processes with several interpreters, and print a table of outcomes."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ from .process import Ended, Job, run
 from .programs import PROGRAMS
 from .subject import Class, Engine, Subject
 
-ONE_INTERRUPT_PROCESSES = 6
-"""The number of processes of the program one-interrupt for each process of another program."""
+OFTEN = 6
+"""The number of processes of the program with one interrupt for each process of another program."""
 
 
 @click.command("campaign")
 @click.option(
-    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Largest number of processes."
+    "--processes", type=click.IntRange(min=1), default=500, show_default=True, help="Most processes to start."
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
     show_default=True,
-    help="Start no process later.",
+    help="Time after which none starts.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes at a time.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Duration of a storm of signals."
-)
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, help="Processes that run at once.")
+@click.option("--seconds", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Duration of a storm.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the first process.")
 @click.option(
     "--python",
@@ -46,7 +44,7 @@ ONE_INTERRUPT_PROCESSES = 6
     multiple=True,
     default=[sys.executable],
     metavar="PATH",
-    help="Interpreter; may be repeated. [default: this one]",
+    help="A Python interpreter; may be repeated. [default: this one]",
 )
 @click.option("--engine", "engines", multiple=True, default=get_args(Engine), type=click.Choice(get_args(Engine)))
 @click.option("--session", "sessions", multiple=True, default=get_args(Class), type=click.Choice(get_args(Class)))
@@ -64,11 +62,11 @@ def campaign_command(
 ) -> None:
     """Run programs in many processes. --engine, --session and --program may be repeated; the default is all of them.
 
-    A fault is a crash, a hang, a wrong or missing output, a signal whose exception is lost, and every outcome other than a
-    right answer or the exception of the signal's handler. Plain sessions may also raise ONNX Runtime's error with the word
-    interrupted, or return NaN with the Python operators. Each fault is printed with a command that reproduces it.
+    A process must give the right output or raise the exception of the signal's handler. A plain session may also raise ONNX
+    Runtime's error with the word "interrupted", or return NaN with the Python operators. Anything else is a fault, such as a
+    crash, a hang, a wrong or missing output, a lost signal. Each fault is printed with the command that reproduces it.
 
-    The exit status is 0, or 1 if there was a fault, or 2 for wrong arguments.
+    The exit status is 0; 1 if there was a fault; or 2 for a wrong call.
     """
     versions = {python: _version(python) for python in dict.fromkeys(pythons)}
     subjects = [Subject(engine, session) for engine, session in itertools.product(engines, sessions)]
@@ -90,25 +88,23 @@ def _version(python: str) -> str:
         command = [python, "-c", "import platform; print(platform.python_version())"]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
-        raise click.BadParameter(f"{python!r} is no Python interpreter ({error})", param_hint="--python") from error
+        raise click.BadParameter(
+            f"{python!r}: must be a Python interpreter ({error})", param_hint="--python"
+        ) from error
 
 
 def _jobs(
     pythons: Sequence[str], subjects: Sequence[Subject], programs: Sequence[str], seed: int, seconds: float
 ) -> Iterator[Job]:
-    """An endless sequence of jobs: the programs in turn, each with all kinds of sessions and all interpreters."""
-    turns = [
-        name
-        for program in programs
-        for name in [program] * (ONE_INTERRUPT_PROCESSES if program == "one-interrupt" else 1)
-    ]
+    """Yield jobs endlessly: the programs in turn, each with all subjects and interpreters before the next program."""
+    turns = [name for program in programs for name in [program] * (OFTEN if program == "one-interrupt" else 1)]
     for number, program in enumerate(itertools.cycle(turns)):
         for subject, python in itertools.product(subjects, pythons):
             yield Job(program, subject, seed + number, seconds, python)
 
 
 def _run(jobs: Iterable[Job], count: int, deadline: float) -> Iterator[Ended]:
-    """Run jobs, `count` at a time, and yield their results. No job starts after `deadline`, a monotonic time."""
+    """Run jobs, `count` at a time, until a monotonic time after which none starts; yield each when it has ended."""
     running = set[Future[Ended]]()
     with ThreadPoolExecutor(count) as pool:
         for job in itertools.takewhile(lambda _: time.monotonic() < deadline, jobs):

@@ -13,26 +13,26 @@ from .subject import Subject
 
 RIGHT = "right"
 RAISED = "raised"
-"""The call raised the exception of the signal's handler, or RecursionError in the program recursion."""
+"""The call raised the exception of the signal's handler, or RecursionError in the program that tests recursion."""
 INTERRUPTED = "interrupted"
-"""The call raised ONNX Runtime's error that the operator was interrupted."""
+"""The call raised an error of ONNX Runtime that says that the operator was interrupted."""
 LOST = "lost"
-"""A handler raised an exception, and the call did not."""
+"""A handler raised, but the call did not."""
 WRONG, MISSING = "wrong", "missing"
 NOT_A_NUMBER = "NaN"
 """All elements of the output are NaN, or it has none."""
 
 
 MAKE_SESSIONS = ("storm-create", "recursion", "cold-compile")
-"""The programs in which a signal may arrive while a session is made."""
+"""Programs in which a signal may come while a session is created."""
 
 
 def allowed(subject: Subject, program: str) -> Collection[str]:
-    """The outcomes of a program that are right for a kind of session.
+    """The outcomes of a program that are right for a subject.
 
-    A session of our class raises the handler's exception. A plain session raises ONNX Runtime's error, and ONNX Runtime
-    ignores errors of shape inference while it makes a session. With the Python operators of onnxruntime-extensions there is
-    no such error: a call that fails returns NaN or an empty output.
+    ortops.InferenceSession raises the handler's exception. A plain session can only report it in the text of ONNX Runtime's
+    error, and ONNX Runtime ignores errors of shape inference when it creates a session. The Python operators of
+    onnxruntime-extensions report no text: a failed call returns NaN or an empty output.
     """
     if subject.session == "ours":
         return {RIGHT, RAISED}
@@ -42,17 +42,17 @@ def allowed(subject: Subject, program: str) -> Collection[str]:
 
 
 def of_answer(answer: Any, expected: Array) -> str:
-    """The outcome of a run that returned, by its only output."""
+    """The outcome of a run that returned its only output."""
     if answer is None:
         return MISSING
-    # Not np.array_equal, which returns False if a signal handler raises an exception in it.
+    # Not np.array_equal, which returns False for any exception inside it, also one from a signal handler.
     if answer.shape == expected.shape and answer.tobytes() == expected.tobytes():
         return RIGHT
     return NOT_A_NUMBER if np.isnan(answer).all() else WRONG
 
 
 def of_error(error: BaseException, awaited: type[BaseException]) -> str:
-    """The outcome of a call that raised an exception."""
+    """The outcome of a call that raised an error."""
     if isinstance(error, awaited):
         return RAISED
     text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own and judges its outcomes."""
+"""Run a program in a process of its own and judge its outcome."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from .subject import Subject
 
 ROOT = Path(__file__).parents[2]
 
-TIMEOUT = 120.0
-"""Seconds for a process. The longest compiles a kernel several times, while other processes run."""
+MOST_SECONDS = 120.0
+"""The time limit of a process. The longest compiles a kernel several times, on a machine that is busy with others."""
 
-EXIT_TIMEOUT = 30.0
-"""Seconds from the end of a program to that of its process."""
+MOST_SECONDS_TO_EXIT = 30.0
+"""The time limit from the end of a program to the end of its process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A program with the kind of session and the interpreter."""
+    """A program with its subject, seed and interpreter."""
 
     program: str
     subject: Subject
@@ -35,18 +35,18 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The command line, to run in the root of the repository."""
+        """The command line, to be run in the root of the repository."""
         chosen = ["--engine", self.subject.engine, "--session", self.subject.session, "--seconds", str(self.seconds)]
         return [self.python, "-m", "tests.interrupted", "run", self.program, str(self.seed), *chosen]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of a process.
+    """A process that has ended.
 
-    outcomes: the number of each outcome.
-    delay: seconds from a signal to its exception, or None if the program does not measure it.
-    faults: one sentence for each fault.
+    outcomes: the counts of its program's outcomes.
+    delay: the seconds from a signal to its exception, or None if the program does not measure them.
+    faults: a sentence for each fault.
     """
 
     job: Job
@@ -56,12 +56,12 @@ class Ended:
 
     @property
     def complaint(self) -> str:
-        """The faults and the command that reproduces them."""
+        """The faults, and the command that reproduces them."""
         return f"{shlex.join(self.job.command)}\n" + "\n".join(f"  {fault}" for fault in self.faults)
 
 
-def run(job: Job, limit: float = TIMEOUT) -> Ended:
-    """Run a program in a process, for `limit` seconds at most."""
+def run(job: Job, limit: float = MOST_SECONDS) -> Ended:
+    """Run a job in a process, for at most `limit` seconds, and judge it."""
     try:
         done = subprocess.run(  # noqa: S603
             job.command, capture_output=True, text=True, errors="replace", check=False, timeout=limit, cwd=ROOT
@@ -72,10 +72,10 @@ def run(job: Job, limit: float = TIMEOUT) -> Ended:
 
 
 def judge(job: Job, status: int, output: str, errors: str, end: float) -> Ended:
-    """The result of a process that has ended.
+    """Judge a process that has ended.
 
     Args:
-        job: its job.
+        job: the process's job.
         status: its exit status.
         output: its standard output.
         errors: its standard error.
@@ -92,6 +92,6 @@ def judge(job: Job, status: int, output: str, errors: str, end: float) -> Ended:
     faults = [f"{count} x {outcome}" for outcome, count in outcomes.items() if outcome not in right]
     if not outcomes[RIGHT]:
         faults.append("No run gives the right answer.")
-    if end - found["end"] > EXIT_TIMEOUT:
+    if end - found["end"] > MOST_SECONDS_TO_EXIT:
         faults.append(f"It ends {end - found['end']:.0f} s after its program.")
     return Ended(job, outcomes, found["delay"], tuple(faults))

@@ -1,4 +1,4 @@
-"""The programs of processes that are interrupted or interrupt themselves. Each returns the number of each outcome."""
+"""The stress programs, each for a process of its own that interrupts itself. They return the counts of their outcomes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ Outcomes = Counter[str]
 class Found(NamedTuple):
     """The result of a program.
 
-    delay: seconds from a signal to its exception, if the program measures them.
+    outcomes: the counts of its outcomes.
+    delay: the seconds from a signal to the exception, or None if the program does not measure them.
     """
 
     outcomes: Outcomes
@@ -39,16 +40,16 @@ class Found(NamedTuple):
 
 
 FIRST, FIRST_COMPILED = 0.2, 2.0
-"""The approximate seconds of the first attempt, which compiles a kernel or loads its code."""
+"""The approximate seconds of the first attempt, which loads compiled code or compiles it."""
 
 LONG_AGO = 0.2
-"""Seconds after which a signal has arrived or never will."""
+"""The seconds after which a signal has arrived or never will."""
 
 
 class CtrlC(threading.Thread):
-    """Sends this process one SIGINT after some seconds.
+    """A thread that sends this process one SIGINT after some seconds.
 
-    sent: the monotonic time at which it was sent, 0 before.
+    sent: the monotonic time of the signal, once it is sent.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -59,19 +60,19 @@ class CtrlC(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Wait and send the signal."""
+        """See `threading.Thread`."""
         time.sleep(self._seconds)
         self.sent = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
 
     @property
     def is_long_ago(self) -> bool:
-        """Whether the signal was sent more than `LONG_AGO` seconds ago."""
+        """Whether the signal was sent at least LONG_AGO seconds ago."""
         return not self.is_alive() and time.monotonic() > self.sent + LONG_AGO
 
 
 def one_interrupt(subject: Subject, seed: int) -> Outcomes:
-    """One Ctrl-C at a random moment of a loop of runs, then one more run."""
+    """Send one Ctrl-C at a random moment of a loop of runs, then run once more."""
     session, expected = subject.make(chain(8)), chain_answer(8)
     signalled = CtrlC(random.Random(seed).uniform(0.02, 0.15))  # noqa: S311 - no secret
     outcome = RIGHT
@@ -85,19 +86,19 @@ def one_interrupt(subject: Subject, seed: int) -> Outcomes:
 
 
 def storm_run(subject: Subject, seed: int, seconds: float) -> Outcomes:
-    """Alarms while a session of many small nodes runs."""
+    """Send alarms while a session of many small nodes runs."""
     session, expected = subject.make(chain(20)), chain_answer(20)
     return _storm(lambda: of_answer(session.run(None, FEEDS)[0], expected), seed, seconds)
 
 
 def storm_create(subject: Subject, seed: int, seconds: float) -> Outcomes:
-    """Alarms while sessions are made and run, the first of the process among them."""
+    """Send alarms while sessions are created and run, including the first of the process."""
     model, expected = chain(1), chain_answer(1)
     return _storm(lambda: of_answer(subject.make(model).run(None, FEEDS)[0], expected), seed, seconds)
 
 
 def storm_kernel(subject: Subject, seed: int) -> Found:
-    """A Ctrl-C while one node computes for about a second, with the delay of the exception."""
+    """Send one Ctrl-C while a node computes for about a second, and measure how much later the exception arrives."""
     session = subject.make(onnx_models.roi_align(16).SerializeToString())
     rng = np.random.default_rng(seed)
     corners = rng.uniform(0, 150, (4_000, 2))
@@ -121,7 +122,7 @@ def storm_kernel(subject: Subject, seed: int) -> Found:
 
 
 def nested(subject: Subject, seed: int, seconds: float) -> Outcomes:
-    """Alarms whose handler itself runs the session that is running."""
+    """Send alarms whose handler runs the session that is already running."""
     session, expected = subject.make(chain(3)), chain_answer(3)
     rng, outcomes = random.Random(seed), Outcomes()  # noqa: S311 - no secret
 
@@ -140,13 +141,13 @@ def nested(subject: Subject, seed: int, seconds: float) -> Outcomes:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         run()
-    # A handler that is running would set the timer again.
+    # Ignored, not reset: a handler that is running would set the timer again.
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     return outcomes
 
 
 def recursion(subject: Subject) -> Outcomes:
-    """Runs and sessions at every depth of calls near the limit."""
+    """Run and create sessions at every call depth near the recursion limit."""
     model, expected = chain(1), chain_answer(1)
     session = subject.make(model)
     calls = (
@@ -160,9 +161,9 @@ def recursion(subject: Subject) -> Outcomes:
 
 
 def cold_compile(subject: Subject, seed: int) -> Outcomes:
-    """Alarms while a kernel is compiled, repeated until it succeeds. The process must start without machine code."""
+    """Send alarms until a kernel gets compiled; the process must start without any machine code on disk."""
     model = chain(1)
-    # Not the functions of ortops, which would compile the kernel.
+    # From the reference, since the functions would compile the kernel.
     expected = 2 * reference(BY_NAME["RoiAlign_16"], SIZE, FEEDS, ("Y",))["Y"]
 
     def attempt() -> str:
@@ -181,7 +182,7 @@ def cold_compile(subject: Subject, seed: int) -> Outcomes:
 
 
 def exit_after_storm(subject: Subject, seed: int, seconds: float) -> Outcomes:
-    """Alarms, and an exit while another thread is in a session."""
+    """Send alarms, then exit while another thread runs a session."""
     session, expected = subject.make(chain(20)), chain_answer(20)
 
     def run_on() -> None:
@@ -202,11 +203,11 @@ PROGRAMS: Mapping[str, Callable[[Subject, int, float], Found]] = {
     "cold-compile": lambda subject, seed, _: Found(cold_compile(subject, seed)),
     "exit": lambda subject, seed, seconds: Found(exit_after_storm(subject, seed, seconds)),
 }
-"""The programs by name. They take the kind of session, a seed and the duration of a storm in seconds."""
+"""The programs by name, as functions of the subject, the seed and the seconds of a storm."""
 
 
 def _storm(attempt: Callable[[], str], seed: int, seconds: float) -> Outcomes:
-    """The outcomes of attempts for some seconds, and of one attempt without an alarm."""
+    """The outcomes of attempts during some seconds of alarms, and of one attempt after them."""
     end = time.monotonic() + seconds
     outcomes = Outcomes(itertools.takewhile(lambda _: time.monotonic() < end, storm(attempt, seed, FIRST)))
     outcomes[attempt()] += 1

@@ -1,4 +1,4 @@
-"""Alarms at random moments, whose handler raises an exception."""
+"""Send alarms (SIGALRM) at random moments, whose handler raises."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from types import FrameType
 from .outcome import LOST, RIGHT, of_error
 
 SOONEST = 1e-5
-"""The least number of seconds until an alarm."""
+"""The fewest seconds before an alarm."""
 
-TIMED_CALLS = 20
-"""The number of the latest calls whose median duration is taken: an alarm comes within one and a half times that."""
+TYPICAL = 20
+"""The number of recent attempts from which the median duration is taken; an alarm comes within 1.5 times that."""
 
 
 class AlarmError(Exception):
-    """The exception of one handler: an ordinary error, such as that of a time limit."""
+    """An alarm that `except Exception` catches, like the error of a time limit."""
 
 
 class Alarm(BaseException):
-    """The exception of the other handler, which `except Exception` does not catch, like KeyboardInterrupt."""
+    """An alarm that `except Exception` does not catch, like KeyboardInterrupt."""
 
 
 def storm(attempt: Callable[[], str], seed: int, seconds: float) -> Iterator[str]:
-    """An endless sequence of the outcomes of attempts, each of which an alarm may interrupt.
+    """Yield endlessly the outcomes of attempts that an alarm may interrupt.
 
     Args:
         attempt: returns its outcome, or raises.
-        seed: determines the moments of the alarms and the class of their exceptions.
+        seed: chooses the moments, and the class of the exception.
         seconds: the approximate duration of the first attempt.
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
     awaited = (AlarmError, Alarm)[seed % 2]
-    durations = deque([seconds], TIMED_CALLS)
+    durations = deque([seconds], TYPICAL)
     raised = 0
 
     def handler(_: int, __: FrameType | None) -> None:

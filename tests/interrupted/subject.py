@@ -1,4 +1,4 @@
-"""The sessions that are interrupted, of both engines and classes, and their models."""
+"""The sessions to interrupt, of either engine and class, and their models."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _PROVIDERS = ["CPUExecutionProvider"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind of session: the engine, and our class or onnxruntime's."""
+    """A kind of session: the engine by which ONNX Runtime calls the operators, and the session's class."""
 
     engine: Engine
     session: Class
 
     def options(self) -> Any:
-        """Session options that print nothing, with the operators registered."""
+        """Session options without logging, with the operators registered."""
         made = onnxruntime.SessionOptions()
         made.log_severity_level = _QUIET
         made.intra_op_num_threads = 1
@@ -46,15 +46,15 @@ class Subject:
         return made
 
     def make(self, model: bytes) -> Any:
-        """A session of this kind."""
+        """Create a session of this kind."""
         if self.session == "ours":
             return ortops.InferenceSession(model, self.options(), providers=_PROVIDERS)
-        # With the fallback the session would run again after an error, and the error would be lost.
+        # Without enable_fallback=0 the session would try again after an error and lose it.
         return onnxruntime.InferenceSession(model, self.options(), providers=_PROVIDERS, enable_fallback=0)
 
 
 def chain(nodes: int) -> bytes:
-    """A model of `nodes` RoiAlign nodes on `FEEDS`, each followed by an Add."""
+    """A model with `nodes` RoiAligns in a chain, each followed by an Add, for `FEEDS`."""
     made = []
     for i in range(nodes):
         inputs = [f"Z{i}" if i else "X", "rois", "batch_indices"]
@@ -75,7 +75,7 @@ def chain(nodes: int) -> bytes:
 
 
 def chain_answer(nodes: int) -> Array:
-    """The output of `chain(nodes)` for `FEEDS`."""
+    """The output of `chain` for `FEEDS`."""
     z = FEEDS["X"]
     for _ in range(nodes):
         y = ortops.roi_align(z, FEEDS["rois"], FEEDS["batch_indices"], **SIZE)

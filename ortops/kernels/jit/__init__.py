@@ -1,7 +1,7 @@
-"""Kernels compiled by numba: from Python functions to machine code, on disk and in this process."""
+"""Compile kernels with numba, store their machine code on disk, load it and run it."""
 
 LANES = 16
-"""Numbers that compiled code handles as one value: one AVX-512 vector of float32."""
+"""The number of elements of a SIMD value in compiled code: those of one AVX-512 vector of float32."""
 
 CACHE_LINE = 64
-"""Bytes of a line of the cache, on all processors that matter."""
+"""The size of a cache line in bytes, assumed for every processor."""

@@ -1,6 +1,6 @@
-"""Compiling kernels: typed and lowered by numba, optimised once as a whole, and given out as an object file.
+"""Compile a kernel to an object file: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
-All private parts of numba that this package relies on are in this file and in `lanes.py` and `scalar.py` beside it.
+Besides this file only `cpu_features.py`, `parallel.py`, `scalar.py` and `simd.py` use private parts of numba.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import AnnotateTypes
 
-from ortops.kernels.jit.kernel import Kinds
+from ortops.kernels.jit.kernel import ArgType
 from ortops.kernels.jit.machine_code import SYMBOL
 
-_WORD = ir.IntType(64)
+_INT64 = ir.IntType(64)
 
 
 class _NoEnvironment:
-    """Stands in for a code generator, which would set the environment of a function: kernels use none."""
+    """A code generator that ignores the environments of functions, which kernels do not use."""
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Do nothing."""
+        """Ignore the environment."""
 
 
-class _InnerLibrary(JITCodeLibrary):
-    """The code of one function as numba lowers it, to be optimised in the kernels that call it and only there.
+class _CalleeLibrary(JITCodeLibrary):
+    """The unoptimised LLVM module of one function, which its kernels link and optimise.
 
-    numba itself optimises each function and makes machine code of it before it is put into its callers and made anew there.
-    Measured: that takes as long again as all else.
+    numba would optimise and emit each function by itself, and once more inside each caller. Measured: that doubles the
+    time of compilation.
     """
 
     codegen = _NoEnvironment()
-    is_outlined = False
+    is_noinline = False
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Link the module; its function stays one where it is outlined."""
-        if self.is_outlined:
+        """Link the module, marking its function noinline where asked for."""
+        if self.is_noinline:
             for function in ir_module.functions:
                 if not function.is_declaration:
                     function.attributes.add("noinline")
         super().add_ir_module(ir_module)
 
     def add_llvm_module(self, ll_module: Any) -> None:
-        """Link the module as it is."""
+        """Link an LLVM module without optimising it."""
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001 - as numba's own
         self._final_module.link_in(ll_module)
 
     def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - the signature is numba's
-        """None: numba's word for it is 0."""
+        """0: the function has no address in this process."""
         return 0
 
     def _optimize_final_module(self) -> None:
@@ -66,47 +66,47 @@ class _InnerLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class _KernelLibrary(_InnerLibrary):
-    """The code of a kernel with all that it calls."""
+class _KernelLibrary(_CalleeLibrary):
+    """The code of a kernel and of all functions that it calls."""
 
     def _optimize_final_module(self) -> None:
         codegen = self._codegen
-        made = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
-        passes, *builder = made if isinstance(made, tuple) else (made,)  # before numba 0.62 there is no builder
+        managers = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
+        passes, *builder = managers if isinstance(managers, tuple) else (managers,)  # numba < 0.62 returns no builder
         passes.run(self._final_module, *builder)
 
     def object_code(self) -> bytes:
-        """The object file."""
+        """The optimised object file."""
         self._ensure_finalized()
         code: bytes = self._codegen._tm.emit_object(self._final_module)  # noqa: SLF001 - the target of numba's own code
         return code
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
-class _UseInnerLibrary(AnalysisPass):
+class _UseCalleeLibrary(AnalysisPass):
     _name = "use_inner_library"
 
     def __init__(self) -> None:
         AnalysisPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Give lowering the library that it would make itself."""
-        state.library = _InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.is_outlined = getattr(state.func_id.func, "is_outlined", False)
+        """Have numba lower into a `_CalleeLibrary` in place of its own."""
+        state.library = _CalleeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.is_noinline = getattr(state.func_id.func, "is_noinline", False)
         return True
 
 
 class _Compiler(CompilerBase):
     def define_pipelines(self) -> list[Any]:
-        """numba's own for nopython mode, and that pass."""  # noqa: D403  # a name
+        """The nopython pipeline of numba with `_UseCalleeLibrary` added."""
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_UseInnerLibrary, AnnotateTypes)
+        passes.add_pass_after(_UseCalleeLibrary, AnnotateTypes)
         passes.finalize()
         return [passes]
 
 
-def inner(function: Any) -> Any:
-    """Decorates every function that is compiled. Python cannot call it."""
+def compiled(function: Any) -> Any:
+    """Decorate a function to be compiled as part of a kernel. Python cannot call it."""
     dispatcher = njit(
         nogil=True,
         no_cpython_wrapper=True,
@@ -117,73 +117,75 @@ def inner(function: Any) -> Any:
     find = dispatcher.get_call_template
 
     def find_for_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        """numba would compile a function again for each constant that it is called with."""  # noqa: D403  # a name
-        return find(tuple(map(types.unliteral, args)), {name: types.unliteral(kind) for name, kind in kws.items()})
+        """Drop literal types, for each of which numba would compile the function again."""
+        return find(
+            tuple(map(types.unliteral, args)), {name: types.unliteral(arg_type) for name, arg_type in kws.items()}
+        )
 
     dispatcher.get_call_template = find_for_types
     return dispatcher
 
 
-def outlined(function: Any) -> Any:
-    """As `inner`, for a function that is large and called in several places: it is there once and called."""
-    function.is_outlined = True
-    return inner(function)
+def noinline(function: Any) -> Any:
+    """Decorate as `compiled`, and keep LLVM from inlining: for a large function with several callers."""
+    function.is_noinline = True
+    return compiled(function)
 
 
 @global_compiler_lock
-def compile_kernel(module: str, function: str, kinds: tuple[Kinds, ...]) -> bytes:
-    """The object file of a kernel for arguments of these kinds."""
-    types_of = tuple(_type(kind) for kind in kinds)
+def compile_kernel(module: str, function: str, arg_types: tuple[ArgType, ...]) -> bytes:
+    """The object file of a kernel for these argument types."""
+    numba_types = tuple(_type(arg_type) for arg_type in arg_types)
 
     def arguments(context: Any, builder: Any, parameters: Any) -> list[Any]:
         slots = itertools.count()
-        return [_argument(context, builder, parameters[0], slots, kind) for kind in types_of]
+        return [_argument(context, builder, parameters[0], slots, arg_type) for arg_type in numba_types]
 
-    return _compile(module, function, types_of, [_WORD.as_pointer()], arguments)
+    return _compile(module, function, numba_types, [_INT64.as_pointer()], arguments)
 
 
 @global_compiler_lock
 def compile_function(module: str, function: str, parameters: int) -> bytes:
-    """The object file of a C function whose parameters and result are all intptr_t."""
+    """The object file of a C function whose `parameters` parameters and result are all intptr_t."""
     return _compile(
-        module, function, (types.intp,) * parameters, [_WORD] * parameters, lambda _c, _b, given: list(given)
+        module, function, (types.intp,) * parameters, [_INT64] * parameters, lambda _c, _b, given: list(given)
     )
 
 
 def _compile(
-    module: str, function: str, types_of: tuple[Any, ...], parameters: list[Any], arguments: Callable[..., list[Any]]
+    module: str, function: str, numba_types: tuple[Any, ...], parameters: list[Any], arguments: Callable[..., list[Any]]
 ) -> bytes:
     dispatcher = getattr(importlib.import_module(f"ortops.kernels.{module}"), function)
-    dispatcher.compile(types_of)
-    compiled = dispatcher.overloads[types_of]
+    dispatcher.compile(numba_types)
+    overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
     library = _KernelLibrary(context.codegen(), f"{module}.{function}")
-    library.add_linking_library(compiled.library)
-    made = library.create_ir_module(SYMBOL)
-    kernel = ir.Function(made, ir.FunctionType(_WORD, parameters), name=SYMBOL)
+    library.add_linking_library(overload.library)
+    ir_module = library.create_ir_module(SYMBOL)
+    kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
     builder = ir.IRBuilder(kernel.append_basic_block("entry"))
     values = arguments(context, builder, kernel.args)
-    callee = context.declare_function(made, compiled.fndesc)
-    _, result = context.call_conv.call_function(builder, callee, types.intp, types_of, values)
+    callee = context.declare_function(ir_module, overload.fndesc)
+    _, result = context.call_conv.call_function(builder, callee, types.intp, numba_types, values)
     builder.ret(result)
-    library.add_ir_module(made)
+    library.add_ir_module(ir_module)
     return library.object_code()
 
 
-def _type(kind: Kinds) -> Any:
-    """numba's type of an argument."""  # noqa: D403  # a name
-    if isinstance(kind, tuple):
-        cls, fields = kind
+def _type(arg_type: ArgType) -> Any:
+    """The numba type of an argument."""
+    if isinstance(arg_type, tuple):
+        cls, fields = arg_type
         return types.BaseTuple.from_types([_type(field) for field in fields], cls)
-    return types.CPointer(getattr(types, kind[1:])) if kind.startswith("*") else getattr(types, kind)
+    return types.CPointer(getattr(types, arg_type[1:])) if arg_type.startswith("*") else getattr(types, arg_type)
 
 
-def _argument(context: Any, builder: Any, slots: Any, numbers: Any, kind: Any) -> Any:
-    """Read one argument from the next slots of eight bytes."""
-    if isinstance(kind, types.BaseTuple):
-        parts = [_argument(context, builder, slots, numbers, part) for part in kind.types]
-        return context.make_tuple(builder, kind, parts)
-    value = builder.load(builder.gep(slots, [ir.IntType(32)(next(numbers))]))
-    if isinstance(kind, types.CPointer):
-        return builder.inttoptr(value, context.get_value_type(kind))
-    return builder.bitcast(value, ir.DoubleType()) if kind == types.float64 else value
+def _argument(context: Any, builder: Any, slots: Any, slot_numbers: Any, arg_type: Any) -> Any:
+    """Emit the load of one argument from the next 8-byte slots, one for each scalar of a tuple."""
+    if isinstance(arg_type, types.BaseTuple):
+        parts = [_argument(context, builder, slots, slot_numbers, part) for part in arg_type.types]
+        return context.make_tuple(builder, arg_type, parts)
+    value = builder.load(builder.gep(slots, [ir.IntType(32)(next(slot_numbers))]))
+    if isinstance(arg_type, types.CPointer):
+        return builder.inttoptr(value, context.get_value_type(arg_type))
+    return builder.bitcast(value, ir.DoubleType()) if arg_type == types.float64 else value

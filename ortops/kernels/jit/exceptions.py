@@ -1,4 +1,4 @@
-"""Exceptions that Python raises at any line: a signal handler raises them (Ctrl-C), or the recursion limit."""
+"""Handle asynchronous exceptions, which may come at any line: from a signal handler (Ctrl-C) or the recursion limit."""
 
 from __future__ import annotations
 
@@ -10,32 +10,36 @@ from collections.abc import Callable
 from typing import Any
 
 KEY = b"ortops"
-"""Under which compiled code keeps an exception in the dictionary that Python has for each thread."""
+"""The key under which compiled code saves an exception in the thread's dictionary (PyThreadState_GetDict)."""
 
 MOST_SECONDS = 60.0
-"""After this long the interpreter ends, whatever its threads do."""
+"""The longest time for which the interpreter's exit waits for other threads."""
 
-# Its result is a borrowed reference, which py_object would give up.
+# c_void_p, since the result is a borrowed reference, which py_object would release.
 _thread_dict = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_GetDict", ctypes.pythonapi))
 
 
 def take() -> BaseException | None:
-    """The last exception that compiled code has kept for this thread, which it keeps no longer; or None."""
+    """Remove and return the exception that compiled code saved last for this thread, or None."""
     address = _thread_dict()
     try:
-        own: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
-    except ctypes.ArgumentError as error:  # what ctypes makes of a RecursionError
+        thread_dict: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
+    except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into it
         raise RecursionError(str(error)) from error
-    return own.pop(KEY.decode(), None)
+    return thread_dict.pop(KEY.decode(), None)
 
 
 _running: set[Any] = set()
 
 
 def uninterrupted(function: Callable[[], Any]) -> Any:
-    """What a function returns that must not end halfway: numba, for one, would fail for as long as the process lives.
+    """Call a function that must run to its end; numba, for example, fails until the process ends if interrupted.
 
-    Signal handlers run on the main thread, so it runs on another one. An exception of a handler ends the waiting alone.
+    The function runs on another thread, since signal handlers run on the main one. If a handler raises, only the waiting
+    ends.
+
+    Returns:
+        The function's result.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return function()
@@ -48,16 +52,16 @@ def uninterrupted(function: Callable[[], Any]) -> Any:
         _running.add(done)
         try:
             results.append(function())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised below
+        except BaseException as error:  # noqa: BLE001 - raised again below
             errors.append(error)
         finally:
             _running.discard(done)
             done.release()
 
     try:
-        # Not threading.Thread, which an exception leaves half started.
+        # Not threading.Thread, which an asynchronous exception may leave half started.
         _thread.start_new_thread(work, ())
-    except RuntimeError:  # no thread can be had: there are too many, or the interpreter ends
+    except RuntimeError:  # no new thread: there are too many, or the interpreter is exiting
         return function()
     done.acquire()
     if errors:
@@ -67,6 +71,6 @@ def uninterrupted(function: Callable[[], Any]) -> Any:
 
 @atexit.register
 def _wait() -> None:
-    """Wait for functions whose callers wait no longer: a compiler does not like to lose the interpreter."""
+    """Wait for functions whose callers were interrupted: a compiler may crash if the interpreter goes away."""
     for done in list(_running):
         done.acquire(timeout=MOST_SECONDS)

@@ -1,8 +1,8 @@
 """Kernels: functions of this package that are compiled for the types of their arguments.
 
-A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Its arguments are numbers and the addresses of arrays,
-eight bytes each, so that all arrays of one type, read-only ones and views of a session's memory too, share the code.
-Neither numba nor the source of a kernel is imported where its machine code is found on disk.
+A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Each argument is a number or the address of an array, in
+8 bytes, so all arrays of one element type share the code, including read-only ones and views of a session's memory. If the
+machine code is on disk, neither numba nor the kernel's source is imported.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ortops.kernels.layout import INTERRUPTED
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-Kinds: TypeAlias = "str | tuple[type[Any], tuple[Kinds, ...]]"
-"""The kind of an argument, INTEGER, FLOAT or a pointer as in _POINTERS; of a named tuple its class and its fields' kinds."""
+ArgType: TypeAlias = "str | tuple[type[Any], tuple[ArgType, ...]]"
+"""An argument's type: INTEGER, FLOAT or a pointer as in _POINTERS; for a named tuple, its class and its fields' types."""
 
 INTEGER, FLOAT = "int64", "float64"
 
@@ -37,23 +37,23 @@ _POINTERS = {
         (np.int64, "int64"),
     )
 }
-"""Pointers to each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
+"""The pointer type for each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
 
 _lock = threading.RLock()
 
 
 class Source(NamedTuple):
-    """What machine code is made from.
+    """A function to compile.
 
     Args:
-        module: the file below `ortops.kernels` that defines the function.
-        function: its name there.
-        arguments: their kinds, of a kernel; their number, of a `CFunction`.
+        module: the module below `ortops.kernels` that defines the function.
+        function: the function's name.
+        arguments: the argument types of a kernel, or the number of parameters of a `CFunction`.
     """
 
     module: str
     function: str
-    arguments: tuple[Kinds, ...] | int
+    arguments: tuple[ArgType, ...] | int
 
     @property
     def name(self) -> str:
@@ -61,17 +61,17 @@ class Source(NamedTuple):
         return f"{self.module}.{self.function}"
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of its arguments, with the fields of named tuples one by one."""
-        return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_fields(self.arguments))
+    def arg_types(self) -> tuple[str, ...]:
+        """The types of its arguments, with named tuples flattened."""
+        return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_flat_types(self.arguments))
 
     def code(self) -> bytes:
-        """The object file: from disk, or compiled and kept there.
+        """The object file, from disk; if it is not there, it is compiled and stored.
 
         Raises:
-            RuntimeError: it is not on disk, and an option of numba in the environment keeps it from being compiled.
+            RuntimeError: it must be compiled, and an option of numba in the environment prevents that.
         """
-        code = disk.find(self.name, self.kinds)
+        code = disk.find(self.name, self.arg_types)
         if code is None:
             options.check()
             from ortops.kernels.jit.compile import compile_function, compile_kernel
@@ -80,27 +80,27 @@ class Source(NamedTuple):
                 code = compile_function(self.module, self.function, self.arguments)
             else:
                 code = compile_kernel(self.module, self.function, self.arguments)
-            disk.keep(self.name, self.kinds, code)
+            disk.save(self.name, self.arg_types, code)
         return code
 
 
 loaded: list[Source] = []
-"""The sources of all machine code that this process runs."""
+"""The sources of all machine code that this process has loaded."""
 
 
 def _address_of(source: Source) -> int:
-    """Load machine code; where it is."""
+    """Load the machine code of a source and return its address."""
     address = machine_code.load(source.code())
     loaded.append(source)
     return address
 
 
 class Kernel:
-    """One kernel.
+    """A kernel, compiled or loaded from disk at the first call with each tuple of argument types.
 
     Args:
-        module: the file below `ortops.kernels` that defines it.
-        function: its name there.
+        module: the module below `ortops.kernels` that defines the kernel.
+        function: the kernel's name.
     """
 
     def __init__(self, module: str, function: str) -> None:
@@ -108,44 +108,44 @@ class Kernel:
         self._loaded: dict[tuple[str, ...], Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
-        """Run it; the number that it returns.
+        """Run the kernel and return its status.
 
         Args:
             arguments: C-contiguous arrays, ints, floats, and named tuples of these.
 
         Raises:
-            BaseException: a signal came while it ran, and its handler raised.
+            BaseException: a signal handler raised it while the kernel ran.
         """
-        kinds: list[str] = []
+        arg_types: list[str] = []
         values: list[int | float] = []
-        _flatten(arguments, kinds, values)
-        key = tuple(kinds)
-        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, _kinds_of(arguments)))
+        _flatten(arguments, arg_types, values)
+        key = tuple(arg_types)
+        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, _arg_types(arguments)))
         result: int = run(*values)
         if result == INTERRUPTED:
             raise exceptions.take() or KeyboardInterrupt
         return result
 
-    def _load(self, kinds: tuple[str, ...], nested: tuple[Kinds, ...]) -> Callable[..., int]:
+    def _load(self, arg_types: tuple[str, ...], nested: tuple[ArgType, ...]) -> Callable[..., int]:
         with _lock:
-            if kinds not in self._loaded:
+            if arg_types not in self._loaded:
                 address = _address_of(Source(self.module, self.function, nested))
-                # ctypes releases the interpreter's lock while the function runs.
+                # ctypes releases the GIL while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
-                pack = struct.Struct("".join("d" if kind == FLOAT else "q" for kind in kinds)).pack
-                self._loaded[kinds] = lambda *values: function(pack(*values))
-            return self._loaded[kinds]
+                pack = struct.Struct("".join("d" if arg_type == FLOAT else "q" for arg_type in arg_types)).pack
+                self._loaded[arg_types] = lambda *values: function(pack(*values))
+            return self._loaded[arg_types]
 
 
 class CFunction:
-    """A compiled function of another signature: its parameters, `parameters` in number, and its result are all intptr_t."""
+    """A compiled C function with `parameters` parameters of type intptr_t, and a result of the same type."""
 
     def __init__(self, module: str, function: str, parameters: int) -> None:
         self.module, self.function, self.parameters = module, function, parameters
 
     @functools.cached_property
     def address(self) -> int:
-        """Where it is, for as long as this process lives."""
+        """The function's address, valid until the process ends."""
         address: int = exceptions.uninterrupted(self._load)
         return address
 
@@ -154,46 +154,46 @@ class CFunction:
             return _address_of(Source(self.module, self.function, self.parameters))
 
 
-def _flatten(arguments: tuple[Any, ...], kinds: list[str], values: list[int | float]) -> None:
-    """Append the kind and the eight bytes of each argument."""
+def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int | float]) -> None:
+    """Append the type and the value of each argument, flattening tuples."""
     for argument in arguments:
-        if type(argument) is int:  # most are: the first test counts
-            kinds.append(INTEGER)
+        if type(argument) is int:  # the most frequent type comes first
+            arg_types.append(INTEGER)
             values.append(argument)
         elif isinstance(argument, np.ndarray):
-            kinds.append(_POINTERS[argument.dtype])
-            values.append(_data_of(argument))
+            arg_types.append(_POINTERS[argument.dtype])
+            values.append(_data_pointer(argument))
         elif isinstance(argument, tuple):
-            _flatten(argument, kinds, values)
+            _flatten(argument, arg_types, values)
         else:
-            kinds.append(FLOAT if isinstance(argument, float) else INTEGER)
+            arg_types.append(FLOAT if isinstance(argument, float) else INTEGER)
             values.append(argument)
 
 
-def _data_of(array: Array) -> int:
-    """Where the elements of an array are."""
+def _data_pointer(array: Array) -> int:
+    """The address of an array's first element."""
     try:
         # Measured: a quarter of the time of array.ctypes.data.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # arrays are buffers
-    except (TypeError, ValueError):  # it is read-only, empty, or of a type that the buffer protocol does not know
+    except (TypeError, ValueError):  # a read-only or empty array, or a type that the buffer protocol does not have
         return array.ctypes.data
 
 
-def _kinds_of(arguments: tuple[Any, ...]) -> tuple[Kinds, ...]:
-    return tuple(_kind_of(argument) for argument in arguments)
+def _arg_types(arguments: tuple[Any, ...]) -> tuple[ArgType, ...]:
+    return tuple(_arg_type(argument) for argument in arguments)
 
 
-def _kind_of(argument: Any) -> Kinds:
+def _arg_type(argument: Any) -> ArgType:
     if isinstance(argument, tuple):
-        return type(argument), _kinds_of(argument)
-    kinds: list[str] = []
-    _flatten((argument,), kinds, [])
-    return kinds[0]
+        return type(argument), _arg_types(argument)
+    arg_types: list[str] = []
+    _flatten((argument,), arg_types, [])
+    return arg_types[0]
 
 
-def _fields(kinds: tuple[Kinds, ...]) -> Iterator[str]:
-    for kind in kinds:
-        if isinstance(kind, str):
-            yield kind
+def _flat_types(arg_types: tuple[ArgType, ...]) -> Iterator[str]:
+    for arg_type in arg_types:
+        if isinstance(arg_type, str):
+            yield arg_type
         else:
-            yield from _fields(kind[1])
+            yield from _flat_types(arg_type[1])

@@ -1,4 +1,4 @@
-"""Machine code in this process: object files, loaded by LLVM without numba."""
+"""Load object files into this process by LLVM, without numba."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import binding as llvm
 
 SYMBOL = "ortops_kernel"
-"""The name of the kernel in every object file."""
+"""The symbol of the kernel in every object file."""
 
 PYTHON_FUNCTIONS = (
     "PyCallable_Check",
@@ -36,24 +36,24 @@ PYTHON_FUNCTIONS = (
     "Py_DecRef",
     "Py_IncRef",
 )
-"""Functions of Python's C API that compiled code calls. Where Python is embedded, the system may not find them by name."""
+"""Functions of Python's C API that compiled code calls. LLVM may not find their symbols by itself if Python is embedded."""
 
 
 def keep_forever(thing: object) -> None:
-    """Let an object live as long as the process, and not only as its module, which the interpreter clears as it ends.
+    """Keep an object alive until the process ends.
 
-    What ONNX Runtime has must be there for sessions that end later.
+    The interpreter clears modules when it exits, and ONNX Runtime may still use what it was given: sessions can end later.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def load(code: bytes) -> int:
-    """The address of the kernel in an object file, good for as long as this process lives.
+    """Load an object file and return the address of its kernel, valid until the process ends.
 
     Raises:
-        RuntimeError: LLVM does not take the file.
+        RuntimeError: LLVM rejects the file.
     """
-    # An engine for each file: in one, two kernels of the same name would be the same.
+    # Every file has an engine of its own, since all kernels have the same symbol.
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -78,6 +78,6 @@ def _initialize() -> None:
 
 
 def processor() -> tuple[str, str, str]:
-    """What code for this processor depends on: the target triple, the name of the processor and its features."""
+    """The target triple, the CPU's name and its features, on which the machine code depends."""
     _initialize()
     return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()

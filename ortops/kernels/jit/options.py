@@ -1,4 +1,4 @@
-"""Options of numba in the environment with which it compiles nothing, or ends the process."""
+"""Check the options of numba in the environment: some values stop it from compiling or end the process."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _RULES: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     (
         "NUMBA_CPU_FEATURES",
         lambda value: all(feature[:1] in "+-" for feature in value.split(",")),
-        "must be features, each after + or -, with commas between them",
+        "must be features separated by commas, each prefixed by + or -",
     ),
 )
 
 
 def check() -> None:
-    """Refuse such options, before numba is imported.
+    """Check the options; to be called before numba is imported.
 
     Raises:
-        RuntimeError: there is one.
+        RuntimeError: a value would stop the compilation of kernels.
     """
-    for name, is_lawful, rule in _RULES:
+    for name, is_allowed, rule in _RULES:
         value = os.environ.get(name)
-        with contextlib.suppress(ValueError):  # numba takes what is no integer for unset
-            if value is not None and not is_lawful(value):
+        with contextlib.suppress(ValueError):  # numba ignores a value that is not an integer
+            if value is not None and not is_allowed(value):
                 raise RuntimeError(f"{name} = {value!r}: {rule}, since numba compiles the kernels")

@@ -1,4 +1,4 @@
-"""For compiled code: running tasks through a runner (`run.py`), calling C functions, and memory to work in."""
+"""Intrinsics for compiled code: run tasks through a runner (`runners.py`), call C functions, allocate memory."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+_BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
 
 @intrinsic
 def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any, args: Any) -> Any:
-    """Call kernel(*args, index) for each index below count through a runner; whether the runner reports success.
+    """Call kernel(*args, index) for each index in range(count) through a runner; whether the runner succeeded.
 
-    The kernel is compiled into the caller, wrapped as a C function whose data is a copy of `args` on the caller's stack.
+    The kernel is compiled into the caller as a C function whose data is a copy of `args` on the caller's stack.
     """
     signature = kernel.get_call_type(typing, (*args.types, types.intp), {})
 
     def codegen(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         runner_value, context_value, count_value, _, args_value = values
-        compiled = kernel.dispatcher.get_compile_result(signature)
-        context.add_linking_libs((compiled.library,))
+        overload = kernel.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((overload.library,))
         data = cgutils.alloca_once_value(builder, args_value)
         pointer = _BYTE.as_pointer()
 
-        task_type = ir.FunctionType(ir.VoidType(), [pointer, _WORD])
-        name = builder.module.get_unique_name(f"task.{compiled.fndesc.mangled_name}")
+        task_type = ir.FunctionType(ir.VoidType(), [pointer, _INT64])
+        name = builder.module.get_unique_name(f"task.{overload.fndesc.mangled_name}")
         task = ir.Function(builder.module, task_type, name=name)
         task.linkage = "internal"
         body = ir.IRBuilder(task.append_basic_block("entry"))
-        own = body.load(body.bitcast(task.args[0], data.type))
-        callee = context.declare_function(builder.module, compiled.fndesc)
-        parts = [*cgutils.unpack_tuple(body, own, len(args.types)), task.args[1]]
+        unpacked = body.load(body.bitcast(task.args[0], data.type))
+        callee = context.declare_function(builder.module, overload.fndesc)
+        parts = [*cgutils.unpack_tuple(body, unpacked, len(args.types)), task.args[1]]
         context.call_conv.call_function(body, callee, signature.return_type, signature.args, parts)
         body.ret_void()
 
-        runner_type = ir.FunctionType(pointer, [pointer, task_type.as_pointer(), _WORD, _WORD, pointer])
+        runner_type = ir.FunctionType(pointer, [pointer, task_type.as_pointer(), _INT64, _INT64, pointer])
         status = cgutils.alloca_once_value(builder, ir.Constant(pointer, None))
         data = builder.bitcast(data, pointer)
         with builder.if_else(cgutils.is_null(builder, runner_value)) as (here, there):
@@ -46,7 +46,7 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
                 builder.call(task, [data, loop.index])
             with there:
                 run = builder.inttoptr(runner_value, runner_type.as_pointer())
-                passed = [builder.inttoptr(context_value, pointer), task, count_value, _WORD(0), data]
+                passed = [builder.inttoptr(context_value, pointer), task, count_value, _INT64(0), data]
                 builder.store(builder.call(run, passed), status)
         return cgutils.is_null(builder, builder.load(status))
 
@@ -55,11 +55,11 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
 
 @intrinsic
 def call(_typing: Any, function: Any, args: Any) -> Any:
-    """Call the C function at an address with integers and addresses; what it returns, if anything."""
+    """Call the C function at an address with 64-bit integers or addresses, and return its 64-bit result."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        kind = ir.FunctionType(_WORD, [_WORD] * len(args.types))
-        pointer = builder.inttoptr(values[0], kind.as_pointer())
+        function_type = ir.FunctionType(_INT64, [_INT64] * len(args.types))
+        pointer = builder.inttoptr(values[0], function_type.as_pointer())
         return builder.call(pointer, cgutils.unpack_tuple(builder, values[1], len(args.types)))
 
     return types.intp(types.intp, args), codegen
@@ -67,30 +67,30 @@ def call(_typing: Any, function: Any, args: Any) -> Any:
 
 @intrinsic
 def pointer_to(typing: Any, function: Any) -> Any:
-    """The address of a C function that calls a compiled one, whose parameters and result are all integers."""
+    """The address of a C function that wraps a compiled one; its parameters and result are all 64-bit integers."""
     parameters = function.dispatcher.py_func.__code__.co_argcount
     signature = function.get_call_type(typing, (types.intp,) * parameters, {})
 
     def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        compiled = function.dispatcher.get_compile_result(signature)
-        context.add_linking_libs((compiled.library,))
-        name = builder.module.get_unique_name(f"c.{compiled.fndesc.mangled_name}")
-        made = ir.Function(builder.module, ir.FunctionType(_WORD, [_WORD] * parameters), name=name)
-        made.linkage = "internal"
-        body = ir.IRBuilder(made.append_basic_block("entry"))
-        callee = context.declare_function(builder.module, compiled.fndesc)
+        overload = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((overload.library,))
+        name = builder.module.get_unique_name(f"c.{overload.fndesc.mangled_name}")
+        wrapper = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * parameters), name=name)
+        wrapper.linkage = "internal"
+        body = ir.IRBuilder(wrapper.append_basic_block("entry"))
+        callee = context.declare_function(builder.module, overload.fndesc)
         _, result = context.call_conv.call_function(
-            body, callee, signature.return_type, signature.args, list(made.args)
+            body, callee, signature.return_type, signature.args, list(wrapper.args)
         )
         body.ret(result)
-        return builder.ptrtoint(made, _WORD)
+        return builder.ptrtoint(wrapper, _INT64)
 
     return types.intp(function), codegen
 
 
 @intrinsic
 def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
-    """Add to an integer that several threads change."""
+    """Add to an int64 in memory atomically."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         builder.atomic_rmw("add", *args, "seq_cst")
@@ -101,25 +101,25 @@ def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
 
 @intrinsic
 def allocate(_typing: Any, words: Any) -> Any:
-    """A pointer to memory of that many int64, or null where there is none left. Its content is undefined."""
+    """Allocate uninitialised memory for that many int64; a null pointer if there is none left."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(_BYTE.as_pointer(), [_WORD])
-        malloc = cgutils.get_or_insert_function(builder.module, kind, "malloc")
-        # Not 0 bytes, for which malloc may give null.
-        memory = builder.call(malloc, [builder.add(builder.mul(args[0], _WORD(8)), _WORD(8))])
-        return builder.bitcast(memory, _WORD.as_pointer())
+        function_type = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
+        malloc = cgutils.get_or_insert_function(builder.module, function_type, "malloc")
+        # Never 0 bytes, for which malloc may return null.
+        memory = builder.call(malloc, [builder.add(builder.mul(args[0], _INT64(8)), _INT64(8))])
+        return builder.bitcast(memory, _INT64.as_pointer())
 
     return types.CPointer(types.int64)(types.intp), codegen
 
 
 @intrinsic
 def release(_typing: Any, memory: Any) -> Any:
-    """Give memory back."""
+    """Free memory of `allocate`; a null pointer is ignored."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
-        free = cgutils.get_or_insert_function(builder.module, kind, "free")
+        function_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
+        free = cgutils.get_or_insert_function(builder.module, function_type, "free")
         builder.call(free, [builder.bitcast(args[0], _BYTE.as_pointer())])
         return context.get_dummy_value()
 

@@ -1,7 +1,6 @@
-"""Instructions on single numbers, for compiled code: pointers, conversions, and the fused multiply-add.
+"""Scalar intrinsics for compiled code: pointers, loads and stores with conversion, fused multiply-add.
 
-float16 and bfloat16 are held in memory as 16-bit words, uint16 and int16, and computed in float32, since numba has no such
-types on a CPU.
+numba has no float16 or bfloat16 on a CPU, so their elements are stored as uint16 and int16 and computed in float32.
 """
 
 from __future__ import annotations
@@ -14,34 +13,34 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.instructions import has_float16, has_fma
-from ortops.kernels.jit.words import from_bfloat16, from_float16, like, to_bfloat16, to_float16
+from ortops.kernels.jit.cpu_features import has_float16, has_fma
+from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
 
 
 class LanesType(types.Type):
-    """LANES numbers of the type `number`, as one value of compiled code."""
+    """The numba type of a SIMD vector of LANES values of type `scalar`."""
 
-    def __init__(self, number: Any) -> None:
-        self.number = number
-        super().__init__(name=f"Lanes({number})")
+    def __init__(self, scalar: Any) -> None:
+        self.scalar = scalar
+        super().__init__(name=f"Lanes({scalar})")
 
 
-def number_of(element: Any) -> Any:
-    """The type in which an element of an array is computed."""
+def compute_type(element: Any) -> Any:
+    """The type in which elements of a stored type are computed: float32 for the 16-bit types, else the type itself."""
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
-def read(context: Any, builder: Any, element: Any, pointer: Any, kind: Any) -> Any:
-    """A number, or lanes of them, read at a pointer and widened."""
-    stored = like(context.get_value_type(kind), pointer.type.pointee)
+def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type: Any) -> Any:
+    """Emit the load of a scalar or vector `kind` from a pointer to elements, converted to the compute type."""
+    stored = shaped_like(context.get_value_type(value_type), pointer.type.pointee)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
     if element == types.uint16:
         return from_float16(builder, value, has_float16(context))
     return from_bfloat16(builder, value) if element == types.int16 else value
 
 
-def write(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
-    """Round a number, or lanes of them, once to the type of an element and store it at a pointer."""
+def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
+    """Emit the store of a scalar or vector at a pointer to elements, rounded once to their type."""
     if element == types.uint16:
         value = to_float16(builder, value, has_float16(context))
     elif element == types.int16:
@@ -51,7 +50,7 @@ def write(context: Any, builder: Any, element: Any, pointer: Any, value: Any) ->
 
 @intrinsic
 def offset(_typing: Any, pointer: Any, count: Any) -> Any:
-    """The pointer `count` elements further on."""
+    """The pointer plus `count` elements."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -60,7 +59,7 @@ def offset(_typing: Any, pointer: Any, count: Any) -> Any:
 
 
 def _cast(element: Any) -> Any:
-    """An intrinsic that takes the memory at a pointer, or at an address, for elements of a type."""
+    """An intrinsic that casts a pointer or an integer address to a pointer to `element`."""
 
     @intrinsic
     def cast(_typing: Any, pointer: Any) -> Any:
@@ -75,13 +74,13 @@ def _cast(element: Any) -> Any:
     return cast
 
 
-int64s_at, doubles_at = _cast(types.int64), _cast(types.float64)
+int64_pointer, float64_pointer = _cast(types.int64), _cast(types.float64)
 
 
 @intrinsic
-def numbers_at(_typing: Any, pointer: Any, like: Any) -> Any:
-    """The memory at a pointer, taken for numbers of the type in which the elements at `like` are computed."""
-    result = types.CPointer(number_of(like.dtype))
+def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
+    """Cast a pointer to one to the compute type of the elements at `like`."""
+    result = types.CPointer(compute_type(like.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(result))
@@ -90,8 +89,8 @@ def numbers_at(_typing: Any, pointer: Any, like: Any) -> Any:
 
 
 @intrinsic
-def elements_at(_typing: Any, pointer: Any, like: Any) -> Any:
-    """The memory at a pointer, taken for elements as those at `like`."""
+def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
+    """Cast a pointer to the type of the pointer `like`."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(like))
@@ -100,15 +99,15 @@ def elements_at(_typing: Any, pointer: Any, like: Any) -> Any:
 
 
 @intrinsic
-def bytes_of(_typing: Any, pointer: Any) -> Any:
-    """The bytes of an element at a pointer."""
+def itemsize(_typing: Any, pointer: Any) -> Any:
+    """The size in bytes of a pointer's elements."""
     size = pointer.dtype.bitwidth // 8
     return types.intp(pointer), lambda context, _builder, _signature, _args: context.get_constant(types.intp, size)
 
 
 @intrinsic
 def address_of(_typing: Any, pointer: Any) -> Any:
-    """A pointer as a number."""
+    """A pointer as an integer."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.ptrtoint(args[0], ir.IntType(64))
@@ -118,67 +117,67 @@ def address_of(_typing: Any, pointer: Any) -> Any:
 
 @intrinsic
 def load(_typing: Any, pointer: Any, at: Any) -> Any:
-    """Element `at` as a number: float32 for the 16-bit types."""
-    number = number_of(pointer.dtype)
+    """Load element `at`, converted to its compute type."""
+    scalar = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return read(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), number)
+        return emit_load(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), scalar)
 
-    return number(pointer, types.intp), codegen
+    return scalar(pointer, types.intp), codegen
 
 
 @intrinsic
 def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
-    """Round a number once to the type of the elements and store it as element `at`."""
-    number = number_of(pointer.dtype)
+    """Store a value of the compute type as element `at`, rounded once to the element type."""
+    scalar = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        write(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
+        emit_store(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
         return context.get_dummy_value()
 
-    return types.void(pointer, types.intp, number), codegen
+    return types.void(pointer, types.intp, scalar), codegen
 
 
 @intrinsic
-def number(_typing: Any, pointer: Any, value: Any) -> Any:
-    """A number in the type in which the elements at a pointer are computed."""
-    kind = number_of(pointer.dtype)
-    return kind(pointer, kind), lambda _context, _builder, _signature, args: args[1]
+def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
+    """Cast a number to the compute type of a pointer's elements."""
+    value_type = compute_type(pointer.dtype)
+    return value_type(pointer, value_type), lambda _context, _builder, _signature, args: args[1]
 
 
 @intrinsic
 def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """a*b + c with one rounding; a*b, rounded, + c on a processor that has no such instruction.
+    """a*b + c with one rounding, or with two if the CPU has no fused multiply-add.
 
-    b and c are both numbers or both lanes; a number `a` stands for lanes that all have its value. Every sum of products is
-    made by this, and LLVM may fuse nothing by itself: so one channel gives the same bits alone and among others.
+    b and c are both scalars or both vectors; a scalar `a` is splatted. Every sum of products uses this function, and LLVM
+    may not contract operations by itself: so a channel has the same bits alone and in a vector.
     """
-    single = b.number if isinstance(b, LanesType) else b
-    factor = a if isinstance(a, LanesType) else single
+    scalar_type = b.scalar if isinstance(b, LanesType) else b
+    factor = a if isinstance(a, LanesType) else scalar_type
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         first, second, third = args
         if first.type != second.type:
-            first = splat_number(builder, second.type, first)
+            first = emit_splat(builder, second.type, first)
         if not has_fma(context):
             return builder.fadd(builder.fmul(first, second), third)
-        return _call(builder, "fma", first, second, third)
+        return _emit_intrinsic(builder, "fma", first, second, third)
 
     return b(factor, b, b), codegen
 
 
-def _call(builder: Any, name: str, *args: Any) -> Any:
-    """Call LLVM's function of a name on numbers, or on lanes."""
-    kind = args[0].type
-    is_vector = isinstance(kind, ir.VectorType)
-    single = kind.element if is_vector else kind
-    suffix = f"{f'v{LANES}' if is_vector else ''}f{64 if isinstance(single, ir.DoubleType) else 32}"
-    function = ir.FunctionType(kind, [kind] * len(args))
+def _emit_intrinsic(builder: Any, name: str, *args: Any) -> Any:
+    """Emit a call of an LLVM math intrinsic on scalars or vectors."""
+    value_type = args[0].type
+    is_vector = isinstance(value_type, ir.VectorType)
+    scalar_type = value_type.element if is_vector else value_type
+    suffix = f"{f'v{LANES}' if is_vector else ''}f{64 if isinstance(scalar_type, ir.DoubleType) else 32}"
+    function = ir.FunctionType(value_type, [value_type] * len(args))
     return builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.{name}.{suffix}"), args)
 
 
-def splat_number(builder: Any, vector: Any, value: Any) -> Any:
-    """A vector whose lanes all have a value."""
+def emit_splat(builder: Any, vector: Any, value: Any) -> Any:
+    """Emit a vector with the value in all lanes."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
@@ -186,33 +185,33 @@ def splat_number(builder: Any, vector: Any, value: Any) -> Any:
 
 @intrinsic
 def ceil(_typing: Any, value: Any) -> Any:
-    """The least whole number that is not below a float64, as a float64."""
+    """The smallest integer that is not less than a float64, as a float64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _call(builder, "ceil", *args)
+        return _emit_intrinsic(builder, "ceil", *args)
 
     return types.float64(types.float64), codegen
 
 
 cos = types.ExternalFunction("cos", types.float64(types.float64))
 sin = types.ExternalFunction("sin", types.float64(types.float64))
-"""Those of the C library."""
+"""The functions of the C library."""
 
 
-def _chooser(integer: str, float_: str) -> Any:
+def _select_by(integer: str, float_: str) -> Any:
     @intrinsic
-    def choose(_typing: Any, a: Any, b: Any) -> Any:
-        kind = types.intp if isinstance(a, types.Integer) and isinstance(b, types.Integer) else types.float64
+    def select(_typing: Any, a: Any, b: Any) -> Any:
+        value_type = types.intp if isinstance(a, types.Integer) and isinstance(b, types.Integer) else types.float64
 
         def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            is_integer = kind == types.intp
+            is_integer = value_type == types.intp
             first = builder.icmp_signed(integer, *args) if is_integer else builder.fcmp_ordered(float_, *args)
             return builder.select(first, *args)
 
-        return kind(kind, kind), codegen
+        return value_type(value_type, value_type), codegen
 
-    return choose
+    return select
 
 
-minimum, maximum = _chooser("<", "<"), _chooser(">", ">")
-"""The smaller and the larger of two integers or float64s; the second where one is NaN."""
+minimum, maximum = _select_by("<", "<"), _select_by(">", ">")
+"""The smaller and the larger of two integers or float64s; the second if either is NaN."""

@@ -1,11 +1,11 @@
-"""Runners: whoever runs the tasks of a kernel.
+"""Runners, which run the tasks of a kernel in parallel.
 
-A runner is the address of a C function with the signature of OrtApi's KernelContext_ParallelFor,
+A runner is a pair: the address of a C function with the signature of OrtApi's KernelContext_ParallelFor,
 
     void* runner(void* context, void (*task)(void* data, size_t index), size_t count, size_t batches, void* data)
 
-and its context, or (0, 0) for a plain loop on this thread. ONNX Runtime brings its own for each call of a session; the one
-for other calls is here.
+and its context. (0, 0) stands for a loop on the calling thread. In a session ONNX Runtime provides the runner; this module
+has the one for other calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 Runner: TypeAlias = tuple[int, int]
 
-IN_TURN: Runner = (0, 0)
+SERIAL: Runner = (0, 0)
 
 
 def available_cpus() -> int:
@@ -27,14 +27,14 @@ def available_cpus() -> int:
 
 
 @functools.cache
-def on_threads(count: int) -> Runner:
-    """A runner that uses `count` POSIX threads, or a plain loop where there are none.
+def thread_runner(count: int) -> Runner:
+    """A runner that uses `count` POSIX threads; SERIAL for one thread and on Windows.
 
-    Threads made for the call cost some 20 us each and, unlike a pool, survive a fork; without Python in them, nothing can
-    interrupt a call halfway.
+    Each call starts its threads anew, at some 20 us each: unlike a pool they work after a fork. They run no Python, so no
+    exception can interrupt a call halfway.
     """
     if count < 2 or os.name == "nt":
-        return IN_TURN
+        return SERIAL
     from ortops.kernels.jit.kernel import CFunction
 
     worker = CFunction("jit.threads", "work", 1).address

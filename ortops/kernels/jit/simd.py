@@ -1,7 +1,6 @@
-"""Instructions on LANES numbers at once, for compiled code: a vector of LLVM's, whatever registers the processor has for it.
+"""SIMD intrinsics for compiled code, on vectors of LANES values; LLVM splits these to fit the CPU's registers.
 
-Loops over single numbers leave it to LLVM to keep sums in registers, which it does not where arrays might overlap; values of
-this type are registers.
+In scalar loops LLVM keeps sums in memory if arrays might overlap; vectors of this type stay in registers.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.scalar import LanesType, number_of, read, splat_number, write
-from ortops.kernels.jit.words import constant
+from ortops.kernels.jit.float16 import constant
+from ortops.kernels.jit.scalar import LanesType, compute_type, emit_load, emit_splat, emit_store
 
 _INT32 = ir.IntType(32)
 
@@ -24,30 +23,30 @@ _INT32 = ir.IntType(32)
 @register_model(LanesType)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, lanes: LanesType) -> None:
-        super().__init__(manager, lanes, _vector(lanes.number))
+        super().__init__(manager, lanes, _vector(lanes.scalar))
 
 
-def _vector(number: Any) -> ir.VectorType:
-    return ir.VectorType(ir.DoubleType() if number == types.float64 else ir.FloatType(), LANES)
+def _vector(scalar: Any) -> ir.VectorType:
+    return ir.VectorType(ir.DoubleType() if scalar == types.float64 else ir.FloatType(), LANES)
 
 
 @intrinsic
 def load_lanes(_typing: Any, pointer: Any, at: Any) -> Any:
-    """The LANES numbers from element `at` on."""
-    lanes = LanesType(number_of(pointer.dtype))
+    """Load LANES elements from element `at` on, converted to their compute type."""
+    lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return read(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
+        return emit_load(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), lanes)
 
     return lanes(pointer, types.intp), codegen
 
 
 @intrinsic
 def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
-    """Store LANES numbers from element `at` on."""
+    """Store a vector as the LANES elements from `at` on, each rounded once."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        write(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
+        emit_store(context, builder, pointer.dtype, builder.gep(args[0], [args[1]]), args[2])
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, lanes), codegen
@@ -55,28 +54,28 @@ def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
 
 @intrinsic
 def splat(_typing: Any, pointer: Any, value: Any) -> Any:
-    """One number in all lanes, in the type in which the elements at a pointer are computed."""
-    lanes = LanesType(number_of(pointer.dtype))
+    """A vector with one value in all lanes, of the compute type of a pointer's elements."""
+    lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return splat_number(builder, _vector(lanes.number), args[1])
+        return emit_splat(builder, _vector(lanes.scalar), args[1])
 
-    return lanes(pointer, lanes.number), codegen
+    return lanes(pointer, lanes.scalar), codegen
 
 
 @intrinsic
-def product(_typing: Any, weight: Any, lanes: Any) -> Any:
-    """One number times each of LANES."""
+def scale_lanes(_typing: Any, weight: Any, lanes: Any) -> Any:
+    """Multiply each lane by a scalar."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.fmul(splat_number(builder, args[1].type, args[0]), args[1])
+        return builder.fmul(emit_splat(builder, args[1].type, args[0]), args[1])
 
-    return lanes(lanes.number, lanes), codegen
+    return lanes(lanes.scalar, lanes), codegen
 
 
 @intrinsic
-def larger_lanes(_typing: Any, first: Any, second: Any) -> Any:
-    """The larger in each lane, NaN above all."""
+def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
+    """The larger value in each lane; NaN if either is NaN."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         a, b = args
@@ -88,8 +87,8 @@ def larger_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
-def led_by(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
-    """`new` in the lanes where `value` takes the lead from `best`, NaN above all, and `old` where it does not."""
+def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
+    """`new` in the lanes where `value` replaces the maximum `best` (see `maximum.is_new_max`), `old` in the others."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value, best, *choices = args
@@ -100,23 +99,23 @@ def led_by(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
 
 
 @intrinsic
-def add_doubles(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
-    """Add LANES numbers, each made float64, to the float64s from element `at` on."""
+def add_to_float64(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
+    """Add a vector, converted to float64, to the LANES float64s from element `at` on."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
         vector = _vector(types.float64)
         value = args[2] if args[2].type == vector else builder.fpext(args[2], vector)
-        total = builder.fadd(read(context, builder, types.float64, pointer, double), value)
-        write(context, builder, types.float64, pointer, total)
+        horizontal_sum = builder.fadd(emit_load(context, builder, types.float64, pointer, double), value)
+        emit_store(context, builder, types.float64, pointer, horizontal_sum)
         return context.get_dummy_value()
 
     return types.void(doubles, types.intp, lanes), codegen
 
 
 @intrinsic
-def total(_typing: Any, lanes: Any) -> Any:
-    """The sum of LANES numbers as a float64: of halves, then of quarters, and so on."""
+def horizontal_sum(_typing: Any, lanes: Any) -> Any:
+    """The sum of all lanes in float64, by halves: lane i and i + LANES/2, then quarters, and so on."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value, half = args[0], LANES // 2
@@ -134,27 +133,27 @@ def total(_typing: Any, lanes: Any) -> Any:
 
 @intrinsic
 def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, target_stride: Any, columns: Any) -> Any:
-    """Store the transpose of a square of LANES x LANES elements.
+    """Store the transpose of a LANES x LANES block.
 
-    Row k begins `stride` elements after row k - 1 of the source, column k `target_stride` elements after column k - 1 of the
-    target. The rows from number `rows` on are read as 0, the columns from number `columns` on are not stored.
+    Row k of the source is at source + k*stride; column k is stored at target + k*target_stride. Rows from number `rows` on
+    are taken as 0, and columns from number `columns` on are not stored.
     """
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         first, stride_value, rows_value, base, target_stride_value, columns_value = args
-        index, lanes = rows_value.type, LanesType(number_of(source.dtype))
+        index, lanes = rows_value.type, LanesType(compute_type(source.dtype))
         lines = []
         for k in range(LANES):
             exists = builder.icmp_signed("<", index(k), rows_value)
-            # A row that is not there is read from the first one's place and then forgotten.
+            # A missing row loads the first one and discards it.
             place = builder.select(exists, builder.mul(stride_value, index(k)), index(0))
-            line = read(context, builder, source.dtype, builder.gep(first, [place]), lanes)
+            line = emit_load(context, builder, source.dtype, builder.gep(first, [place]), lanes)
             lines.append(builder.select(exists, line, constant(line.type, 0.0)))
         for k, line in enumerate(_transposed(builder, lines)):
             exists = builder.icmp_signed("<", index(k), columns_value)
             with cgutils.if_likely(builder, exists):
                 pointer = builder.gep(base, [builder.mul(target_stride_value, index(k))])
-                write(context, builder, target.dtype, pointer, line)
+                emit_store(context, builder, target.dtype, pointer, line)
         return context.get_dummy_value()
 
     intp = types.intp
@@ -162,7 +161,7 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
 
 
 def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
-    """Exchange halves of pairs of lines, then quarters, and so on."""
+    """Transpose by exchanging halves of pairs of lines, then quarters, and so on."""
     places = ir.VectorType(_INT32, LANES)
     half = LANES // 2
     while half:
@@ -179,8 +178,8 @@ def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def stream_line(_typing: Any, source: Any, target: Any) -> Any:
-    """Copy a line of the cache to memory, past the cache; the target begins at a line. `fence` comes last."""
+def stream_cache_line(_typing: Any, source: Any, target: Any) -> Any:
+    """Copy a cache line by a non-temporal store to a target that is aligned to a cache line. Call `fence` afterwards."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         line = ir.VectorType(_INT32, CACHE_LINE // 4)
@@ -194,7 +193,7 @@ def stream_line(_typing: Any, source: Any, target: Any) -> Any:
 
 @intrinsic
 def fence(_typing: Any) -> Any:
-    """Let other threads see what was streamed before whatever this thread stores next."""
+    """Make non-temporal stores visible to other threads before the next store of this thread."""
 
     def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         builder.fence("seq_cst")
@@ -208,8 +207,8 @@ def _prefetch(is_written: int) -> Any:
     def prefetch(_typing: Any, pointer: Any, count: Any) -> Any:
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             byte = ir.IntType(8).as_pointer()
-            kind = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            function_type = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
             step = CACHE_LINE * 8 // pointer.dtype.bitwidth
             zero, stop = args[1].type(0), args[1]
             with cgutils.for_range_slice(builder, zero, stop, args[1].type(step), args[1].type) as (index, _):
@@ -223,8 +222,8 @@ def _prefetch(is_written: int) -> Any:
 
 
 prefetch_to_read, prefetch_to_write = _prefetch(0), _prefetch(1)
-"""Ask the processor for `count` elements before they are used.
+"""Prefetch `count` elements.
 
-A kernel takes a few lines of sixteen planes, then writes a few of sixteen others: too short for the processor to foresee.
-Measured: with 1024 channels the forward operator takes 60 % of its time if a RoI's output is asked for before its sums.
+A kernel reads a few cache lines of sixteen planes, then writes a few of sixteen others: too few for the hardware prefetcher.
+Measured: with 1024 channels, prefetching a RoI's output before its sums reduces the time of the forward operator to 60 %.
 """

@@ -1,4 +1,4 @@
-"""Where the samples of a rotated RoI lie on the map: two axes of its own, as `axis` has them, turned about its centre."""
+"""The sample grid of a rotated RoI: two axes as in `axis`, rotated about the RoI's centre."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ortops.kernels.axis import Axis, axis_of, is_lawful, onnx_axis, pixels_of_regions, region, write_axis
-from ortops.kernels.jit.compile import inner
+from ortops.kernels.axis import Axis, axis_of, is_valid_roi, onnx_axis, pixels_of_regions, region, write_axis
+from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.scalar import cos, load, maximum, minimum, offset, sin
-from ortops.kernels.layout import Rotated
+from ortops.kernels.layout import RotatedRois
 
 
 class Grid(NamedTuple):
-    """The samples of a rotated RoI: those of its own two axes, and where these lie on the map.
+    """The samples of a rotated RoI: along its own two axes, and the rotation of these.
 
-    The origin of an axis is the centre of the region, on the map's axis. direction is d(angle)/d(stored angle).
+    rows, columns: the axes along the RoI's height and width; their origin is the RoI's centre on the map.
+    cos, sin: of the counter-clockwise angle.
+    direction: d(angle)/d(stored angle).
     """
 
     rows: Axis
@@ -25,36 +27,36 @@ class Grid(NamedTuple):
     direction: float
 
 
-@inner
-def grid_of(rotated: Rotated, r: int) -> Grid:
-    """The samples of RoI r."""
-    shape, turn = rotated.placed.shape, offset(rotated.turns, 2 * r)
+@compiled
+def grid_of(rotated: RotatedRois, r: int) -> Grid:
+    """The sample grid of RoI r."""
+    shape, rotation = rotated.placed.shape, offset(rotated.rotations, 2 * r)
     rows, columns = axis_of(rotated.placed.axes, r, 0, shape.bins_y), axis_of(rotated.placed.axes, r, 1, shape.bins_x)
-    return Grid(rows, columns, turn[0], turn[1], rotated.direction)
+    return Grid(rows, columns, rotation[0], rotation[1], rotated.direction)
 
 
-@inner
+@compiled
 def from_centre(axis: Axis, i: int) -> float:
-    """How far sample i of all bins is from the centre of its RoI, along the RoI's own axis, in sizes of the RoI."""
+    """The position of sample i (of all bins) along the RoI's axis, from the centre, as a fraction of the RoI's size."""
     return (i + axis.shift) / axis.steps - 0.5
 
 
-@inner
-def line_of(grid: Grid, i: int) -> tuple[float, float]:
-    """Where line i of the samples crosses the RoI's other axis: x and y on the map."""
+@compiled
+def row_point(grid: Grid, i: int) -> tuple[float, float]:
+    """The point (x, y) on the map where row i of the samples crosses the RoI's vertical axis."""
     v = grid.rows.size * from_centre(grid.rows, i)
     return grid.columns.origin + v * grid.sin, grid.rows.origin + v * grid.cos
 
 
-@inner
+@compiled
 def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limit: float, counts: bool) -> int:
-    """The first of the samples low:high for which the ascending at + slope*u is beyond the limit, or `high`.
+    """The first of the samples low:high for which the ascending at + slope*u is beyond the limit; `high` if none is.
 
-    `counts` tells whether the limit itself is beyond it.
+    `counts` says whether a value equal to the limit counts as beyond it.
     """
     last = high
     while low < high:
-        # The last sample goes first: mostly it is not beyond the limit, and no more is to be done.
+        # The last sample is tested first, since usually no sample is beyond the limit.
         middle = high - 1 if high == last else low + (high - low) // 2
         value = at + slope * (axis.size * from_centre(axis, middle))
         if value > limit or (counts and value == limit):
@@ -64,13 +66,13 @@ def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limi
     return low
 
 
-@inner
+@compiled
 def samples_within(
     axis: Axis, low: int, high: int, at: float, slope: float, near: float, far: float
 ) -> tuple[int, int]:
-    """The part of the samples low:high for which at + slope*u is within near and far; u is the place on the RoI's axis.
+    """The part of the samples low:high for which at + slope*u lies between near and far; u is the place on the RoI's axis.
 
-    By bisection of the very numbers that are then compared, for they ascend or descend however they are rounded.
+    Bisects the rounded values themselves, which are monotonic however they are rounded.
     """
     if slope * axis.size < 0.0:
         at, slope, near, far = -at, -slope, -far, -near
@@ -78,11 +80,11 @@ def samples_within(
     return low, _first_beyond(axis, low, high, at, slope, far, False)
 
 
-@inner
+@compiled
 def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tuple[int, int]:
-    """The part of the lines of samples low:high that can meet the map."""
-    # Of a sample on the map, u and v are no larger than the distance from the centre to the map: so much rounding counts.
-    # Where it is wider than the map, a coordinate says nothing, and the lines may not be all that there are.
+    """The part of the sample rows low:high that can meet the map."""
+    # For a sample on the map, u and v are at most the distance from the centre to the map, which bounds the rounding error.
+    # If that error exceeds the map's size, coordinates are meaningless, and rows may be left out.
     x, y = grid.columns.origin, grid.rows.origin
     slack = 1.0 + minimum(2.0**-48 * (abs(x) + abs(y) + height + width), float(height + width))
     near, far = np.inf, -np.inf
@@ -94,19 +96,19 @@ def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tu
     return samples_within(grid.rows, low, high, 0.0, 1.0, near - slack, far + slack)
 
 
-@inner
-def _place_grid(rotated: Rotated, r: int) -> None:
-    """Write down the part of the map that RoI r can read, and how many pixels a bin of it can."""
+@compiled
+def _place_grid(rotated: RotatedRois, r: int) -> None:
+    """Store the part of the map that RoI r can read, and the most pixels that one of its bins can read."""
     grid, shape, placed = grid_of(rotated, r), rotated.placed.shape, rotated.placed
     rows, columns = grid.rows, grid.columns
-    placed.spans[2 * r] = placed.spans[2 * r + 1] = rotated.rooms[r] = 0
-    # A size or a centre that overflowed leaves no sample a number on the map.
+    placed.spans[2 * r] = placed.spans[2 * r + 1] = rotated.max_pixels[r] = 0
+    # If a size or a centre overflowed, no sample has a finite coordinate on the map.
     most = maximum(maximum(abs(rows.origin), abs(columns.origin)), maximum(abs(rows.size), abs(columns.size)))
     if rows.samples == 0 or columns.samples == 0 or most == np.inf:
         return
     left, top, right, bottom = np.inf, np.inf, -np.inf, -np.inf
     for corner in range(4):
-        line_x, line_y = line_of(grid, rows.bins * rows.samples - 1 if corner // 2 else 0)
+        line_x, line_y = row_point(grid, rows.bins * rows.samples - 1 if corner // 2 else 0)
         u = columns.size * from_centre(columns, columns.bins * columns.samples - 1 if corner % 2 else 0)
         x, y = line_x + u * grid.cos, line_y - u * grid.sin
         left, top, right, bottom = minimum(left, x), minimum(top, y), maximum(right, x), maximum(bottom, y)
@@ -118,8 +120,8 @@ def _place_grid(rotated: Rotated, r: int) -> None:
         return
     rotated.corners[2 * r], rotated.corners[2 * r + 1] = line, pixel
     placed.spans[2 * r], placed.spans[2 * r + 1] = lines, pixels
-    # A sample reads pixels up to 1 away on either axis, so those that a bin reads lie in the rectangle of its samples with
-    # 1 and the rounding around it. A convex body has no more than area + perimeter/2 + 1 of them (Nosarzewska, 1948).
+    # A sample reads pixels up to 1 away along either axis, so a bin's pixels lie in the rectangle of its samples, extended
+    # by 1 and by rounding. A convex body has at most area + perimeter/2 + 1 lattice points (Nosarzewska, 1948).
     a = abs(columns.size) / columns.bins
     b = abs(rows.size) / rows.bins
     a, b = a - a / columns.samples, b - b / rows.samples
@@ -127,21 +129,21 @@ def _place_grid(rotated: Rotated, r: int) -> None:
     box = (a + b) * (abs(grid.cos) + abs(grid.sin))
     area = a * b + 2.0 * around * box + 4.0 * around * around + a + b + 4.0 * around + 2.0
     most = minimum(area, 4.0 * float(rows.samples) * float(columns.samples))
-    rotated.rooms[r] = int(minimum(most, float(lines) * float(pixels)))
+    rotated.max_pixels[r] = int(minimum(most, float(lines) * float(pixels)))
 
 
-@inner
-def place_rotated_rois(rois: Any, rotated: Rotated, scale: float, aligned: int, sampling_ratio: int) -> int:
-    """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; otherwise as `place_onnx_rois`."""
+@compiled
+def place_rotated_rois(rois: Any, rotated: RotatedRois, scale: float, aligned: int, sampling_ratio: int) -> int:
+    """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; see `axis.place_onnx_rois`."""
     placed, shape = rotated.placed, rotated.placed.shape
     for r in range(shape.rois):
-        if not is_lawful(rois, 5, placed, r):
+        if not is_valid_roi(rois, 5, placed, r):
             return r
         for k in range(2):
             centre, size = float(load(rois, 5 * r + 1 - k)), float(load(rois, 5 * r + 3 - k))
             bins = shape.bins_x if k else shape.bins_y
             write_axis(placed, r, k, onnx_axis(centre, size, scale, aligned != 0, bins, sampling_ratio))
         angle = float(load(rois, 5 * r + 4)) * rotated.direction
-        rotated.turns[2 * r], rotated.turns[2 * r + 1] = cos(angle), sin(angle)
+        rotated.rotations[2 * r], rotated.rotations[2 * r + 1] = cos(angle), sin(angle)
         _place_grid(rotated, r)
     return -1

@@ -1,7 +1,7 @@
-"""Levels of processors: sets of features for which a wheel brings machine code.
+"""CPU levels: the sets of CPU features for which a wheel has machine code.
 
-A processor has a level if it has every feature of it, whatever its name. Source of the x86-64 levels: the x86-64 psABI,
-"Micro-Architecture Levels".
+A CPU supports a level if it has all of its features, whatever the CPU's name. Source of the x86-64 levels: the x86-64
+psABI, "Micro-Architecture Levels".
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3},
     "aarch64": {"generic": ("neon",)},
 }
-"""For each architecture the levels, best first, by LLVM's names for processors and features."""
+"""Each architecture's levels with their features, best level first, under LLVM's names for CPUs and features."""
 
 
 def architecture() -> str:
-    """The architecture of this machine by LLVM's name."""
+    """LLVM's name of this machine's architecture."""
     machine = platform.machine().lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
 
 
-def of_this_processor() -> Iterator[str]:
-    """The levels that this processor has, best first."""
+def supported() -> Iterator[str]:
+    """The levels that this CPU supports, best first."""
     features = llvm.get_host_cpu_features()
     for level, needed in LEVELS.get(architecture(), {}).items():
         if all(features.get(feature) for feature in needed):

@@ -1,7 +1,7 @@
-"""What the processor that is compiled for has instructions for.
+"""Find out whether the target CPU has instructions for fused multiply-add and for float16.
 
-For any other operation LLVM calls a function of a library: `fmaf`, which is slow, or one that converts float16, which no
-library of a process need have. Where LLVM does not find a function, it ends the process.
+Without an instruction, LLVM calls a library function: `fmaf`, which is slow, or a float16 conversion, which the process may
+not have. LLVM ends the process if a function is missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from llvmlite import binding as llvm
 
 
 def has_fma(context: Any) -> bool:
-    """Whether a*b + c with one rounding is an instruction."""
+    """Whether the target CPU has a fused multiply-add for float32."""
     return "fmaf" not in _assembly(
         context,
         """
@@ -27,7 +27,7 @@ def has_fma(context: Any) -> bool:
 
 
 def has_float16(context: Any) -> bool:
-    """Whether float32 is made float16, and back, by instructions."""
+    """Whether the target CPU converts between float32 and float16 by instructions."""
     assembly = _assembly(
         context,
         """

@@ -15,10 +15,10 @@ from gradient_calls import BOXES, CALLS, Call
 from gradient_checks import Array, by_reference, check, parsed, run, unoptimized
 from onnx_models import gradient, jvp, vjp
 from onnx_models.gradient import ZeroGradientWarning
+from onnx_models.gradient.builder import GradientBuilder
 from onnx_models.gradient.coverage import NONE, REFUSAL, coverage_of
-from onnx_models.gradient.draft import Draft
-from onnx_models.gradient.rules import FORMS, RULES, ZEROS
-from onnx_models.gradient.rules.table import REAL
+from onnx_models.gradient.rules import DECOMPOSITIONS, RULES, ZEROS
+from onnx_models.gradient.rules.registry import REAL
 from onnx_models.walk import normal_domain
 
 pytestmark = [
@@ -72,16 +72,16 @@ def _differentiated_twice(model: onnx.ModelProto, found: set[tuple[str, str]]) -
         first = vjp(model, _reals(model.graph.output), {name: f"first {name}" for name in inputs})
     except ValueError:
         return  # it has no first gradient
-    draft = Draft(first, (), through_rois=True)
+    builder = GradientBuilder(first, (), through_rois=True)
     for node in first.graph.node:
         key = normal_domain(node.domain), node.op_type
         found.add(key)
-        way = coverage_of(node.op_type, key[0], draft.graph.opsets[key[0]]).way
-        if way in (NONE, REFUSAL) and any(draft.graph.element_type(name) in REAL for name in node.output if name):
+        way = coverage_of(node.op_type, key[0], builder.graph.opsets[key[0]]).way
+        if way in (NONE, REFUSAL) and any(builder.graph.element_type(name) in REAL for name in node.output if name):
             yield f"the gradient of {operators} has {node.op_type}, which has no rule"
-    seeds = {f"first {name}": draft.input(f"weight of {name}", f"first {name}") for name in inputs}
+    seeds = {f"first {name}": builder.input(f"weight of {name}", f"first {name}") for name in inputs}
     try:
-        draft.backward(seeds, inputs)
+        builder.backward(seeds, inputs)
     except ValueError as error:
         yield f"the gradient of {operators} has no gradient: {error}"
 
@@ -90,7 +90,7 @@ def test_every_operator_of_a_gradient_has_a_gradient() -> None:
     found: set[tuple[str, str]] = set()
     broken = [message for model in _models() for message in _differentiated_twice(model, found)]
     assert not broken, "\n".join(dict.fromkeys(broken))
-    missing = {*RULES, *FORMS} - found
+    missing = {*RULES, *DECOMPOSITIONS} - found
     assert not missing, f"not differentiated here, as neither ONNX's tests nor gradient_calls.py have them: {missing}"
 
 

@@ -18,7 +18,7 @@ import ortops
 from conformance.families import Family, family_of
 from conformance.vectors import collect
 from conformance.wrong import CONTROLS, FAULTS
-from onnx_models.gradient.rules.table import RULES
+from onnx_models.gradient.rules.registry import RULES
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import DOMAIN, Attribute, Operator

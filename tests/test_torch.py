@@ -279,7 +279,7 @@ def test_buffers_frozen_parameters_and_inputs_can_be_named(tmp_path: Path) -> No
 
 
 class Detached(torch.nn.Module):  # type: ignore[misc]
-    """Every way to end a gradient."""
+    """Every surrogate to end a gradient."""
 
     def __init__(self) -> None:
         super().__init__()

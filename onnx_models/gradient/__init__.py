@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
+from onnx_models.gradient.builder import PARAMETERS, GradientBuilder, Names, ZeroGradientWarning
 from onnx_models.gradient.coverage import Coverage, coverage
-from onnx_models.gradient.draft import PARAMETERS, Draft, Names, ZeroGradientWarning
 from onnx_models.gradient.report import Report, operators_between
 
 __all__ = ["PARAMETERS", "Coverage", "Report", "ZeroGradientWarning", "coverage", "gradient", "jvp", "report", "vjp"]
@@ -54,8 +54,8 @@ def gradient(
         TypeError: an attribute of this project's operators is unknown, which a session would not notice, or has a wrong
             type.
     """
-    draft, found, names = _of_loss(model, loss, wrt, stop_at, through_rois)
-    return draft.finished(found, names, _NO_PATH)
+    builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
+    return builder.build(found, names, _NO_PATH)
 
 
 _NO_PATH = "the gradient by {} is 0: the loss does not depend on it"
@@ -74,32 +74,32 @@ def report(
     Raises:
         ValueError, TypeError: as `gradient`, but for operators that a gradient cannot pass: the report has these.
     """
-    draft, found, names = _of_loss(model, loss, wrt, stop_at, through_rois)
-    operators = operators_between(draft.graph, list(names), loss, draft.findings)
-    refused, before, after = tuple(draft.refused), draft.size(), None
+    builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
+    operators = operators_between(builder.graph, list(names), loss, builder.findings)
+    refused, before, after = tuple(builder.refused), builder.size(), None
     zeros: tuple[str, ...] = ()
     if not refused:
         zeros = tuple(name for name in names if name not in found)
-        draft.complete(found, names)
-        after = draft.size()
-    return Report(operators, tuple(dict.fromkeys(draft.findings.zeros)), zeros, refused, before, after)
+        builder.complete(found, names)
+        after = builder.size()
+    return Report(operators, tuple(dict.fromkeys(builder.findings.zeros)), zeros, refused, before, after)
 
 
-def _of_loss(
+def _differentiated_loss(
     model: onnx.ModelProto, loss: str, wrt: Names, stop_at: Collection[str], through_rois: bool
-) -> tuple[Draft, Mapping[str, str], Mapping[str, str]]:
-    """A draft with the gradient of a loss, names of what was found by names in wrt, and names of the outputs."""
-    draft = Draft(model, stop_at, through_rois)
-    draft.check("loss", [loss])
-    names: Mapping[str, str] = draft.named("wrt", wrt, "_grad")
-    graph, lengths = draft.graph, draft.graph.lengths(loss)
+) -> tuple[GradientBuilder, Mapping[str, str], Mapping[str, str]]:
+    """A builder with the gradient of a loss, names of what was found by names in wrt, and names of the outputs."""
+    builder = GradientBuilder(model, stop_at, through_rois)
+    builder.check("loss", [loss])
+    names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
+    graph, lengths = builder.graph, builder.graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
     # Reshape, not Expand: a loss that has more than one element when the model runs is an error.
     seed = graph.reshaped(graph.number(1.0, loss), loss)
-    found = draft.backward({loss: seed}, names)
-    names = _with_derivative(draft, wrt, names, found, "the loss")
-    return draft, found, names
+    found = builder.backward({loss: seed}, names)
+    names = _depended_on(builder, wrt, names, found, "the loss")
+    return builder, found, names
 
 
 def vjp(
@@ -134,12 +134,12 @@ def vjp(
         ValueError, TypeError: as of `gradient`. Where shapes are open, a cotangent of another number of elements fails at
             run time.
     """
-    draft = Draft(model, stop_at, through_rois)
-    cotangents = draft.named("outputs", outputs, "_cotangent")
-    names: Mapping[str, str] = draft.named("wrt", wrt, "_grad")
-    found = draft.backward({of: draft.input(name, of) for of, name in cotangents.items()}, names)
-    names = _with_derivative(draft, wrt, names, found, "outputs")
-    return draft.finished(found, names, "the gradient by {} is 0: no output that is weighted depends on it")
+    builder = GradientBuilder(model, stop_at, through_rois)
+    cotangents = builder.named("outputs", outputs, "_cotangent")
+    names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
+    found = builder.backward({of: builder.input(name, of) for of, name in cotangents.items()}, names)
+    names = _depended_on(builder, wrt, names, found, "outputs")
+    return builder.build(found, names, "the gradient by {} is 0: no output that is weighted depends on it")
 
 
 def jvp(
@@ -167,30 +167,30 @@ def jvp(
         ValueError, TypeError: as of `gradient`, and what `vjp` says of cotangents holds of tangents. The gradient of an
             operator may lack a gradient of its own, which the message says.
     """
-    draft = Draft(model, stop_at, through_rois)
-    derivatives = draft.named("outputs", outputs, "_tangent")
-    names: Mapping[str, str] = draft.named("wrt", wrt, "_tangent")
-    graph = draft.graph
+    builder = GradientBuilder(model, stop_at, through_rois)
+    derivatives = builder.named("outputs", outputs, "_tangent")
+    names: Mapping[str, str] = builder.named("wrt", wrt, "_tangent")
+    graph = builder.graph
     # What they are does not matter: the derivative by them is the same everywhere.
     cotangents = {name: graph.zeros(name) for name in derivatives}
-    found = draft.backward(cotangents, names)
-    names = _with_derivative(draft, wrt, names, found, "outputs")
+    found = builder.backward(cotangents, names)
+    names = _depended_on(builder, wrt, names, found, "outputs")
     tangents: dict[str, list[str]] = {}
     for of, name in names.items():
-        tangent = draft.input(name, of)
+        tangent = builder.input(name, of)
         if of in found:
             tangents.setdefault(found[of], []).append(tangent)
     seeds = {name: parts[0] if len(parts) == 1 else graph.op("Sum", *parts) for name, parts in tangents.items()}
-    by_cotangents = draft.backward(seeds, cotangents.values(), list(graph.added))
+    by_cotangents = builder.backward(seeds, cotangents.values(), list(graph.added))
     moved = {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
-    return draft.finished(moved, derivatives, "the derivative of {} is 0: it depends on nothing that moves")
+    return builder.build(moved, derivatives, "the derivative of {} is 0: it depends on nothing that moves")
 
 
-def _with_derivative(
-    draft: Draft, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
+def _depended_on(
+    builder: GradientBuilder, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
 ) -> Mapping[str, str]:
     """The names, but of all parameters only those that something depends on."""
-    if not isinstance(wrt, str) or draft.refused:
+    if not isinstance(wrt, str) or builder.refused:
         return names
     kept = {of: name for of, name in names.items() if of in found}
     if not kept:

@@ -10,7 +10,7 @@ import onnx
 from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
-from onnx_models.gradient.rules.table import REAL, Gradients, Incoming, Part, Zero
+from onnx_models.gradient.rules.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.walk import label, normal_domain, subgraphs
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN
@@ -64,7 +64,7 @@ def backward(
         wrt: names of tensors.
         findings: what else is wanted, and where errors and zeros are entered.
     """
-    reached = reached_from(graph, nodes, wrt, findings)
+    reached = reachable_from(graph, nodes, wrt, findings)
     parts: dict[str, list[str]] = {name: [gradient] for name, gradient in seeds.items()}
     sums: dict[str, str] = {}
 
@@ -73,11 +73,11 @@ def backward(
         if name in parts and name not in sums:
             of_it = parts[name]
             sums[name] = of_it[0] if len(of_it) == 1 else graph.keep_masks(graph.op("Sum", *of_it), *of_it)
-            graph.learn_type(sums[name], name)
+            graph.inherit_type(sums[name], name)
         return sums.get(name)
 
     for proto in reversed(nodes):
-        if _id(proto) in ZEROS or reached.isdisjoint(_passed(proto, findings)):
+        if _key(proto) in ZEROS or reached.isdisjoint(_passed(proto, findings)):
             continue
         incoming = [total(name) if name in reached and name not in findings.stop_at else None for name in proto.output]
         if not any(incoming):
@@ -88,7 +88,7 @@ def backward(
         except ValueError as error:
             findings.errors.append(_with_path(str(error), nodes, wrt, proto, reached))
             found = {name: graph.zeros(name) for name in reads(proto) if name in reached}  # to find other errors
-        for name, part in _each(node, found):
+        for name, part in _wanted_parts(node, found):
             if isinstance(part, str):
                 parts.setdefault(name, []).append(part)
             elif isinstance(part, Zero):
@@ -117,12 +117,12 @@ class _Reverse:
         return backward(graph, nodes, seeds, wrt, self.findings)
 
     def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
-        return reached_from(graph, nodes, wrt, Findings(self.findings.stop_at, self.findings.through_rois))
+        return reachable_from(graph, nodes, wrt, Findings(self.findings.stop_at, self.findings.through_rois))
 
 
 def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings) -> Gradients:
     """The gradients by the inputs of a node, by its rule or by those of the nodes that define it."""
-    key = _id(node.proto)
+    key = _key(node.proto)
     if key in REFUSED:
         raise ValueError(f"{node} has no gradient: {REFUSED[key]}")
     if not any(subgraphs([node.proto])):
@@ -136,7 +136,7 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
     if expansion is None:
         raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]})" if key[0] else ""))
     nodes, outputs = expansion
-    graph.learn(nodes)
+    graph.infer_added(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
     names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
     known = len(findings.errors)
@@ -147,24 +147,24 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
 
 def _check_quantized(graph: Graph, node: Node) -> None:
     """Refuse readers of what stands for real numbers without being of their types, but for those that turn it back."""
-    key = _id(node.proto)
+    key = _key(node.proto)
     wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
     for name in (*wanted, *node.captured):
         is_read = key == ("", "DequantizeLinear") or (key in _CASTS and graph.element_type(name) in _SMALL)
-        if _is_other(graph, name) and not is_read:
+        if _is_not_real(graph, name) and not is_read:
             raise ValueError(
                 f"{node} has no gradient: it computes with {name!r}, which is quantized; "
                 "a gradient passes QuantizeLinear followed by DequantizeLinear alone"
             )
 
 
-def _is_other(graph: Graph, name: str) -> bool:
+def _is_not_real(graph: Graph, name: str) -> bool:
     """Whether a tensor is known to be of no type of real numbers."""
     kind = graph.element_type(name)
     return kind is not None and kind not in REAL
 
 
-def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
+def _wanted_parts(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
     """Every wanted gradient of a node, by name; those of an input that the node has twice are two."""
     if isinstance(found, Mapping):
         names = [name for i, name in enumerate(node.inputs) if node.wants(i)]
@@ -175,28 +175,28 @@ def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
             yield name, found[i] if i < len(found) else None
 
 
-def _id(node: onnx.NodeProto) -> tuple[str, str]:
+def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return normal_domain(node.domain), node.op_type
 
 
 def _passed(node: onnx.NodeProto, findings: Findings) -> Collection[str]:
     """Names of the tensors that a node reads and may have a gradient by."""
-    if not findings.through_rois and _id(node) in _WITH_ROIS:
+    if not findings.through_rois and _key(node) in _WITH_ROIS:
         return {name for i, name in enumerate(node.input) if i != 1}
     return reads(node)
 
 
-def reached_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
+def reachable_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
     """The tensors that depend on `wrt` in a way that has a derivative."""
     reached = set(wrt)
     for node in nodes:
-        key = _id(node)
+        key = _key(node)
         if reached.isdisjoint(_passed(node, findings)):
             continue
         if key in ZEROS:
             findings.zeros.append(f"{label(node)}: {ZEROS[key].reason}")
             continue
-        reads_quantized = any(_is_other(graph, name) for name in _passed(node, findings) if name in reached)
+        reads_quantized = any(_is_not_real(graph, name) for name in _passed(node, findings) if name in reached)
         ends = True
         for name in node.output:
             kind = graph.element_type(name)
@@ -214,14 +214,14 @@ def _with_path(
     error: str, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], last: onnx.NodeProto, reached: Collection[str]
 ) -> str:
     """An error, and how the node `last` is reached, as tensors and operators."""
-    makers = {name: node for node in nodes for name in node.output}
+    producers = {name: node for node in nodes for name in node.output}
     steps = [last.op_type]
     node = last
     while True:
         name = next(name for name in sorted(reads(node), key=lambda n: (n not in wrt, n)) if name in reached)
         steps.append(name)
-        if name in wrt or name not in makers:
+        if name in wrt or name not in producers:
             break
-        node = makers[name]
+        node = producers[name]
         steps.append(node.op_type)
     return f"{error} (on the path {' -> '.join(reversed(steps))}, which stop_at can end)"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.expand import has_body
-from onnx_models.gradient.rules import FORMS, REFUSED, RULES, ZEROS
+from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
@@ -40,7 +40,7 @@ def coverage_of(operator: str, domain: str, version: int) -> Coverage:
         return Coverage(*key, REFUSAL, REFUSED[key])
     if key in RULES:
         return Coverage(*key, RULE)
-    if key in FORMS:
+    if key in DECOMPOSITIONS:
         return Coverage(*key, COMPOSITION)
     node = onnx.NodeProto(op_type=operator, domain=domain)
     return Coverage(*key, FUNCTION if has_body(node, version) else NONE)

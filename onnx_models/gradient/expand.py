@@ -10,10 +10,10 @@ import onnx
 import onnx.inliner
 
 from onnx_models.attributes import operator_of
-from onnx_models.gradient.copies import add_copies
+from onnx_models.gradient.cloning import clone_nodes
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.detection import is_linear
-from onnx_models.gradient.rules.table import FORMS, REAL
+from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REAL
 from onnx_models.portable import attach
 from onnx_models.tools import clear_errors
 from onnx_models.walk import label, normal_domain
@@ -29,9 +29,9 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
         ValueError: the body depends on types that are not known.
     """
     start = len(graph.added)
-    form = FORMS.get((normal_domain(node.proto.domain), node.proto.op_type))
-    if form is not None:
-        outputs = list(form(graph, node))
+    decomposition = DECOMPOSITIONS.get((normal_domain(node.proto.domain), node.proto.op_type))
+    if decomposition is not None:
+        outputs = list(decomposition(graph, node))
         return graph.added[start:], outputs
     if operator_of(node.proto):
         outputs = _add_our_body(graph, node)
@@ -68,7 +68,7 @@ def _add_our_body(graph: Graph, node: Node) -> list[str]:
     model = attach(_of_outputs(graph, proto), loops=not is_linear(node))
     with clear_errors(f"{node}: writing it in standard operators"):
         model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
-    outputs = add_copies(graph, model.graph.node, {}, proto.output)
+    outputs = clone_nodes(graph, model.graph.node, {}, proto.output)
     return [graph.op("Cast", name, to=kinds[0]) if name else "" for name in outputs]
 
 
@@ -103,7 +103,7 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
         )
     if any(one.op_type == proto.op_type and one.domain == proto.domain for one in model.graph.node):
         raise ValueError(f"{node} has no gradient rule, and the function of its specification does not apply to it")
-    return add_copies(graph, model.graph.node, {}, proto.output)
+    return clone_nodes(graph, model.graph.node, {}, proto.output)
 
 
 def _with_defaults(node: Node) -> onnx.NodeProto:

@@ -35,7 +35,7 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
         if value is not None and value.size <= _MOST_ELEMENTS:
             constants[one] = value
             continue
-        node = graph.maker(one)
+        node = graph.producer(one)
         if node is None or normal_domain(node.domain) or node.op_type not in _COMPUTED:
             return None
         if node in nodes:
@@ -61,11 +61,11 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
 
 def _constant(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
     """The value of a constant, or of a shape, some of its lengths, or a size that is known."""
-    node = graph.maker(name)
+    node = graph.producer(name)
     if node is None or normal_domain(node.domain) or node.op_type not in ("Gather", "Shape", "Size"):
         return graph.constant(name)
     if node.op_type == "Gather":
-        shape, places = graph.maker(node.input[0]), graph.constant(node.input[1])
+        shape, places = graph.producer(node.input[0]), graph.constant(node.input[1])
         if shape is None or shape.op_type != "Shape" or places is None:
             return None
         lengths = _lengths(graph, shape)

@@ -97,14 +97,14 @@ class _Known:
     """What is known of the tensors that a graph may read.
 
     names: all that are taken, in the whole model. numbers: for new names.
-    types, makers, initializers: of tensors, by name. constants: names by value. shapes: names by what they are the shape of.
+    types, producers, initializers: of tensors, by name. constants: names by value. shapes: names by what they are the shape of.
     masks: by the names of gradients by what Where chooses, the conditions outside of which they are 0.
     """
 
     names: set[str] = field(default_factory=set)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     types: MutableMapping[str, onnx.TypeProto.Tensor] = field(default_factory=dict)
-    makers: MutableMapping[str, onnx.NodeProto] = field(default_factory=dict)
+    producers: MutableMapping[str, onnx.NodeProto] = field(default_factory=dict)
     initializers: MutableMapping[str, onnx.TensorProto] = field(default_factory=dict)
     constants: MutableMapping[bytes, str] = field(default_factory=dict)
     shapes: MutableMapping[tuple[str, int, int | None], str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class _Known:
 
     def inner(self) -> _Known:
         """The same for a graph inside: it knows what the outer one does, and keeps its own to itself."""
-        tables = (self.types, self.makers, self.initializers, self.constants, self.shapes, self.masks)
+        tables = (self.types, self.producers, self.initializers, self.constants, self.shapes, self.masks)
         return _Known(self.names, self.numbers, *(ChainMap({}, table) for table in tables))
 
 
@@ -140,7 +140,7 @@ class Graph:
         for tensor in proto.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
             known.types[tensor.name] = kind.tensor_type
-        known.makers.update({name: node for node in proto.node for name in node.output if name})
+        known.producers.update({name: node for node in proto.node for name in node.output if name})
         fed = {value.name for value in proto.input}
         known.initializers.update({tensor.name: tensor for tensor in proto.initializer if tensor.name not in fed})
 
@@ -160,9 +160,9 @@ class Graph:
     def add(self, node: onnx.NodeProto) -> None:
         """Add a node whose outputs have names from `name`, or "" for the unwanted ones."""
         self.added.append(node)
-        self.known.makers.update({name: node for name in node.output if name})
+        self.known.producers.update({name: node for name in node.output if name})
 
-    def again(self, node: Node, *inputs: str) -> str:
+    def replay(self, node: Node, *inputs: str) -> str:
         """Add a copy of a node of the model that has one output and other inputs; the output's name."""
         name = self.name(node.proto.op_type)
         made = onnx.helper.make_node(node.proto.op_type, inputs, [name], name=name, domain=node.proto.domain)
@@ -178,7 +178,7 @@ class Graph:
             self.replaced[place] = others
         else:
             self.added[new : new + 1] = others
-        self.known.makers.update({name: other for other in others for name in other.output if name})
+        self.known.producers.update({name: other for other in others for name in other.output if name})
 
     def with_replaced(self) -> list[onnx.NodeProto]:
         """The nodes of `proto`, those that were replaced by what is in their place."""
@@ -205,16 +205,16 @@ class Graph:
 
     # What is known of tensors.
 
-    def maker(self, name: str) -> onnx.NodeProto | None:
+    def producer(self, name: str) -> onnx.NodeProto | None:
         """The node that makes a tensor, None for an input or an initializer."""
-        return self.known.makers.get(name)
+        return self.known.producers.get(name)
 
     def type_of(self, name: str) -> onnx.TypeProto.Tensor | None:
         """What is known of a tensor's element type and shape, of a new one by shape inference over new nodes."""
-        if name not in self.known.types and (maker := self.known.makers.get(name)) is not None:
-            if self.outer is not None and self.outer.maker(name) is maker:
+        if name not in self.known.types and (producer := self.known.producers.get(name)) is not None:
+            if self.outer is not None and self.outer.producer(name) is producer:
                 return self.outer.type_of(name)
-            self.learn([maker])
+            self.infer_added([producer])
         return self.known.types.get(name)
 
     def element_type(self, name: str) -> int | None:
@@ -242,13 +242,13 @@ class Graph:
 
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
         """The value of a constant of the model; None where it is none, or lies outside the model's file."""
-        node = self.known.makers.get(name)
+        node = self.known.producers.get(name)
         if node is not None:
             return _value_of(node.attribute[0]) if node.op_type == "Constant" and node.attribute else None
         tensor = self.known.initializers.get(name)
         return None if tensor is None else _array(tensor)
 
-    def learn_type(self, gradient: str, name: str) -> None:
+    def inherit_type(self, gradient: str, name: str) -> None:
         """Enter that the gradient by a tensor has its type and shape, where inference over new nodes tells less."""
         kind, own = self.type_of(name), self.known.types.get(gradient)
         is_whole = own is not None and own.HasField("shape") and all(dim.HasField("dim_value") for dim in own.shape.dim)
@@ -257,10 +257,10 @@ class Graph:
 
     def is_constant(self, name: str) -> bool:
         """Whether a tensor has the same value in all runs: a session computes what follows from it once."""
-        node = self.known.makers.get(name)
+        node = self.known.producers.get(name)
         return name in self.known.initializers or (node is not None and node.op_type == "Constant")
 
-    def learn(self, nodes: Sequence[onnx.NodeProto]) -> None:
+    def infer_added(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Infer types and shapes of what new nodes make, and of what they are made from."""
         places = {id(node): place for place, node in enumerate(self.added)}
         behind: dict[int, onnx.NodeProto] = {}
@@ -269,8 +269,8 @@ class Graph:
             node = waiting.pop()
             if id(node) not in behind:
                 behind[id(node)] = node
-                makers = (self.known.makers.get(name) for name in reads(node) if self._is_behind(name))
-                waiting += [maker for maker in makers if maker is not None and id(maker) in places]
+                producers = (self.known.producers.get(name) for name in reads(node) if self._is_behind(name))
+                waiting += [producer for producer in producers if producer is not None and id(producer) in places]
         self.infer(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
 
     def infer(self, nodes: Sequence[onnx.NodeProto], more: Mapping[str, onnx.TypeProto.Tensor] | None = None) -> None:
@@ -319,7 +319,7 @@ class Graph:
         inside = {name for node in nodes for name in node.output}
         for name in sorted({name for node in nodes for name in reads(node)} - inside):
             if self.outer is not None and name not in self.known.types:
-                self.outer.type_of(name)  # so that it is learnt by the graph that has its maker
+                self.outer.type_of(name)  # so that it is learnt by the graph that has its producer
             value = self.constant(name)
             if value is not None and value.size <= _MOST_FOLDED:
                 graph.initializer.append(onnx.numpy_helper.from_array(value, name))
@@ -372,13 +372,13 @@ class Graph:
         """A tensor where a condition holds, zeros (of the element type of `like`) elsewhere."""
         return self.keep_masks(self.op("Where", condition, name, self.number(0.0, like)), name)
 
-    def chosen(self, condition: str, name: str, like: str) -> str:
-        """As `masked`, for a gradient of what Where chooses by this condition; that is kept in mind for `masked_again`."""
+    def selected(self, condition: str, name: str, like: str) -> str:
+        """As `masked`, for a gradient of what Where chooses by this condition; that is kept in mind for `remasked`."""
         made = self.masked(condition, name, like)
         self.known.masks[made] = (*self.known.masks.get(name, ()), condition)
         return made
 
-    def masked_again(self, name: str, gradient: str, like: str) -> str:
+    def remasked(self, name: str, gradient: str, like: str) -> str:
         """What was made of a gradient element by element, 0 where Where did not choose what that is the gradient by.
 
         A derivative may be infinite or no number there, as that of log(x) in Where(x > 0, log(x), 0): times 0 it would be
@@ -386,7 +386,7 @@ class Graph:
         are none either, as in PyTorch: a mask costs about as much as a product.
         """
         for condition in self.known.masks.get(gradient, ()):
-            name = self.chosen(condition, name, like)
+            name = self.selected(condition, name, like)
         return name
 
     def without_nan(self, name: str, gradient: str, like: str) -> str:

@@ -41,10 +41,10 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         is_stft = node.op_type == "STFT" and normal_domain(node.domain) == ""
         if is_stft and not any(one.name == "onesided" for one in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("onesided", 1))
-    return _inferred_anew(made)
+    return _with_inferred_types(made)
 
 
-def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
+def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with the types and shapes that follow from its inputs, and not from the values that these have by default.
 
     Of what inference does not find, as behind an operator of a foreign domain, the element type, the rank and the names of

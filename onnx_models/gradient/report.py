@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from onnx_models.gradient.backward import Findings, reached_from
+from onnx_models.gradient.backward import Findings, reachable_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
 from onnx_models.gradient.graph import Graph, reads
 from onnx_models.walk import normal_domain
@@ -35,7 +35,7 @@ def operators_between(
     graph: Graph, wrt: Collection[str], loss: str, findings: Findings
 ) -> tuple[tuple[Coverage, int], ...]:
     """The operators of the nodes that depend on some tensors and that the loss depends on, and how many nodes each has."""
-    above = reached_from(graph, graph.proto.node, wrt, Findings(findings.stop_at, findings.through_rois))
+    above = reachable_from(graph, graph.proto.node, wrt, Findings(findings.stop_at, findings.through_rois))
     needed, nodes = {loss}, []
     for node in reversed(graph.proto.node):
         if not needed.isdisjoint(node.output) and not above.isdisjoint(reads(node)):

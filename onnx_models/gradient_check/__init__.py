@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import onnx
 
 from onnx_models.gradient import gradient
-from onnx_models.gradient_check.apart import tried_apart
 from onnx_models.gradient_check.cases import cases
+from onnx_models.gradient_check.checker import Checker, Differentiate, Outcome, Verdict
 from onnx_models.gradient_check.onnx_ad import onnx_ad
-from onnx_models.gradient_check.trial import Differentiate, Outcome, Trial, Verdict
+from onnx_models.gradient_check.workers import check_in_processes
 from onnx_models.portable import attach
 
 __all__ = ["Differentiate", "Outcome", "Verdict", "check_gradients", "onnx_ad", "ours"]
@@ -50,5 +50,5 @@ def check_gradients(
         raise ValueError(f"jobs = {jobs}: must be 0 or more")
     asked = cases(select, operators)
     if jobs:
-        return [verdict for (verdicts,) in tried_apart(asked, [differentiate], jobs) for verdict in verdicts]
-    return [verdict for case in asked for verdict in Trial(case).verdicts(differentiate)]
+        return [verdict for (verdicts,) in check_in_processes(asked, [differentiate], jobs) for verdict in verdicts]
+    return [verdict for case in asked for verdict in Checker(case).verdicts(differentiate)]

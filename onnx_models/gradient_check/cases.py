@@ -70,11 +70,11 @@ def _all() -> tuple[Case, ...]:
         # A case whose operator is written out as its function's body has the name of the other, and a suffix.
         operator = operators.get(name.split("_expanded")[0]) or model.graph.node[-1].op_type
         feeds = {value.name: _value(given) for value, given in zip(model.graph.input, inputs, strict=False)}
-        found.append(Case(name, operator, *_opened(model, feeds), [_value(value) for value in outputs]))
+        found.append(Case(name, operator, *_unpacked(model, feeds), [_value(value) for value in outputs]))
     return tuple(found)
 
 
-def _opened(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
+def _unpacked(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """A model with tensors for inputs in place of sequences and optionals, which nodes make of them, and their values.
 
     A sequence or an optional without elements stays an input.
@@ -84,7 +84,7 @@ def _opened(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelPr
     made = onnx.ModelProto()
     made.CopyFrom(model)
     del made.graph.input[:], made.graph.node[:]
-    opened: dict[str, Any] = {}
+    unpacked: dict[str, Any] = {}
 
     def add(name: str, kind: onnx.TypeProto, value: Any) -> None:
         if kind.HasField("sequence_type") and value:
@@ -98,12 +98,12 @@ def _opened(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelPr
             made.graph.node.add(op_type="Optional", input=[f"{name}_element"], output=[name])
         else:
             made.graph.input.add(name=name).type.CopyFrom(kind)
-            opened[name] = value
+            unpacked[name] = value
 
     for value in model.graph.input:
         add(value.name, value.type, feeds[value.name])
     made.graph.node.extend(model.graph.node)
-    return made, opened
+    return made, unpacked
 
 
 def _value(value: Any) -> Any:
@@ -242,7 +242,7 @@ def _retype_tensor(tensor: onnx.TensorProto, number: int) -> None:
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
-def baked(
+def with_initializers(
     model: onnx.ModelProto, feeds: dict[str, Any], chosen: Callable[[str, Array], bool]
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """The model with initializers in place of the inputs whose names and values are chosen, and the other values."""
@@ -258,14 +258,14 @@ def baked(
     return made, {name: value for name, value in feeds.items() if name not in fixed}
 
 
-def is_strange(array: Array) -> bool:
+def is_extension_type(array: Array) -> bool:
     """Whether an array has a type that NumPy does not have, which sessions of ONNX Runtime do not take."""
     return str(array.dtype.type.__module__) != "numpy"
 
 
 def with_constants(case: Case, name: str) -> Case | None:
     """The case with constants for the tensors among its other inputs; None where it has none."""
-    model, feeds = baked(case.model, case.feeds, lambda other, _: other != name)
+    model, feeds = with_initializers(case.model, case.feeds, lambda other, _: other != name)
     return None if len(feeds) == len(case.feeds) else dataclasses.replace(case, model=model, feeds=feeds)
 
 

@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from onnx_models.gradient_check import ours
-from onnx_models.gradient_check.apart import tried_apart
 from onnx_models.gradient_check.cases import cases
+from onnx_models.gradient_check.checker import Differentiate, Verdict
 from onnx_models.gradient_check.onnx_ad import installed, onnx_ad
-from onnx_models.gradient_check.trial import Differentiate, Verdict
+from onnx_models.gradient_check.workers import check_in_processes
 
 _WIDTH = 160
 """Columns of a table that no terminal limits."""
@@ -47,7 +47,7 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
     if installed():
         ways["onnx_ad"] = onnx_ad
     found: dict[str, list[Verdict]] = {name: [] for name in ways}
-    tried = tried_apart(asked, list(ways.values()), min(jobs, len(asked)))
+    tried = check_in_processes(asked, list(ways.values()), min(jobs, len(asked)))
     for of_case in track(tried, "node tests", total=len(asked), console=console, transient=True):
         for name, some in zip(ways, of_case, strict=True):
             found[name] += some

@@ -25,13 +25,13 @@ class RunError(Exception):
     """A model cannot be loaded or run; the text says why, in one line."""
 
 
-def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, afresh: bool = False, optimized: bool = True) -> Run:
+def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, reload: bool = False, optimized: bool = True) -> Run:
     """A function that runs a model.
 
     Args:
         evaluator: by which.
         model: without custom operators.
-        afresh: True to load the model for each run, so that generators of random numbers begin at their seeds.
+        reload: True to load the model for each run, so that generators of random numbers begin at their seeds.
         optimized: False for sessions without graph optimizations.
 
     Raises:
@@ -41,16 +41,16 @@ def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, afresh: bool = False
     first = load(model)
 
     def run(feeds: Mapping[str, Any]) -> list[Any]:
-        once = load(model) if afresh else first
+        once = load(model) if reload else first
         known = {value.name for value in model.graph.input}
-        with warnings.catch_warnings(), _clear(), np.errstate(all="ignore"):
+        with warnings.catch_warnings(), _as_run_error(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # NumPy's, of overflow
             return list(once({name: value for name, value in feeds.items() if name in known}))
 
     return run
 
 
-class _clear:  # noqa: N801  # reads as a function
+class _as_run_error:  # noqa: N801  # reads as a function
     """Makes a RunError of any exception: runtimes and evaluators have many kinds."""
 
     def __enter__(self) -> None:
@@ -70,7 +70,7 @@ def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
     options.intra_op_num_threads = 1  # the cases are small
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    with _clear():
+    with _as_run_error():
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda feeds: session.run(names, dict(feeds))
@@ -79,7 +79,7 @@ def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
 def _reference(model: onnx.ModelProto) -> Run:
     from onnx.reference import ReferenceEvaluator
 
-    with _clear():
+    with _as_run_error():
         onnx.checker.check_model(model)
         evaluator = ReferenceEvaluator(model)
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
@@ -99,7 +99,7 @@ def newest_opset() -> int:
     return 18
 
 
-def drawing(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+def random_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """The nodes of a model that may draw random numbers: those whose operators have a seed."""
     return [node for node in with_inner(model.graph.node) if _seed(node) is not None]
 
@@ -108,7 +108,7 @@ def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model in which each node that draws random numbers has a seed."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    for node in drawing(made):
+    for node in random_nodes(made):
         if all(attribute.name != "seed" for attribute in node.attribute):
             whole = _seed(node) == onnx.defs.OpSchema.AttrType.INT
             node.attribute.append(helper.make_attribute("seed", 1 if whole else 1.0))

@@ -13,8 +13,8 @@ from onnx_ir.passes import common as passes
 from onnxscript import optimizer
 
 from onnx_models.torch import functions, losses
+from onnx_models.torch.custom_gradients import Markers
 from onnx_models.torch.embeddings import EMBEDDINGS
-from onnx_models.torch.pieces import Marks
 from onnx_models.torch.training import BATCH_NORMALIZATION, TRAINING, traceable_layers
 from onnx_models.torch.translations import translation_table
 
@@ -33,7 +33,7 @@ def capture(
     *,
     through_rois: bool,
 ) -> Any:
-    """The ONNXProgram, not yet optimized, with the marks of `pieces` held.
+    """The ONNXProgram, not yet optimized, with the marks of `custom` held.
 
     Args:
         module: its ``forward(*tensors)`` takes all inputs; ``return_changed(names)`` lets it return buffers that it changes.
@@ -55,7 +55,7 @@ def capture(
         # Batch normalization changes its buffers inside an operator, which shows only now.
         module.return_changed(list(changed))
         exported = _exported(module, inputs, traced, through_rois=through_rois)
-    marks = Marks()
+    marks = Markers()
     program = torch.onnx.export(
         exported,
         dynamo=True,
@@ -65,16 +65,16 @@ def capture(
         optimize=False,
         verbose=False,
     )
-    marks.hold(program)
+    marks.protect(program)
     return program
 
 
 def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, through_rois: bool) -> Any:
     """The ExportedProgram, without in-place operators, with marks."""
     # Under no_grad the module's own no_grad would leave no trace.
-    with torch.enable_grad(), _no_own_gradients(), traceable_layers(module):
+    with torch.enable_grad(), _no_custom_gradients(), traceable_layers(module):
         exported = torch.export.export(
-            module, tuple(map(_of_its_own, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
+            module, tuple(map(_distinct, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
         )
     graphs = [one.graph for one in exported.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
     _detach_what_has_no_gradient(exported.graph_module.graph)
@@ -108,13 +108,13 @@ def simplify(program: Any) -> None:
     )(program.model)
 
 
-def _of_its_own(tensor: Any) -> Any:
+def _distinct(tensor: Any) -> Any:
     """The tensor as another object: of one given twice torch.export would make one input, and leave the other unused."""
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 @contextlib.contextmanager
-def _no_own_gradients() -> Iterator[None]:
+def _no_custom_gradients() -> Iterator[None]:
     """Refuse subclasses of torch.autograd.Function, and hooks: an exported program has the forward pass only."""
     # A method of Python's or, from PyTorch 2.14 on, of C's.
     apply = torch.autograd.Function.__dict__["apply"]
@@ -128,13 +128,13 @@ def _no_own_gradients() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.autograd.Function, "apply", classmethod(refuse)))
-        for owner, names in _WAYS_TO_HOOK:
+        for owner, names in _HOOK_FUNCTIONS:
             for name in names:
                 stack.enter_context(mock.patch.object(owner, name, _refused(f"{owner.__name__}.{name}")))
         yield
 
 
-_WAYS_TO_HOOK: Sequence[tuple[Any, Sequence[str]]] = (
+_HOOK_FUNCTIONS: Sequence[tuple[Any, Sequence[str]]] = (
     (torch.Tensor, ("register_hook", "register_post_accumulate_grad_hook")),
     (
         torch.nn.Module,

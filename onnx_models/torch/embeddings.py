@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from onnx_models.torch.pieces import with_slopes
+from onnx_models.torch.custom_gradients import with_derivatives
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def _embedding(
     if padding_idx >= 0:
         kept = (indices != padding_idx).to(weight.dtype)
         share = kept if share is None else share * kept
-    return rows if share is None else with_slopes(rows, (rows, share.unsqueeze(-1)))
+    return rows if share is None else with_derivatives(rows, (rows, share.unsqueeze(-1)))
 
 
 def _embedding_bag(

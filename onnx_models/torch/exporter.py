@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from onnx_models.convert import convert
 from onnx_models.gradient import gradient
 from onnx_models.torch.capture import capture, check_hooks, simplify
-from onnx_models.torch.pieces import free_marks, without_ways
+from onnx_models.torch.custom_gradients import remove_markers, without_surrogates
 
 LOSS = "loss"
 _OUTPUT = "output"
@@ -109,13 +109,15 @@ def export(
     outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
     changed = [name for name in tensors if _updated(name) in outputs]
     kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors), *changed]))
-    stops, pieces = _name(program, inputs, outputs, tensors, kept, chosen)
-    model = _without_traces(program.model_proto)
+    stops, custom = _name(program, inputs, outputs, tensors, kept, chosen)
+    model = _without_metadata(program.model_proto)
     for name in kept:
-        _hold(model, name, tensors[name])
+        _ensure_initializer(model, name, tensors[name])
     if parameters_as_inputs:
-        _repeat_among_inputs(model, [*_parameters(module), *changed])
-    model = without_ways(gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), pieces, kept)
+        _expose_as_inputs(model, [*_parameters(module), *changed])
+    model = without_surrogates(
+        gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), custom, kept
+    )
     if path is not None:
         onnx.save(model, os.fspath(path))
     return model
@@ -302,17 +304,17 @@ def _name(
     """Simplify the graph around the tensors that are kept, and give inputs, outputs and these their names.
 
     Returns:
-        The names of the tensors where PyTorch's gradient ends, and of the outputs of pieces.
+        The names of the tensors where PyTorch's gradient ends, and of the outputs of custom.
     """
-    held = _lift(program, kept)
+    held = _initializers_to_inputs(program, kept)
     simplify(program)
-    stops, pieces = free_marks(program)
+    stops, custom = remove_markers(program)
     graph = program.model.graph
     wanted = [*inputs, *held, *outputs]
     if len(set(wanted)) != len(wanted):
         twice = next(name for name in wanted if wanted.count(name) > 1)
         raise ValueError(f"two tensors would have the name {twice!r}: must be different")
-    _make_way(graph, {*wanted, *tensors, *(f"{name}_grad" for name in chosen)})
+    _free_names(graph, {*wanted, *tensors, *(f"{name}_grad" for name in chosen)})
     for value, name in zip([*graph.inputs, *graph.outputs], wanted, strict=True):
         value.name = name
     for value in list(graph.inputs[len(inputs) :]):
@@ -323,10 +325,10 @@ def _name(
         value = graph.initializers.get(f"module.{name}")
         if value is not None:
             value.name = name
-    return [value.name for value in stops], [value.name for value in pieces]
+    return [value.name for value in stops], [value.name for value in custom]
 
 
-def _lift(program: Any, names: Sequence[str]) -> dict[str, Any]:
+def _initializers_to_inputs(program: Any, names: Sequence[str]) -> dict[str, Any]:
     """Make inputs of initializers, so that nothing is computed beforehand of them; their values, in the inputs' order.
 
     Those that the module does not use are not among them.
@@ -341,7 +343,7 @@ def _lift(program: Any, names: Sequence[str]) -> dict[str, Any]:
     return held
 
 
-def _make_way(graph: Any, names: set[str]) -> None:
+def _free_names(graph: Any, names: set[str]) -> None:
     """Rename all values that have one of the names."""
     values = [*graph.inputs, *graph.initializers.values()]
     values += [value for node in graph.all_nodes() for value in node.outputs]
@@ -353,7 +355,7 @@ def _make_way(graph: Any, names: set[str]) -> None:
             value.name = fresh
 
 
-def _without_traces(model: onnx.ModelProto) -> onnx.ModelProto:
+def _without_metadata(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model without the exporter's notes, which have the paths of source files in them."""
     graph = model.graph
     for item in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
@@ -362,7 +364,7 @@ def _without_traces(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _hold(model: onnx.ModelProto, name: str, tensor: Any) -> None:
+def _ensure_initializer(model: onnx.ModelProto, name: str, tensor: Any) -> None:
     """Add the tensor to the initializers if the module does not use it."""
     if all(one.name != name for one in model.graph.initializer):
         values = tensor.detach().cpu().contiguous()
@@ -384,7 +386,7 @@ _ONNX_NAMES = {
 }
 
 
-def _repeat_among_inputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
+def _expose_as_inputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
     """Make parameters inputs whose defaults are the initializers of the same name."""
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     for name in names:

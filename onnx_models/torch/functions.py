@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnx_models.torch.pieces import with_slopes, with_way
+from onnx_models.torch.custom_gradients import with_derivatives, with_gradient_of
 
 aten = torch.ops.aten
 
@@ -34,7 +34,7 @@ def _std(x: Any, dim: Sequence[int] | None = None, *, correction: float | None =
     """The root of the variance; where that is 0 the derivative is."""
     variance = aten.var.correction(x, dim, correction=correction, keepdim=keepdim)
     root = variance.sqrt()
-    return with_slopes(root, (variance, torch.where(root == 0, 0, 0.5 / root)))
+    return with_derivatives(root, (variance, torch.where(root == 0, 0, 0.5 / root)))
 
 
 def _std_mean(
@@ -56,8 +56,8 @@ def _vector_norm(
     norm = (size**order).sum(axes, keepdim=True) ** (1 / order)
     power = torch.where(size == 0, 0, size ** (order - 1))
     slope = torch.where(norm == 0, 0, x.sign() * power * norm ** (1 - order))
-    way = (x * slope.detach()).sum(axes, keepdim=True)
-    value = with_way(norm, way)
+    surrogate = (x * slope.detach()).sum(axes, keepdim=True)
+    value = with_gradient_of(norm, surrogate)
     return value if keepdim else value.squeeze(axes)
 
 
@@ -65,7 +65,7 @@ def _sinc(x: Any) -> Any:
     angle = x * math.pi
     value = torch.where(x == 0, 1, angle.sin() / angle)
     square = angle * x
-    return with_slopes(value, (x, torch.where(square == 0, 0, (angle * angle.cos() - angle.sin()) / square)))
+    return with_derivatives(value, (x, torch.where(square == 0, 0, (angle * angle.cos() - angle.sin()) / square)))
 
 
 def _atan2(y: Any, x: Any) -> Any:
@@ -78,7 +78,7 @@ def _atan2(y: Any, x: Any) -> Any:
     # At (0, 0), where y / x is no number, the derivatives are 0.
     square = x * x + y * y
     scale = torch.where(square == 0, 0, 1 / square)
-    return with_slopes(value, (y, x * scale), (x, -y * scale))
+    return with_derivatives(value, (y, x * scale), (x, -y * scale))
 
 
 def _is_negative(x: Any) -> Any:
@@ -90,7 +90,7 @@ def _hypot(x: Any, y: Any) -> Any:
     long, short = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = torch.where((long == 0) | torch.isinf(long), 0, short / long)
     value = long * torch.sqrt(1 + ratio * ratio)
-    return with_slopes(value, (x, x / value), (y, y / value))
+    return with_derivatives(value, (x, x / value), (y, y / value))
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
@@ -105,7 +105,7 @@ def _of_powers(a: Any, b: Any, power: Callable[[Any], Any], log1p: Callable[[Any
     """The logarithm of the sum of two powers."""
     larger = torch.maximum(a, b)
     value = torch.where(torch.isinf(a) & (a == b), larger, larger + log1p(power(-(a - b).abs())))
-    return with_slopes(value, (a, 1 / (1 + power(b - a))), (b, 1 / (1 + power(a - b))))
+    return with_derivatives(value, (a, 1 / (1 + power(b - a))), (b, 1 / (1 + power(a - b))))
 
 
 def _x_log_y(x: Any, y: Any) -> Any:
@@ -122,18 +122,18 @@ def _x_times(x: Any, y: Any, logarithm: Callable[[Any], Any], pole: float) -> An
     log = logarithm(y)
     value = torch.where(y.isnan(), y, torch.where(x == 0, 0, x * log))
     by_x = torch.where((x == 0) & (y <= pole), 0, log)
-    return with_slopes(value, (x, by_x), (y, x / (y - pole)))
+    return with_derivatives(value, (x, by_x), (y, x / (y - pole)))
 
 
 def _entropy(x: Any) -> Any:
     """-x log x, and -inf below 0."""
     value = torch.where(x == 0, 0, torch.where(x < 0, -math.inf, -x * torch.log(x)))
-    return with_slopes(value, (x, -(torch.log(x) + 1)))
+    return with_derivatives(value, (x, -(torch.log(x) + 1)))
 
 
 def _hard_tanh(x: Any, low: float = -1, high: float = 1) -> Any:
     """A clamp that is flat at its bounds too."""
-    return with_slopes(torch.clamp(x, low, high), (x, torch.where((x <= low) | (x >= high), 0.0, 1.0)))
+    return with_derivatives(torch.clamp(x, low, high), (x, torch.where((x <= low) | (x >= high), 0.0, 1.0)))
 
 
 def _cum_prod(x: Any, dim: int, *, dtype: Any = None) -> Any:
@@ -166,7 +166,7 @@ def _minimum(a: Any, b: Any) -> Any:
 
 def _of_two(value: Any, a: Any, b: Any, not_a: Any, not_b: Any) -> Any:
     share = torch.where(a == b, 0.5, 1.0)
-    return with_slopes(value, (a, torch.where(not_a, 0.0, share)), (b, torch.where(not_b, 0.0, share)))
+    return with_derivatives(value, (a, torch.where(not_a, 0.0, share)), (b, torch.where(not_b, 0.0, share)))
 
 
 def _extreme(x: Any, value: Any, place: Any, dim: int, keepdim: bool) -> Any:
@@ -174,7 +174,7 @@ def _extreme(x: Any, value: Any, place: Any, dim: int, keepdim: bool) -> Any:
     if x.dim() == 0:
         return NotImplemented
     index = place(x, dim, True)
-    found = with_way(value(x, [dim], True), x.gather(dim, index))
+    found = with_gradient_of(value(x, [dim], True), x.gather(dim, index))
     return (found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from onnx_models.torch.pieces import with_slopes
+from onnx_models.torch.custom_gradients import with_derivatives
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers of ways to reduce a loss; the third is a sum."""
@@ -44,7 +44,7 @@ def binary_cross_entropy(x: Any, y: Any, weight: Any = None, reduction: int = _M
     yes, no = torch.log(x), torch.log1p(-x)
     value = (y - 1) * no.clamp(min=-100) - y * yes.clamp(min=-100)
     by_x = (x - y) / ((1 - x) * x).clamp(min=1e-12)
-    loss = with_slopes(value, (x, by_x), (y, no - yes))
+    loss = with_derivatives(value, (x, by_x), (y, no - yes))
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -53,7 +53,7 @@ def log_sigmoid(x: Any) -> Any:
     small = torch.exp(-x.abs())
     value = torch.clamp(x, max=0) - torch.log1p(small)
     share = small / (1 + small)
-    return with_slopes(value, (x, torch.where(x < 0, 1 - share, share)))
+    return with_derivatives(value, (x, torch.where(x < 0, 1 - share, share)))
 
 
 def multi_margin_loss(

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 from torch._decomp import decomposition_table
 
-from onnx_models.torch.pieces import with_slopes
+from onnx_models.torch.custom_gradients import with_derivatives
 
 aten = torch.ops.aten
 
@@ -102,7 +102,7 @@ def _fake_quantize(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_ma
     number = torch.round(x * (1 / scale)) + zero_point
     value = (number.clamp(quant_min, quant_max) - zero_point) * scale
     inside = (number >= quant_min) & (number <= quant_max)
-    return with_slopes(value.to(x.dtype), (x, inside.to(x.dtype)))
+    return with_derivatives(value.to(x.dtype), (x, inside.to(x.dtype)))
 
 
 def _fake_quantize_channels(x: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int) -> Any:

@@ -3,7 +3,7 @@
 A new rule is a function under ``@rule("Operator")`` in the file of its kin: it takes the graph to write nodes into, the
 node and the name of the gradient by its output, and returns for each input that is wanted (`Node.wants`) the name of its
 gradient, or a `Zero` with the reason, and None for one that is not wanted. An operator that is a composition of others may
-have a function under ``@form("Operator")`` instead, which writes it out in these. A new file is named here.
+have a function under ``@decomposition("Operator")`` instead, which writes it out in these. A new file is named here.
 """
 
 from onnx_models.gradient.rules import (
@@ -29,10 +29,10 @@ from onnx_models.gradient.rules import (
     shapes,
     spectral,
 )
-from onnx_models.gradient.rules.table import FORMS, REFUSED, RULES, ZEROS
+from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 
 __all__ = [
-    "FORMS",
+    "DECOMPOSITIONS",
     "REFUSED",
     "RULES",
     "ZEROS",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.elementary import slope
-from onnx_models.gradient.rules.table import Gradients, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.rules.elementary import derivative
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 @rule("Relu")
@@ -26,8 +26,8 @@ def thresholded_relu(graph: Graph, node: Node, dy: str) -> Gradients:
     return [graph.masked(graph.op("Greater", x, graph.number(node.attribute("alpha", 1.0), x)), dy, x)]
 
 
-@slope("LeakyRelu")
-def leaky_relu(node: Node, x: Term, _y: Term) -> Term:
+@derivative("LeakyRelu")
+def leaky_relu(node: Node, x: Expr, _y: Expr) -> Expr:
     """The input above 0, alpha*x up to it."""
     return x.of(1.0).where(x > 0.0, node.attribute("alpha", 0.01))
 
@@ -44,34 +44,34 @@ def prelu(graph: Graph, node: Node, dy: str) -> Gradients:
     return [by_x, sum_to(graph, product, alpha, node.outputs[0])]
 
 
-@slope("Elu")
-def elu(node: Node, x: Term, _y: Term) -> Term:
+@derivative("Elu")
+def elu(node: Node, x: Expr, _y: Expr) -> Expr:
     """The input above 0, alpha*(exp(x) - 1) up to it."""
     return x.of(1.0).where(x > 0.0, node.attribute("alpha", 1.0) * x.op("Exp"))
 
 
-@slope("Celu")
-def celu(node: Node, x: Term, _y: Term) -> Term:
+@derivative("Celu")
+def celu(node: Node, x: Expr, _y: Expr) -> Expr:
     """The input above 0, alpha*(exp(x/alpha) - 1) up to it."""
     return x.of(1.0).where(x > 0.0, (x / node.attribute("alpha", 1.0)).op("Exp"))
 
 
-@slope("Selu")
-def selu(node: Node, x: Term, _y: Term) -> Term:
+@derivative("Selu")
+def selu(node: Node, x: Expr, _y: Expr) -> Expr:
     """Gamma times this: x above 0, alpha*(exp(x) - 1) up to it."""
     gamma: float = node.attribute("gamma", 1.05070102214813232421875)
     alpha: float = node.attribute("alpha", 1.67326319217681884765625)
     return x.of(gamma).where(x > 0.0, gamma * alpha * x.op("Exp"))
 
 
-@slope("Softplus")
-def softplus(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Softplus")
+def softplus(_node: Node, x: Expr, _y: Expr) -> Expr:
     """log(1 + exp(x))."""
     return x.op("Sigmoid")
 
 
-@slope("Softsign")
-def softsign(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Softsign")
+def softsign(_node: Node, x: Expr, _y: Expr) -> Expr:
     """x/(1 + |x|)."""
     bottom = 1 + x.op("Abs")
     return 1 / (bottom * bottom)
@@ -85,15 +85,15 @@ def hard_sigmoid(graph: Graph, node: Node, dy: str) -> Gradients:
     return [graph.masked(inside, graph.op("Mul", dy, graph.number(node.attribute("alpha", 0.2), x)), x)]
 
 
-@slope("HardSwish")
-def hard_swish(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("HardSwish")
+def hard_swish(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The input times x/6 + 1/2, the latter between 0 and 1; at 3 its slope is 1, as in PyTorch."""
     middle = (x / 3.0 + 0.5).where(x > -3.0, 0.0)
     return middle.where(x < 3.0, 1.0)
 
 
-@slope("Gelu")
-def gelu(node: Node, x: Term, _y: Term) -> Term:
+@derivative("Gelu")
+def gelu(node: Node, x: Expr, _y: Expr) -> Expr:
     """The input times the normal distribution function, or an approximation by tanh of that."""
     if node.attribute("approximate", "none") == "none":
         below = 0.5 * (1 + (x * math.sqrt(0.5)).op("Erf"))
@@ -104,16 +104,16 @@ def gelu(node: Node, x: Term, _y: Term) -> Term:
     return 0.5 * (1 + bend) + 0.5 * x * (1 - bend * bend) * (scale * (1 + 3 * cubic * square))
 
 
-@slope("Swish")
-def swish(node: Node, x: Term, y: Term) -> Term:
+@derivative("Swish")
+def swish(node: Node, x: Expr, y: Expr) -> Expr:
     """x*sigmoid(alpha*x)."""
     alpha: float = node.attribute("alpha", 1.0)
     gate = (alpha * x).op("Sigmoid")
     return gate + alpha * y * (1 - gate)
 
 
-@slope("Mish")
-def mish(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Mish")
+def mish(_node: Node, x: Expr, _y: Expr) -> Expr:
     """x*tanh(softplus(x))."""
     gate = x.op("Softplus").op("Tanh")
     return gate + x * (1 - gate * gate) * x.op("Sigmoid")

@@ -9,7 +9,7 @@ import numpy as np
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.norms import constant_number, is_norm
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 def _summed(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
@@ -49,7 +49,7 @@ def _times(graph: Graph, dy: str, factor: str) -> str:
     product = graph.op("Mul", dy, factor)
     value = graph.constant(factor)
     is_finite = value is not None and bool(np.isfinite(value.astype(np.float64)).all())
-    return graph.keep_masks(product, dy) if is_finite else graph.masked_again(product, dy, factor)
+    return graph.keep_masks(product, dy) if is_finite else graph.remasked(product, dy, factor)
 
 
 def _negative(graph: Graph, dy: str) -> str:
@@ -63,8 +63,8 @@ def div(graph: Graph, node: Node, dy: str) -> Gradients:
     share = graph.op("Div", dy, b)
     by_b = None
     if node.wants(1):
-        by_b = graph.masked_again(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
-    return _summed(graph, node, [graph.masked_again(share, dy, b) if node.wants(0) else None, by_b])
+        by_b = graph.remasked(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
+    return _summed(graph, node, [graph.remasked(share, dy, b) if node.wants(0) else None, by_b])
 
 
 @rule("Mod")
@@ -78,7 +78,7 @@ def modulo(graph: Graph, node: Node, dy: str) -> Gradients:
     if node.wants(1):
         # (a - y)/b is q but for rounding.
         quotient = graph.op("Round", graph.op("Div", graph.op("Sub", a, y), b))
-        by_b = graph.masked_again(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
+        by_b = graph.remasked(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
     return _summed(graph, node, [dy if node.wants(0) else None, by_b])
 
 
@@ -113,11 +113,11 @@ def power(graph: Graph, node: Node, dy: str) -> Gradients:
         constant = constant_number(graph, exponent)
         is_flat_at_0 = constant is not None and is_norm(graph, a, constant)
         flat = graph.op("Equal", node.outputs[0], zero) if is_flat_at_0 else graph.op("Equal", b, zero)
-        by_a = graph.masked_again(graph.op("Where", flat, zero, product), dy, a)
+        by_a = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
     if node.wants(1):
         product = graph.op("Mul", graph.op("Mul", dy, node.outputs[0]), graph.op("Log", a))
         flat = graph.op("And", graph.op("Equal", a, zero), graph.op("GreaterOrEqual", b, zero))
-        by_b = graph.masked_again(graph.op("Where", flat, zero, product), dy, a)
+        by_b = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
         by_b = by_b if same else graph.op("CastLike", by_b, exponent)
     return _summed(graph, node, [by_a, by_b])
 

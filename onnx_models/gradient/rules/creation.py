@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, Zero, rule
+from onnx_models.gradient.rules.registry import Gradients, Zero, rule
 
 
 @rule("Range")
@@ -28,7 +28,7 @@ def one_hot(graph: Graph, node: Node, dy: str) -> Gradients:
     terms = []
     for chosen in ([1.0, 0.0], [0.0, 1.0]):
         pair = graph.op("CastLike", graph.op("Constant", value_floats=chosen), values)
-        mask = graph.again(node, indices, depth, pair)
+        mask = graph.replay(node, indices, depth, pair)
         total = graph.op("ReduceSum", graph.op("Mul", dy, mask), keepdims=0)
         terms.append(graph.op("Reshape", total, graph.ints([1])))
     return [places, places, graph.op("Concat", *terms, axis=0)]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from onnx_models.attributes import errors_of, given_values
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Length, Node
-from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN, AttributeValue, Operator
 
@@ -38,7 +38,7 @@ def is_linear(node: Node) -> bool:
     return all(t.optional and gradient.why_needed(t, attributes, [by_map.name]) is None for t in maps)
 
 
-def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
+def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
     """The gradients of a forward node."""
     forward = forward_of(node)
     gradient = BY_NAME[str(forward.gradient)]
@@ -58,11 +58,11 @@ def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
             inputs.append(graph.shape(node.input(0)))
         elif not tensor.optional or gradient.why_needed(tensor, attributes, names) is not None:
             inputs.append(values[tensor.name])
-    found = added(graph, gradient, inputs, wanted, attributes)
+    found = add_operator(graph, gradient, inputs, wanted, attributes)
     return [*found, *zeros[len(found) :]]
 
 
-def of_gradient(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
+def gradient_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
     """The gradients by dY and the regions of dX, which is linear in dY where the forward operator is linear in the map.
 
     With dX = A' dY, where the regions make A, and the gradient U by dX they are those of the sum of U times A' dY: A U by
@@ -79,10 +79,10 @@ def of_gradient(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
     parts: list[Part] = [None] * len(node.inputs)
     if node.wants(0):
         inputs = [by_dx, *(values[tensor.name] for tensor in forward.inputs[1:])]
-        (parts[0],) = added(graph, forward, inputs, [True], attributes | sizes)
+        (parts[0],) = add_operator(graph, forward, inputs, [True], attributes | sizes)
     if node.wants(1):
         inputs = [*node.inputs[: len(gradient.inputs) - 1], by_dx]
-        parts[1] = added(graph, gradient, inputs, [False, True], attributes)[1]
+        parts[1] = add_operator(graph, gradient, inputs, [False, True], attributes)[1]
     if len(node.inputs) == len(gradient.inputs) and gradient.inputs[-1].optional:
         parts[-1] = Zero("the gradient of an average by the feature map does not depend on it")
     return parts
@@ -95,7 +95,7 @@ def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, 
     return {one.name: checked[one.name] for one in gradient.attributes}
 
 
-def added(
+def add_operator(
     graph: Graph, operator: Operator, inputs: list[str], wanted: list[bool], attributes: dict[str, AttributeValue]
 ) -> list[str | None]:
     """Add a node that names all outputs of its operator, "" for an unwanted one; the names of its outputs."""
@@ -122,8 +122,8 @@ def _numbers(lengths: Sequence[Length] | None) -> list[int] | None:
 
 for _operator in OPERATORS:
     if _operator.gradient is None:
-        rule_of_outputs(_operator.name, domain=DOMAIN)(of_gradient)
+        multi_output_rule(_operator.name, domain=DOMAIN)(gradient_rule)
     else:
-        rule(_operator.name, domain=DOMAIN)(of_forward)
+        rule(_operator.name, domain=DOMAIN)(forward_rule)
         if _operator.standard:
-            rule(_operator.standard[0])(of_forward)
+            rule(_operator.standard[0])(forward_rule)

@@ -1,4 +1,4 @@
-"""The gradient by the kernel of a convolution, in the way that ONNX Runtime computes soonest.
+"""The gradient by the kernel of a convolution, in the method that ONNX Runtime computes soonest.
 
 The times that choose among three ways were measured with ONNX Runtime 1.31 on one core of an x86 processor with AVX-512.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from onnx_models.gradient.graph import Graph, Length
-from onnx_models.gradient.rules.windows import Windows, cut, known_lengths, padded
+from onnx_models.gradient.rules.windows import Windows, known_lengths, padded, sliced
 
 _MOST_POSITIONS = 32
 """The largest kernel, in pixels, each of which has a matrix product of its own."""
@@ -27,7 +27,7 @@ _LONGEST_ROW = 64
 """Of the grid: a product of rows computes all pairs of their pixels, of which it needs those a kernel apart."""
 
 
-def by_kernel(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, group: int) -> str:
+def by_kernel(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """The gradient by the kernel [grid's channels, image's channels of a group, ...].
 
     Args:
@@ -35,44 +35,44 @@ def by_kernel(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, g
         image: name of a tensor [samples, image's channels, ...], or the gradient by it.
         grid: name of a tensor [samples, grid's channels, ...], or the gradient by it.
         kernel: name of the kernel, of which the shape is read.
-        laid: where the windows lie.
+        layout: where the windows lie.
         group: number of groups of channels.
     """
     lengths = known_lengths(graph, kernel)
-    way = _way(lengths, (graph.lengths(grid) or [None])[-1], laid, group) if lengths else _by_correlation
-    image = padded(graph, image, laid)
+    method = _method(lengths, (graph.lengths(grid) or [None])[-1], layout, group) if lengths else _by_correlation
+    image = padded(graph, image, layout)
     if any(_has_samples(graph, name) for name in (image, grid)):
-        return way(graph, image, grid, kernel, laid, group)
-    if way is _by_correlation:
-        return way(graph, _or_zeros(graph, image, laid), _or_zeros(graph, grid, laid), kernel, laid, group)
-    found = way(graph, image, grid, kernel, laid, group)
+        return method(graph, image, grid, kernel, layout, group)
+    if method is _by_correlation:
+        return method(graph, _or_zeros(graph, image, layout), _or_zeros(graph, grid, layout), kernel, layout, group)
+    found = method(graph, image, grid, kernel, layout, group)
     # ONNX Runtime 1.20 leaves as it was in memory what a product of matrices without columns should fill with zeros.
     samples = graph.op("Greater", graph.op("Shape", image, end=1), graph.ints([0]))
     return graph.masked(samples, found, kernel)
 
 
-def _or_zeros(graph: Graph, name: str, laid: Windows) -> str:
+def _or_zeros(graph: Graph, name: str, layout: Windows) -> str:
     """A tensor [samples, ...], or one sample of zeros where it has none.
 
     ONNX Runtime never ends a convolution of no channels that has pads or dilations, and leaves the result of another one as
     it was in memory.
     """
     missing = graph.op("Sub", graph.ints([1]), graph.op("Min", graph.shape(name, 0, 1), graph.ints([1])))
-    zeros = graph.ints((2 * laid.rank + 3) * [0])
+    zeros = graph.ints((2 * layout.rank + 3) * [0])
     return graph.op("Pad", name, graph.op("Concat", missing, zeros, axis=0))
 
 
-Way = Callable[[Graph, str, str, str, Windows, int], str]
+Method = Callable[[Graph, str, str, str, Windows, int], str]
 """As `by_kernel`, of an image that has its pads where only the run time can tell how many."""
 
 
-def _way(lengths: Sequence[int], row: Length, laid: Windows, group: int) -> Way:
+def _method(lengths: Sequence[int], row: Length, layout: Windows, group: int) -> Method:
     """The fastest for a kernel of this shape; `row` is the last length of the grid."""
     positions = math.prod(lengths[2:])
     if lengths[1] > 1 or group == 1:
         few = _MOST_POSITIONS if lengths[1] >= _LEAST_CHANNELS else 1
         return _by_positions if positions <= few else _by_correlation
-    if positions <= _FEW_POSITIONS and max(laid.strides) == 1:
+    if positions <= _FEW_POSITIONS and max(layout.strides) == 1:
         return _by_positions
     return _by_rows if lengths[0] == group and isinstance(row, int) and row <= _LONGEST_ROW else _by_correlation
 
@@ -83,15 +83,15 @@ def _has_samples(graph: Graph, name: str) -> bool:
     return bool(lengths and isinstance(lengths[0], int) and lengths[0] > 0)
 
 
-def _by_positions(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, group: int) -> str:
+def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """For each pixel of the kernel the part of the image that it meets, and the matrix product of the grid with that."""
     lengths = known_lengths(graph, kernel)
-    whole, windows = (_channels_first(graph, name, laid) for name in (_all_pads(graph, image, laid), grid))
+    whole, windows = (_channels_first(graph, name, layout) for name in (_all_pads(graph, image, layout), grid))
     count = _count(graph, grid, None)
     left = _matrices(graph, windows, group, [lengths[0] // group], count)
     products = []
     for offsets in itertools.product(*map(range, lengths[2:])):
-        part = _met(graph, whole, grid, laid, offsets) if _is_cut(lengths, laid) else whole
+        part = _met(graph, whole, grid, layout, offsets) if _is_cut(lengths, layout) else whole
         right = _matrices(graph, part, group, lengths[1:2], count)
         if group == 1:
             products.append(graph.op("Gemm", left, right, transB=1))
@@ -104,23 +104,23 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, laid: Window
     return graph.op("Reshape", products[0], graph.ints(lengths), allowzero=1)
 
 
-def _by_rows(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, group: int) -> str:
+def _by_rows(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """Of a kernel for each channel: for each row of it, the rows of the grid times the rows of the image that they meet.
 
     That is, all pixels of the one times all of the other, summed over the rows; of these those are added that lie as far
     apart as the kernel's pixels.
     """
     lengths, (row,) = known_lengths(graph, kernel), _numbers((graph.lengths(grid) or [])[-1:])
-    stride, dilation = laid.strides[-1], laid.dilations[-1]
+    stride, dilation = layout.strides[-1], layout.dilations[-1]
     width = max(row - 1, 0) * stride + (lengths[-1] - 1) * dilation + 1
-    whole, windows = (_channels_first(graph, name, laid) for name in (_all_pads(graph, image, laid), grid))
+    whole, windows = (_channels_first(graph, name, layout) for name in (_all_pads(graph, image, layout), grid))
     count = _count(graph, grid, -1)
     left = graph.op("Transpose", _matrices(graph, windows, group, [], count, [row]), perm=[0, 2, 1])
     places = np.arange(row)[:, None, None] * stride + np.arange(lengths[-1]) * dilation == np.arange(width)[:, None]
     apart = graph.op("CastLike", graph.tensor(places.reshape(row * width, lengths[-1]).astype(np.float32)), image)
     sums = []
     for offsets in itertools.product(*map(range, lengths[2:-1])):
-        part = _met(graph, whole, grid, laid, offsets, width)
+        part = _met(graph, whole, grid, layout, offsets, width)
         pairs = graph.op("MatMul", left, _matrices(graph, part, group, [], count, [width]))
         flat = graph.op("Reshape", pairs, graph.ints([group, row * width]), allowzero=1)
         sums.append(graph.op("MatMul", flat, apart))
@@ -128,30 +128,30 @@ def _by_rows(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, gr
     return graph.op("Reshape", joined, graph.ints(lengths), allowzero=1)
 
 
-def _all_pads(graph: Graph, image: str, laid: Windows) -> str:
+def _all_pads(graph: Graph, image: str, layout: Windows) -> str:
     """The image with zeros around it where windows reach beyond it."""
-    if not any(laid.pads):
+    if not any(layout.pads):
         return image
-    begins, ends = laid.pads[: laid.rank], laid.pads[laid.rank :]
+    begins, ends = layout.pads[: layout.rank], layout.pads[layout.rank :]
     return graph.op("Pad", image, graph.ints([0, 0, *begins, 0, 0, *ends]))
 
 
-def _channels_first(graph: Graph, name: str, laid: Windows) -> str:
+def _channels_first(graph: Graph, name: str, layout: Windows) -> str:
     """From [samples, channels, ...] to [channels, samples, ...]; one sample may stay where it is."""
     is_one = (graph.lengths(name) or [None])[0] == 1
-    return name if is_one else graph.op("Transpose", name, perm=[1, 0, *laid.axes])
+    return name if is_one else graph.op("Transpose", name, perm=[1, 0, *layout.axes])
 
 
-def _is_cut(lengths: Sequence[int], laid: Windows) -> bool:
+def _is_cut(lengths: Sequence[int], layout: Windows) -> bool:
     """Whether the windows' pixels at one place are not all of the image."""
-    return math.prod(lengths[2:]) > 1 or max(laid.strides) > 1 or bool(laid.found)
+    return math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.found)
 
 
-def _met(graph: Graph, whole: str, grid: str, laid: Windows, offsets: Sequence[int], width: int | None = None) -> str:
+def _met(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int], width: int | None = None) -> str:
     """The part of an image that a pixel of the kernel meets, or of the last axis a number of pixels from the first on."""
     rank = len(offsets)
-    starts = [offset * dilation for offset, dilation in zip(offsets, laid.dilations, strict=False)]
-    strides = list(laid.strides[:rank])
+    starts = [offset * dilation for offset, dilation in zip(offsets, layout.dilations, strict=False)]
+    strides = list(layout.strides[:rank])
     lengths = _numbers((graph.lengths(grid) or [None])[2 : 2 + rank])
     more = [] if width is None else [width]
     if len(lengths) == rank:
@@ -162,7 +162,7 @@ def _met(graph: Graph, whole: str, grid: str, laid: Windows, offsets: Sequence[i
         ends = graph.op("Add", reach, graph.ints(starts))
         ends = graph.op("Concat", ends, graph.ints(more), axis=0) if more else ends
     starts, strides = [*starts, *(0 for _ in more)], [*strides, *(1 for _ in more)]
-    return graph.op("Slice", whole, graph.ints(starts), ends, graph.ints(laid.axes), graph.ints(strides))
+    return graph.op("Slice", whole, graph.ints(starts), ends, graph.ints(layout.axes), graph.ints(strides))
 
 
 def _count(graph: Graph, grid: str, end: int | None) -> int | str:
@@ -199,27 +199,27 @@ def _matrices(
     return graph.op("Reshape", name, shape, allowzero=1)
 
 
-def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, laid: Windows, group: int) -> str:
+def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """A convolution of the image with the grid, in which samples and channels, strides and dilations change places."""
-    swapped = [1, 0, *laid.axes]
+    swapped = [1, 0, *layout.axes]
     correlation = graph.op(
-        "Conv", _samples_last(graph, image, kernel, laid, group), graph.op("Transpose", grid, perm=swapped),
-        group=group, strides=laid.dilations, dilations=laid.strides, pads=laid.pads,
+        "Conv", _samples_last(graph, image, kernel, layout, group), graph.op("Transpose", grid, perm=swapped),
+        group=group, strides=layout.dilations, dilations=layout.strides, pads=layout.pads,
     )  # fmt: skip
-    if any(stride > 1 for stride in laid.strides):
+    if any(stride > 1 for stride in layout.strides):
         lengths = graph.op("Shape", kernel, start=2)
-        correlation = cut(graph, correlation, graph.ints([0] * laid.rank), lengths, laid.axes)
+        correlation = sliced(graph, correlation, graph.ints([0] * layout.rank), lengths, layout.axes)
     return graph.op("Transpose", correlation, perm=swapped)
 
 
-def _samples_last(graph: Graph, image: str, kernel: str, laid: Windows, group: int) -> str:
+def _samples_last(graph: Graph, image: str, kernel: str, layout: Windows, group: int) -> str:
     """From [samples, group * channels, ...] to [channels, group * samples, ...]."""
-    swapped = [1, 0, *laid.axes]
+    swapped = [1, 0, *layout.axes]
     if group == 1:
         return graph.op("Transpose", image, perm=swapped)
     samples, groups = graph.op("Shape", image, end=1), graph.ints([group])
     channels, lengths = graph.op("Shape", kernel, start=1, end=2), graph.op("Shape", image, start=2)
     parted = graph.op("Reshape", image, graph.op("Concat", samples, groups, channels, lengths, axis=0), allowzero=1)
-    turned = graph.op("Transpose", parted, perm=[2, 1, 0, *range(3, 3 + laid.rank)])
+    transposed = graph.op("Transpose", parted, perm=[2, 1, 0, *range(3, 3 + layout.rank)])
     merged = graph.op("Concat", channels, graph.op("Mul", samples, groups), lengths, axis=0)
-    return graph.op("Reshape", turned, merged, allowzero=1)
+    return graph.op("Reshape", transposed, merged, allowzero=1)

@@ -7,7 +7,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 _LARGEST_DET = 32
 """The most rows of a matrix whose minors are all taken: n^4 numbers are a million."""
@@ -34,7 +34,7 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gr
         by_a = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
     if node.wants(1):
         left = graph.op("Flatten", a, axis=ranks[0] - 1)
-        if not is_vector and _is_turned(graph, b):
+        if not is_vector and _is_transpose(graph, b):
             # What it is the transpose of has its gradient without a transpose, and weights are large.
             by_b = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
         else:
@@ -43,10 +43,10 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gr
     return [by_a, by_b]
 
 
-def _is_turned(graph: Graph, matrix: str) -> bool:
+def _is_transpose(graph: Graph, matrix: str) -> bool:
     """Whether a matrix is the transpose of a tensor, as the weight of PyTorch's Linear is."""
-    maker = graph.maker(matrix)
-    return maker is not None and maker.op_type == "Transpose" and maker.domain == ""
+    producer = graph.producer(matrix)
+    return producer is not None and producer.op_type == "Transpose" and producer.domain == ""
 
 
 def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:
@@ -58,9 +58,9 @@ def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradi
         rows, many, rank_a = graph.op("Unsqueeze", dy, graph.ints([-2])), graph.op("Unsqueeze", a, graph.ints([0])), 2
     by_a = by_b = None
     if node.wants(0):
-        by_a = _summed(graph, node, _product(graph, rows, _turned(graph, b, rank_b)), a)
+        by_a = _summed(graph, node, _product(graph, rows, _transposed(graph, b, rank_b)), a)
     if node.wants(1):
-        by_b = _summed(graph, node, _product(graph, _turned(graph, many, rank_a), rows), b)
+        by_b = _summed(graph, node, _product(graph, _transposed(graph, many, rank_a), rows), b)
     return [by_a, by_b]
 
 
@@ -77,7 +77,7 @@ def _product(graph: Graph, left: str, right: str) -> str:
     return graph.masked(graph.op("Greater", graph.shape(left, -1), graph.ints([0])), made, left)
 
 
-def _turned(graph: Graph, name: str, rank: int) -> str:
+def _transposed(graph: Graph, name: str, rank: int) -> str:
     """Matrices, transposed."""
     return graph.op("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
 
@@ -95,14 +95,14 @@ def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
     """The sum alpha * A' B' + beta * C, where A' and B' may be A and B transposed."""
     a, b, c = (node.input(i) for i in range(3))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
-    turned_a, turned_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
+    trans_a, trans_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
     by_a = by_b = by_c = None
     if node.wants(0):
-        factors, turned = ((b, dy), (turned_b, 1)) if turned_a else ((dy, b), (0, 1 - turned_b))
-        by_a = graph.op("Gemm", *factors, alpha=alpha, transA=turned[0], transB=turned[1])
+        factors, trans = ((b, dy), (trans_b, 1)) if trans_a else ((dy, b), (0, 1 - trans_b))
+        by_a = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
     if node.wants(1):
-        factors, turned = ((dy, a), (1, turned_a)) if turned_b else ((a, dy), (1 - turned_a, 0))
-        by_b = graph.op("Gemm", *factors, alpha=alpha, transA=turned[0], transB=turned[1])
+        factors, trans = ((dy, a), (1, trans_a)) if trans_b else ((a, dy), (1 - trans_a, 0))
+        by_b = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
     if node.wants(2):
         by_c = sum_to(graph, dy, c, node.outputs[0])
         by_c = by_c if beta == 1 else graph.op("Mul", by_c, graph.number(beta, c))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.indexing import added
-from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
+from onnx_models.gradient.rules.indexing import scatter_added
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 
 _NO_WEIGHTS = Zero("the logarithms do not depend on it, and the gradient is that by these alone")
 
@@ -21,7 +21,7 @@ def negative_log_likelihood(graph: Graph, node: Node, dy: str) -> Gradients:
     return [by_logarithms, None, _by_weights(graph, node, targets, dy, logarithms) if node.wants(2) else None]
 
 
-@rule_of_outputs("SoftmaxCrossEntropyLoss")
+@multi_output_rule("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """NegativeLogLikelihoodLoss of LogSoftmax over the classes, and these logarithms as a second output."""
     scores, dy, by_output = node.inputs[0], incoming[0], incoming[1] if len(incoming) > 1 else None
@@ -96,4 +96,4 @@ def _by_weights(graph: Graph, node: Node, targets: _Targets, dy: str, logarithms
     if node.attribute("reduction", "mean") == "mean":
         each = graph.op("Sub", each, node.outputs[0])
     each = _mean(graph, node, targets, graph.op("Mul", dy, each))
-    return added(graph, weights, targets.classes, targets.of_kept(graph, each, weights))
+    return scatter_added(graph, weights, targets.classes, targets.of_kept(graph, each, weights))

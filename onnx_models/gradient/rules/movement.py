@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, Incoming, multi_output_rule, rule
 
 
 @rule("Concat")
@@ -23,7 +23,7 @@ def concat(graph: Graph, node: Node, dy: str) -> Gradients:
     return graph.ops("Split", dy, split, outputs=len(node.inputs), axis=axis)
 
 
-@rule_of_outputs("Split")
+@multi_output_rule("Split")
 def split(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """Parts of a tensor along an axis; a part without a gradient has one of zeros."""
     parts = [part or graph.zeros(name) for part, name in zip(incoming, node.outputs, strict=True)]
@@ -37,16 +37,16 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
     output = node.outputs[0]
     by_a = by_b = None
     if node.wants(1):
-        by_a = sum_to(graph, graph.chosen(condition, dy, a), a, output)
+        by_a = sum_to(graph, graph.selected(condition, dy, a), a, output)
     if node.wants(2):
-        by_b = sum_to(graph, graph.chosen(graph.op("Not", condition), dy, b), b, output)
+        by_b = sum_to(graph, graph.selected(graph.op("Not", condition), dy, b), b, output)
     return [None, by_a, by_b]
 
 
 @rule("Trilu", "ReverseSequence")
 def itself(graph: Graph, node: Node, dy: str) -> Gradients:
     """Linear maps that are their own transposes: a triangle of a matrix, and the beginnings of sequences reversed."""
-    return [graph.again(node, dy, *node.inputs[1:])]
+    return [graph.replay(node, dy, *node.inputs[1:])]
 
 
 @rule("CumSum")
@@ -105,11 +105,11 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
     """
     x, axis = node.inputs
     exclusive, reverse = node.attribute("exclusive", 0), node.attribute("reverse", 0)
-    wide = widened(graph, x)
-    factors, by_products = Term(graph, wide, wide), Term(graph, widened(graph, dy), wide)
+    wide = upcast(graph, x)
+    factors, by_products = Expr(graph, wide, wide), Expr(graph, upcast(graph, dy), wide)
 
-    def so_far(operator: str, terms: Term, *, without: int = exclusive, back: int = reverse) -> Term:
-        return Term(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.like)
+    def so_far(operator: str, terms: Expr, *, without: int = exclusive, back: int = reverse) -> Expr:
+        return Expr(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.like)
 
     is_zero = factors.op("Equal", 0.0)
     zeros = so_far("CumSum", is_zero.op("CastLike", factors), without=0)
@@ -122,4 +122,4 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
         for terms in (others * first.where(is_behind, 1.0), others)
     )
     by_x = left.where(is_first, whole / factors.of(1.0).where(is_zero, factors))
-    return [narrowed(graph, by_x.name, x)]
+    return [downcast(graph, by_x.name, x)]

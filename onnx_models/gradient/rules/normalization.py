@@ -9,8 +9,8 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import HALF, narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, form, rule, rule_of_outputs
+from onnx_models.gradient.half_precision import HALF, downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, decomposition, multi_output_rule, rule
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _computed_in(graph: Graph, x: str) -> int | None:
     return onnx.TensorProto.FLOAT if kind in HALF else kind
 
 
-def _widened(graph: Graph, name: str, x: str) -> str:
+def _upcast(graph: Graph, name: str, x: str) -> str:
     """A tensor, of its own type or of that of x, in the type to compute in."""
     wanted = _computed_in(graph, x)
     if wanted is None or wanted == (graph.element_type(name) or graph.element_type(x)):
@@ -61,7 +61,7 @@ def _widened(graph: Graph, name: str, x: str) -> str:
     return graph.op("Cast", name, to=wanted)
 
 
-def _narrowed(graph: Graph, gradient: str, source: str, x: str) -> str:
+def _downcast(graph: Graph, gradient: str, source: str, x: str) -> str:
     """The gradient by an input, in the type of that input."""
     if graph.element_type(source) == _computed_in(graph, x):
         return gradient
@@ -71,19 +71,19 @@ def _narrowed(graph: Graph, gradient: str, source: str, x: str) -> str:
 def _of_inputs(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
     """The wanted ones of the gradients by the inputs, the first of which is x, in the types of these."""
     return [
-        _narrowed(graph, part, source, node.input(0)) if part is not None and node.wants(i) else None
+        _downcast(graph, part, source, node.input(0)) if part is not None and node.wants(i) else None
         for i, (part, source) in enumerate(zip(parts, node.inputs, strict=False))
     ]
 
 
-@rule_of_outputs("LayerNormalization")
+@multi_output_rule("LayerNormalization")
 def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """Normalized along the last axes, times Scale, plus B; the mean and one over the deviation are outputs too."""
     x = node.input(0)
     axis = node.attribute("axis", -1)
     first = axis if axis < 0 else axis - graph.rank(x, node)
-    dy, by_mean, by_inverse = (None if one is None else _widened(graph, one, x) for one in _padded(incoming, 3))
-    wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
+    dy, by_mean, by_inverse = (None if one is None else _upcast(graph, one, x) for one in _padded(incoming, 3))
+    wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
     normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5))
     by_x: list[str] = []
     parts: list[str | None] = [None] * len(node.inputs)
@@ -144,7 +144,7 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
         shape: name of a shape [samples, groups, pixels] that x is seen in.
     """
     x = node.input(0)
-    wide, scale, wide_dy = (_widened(graph, name, x) for name in (x, node.input(1), dy))
+    wide, scale, wide_dy = (_upcast(graph, name, x) for name in (x, node.input(1), dy))
     of_groups = node.proto.op_type == "GroupNormalization" and node.version < 21
     if of_groups:
         scale = _for_channels(graph, node, scale)
@@ -191,7 +191,7 @@ def _channel_sums(graph: Graph, node: Node, name: str) -> str:
     return graph.op("ReduceSum", name, graph.ints([0, *range(2, rank)]), keepdims=0)
 
 
-@rule_of_outputs("BatchNormalization")
+@multi_output_rule("BatchNormalization")
 def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """X minus a mean, over the root of a variance, times scale, plus B: of the batch in training, else as given."""
     if node.attribute("training_mode", 0):
@@ -199,8 +199,8 @@ def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     x, dy = node.input(0), incoming[0]
     if dy is None:
         raise ValueError(f"{node}: its outputs but the first must be unused for training_mode = 0")
-    wide, scale, _, mean, variance = (_widened(graph, name, x) for name in node.inputs)
-    wide_dy = _widened(graph, dy, x)
+    wide, scale, _, mean, variance = (_upcast(graph, name, x) for name in node.inputs)
+    wide_dy = _upcast(graph, dy, x)
     inverse = _inverse_root(graph, variance, node.attribute("epsilon", 1e-5), wide)
     factor = graph.op("Mul", scale, inverse)
     parts: list[str | None] = [None] * 5
@@ -224,8 +224,8 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """
     x, momentum = node.input(0), node.attribute("momentum", 0.9)
     axes = [0, *range(2, graph.rank(x, node))]
-    wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
-    wide_dy, by_mean, by_variance = (None if dy is None else _widened(graph, dy, x) for dy in _padded(incoming, 3))
+    wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
+    wide_dy, by_mean, by_variance = (None if dy is None else _upcast(graph, dy, x) for dy in _padded(incoming, 3))
     keep, share = graph.number(momentum, wide), graph.number(1 - momentum, wide)
     parts: list[str | None] = [None] * 5
     by_x = []
@@ -256,20 +256,20 @@ def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:
     return graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, like))
 
 
-@form("MeanVarianceNormalization")
+@decomposition("MeanVarianceNormalization")
 def mean_variance_normalization(graph: Graph, node: Node) -> list[str]:
     """A tensor minus its mean, over its standard deviation plus 1e-9, both taken along axes.
 
     The function of the specification has constants of float for a tensor of any type, and a difference of squares.
     """
-    x, axes = widened(graph, node.input(0)), graph.ints(node.attribute("axes", [0, 2, 3]))
+    x, axes = upcast(graph, node.input(0)), graph.ints(node.attribute("axes", [0, 2, 3]))
     centred = graph.op("Sub", x, graph.op("ReduceMean", x, axes))
     deviation = graph.op("Sqrt", graph.op("ReduceMean", graph.op("Mul", centred, centred), axes))
     normalized = graph.op("Div", centred, graph.op("Add", deviation, graph.number(1e-9, x)))
-    return [narrowed(graph, normalized, node.input(0))]
+    return [downcast(graph, normalized, node.input(0))]
 
 
-@form("LpNormalization")
+@decomposition("LpNormalization")
 def lp_normalization(graph: Graph, node: Node) -> list[str]:
     """Vectors along an axis over their norms; a vector of zeros stays one, and has a gradient of 0."""
     x, order = node.input(0), node.attribute("p", 2)

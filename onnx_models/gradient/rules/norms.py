@@ -16,7 +16,7 @@ _ROUNDING = 1e-6
 
 def is_norm(graph: Graph, name: str, power: float) -> bool:
     """Whether a tensor to this power is a norm: a sum or a mean of powers, perhaps times a number of elements."""
-    node = graph.maker(name)
+    node = graph.producer(name)
     if node is None:
         return False
     if node.op_type in ("Mul", "Div"):
@@ -30,7 +30,7 @@ def is_norm(graph: Graph, name: str, power: float) -> bool:
 
 def _is_power(graph: Graph, name: str, power: float) -> bool:
     """Whether a tensor is one to the power of 1/power, which is above 1, and never negative."""
-    node = graph.maker(name)
+    node = graph.producer(name)
     if node is None or not 0 < power < 1:
         return False
     if node.op_type == "Mul":
@@ -40,13 +40,13 @@ def _is_power(graph: Graph, name: str, power: float) -> bool:
     exponent = constant_number(graph, node.input[1])
     if exponent is None or abs(exponent * power - 1) >= _ROUNDING:
         return False
-    base = graph.maker(node.input[0])
+    base = graph.producer(node.input[0])
     return exponent % 2 != 1 or (base is not None and base.op_type == "Abs")
 
 
 def constant_number(graph: Graph, name: str) -> float | None:
     """The value of a constant of one element, also of one that was cast; None for any other tensor."""
-    node = graph.maker(name)
+    node = graph.producer(name)
     if node is not None and node.op_type in ("Cast", "CastLike"):
         return constant_number(graph, node.input[0])
     value = graph.constant(name)
@@ -57,7 +57,7 @@ def _is_count(graph: Graph, name: str) -> bool:
     """Whether a tensor follows from numbers of elements and constants alone."""
     if constant_number(graph, name) is not None:
         return True
-    node = graph.maker(name)
+    node = graph.producer(name)
     if node is None:
         return False
     if node.op_type in ("Cast", "CastLike"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.expression import Expr
 
-Whole = Callable[[Term], Term]
+Reduction = Callable[[Expr], Expr]
 """From a number for each factor to what all those that are multiplied with it have together, at each of them."""
 
 
-def of_others(factors: Term, product: Whole, total: Whole) -> Term:
+def product_of_others(factors: Expr, product: Reduction, total: Reduction) -> Expr:
     """The products of the others, 0 where there is a 0 among those.
 
     The product over the factor itself, but a 0 is left out of the product, and joined again where it is among the others.

@@ -15,8 +15,8 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.indexing import added, numbered
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.indexing import element_indices, scatter_added
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 _FLOAT = onnx.TensorProto.FLOAT
 
@@ -116,6 +116,6 @@ def _by_scale(graph: Graph, node: Node, terms: str) -> str:
     """The sums over what each element of the scale belongs to, from terms of the shape of x."""
     x, scale = node.input(0), node.input(1)
     if node.attribute("block_size", 0):
-        return added(graph, scale, _spread(graph, node, numbered(graph, scale)), terms)
+        return scatter_added(graph, scale, _spread(graph, node, element_indices(graph, scale)), terms)
     spread = _spread(graph, node, scale)
     return _narrow(graph, graph.reshaped(sum_to(graph, terms, spread, x), scale), scale)

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.bodies import Body, slice_type, tensor_type
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, rule_of_outputs
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, multi_output_rule
+from onnx_models.gradient.subgraph import Subgraph, slice_type, tensor_type
 
 _LENGTHS = Zero("it only decides how many steps a sequence has")
 
@@ -58,7 +58,7 @@ class _Activation:
     name: str
     parameters: Sequence[float]
 
-    def of(self, x: Term) -> Term:
+    def of(self, x: Expr) -> Expr:
         """The function of each element."""
         if self.name == "affine":
             return self.parameters[0] * x + self.parameters[1]
@@ -67,7 +67,7 @@ class _Activation:
         operators = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
         operator = {name.lower(): name for name in (*operators, "ThresholdedRelu")}[self.name]
         attributes = dict(zip(("alpha", "beta"), self.parameters, strict=False))
-        return Term(x.graph, x.graph.op(operator, x.name, **attributes), x.like)
+        return Expr(x.graph, x.graph.op(operator, x.name, **attributes), x.like)
 
 
 def _activations(node: Node, directions: int) -> list[list[_Activation]]:
@@ -121,24 +121,24 @@ class _Layer:
     by_ends: Sequence[str]
     activations: Sequence[_Activation]
 
-    def op(self, op_type: str, *inputs: str, **attributes: Any) -> Term:
+    def op(self, op_type: str, *inputs: str, **attributes: Any) -> Expr:
         """A new tensor."""
-        return Term(self.graph, self.graph.op(op_type, *inputs, **attributes), self.x)
+        return Expr(self.graph, self.graph.op(op_type, *inputs, **attributes), self.x)
 
-    def term(self, name: str) -> Term:
+    def term(self, name: str) -> Expr:
         """A tensor in a formula."""
-        return Term(self.graph, name, self.x)
+        return Expr(self.graph, name, self.x)
 
     def rows(self, name: str) -> str:
         """The matrix [T*N, ...] of a tensor [T, N, ...]."""
         return self.graph.op("Flatten", name, axis=2)
 
-    def steps(self, rows: str) -> Term:
+    def steps(self, rows: str) -> Expr:
         """The tensor [T, N, ...] of a matrix [T*N, ...]."""
         shape = self.graph.op("Concat", self.graph.shape(self.y, 0, 2), self.graph.ints([-1]), axis=0)
         return self.op("Reshape", rows, shape)
 
-    def act(self, i: int, x: Term) -> Term:
+    def act(self, i: int, x: Expr) -> Expr:
         """Activation i of numbers that are clipped first."""
         limit = self.node.attribute("clip")
         return self.activations[i].of(x if limit is None else x.op("Clip", -limit, limit))
@@ -154,34 +154,34 @@ class _Layer:
         shifted = graph.op("Concat", kept, first, axis=0)
         return shifted if self.next_mask is None else graph.op("Where", self.next_mask, shifted, start)
 
-    def where_done(self, x: Term, other: float) -> Term:
+    def where_done(self, x: Expr, other: float) -> Expr:
         """Numbers of the steps that there are, another number at the others."""
         return x if self.mask is None else x.where(self.term(self.mask), other)
 
-    def parts(self, x: Term, count: int) -> list[Term]:
+    def parts(self, x: Expr, count: int) -> list[Expr]:
         """Equal parts of the last axis, each of the shape of y."""
         return [self.like_y(part) for part in _split(x, count)]
 
-    def like_y(self, x: Term) -> Term:
+    def like_y(self, x: Expr) -> Expr:
         """Enter that a tensor has the shape of y, so that rules need not sum what might have been broadcast."""
         kind = self.graph.type_of(self.y)
         if kind is not None:
             self.graph.known.types[x.name] = kind
         return x
 
-    def slopes(self, nodes: Sequence[onnx.NodeProto], y: Term, xs: Sequence[Term]) -> list[Term]:
+    def derivatives(self, nodes: Sequence[onnx.NodeProto], y: Expr, xs: Sequence[Expr]) -> list[Expr]:
         """The derivatives of y by each x, of the same shape, where y acts on each element by itself."""
-        self.graph.learn(nodes)
+        self.graph.infer_added(nodes)
         ones = self.op("Expand", self.graph.number(1.0, self.x), self.graph.shape(self.y))
         found = self.node.reverse(self.graph, nodes, {y.name: ones.name}, [x.name for x in xs])
         return [self.term(found.get(x.name) or self.graph.zeros(self.y)) for x in xs]
 
     def scan(self, starts: Sequence[str], sequences: Sequence[str], step: _Step, *, is_gradient: bool) -> list[str]:
         """States after all steps, and what comes from each step; for a gradient the steps are done in the other order."""
-        body = Body(self.graph, self.node, onnx.GraphProto(name="step"))
+        body = Subgraph(self.graph, self.node, onnx.GraphProto(name="step"))
         states = [body.new_input("h", self.graph.type_of(name)) for name in starts]
         slices = [body.new_input("x", slice_type(self.graph, name, 0)) for name in sequences]
-        terms = ([Term(body.graph, name, self.x) for name in names] for names in (states, slices))
+        terms = ([Expr(body.graph, name, self.x) for name in names] for names in (states, slices))
         after, made = step(*terms)
         direction = int(self.backwards != is_gradient)
         return self.graph.ops(
@@ -189,36 +189,36 @@ class _Layer:
             *starts,
             *sequences,
             outputs=len(after) + len(made),
-            body=body.finished([*states, *slices], [term.name for term in (*after, *made)]),
+            body=body.build([*states, *slices], [term.name for term in (*after, *made)]),
             num_scan_inputs=len(sequences),
             scan_input_directions=[direction] * len(sequences),
             scan_output_directions=[direction] * len(made) or None,
         )
 
-    def backward(self, slopes: Sequence[Term], step: _Step) -> list[str]:
+    def backward(self, derivatives: Sequence[Expr], step: _Step) -> list[str]:
         """The Scan from the end to the beginning: gradients by the states there, and what comes from each step.
 
         Args:
-            slopes: derivatives [T, N, ...], which the step is given.
-            step: from the gradients by the states after a step and the slopes those by the states before it.
+            derivatives: derivatives [T, N, ...], which the step is given.
+            step: from the gradients by the states after a step and the derivatives those by the states before it.
         """
         masks = [] if self.mask is None else [self.mask]
         by_y = [] if self.by_y is None else [self.where_done(self.term(self.by_y), 0.0).name]
 
-        def whole(after: Sequence[Term], given: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+        def whole(after: Sequence[Expr], given: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
             by_h, *others = after
             if by_y:
                 by_h, given = by_h + given[0], given[1:]
-            before, made = step([by_h, *others], given[: len(slopes)])
+            before, made = step([by_h, *others], given[: len(derivatives)])
             if masks:
                 before[0] = before[0].where(given[-1], by_h)
             return before, made
 
-        sequences = [*by_y, *(slope.name for slope in slopes), *masks]
+        sequences = [*by_y, *(derivative.name for derivative in derivatives), *masks]
         return self.scan(self.by_ends, sequences, whole, is_gradient=True)
 
 
-_Step = Callable[[Sequence[Term], Sequence[Term]], tuple[list[Term], list[Term]]]
+_Step = Callable[[Sequence[Expr], Sequence[Expr]], tuple[list[Expr], list[Expr]]]
 """From the states and the slices of a step to the states after it and to its outputs."""
 
 
@@ -238,14 +238,14 @@ class _Found:
     p: Sequence[str] = ()
 
 
-def _concat(terms: Sequence[Term], axis: int = -1) -> Term:
-    return Term(terms[0].graph, terms[0].graph.op("Concat", *(term.name for term in terms), axis=axis), terms[0].like)
+def _concat(terms: Sequence[Expr], axis: int = -1) -> Expr:
+    return Expr(terms[0].graph, terms[0].graph.op("Concat", *(term.name for term in terms), axis=axis), terms[0].like)
 
 
-def _split(term: Term, count: int, axis: int = -1) -> list[Term]:
+def _split(term: Expr, count: int, axis: int = -1) -> list[Expr]:
     """Equal parts."""
     parts = term.graph.ops("Split", term.name, outputs=count, axis=axis, num_outputs=count)
-    return [Term(term.graph, part, term.like) for part in parts]
+    return [Expr(term.graph, part, term.like) for part in parts]
 
 
 def _rnn(layer: _Layer) -> _Found:
@@ -255,13 +255,13 @@ def _rnn(layer: _Layer) -> _Found:
     gates = layer.like_y(layer.steps(_gates(layer, h)))
     start = len(graph.added)
     after = layer.act(0, gates)
-    (slope,) = layer.slopes(graph.added[start:], after, [gates])
+    (derivative,) = layer.derivatives(graph.added[start:], after, [gates])
 
-    def step(after: Sequence[Term], slopes: Sequence[Term]) -> tuple[list[Term], list[Term]]:
-        by_gates = after[0] * slopes[0]
-        return [by_gates.op("MatMul", Term(by_gates.graph, layer.r, layer.x))], [by_gates]
+    def step(after: Sequence[Expr], derivatives: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
+        by_gates = after[0] * derivatives[0]
+        return [by_gates.op("MatMul", Expr(by_gates.graph, layer.r, layer.x))], [by_gates]
 
-    by_h, by_gates = layer.backward([layer.where_done(slope, 0.0)], step)
+    by_h, by_gates = layer.backward([layer.where_done(derivative, 0.0)], step)
     return _Found(by_gates, by_gates, graph.op("Gemm", layer.rows(by_gates), h, transA=1), [by_h])
 
 
@@ -279,17 +279,17 @@ def _lstm(layer: _Layer) -> _Found:
     i, o, f, c = layer.parts(layer.steps(_gates(layer, h)), 4)
     is_coupled = bool(layer.node.attribute("input_forget", 0))
 
-    def opened(x: Term, place: int, state: Term) -> Term:
+    def opened(x: Expr, place: int, state: Expr) -> Expr:
         """A gate before clip and activation, with its peephole."""
-        return x + state * Term(x.graph, layer.p[place], x.like) if layer.p else x
+        return x + state * Expr(x.graph, layer.p[place], x.like) if layer.p else x
 
-    def shares(i: Term, f: Term, c: Term, state: Term) -> tuple[Term, Term]:
+    def shares(i: Expr, f: Expr, c: Expr, state: Expr) -> tuple[Expr, Expr]:
         """How much of the state is kept, and what is added to it."""
         added = layer.act(0, opened(i, 0, state))
         kept = 1 - added if is_coupled else layer.act(0, opened(f, 2, state))
         return kept, added * layer.act(1, c)
 
-    def cell(states: Sequence[Term], slices: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    def cell(states: Sequence[Expr], slices: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
         (state,) = states
         kept, added = shares(slices[0], slices[1], slices[2], state) if layer.p else slices[:2]
         after = kept * state + added
@@ -313,20 +313,20 @@ def _lstm(layer: _Layer) -> _Found:
         before = layer.like_y(layer.term(layer.before(states, layer.starts[1])))
     start = len(graph.added)
     after = kept * before + added
-    by_i, by_f, by_c, by_before = layer.slopes([*nodes, *graph.added[start:]], after, [i, f, c, before])
+    by_i, by_f, by_c, by_before = layer.derivatives([*nodes, *graph.added[start:]], after, [i, f, c, before])
     start, state = len(graph.added), layer.like_y(layer.term(states))
     y = layer.act(0, opened(o, 1, state)) * layer.activations[2].of(state)
-    by_o, by_state = layer.slopes(graph.added[start:], y, [o, state])
+    by_o, by_state = layer.derivatives(graph.added[start:], y, [o, state])
 
-    def step(after: Sequence[Term], slopes: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    def step(after: Sequence[Expr], derivatives: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
         by_h, by_cell = after
-        by_cell = by_cell + by_h * slopes[1]
-        by_gates = _concat([by_cell, by_h, by_cell, by_cell]) * slopes[0]
-        return [by_gates.op("MatMul", Term(by_h.graph, layer.r, layer.x)), by_cell * slopes[2]], [by_gates]
+        by_cell = by_cell + by_h * derivatives[1]
+        by_gates = _concat([by_cell, by_h, by_cell, by_cell]) * derivatives[0]
+        return [by_gates.op("MatMul", Expr(by_h.graph, layer.r, layer.x)), by_cell * derivatives[2]], [by_gates]
 
     by_gates = layer.where_done(_concat([by_i, by_o, by_f, by_c]), 0.0)
-    slopes = [by_gates, layer.where_done(by_state, 0.0), layer.where_done(by_before, 1.0)]
-    *starts, gates = layer.backward(slopes, step)
+    derivatives = [by_gates, layer.where_done(by_state, 0.0), layer.where_done(by_before, 1.0)]
+    *starts, gates = layer.backward(derivatives, step)
     by_p = []
     if layer.p:
         parts = _split(layer.term(gates), 4)[:3]
@@ -344,24 +344,24 @@ def _gru(layer: _Layer) -> _Found:
     return _gru_reset_before(layer, before, from_x)
 
 
-def _mixed(layer: _Layer, z: Term, n: Term, before: Term) -> Term:
+def _mixed(layer: _Layer, z: Expr, n: Expr, before: Expr) -> Expr:
     share = layer.act(0, z)
     return (1 - share) * layer.act(1, n) + share * before
 
 
-def _gru_reset_after(layer: _Layer, before: Term, from_x: str) -> _Found:
+def _gru_reset_after(layer: _Layer, before: Expr, from_x: str) -> _Found:
     graph, h = layer.graph, layer.rows(before.name)
     from_h = graph.op("Gemm", h, layer.r, *layer.b[1:], transB=1)
     z, r, n = layer.parts(layer.steps(from_x), 3)
     z_of_h, r_of_h, n_of_h = layer.parts(layer.steps(from_h), 3)
     start = len(graph.added)
     y = _mixed(layer, z + z_of_h, n + layer.act(0, r + r_of_h) * n_of_h, before)
-    by_z, by_r, by_n, by_n_of_h, by_before = layer.slopes(graph.added[start:], y, [z, r, n, n_of_h, before])
+    by_z, by_r, by_n, by_n_of_h, by_before = layer.derivatives(graph.added[start:], y, [z, r, n, n_of_h, before])
 
-    def step(after: Sequence[Term], slopes: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    def step(after: Sequence[Expr], derivatives: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
         (by_h,) = after
-        by_gates = _concat([by_h, by_h, by_h]) * slopes[0]
-        return [by_gates.op("MatMul", Term(by_h.graph, layer.r, layer.x)) + by_h * slopes[1]], [by_gates, by_h]
+        by_gates = _concat([by_h, by_h, by_h]) * derivatives[0]
+        return [by_gates.op("MatMul", Expr(by_h.graph, layer.r, layer.x)) + by_h * derivatives[1]], [by_gates, by_h]
 
     by_gates = layer.where_done(_concat([by_z, by_r, by_n_of_h]), 0.0)
     start_h, recurrent, by_y = layer.backward([by_gates, by_before], step)
@@ -370,7 +370,7 @@ def _gru_reset_after(layer: _Layer, before: Term, from_x: str) -> _Found:
     return _Found(gates.name, recurrent, graph.op("Gemm", layer.rows(recurrent), h, transA=1), [start_h])
 
 
-def _gru_reset_before(layer: _Layer, before: Term, from_x: str) -> _Found:
+def _gru_reset_before(layer: _Layer, before: Expr, from_x: str) -> _Found:
     graph, h = layer.graph, layer.rows(before.name)
     z_and_r, of_n = _two_of_three(layer.term(layer.r), 0)
     biases = [part.name for part in _two_of_three(layer.term(layer.b[1]), 0)] if layer.b else []
@@ -379,24 +379,24 @@ def _gru_reset_before(layer: _Layer, before: Term, from_x: str) -> _Found:
     z, r = layer.parts(x_of_two + of_h, 2)
     start = len(graph.added)
     kept = layer.act(0, r) * before
-    by_r, kept_by_before = layer.slopes(graph.added[start:], kept, [r, before])
+    by_r, kept_by_before = layer.derivatives(graph.added[start:], kept, [r, before])
     n = x_of_n + layer.steps(graph.op("Gemm", layer.rows(kept.name), of_n.name, *biases[1:], transB=1))
     layer.like_y(n)
     start = len(graph.added)
     y = _mixed(layer, z, n, before)
-    by_z, by_n, by_before = layer.slopes(graph.added[start:], y, [z, n, before])
+    by_z, by_n, by_before = layer.derivatives(graph.added[start:], y, [z, n, before])
 
-    def step(after: Sequence[Term], slopes: Sequence[Term]) -> tuple[list[Term], list[Term]]:
+    def step(after: Sequence[Expr], derivatives: Sequence[Expr]) -> tuple[list[Expr], list[Expr]]:
         (by_h,) = after
-        by_z, by_r, by_n, kept_by_before, by_before = slopes
-        two, one = (Term(by_h.graph, part.name, layer.x) for part in (z_and_r, of_n))
+        by_z, by_r, by_n, kept_by_before, by_before = derivatives
+        two, one = (Expr(by_h.graph, part.name, layer.x) for part in (z_and_r, of_n))
         for_n = by_h * by_n
         by_kept = for_n.op("MatMul", one)
         for_two = _concat([by_h * by_z, by_kept * by_r])
         total = for_two.op("MatMul", two) + by_kept * kept_by_before + by_h * by_before
         return [total], [_concat([for_two, for_n])]
 
-    done = [layer.where_done(slope, 0.0) for slope in (by_z, by_r, by_n, kept_by_before, by_before)]
+    done = [layer.where_done(derivative, 0.0) for derivative in (by_z, by_r, by_n, kept_by_before, by_before)]
     start_h, gates = layer.backward(done, step)
     for_two, for_n = _two_of_three(layer.term(gates), 2)
     products = [
@@ -406,7 +406,7 @@ def _gru_reset_before(layer: _Layer, before: Term, from_x: str) -> _Found:
     return _Found(gates, gates, _concat(products, 0).name, [start_h])
 
 
-def _two_of_three(term: Term, axis: int) -> list[Term]:
+def _two_of_three(term: Expr, axis: int) -> list[Expr]:
     """Of three equal parts the first two together, and the third."""
     z, r, n = _split(term, 3, axis)
     return [_concat([z, r], axis), n]
@@ -415,7 +415,7 @@ def _two_of_three(term: Term, axis: int) -> list[Term]:
 _RULES = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 
-@rule_of_outputs("LSTM", "GRU", "RNN")
+@multi_output_rule("LSTM", "GRU", "RNN")
 def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """A layer of one or two directions, the first of which may be the one from the last step to the first."""
     direction, is_batch_first = node.attribute("direction", "forward"), bool(node.attribute("layout", 0))
@@ -423,12 +423,12 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         raise ValueError(f"{node} has direction = {direction!r}: must be forward, reverse or bidirectional")
     count = 2 if direction == "bidirectional" else 1
     activations = _activations(node, count)
-    _learn_ranks(graph, node)
+    _set_ranks(graph, node)
 
-    def turned(name: str, perm: Sequence[int]) -> str:
+    def transposed(name: str, perm: Sequence[int]) -> str:
         return graph.op("Transpose", name, perm=list(perm)) if is_batch_first else name
 
-    def apart(name: str, axis: int = 0) -> list[str]:
+    def by_direction(name: str, axis: int = 0) -> list[str]:
         """What each direction has of a tensor."""
         parts = graph.ops("Split", name, outputs=2, axis=axis, num_outputs=2) if count == 2 else [name]
         return [graph.op("Squeeze", part, graph.ints([axis])) for part in parts]
@@ -437,28 +437,28 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         """What each direction has of a matrix of several vectors in a line."""
         if not name:
             return [[]] * count
-        return [graph.ops("Split", one, outputs=parts, axis=0, num_outputs=parts) for one in apart(name)]
+        return [graph.ops("Split", one, outputs=parts, axis=0, num_outputs=parts) for one in by_direction(name)]
 
-    y = turned(_all_states(graph, node), (1, 2, 0, 3))
-    by_y = None if incoming[0] is None else turned(incoming[0], (1, 2, 0, 3))
-    ys, by_ys = apart(y, 1), apart(by_y, 1) if by_y else [None] * count
-    x, mask, next_mask = turned(node.inputs[_X], (1, 0, 2)), None, None
+    y = transposed(_all_states(graph, node), (1, 2, 0, 3))
+    by_y = None if incoming[0] is None else transposed(incoming[0], (1, 2, 0, 3))
+    ys, by_ys = by_direction(y, 1), by_direction(by_y, 1) if by_y else [None] * count
+    x, mask, next_mask = transposed(node.inputs[_X], (1, 0, 2)), None, None
     lengths = node.input(_SEQUENCE_LENS)
     if lengths:
         mask, next_mask = _masks(graph, x, lengths)
         x = graph.op("Where", mask, x, graph.number(0.0, x))  # what stands there may be no number
     places = (_INITIAL_H, _INITIAL_C) if node.proto.op_type == "LSTM" else (_INITIAL_H,)
     nothing = [graph.op("Expand", graph.number(0.0, x), graph.shape(ys[0], 1, 3))] * count
-    starts = [apart(turned(name, (1, 0, 2))) if (name := node.input(place)) else nothing for place in places]
+    starts = [by_direction(transposed(name, (1, 0, 2))) if (name := node.input(place)) else nothing for place in places]
     ends = []
     for gradient in [*incoming[1:], None, None][: len(places)]:
-        parts = nothing if gradient is None else apart(turned(gradient, (1, 0, 2)))
+        parts = nothing if gradient is None else by_direction(transposed(gradient, (1, 0, 2)))
         if lengths and gradient is not None:
             some = graph.op("Unsqueeze", graph.op("Cast", lengths, to=onnx.TensorProto.BOOL), graph.ints([1]))
             parts = [graph.masked(some, part, x) for part in parts]
         ends.append(parts)
     biases, peepholes = halves(node.input(_B), 2), halves(node.input(_P), 3)
-    ws, rs = apart(node.inputs[_W]), apart(node.inputs[_R])
+    ws, rs = by_direction(node.inputs[_W]), by_direction(node.inputs[_R])
     layers = [
         _Layer(
             graph, node, x, ws[d], rs[d], biases[d], peepholes[d], ys[d], [start[d] for start in starts], mask, next_mask,
@@ -467,10 +467,10 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         for d in range(count)
     ]  # fmt: skip
     found = [_RULES[node.proto.op_type](layer) for layer in layers]
-    return _assembled(graph, node, layers, found, turned)
+    return _assembled(graph, node, layers, found, transposed)
 
 
-def _learn_ranks(graph: Graph, node: Node) -> None:
+def _set_ranks(graph: Graph, node: Node) -> None:
     """Enter the ranks that the specification gives, where inference does not find them."""
     for names, ranks in ((node.inputs, (3, 3, 3, 2, 1, 3, 3, 2)), (node.outputs, (4, 3, 3))):
         for name, rank in zip(names, ranks, strict=False):
@@ -484,7 +484,7 @@ def _assembled(
     node: Node,
     layers: Sequence[_Layer],
     found: Sequence[_Found],
-    turned: Callable[[str, Sequence[int]], str],
+    transposed: Callable[[str, Sequence[int]], str],
 ) -> Gradients:
     """The gradients by the inputs, from those of the directions."""
 
@@ -501,7 +501,7 @@ def _assembled(
     by_x = [graph.op("Gemm", gates, layer.w) for gates, layer in zip(rows, layers, strict=True)]
     whole = by_x[0] if len(by_x) == 1 else graph.op("Sum", *by_x)
     gradients: dict[int, str | Zero] = {
-        _X: turned(layers[0].steps(whole).name, (1, 0, 2)),
+        _X: transposed(layers[0].steps(whole).name, (1, 0, 2)),
         _W: together(graph.op("Gemm", gates, x, transA=1) for gates in rows),
         _R: together(one.r for one in found),
         _SEQUENCE_LENS: _LENGTHS,
@@ -512,7 +512,7 @@ def _assembled(
         )
     for place, start in ((_INITIAL_H, 0), (_INITIAL_C, 1)):
         if node.wants(place):
-            gradients[place] = turned(together(one.starts[start] for one in found), (1, 0, 2))
+            gradients[place] = transposed(together(one.starts[start] for one in found), (1, 0, 2))
     if node.wants(_P):
         gradients[_P] = together(graph.op("Concat", *one.p, axis=0) for one in found)
     return [gradients.get(place) for place in range(len(node.inputs))]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.products import Whole, of_others
-from onnx_models.gradient.rules.table import Gradients, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.rules.products import Reduction, product_of_others
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 def kept(graph: Graph, node: Node, *reduced: str) -> list[str]:
@@ -42,7 +42,7 @@ def _or_all(graph: Graph, axes: str, rank: str) -> str:
     return graph.op("Concat", axes, graph.op("Slice", every, graph.ints([0]), end), axis=0)
 
 
-def _again(graph: Graph, node: Node, operator: str, name: str) -> str:
+def _same_reduction(graph: Graph, node: Node, operator: str, name: str) -> str:
     """Another reduction over the axes of a node, with keepdims = 1."""
     noop = node.attribute("noop_with_empty_axes", 0)
     return graph.op(operator, name, node.input(1), keepdims=1, noop_with_empty_axes=noop)
@@ -117,8 +117,8 @@ def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
     x = node.input(0)
     (y,) = kept(graph, node, node.outputs[0])
     chosen = graph.op("CastLike", graph.op("Equal", x, y), x)
-    number = graph.reshaped(_again(graph, node, "ReduceSum", chosen), dy)
-    return _scaled(graph, node, graph.masked_again(graph.op("Div", dy, number), dy, x), chosen)
+    number = graph.reshaped(_same_reduction(graph, node, "ReduceSum", chosen), dy)
+    return _scaled(graph, node, graph.remasked(graph.op("Div", dy, number), dy, x), chosen)
 
 
 @rule("ReduceProd")
@@ -126,7 +126,7 @@ def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
     """The product: for each factor the product of the others, which is 0 if there is a 0 among those."""
     x = node.input(0)
 
-    def over(operator: str) -> Whole:
-        return lambda term: Term(graph, _again(graph, node, operator, term.name), x)
+    def over(operator: str) -> Reduction:
+        return lambda term: Expr(graph, _same_reduction(graph, node, operator, term.name), x)
 
-    return _scaled(graph, node, dy, of_others(Term(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)
+    return _scaled(graph, node, dy, product_of_others(Expr(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)

@@ -9,9 +9,9 @@ import onnx
 
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
 from onnx_models.gradient.graph import Graph, Length, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.detection import added
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.detection import add_operator
+from onnx_models.gradient.rules.registry import Gradients, rule
 from onnx_models.resize import resample_attributes
 from ortops.spec import AttributeValue
 
@@ -47,11 +47,11 @@ def resize(graph: Graph, node: Node, dy: str) -> Gradients:
         return [_by_axes(graph, node, dy, axes)]
     x_shape = graph.shape(node.input(0))
     if not _may_shrink_to_one(node, axes):
-        return added(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
+        return add_operator(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
     # Where Y has one pixel, pytorch_half_pixel reads the first one of X: as if X had no other.
     one = graph.ints([1])
     read = graph.op("Where", graph.op("Equal", graph.op("Shape", dy), one), one, x_shape)
-    (by_read,) = added(graph, DML_RESAMPLE_GRAD, [dy, read], [True], attributes)
+    (by_read,) = add_operator(graph, DML_RESAMPLE_GRAD, [dy, read], [True], attributes)
     zeros = graph.ints([0] * len(axes))
     rest = graph.op("Concat", zeros, graph.op("Sub", x_shape, read), axis=0)
     return [graph.op("Pad", str(by_read), rest)]
@@ -228,7 +228,7 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
 def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
     """The gradient by X from one axis after the other, each by the matrix that the node itself gives, run on columns."""
     x, y = node.input(0), node.output(0)
-    made = widened(graph, dy)
+    made = upcast(graph, dy)
     before, after, one = graph.op("Shape", x), graph.op("Shape", y), graph.ints([1])
     # ONNX Runtime (1.31 at least) copies X where Y has its shape, whatever else the node says: columns get a second one
     # unless it did so.
@@ -248,10 +248,10 @@ def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
         rows = graph.op("Concat", graph.op("Mul", first, last), lengths[1], axis=0)
         lines = graph.op("Reshape", graph.op("Transpose", made, perm=[0, 2, 1]), rows, allowzero=1)
         split = graph.op("Concat", first, last, lengths[0], axis=0)
-        turned = graph.op("Reshape", graph.op("MatMul", lines, matrix), split, allowzero=1)
-        made = graph.op("Transpose", turned, perm=[0, 2, 1])
+        multiplied = graph.op("Reshape", graph.op("MatMul", lines, matrix), split, allowzero=1)
+        made = graph.op("Transpose", multiplied, perm=[0, 2, 1])
         made = graph.op("Reshape", made, graph.op("Concat", done, lengths[0], rest, axis=0), allowzero=1)
-    return narrowed(graph, made, x)
+    return downcast(graph, made, x)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, form, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 
 _CUBIC = -0.75
 """The coefficient of the cubic kernel of GridSample."""
@@ -30,7 +30,7 @@ class _Axis:
     length: its number of pixels, of the type of the coordinates. count, last: the same, and less one, as int64.
     """
 
-    length: Term
+    length: Expr
     count: str
     last: str
 
@@ -43,11 +43,11 @@ class _Tap:
     weight: str
 
 
-Border = Callable[[Term, _Axis], Term]
+Border = Callable[[Expr, _Axis], Expr]
 """From coordinates to coordinates in the tensor."""
 
 
-@form("GridSample")
+@decomposition("GridSample")
 def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
     """Pixels around the points of a grid.
 
@@ -55,7 +55,7 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
     holds the derivative is 0, at the border too; nearest has no derivative by the grid. ONNX Runtime rounds a coordinate
     for nearest before it reflects it.
     """
-    x, grid = widened(graph, node.input(0)), node.input(1)
+    x, grid = upcast(graph, node.input(0)), node.input(1)
     rank = graph.rank(node.input(0), node) - 2
     if rank < 1:
         raise ValueError(f"{node}: {node.input(0)!r} has rank {rank + 2}: must have axes beside samples and channels")
@@ -70,24 +70,24 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
     axes = _axes(graph, node.input(0), x, rank)
     for number, axis in enumerate(axes):
         place = graph.op("Constant", value_int=rank - 1 - number)  # x, the last axis, comes first
-        at = Term(graph, graph.op("Gather", grid, place, axis=2), x)
+        at = Expr(graph, graph.op("Gather", grid, place, axis=2), x)
         coordinate = (at + 1) / 2 * (axis.length - 1) if align else ((at + 1) * axis.length - 1) / 2
         taps.append(_grid_taps(coordinate, axis, mode, _BORDERS[padding, align]))
     rows = _sampled(graph, x, axes, taps)
     channels = graph.shape(node.input(0), 1, 2)
     y_shape = graph.op("Concat", graph.shape(node.input(0), 0, 1), channels, outside, axis=0)
     y = graph.op("Reshape", graph.op("Transpose", rows, perm=[0, 2, 1]), y_shape, allowzero=1)
-    return [narrowed(graph, y, node.input(0))]
+    return [downcast(graph, y, node.input(0))]
 
 
-@form("DeformConv")
+@decomposition("DeformConv")
 def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     """A convolution whose kernel reads the image between its pixels, at places moved by offsets, and weighted by a mask.
 
     Kinks are those of torchvision: on a pixel the derivative by the offset is that towards the next one.
     """
     given, weights, offset, bias, mask = (node.input(i) for i in range(5))
-    x = widened(graph, given)
+    x = upcast(graph, given)
     rank = graph.rank(given, node) - 2
     if rank < 1:
         raise ValueError(f"{node}: {given!r} has rank {rank + 2}: must have axes beside samples and channels")
@@ -110,8 +110,8 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     taps = []
     for number, axis in enumerate(axes):
         moved = graph.op("Gather", offset, graph.op("Constant", value_int=number), axis=1 + rank)
-        at = Term(graph, graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x)), x)
-        at = Term(graph, graph.op("Reshape", at.name, listed, allowzero=1), x)
+        at = Expr(graph, graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x)), x)
+        at = Expr(graph, graph.op("Reshape", at.name, listed, allowzero=1), x)
         taps.append(_linear(at, axis, _zeros))
     rows = _sampled(graph, x, axes, taps)
     if mask:
@@ -135,7 +135,7 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     if bias:
         column = graph.op("Concat", made, graph.ints([1] * rank), axis=0)
         y = graph.op("Add", y, graph.op("Reshape", graph.op("CastLike", bias, x), column, allowzero=1))
-    return [narrowed(graph, y, given)]
+    return [downcast(graph, y, given)]
 
 
 def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:
@@ -161,7 +161,7 @@ def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
     axes = []
     for number in range(rank):
         count = graph.op("Squeeze", graph.shape(source, 2 + number, 3 + number))
-        length = Term(graph, graph.op("CastLike", count, like), like)
+        length = Expr(graph, graph.op("CastLike", count, like), like)
         axes.append(_Axis(length, count, graph.op("Sub", count, one)))
     return axes
 
@@ -188,7 +188,7 @@ def _product(graph: Graph, x: str) -> str:
     return graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
 
 
-def _grid_taps(coordinate: Term, axis: _Axis, mode: str, border: Border) -> list[_Tap]:
+def _grid_taps(coordinate: Expr, axis: _Axis, mode: str, border: Border) -> list[_Tap]:
     if mode == "nearest":
         place = border(coordinate.op("Round"), axis)
         return _gathered([place], [place.of(1.0)], axis, border)
@@ -199,14 +199,14 @@ def _grid_taps(coordinate: Term, axis: _Axis, mode: str, border: Border) -> list
     return _gathered([border(first + offset, axis) for offset in (-1, 0, 1, 2)], shares, axis, border)
 
 
-def _linear(coordinate: Term, axis: _Axis, border: Border) -> list[_Tap]:
+def _linear(coordinate: Expr, axis: _Axis, border: Border) -> list[_Tap]:
     """The pixels before and behind a coordinate."""
     first = coordinate.op("Floor")
     share = coordinate - first
     return _gathered([first, first + 1], [1 - share, share], axis, border)
 
 
-def _cubic(share: Term, offset: int) -> Term:
+def _cubic(share: Expr, offset: int) -> Expr:
     """The weight of the pixel `offset` behind the one before a coordinate, which is a `share` of a pixel from that."""
     distance = share + 1 if offset < 0 else share if offset == 0 else offset - share
     if offset in (0, 1):
@@ -214,7 +214,7 @@ def _cubic(share: Term, offset: int) -> Term:
     return ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
 
 
-def _gathered(places: Sequence[Term], weights: Sequence[Term], axis: _Axis, border: Border) -> list[_Tap]:
+def _gathered(places: Sequence[Expr], weights: Sequence[Expr], axis: _Axis, border: Border) -> list[_Tap]:
     """Taps of single pixels: outside of the tensor they have no weight."""
     graph, taps = places[0].graph, []
     zero = graph.op("Constant", value_int=0)
@@ -229,12 +229,12 @@ def _gathered(places: Sequence[Term], weights: Sequence[Term], axis: _Axis, bord
     return taps
 
 
-def _zeros(coordinate: Term, _axis: _Axis) -> Term:
+def _zeros(coordinate: Expr, _axis: _Axis) -> Expr:
     """Outside there are zeros."""
     return coordinate
 
 
-def _clamped(coordinate: Term, axis: _Axis) -> Term:
+def _clamped(coordinate: Expr, axis: _Axis) -> Expr:
     """Outside there is the last pixel."""
     last = axis.length - 1
     return coordinate.where(coordinate < last, last).where(coordinate > 0, 0)
@@ -243,7 +243,7 @@ def _clamped(coordinate: Term, axis: _Axis) -> Term:
 def _reflected(low: float) -> Border:
     """Outside there is a mirror image; mirrors are at a coordinate, and at the one as far from the last pixel."""
 
-    def reflected(coordinate: Term, axis: _Axis) -> Term:
+    def reflected(coordinate: Expr, axis: _Axis) -> Expr:
         span = axis.length - (1 + 2 * low)
         way = coordinate - low
         way = (-way).where(way < 0, way)
@@ -274,12 +274,12 @@ def affine_grid(graph: Graph, node: Node, dy: str) -> Gradients:
     one, end = graph.ints([1]), graph.ints([rank])
     identity = graph.op("CastLike", graph.tensor(np.eye(rank, rank + 1, dtype=np.float32)[None]), theta)
     of_one = graph.op("Concat", one, graph.op("Slice", size, one, graph.ints([2 + rank])), axis=0)
-    places = graph.op("Reshape", graph.again(node, identity, of_one), graph.ints([-1, rank]))
+    places = graph.op("Reshape", graph.replay(node, identity, of_one), graph.ints([-1, rank]))
     ones = graph.op(
         "Expand", graph.number(1.0, theta), graph.op("Concat", graph.op("Shape", places, end=1), one, axis=0)
     )
     rows = graph.op("Concat", places, ones, axis=1)
     listed = graph.op("Concat", graph.shape(theta, 0, 1), graph.op("Shape", places, end=1), end, axis=0)
-    gradients = graph.op("Reshape", widened(graph, dy), listed, allowzero=1)
-    summed = graph.op("MatMul", graph.op("Transpose", gradients, perm=[0, 2, 1]), widened(graph, rows))
-    return [narrowed(graph, summed, theta)]
+    gradients = graph.op("Reshape", upcast(graph, dy), listed, allowzero=1)
+    summed = graph.op("MatMul", graph.op("Transpose", gradients, perm=[0, 2, 1]), upcast(graph, rows))
+    return [downcast(graph, summed, theta)]

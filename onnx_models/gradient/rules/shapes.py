@@ -7,7 +7,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import REAL, Gradients, Zero, rule
+from onnx_models.gradient.rules.registry import REAL, Gradients, Zero, rule
 
 
 @rule("Identity")
@@ -53,7 +53,7 @@ def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
 
 def _mask(graph: Graph, node: Node) -> str:
     """What a Dropout keeps: an output of the node, or of the one that takes its place."""
-    known = graph.maker(node.outputs[0]) or node.proto
+    known = graph.producer(node.outputs[0]) or node.proto
     if len(known.output) > 1 and known.output[1]:
         return str(known.output[1])
     name = graph.name("Dropout")
@@ -76,9 +76,9 @@ def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     perm = node.attribute("perm")
     if not perm:
         return [graph.op("Transpose", dy)]
-    maker = graph.maker(dy)
-    if maker is not None and (maker.domain, maker.op_type) == ("", "Transpose") and _perm(maker) == perm:
-        return [maker.input[0]]
+    producer = graph.producer(dy)
+    if producer is not None and (producer.domain, producer.op_type) == ("", "Transpose") and _perm(producer) == perm:
+        return [producer.input[0]]
     return [graph.op("Transpose", dy, perm=[int(axis) for axis in np.argsort(perm)])]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, form, rule
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 
 _AXIS_IS_INPUT = 20
 """The opset from which on DFT has its axis as an input."""
@@ -29,7 +29,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     length = graph.op("Gather", graph.op("Shape", y), axis)
     if onesided and not inverse:  # y has half of the numbers, dft_length or x has all
         length = graph.op("Reshape", node.input(1), graph.ints([1])) if node.input(1) else own
-    wide = widened(graph, dy)
+    wide = upcast(graph, dy)
     size = graph.op("Squeeze", length)
     if inverse:
         made = graph.op("Div", transform(graph, wide, size, axis, node.version), graph.op("CastLike", length, wide))
@@ -41,7 +41,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     if onesided and inverse:
         made = graph.op("Mul", made, _counts(graph, node, axis, length, wide))
     parts = graph.op("Slice", made, graph.ints([0]), graph.op("Shape", x, start=-1), graph.ints([-1]))
-    return [narrowed(graph, parts, x)]
+    return [downcast(graph, parts, x)]
 
 
 def _axis(graph: Graph, node: Node) -> str:
@@ -87,11 +87,11 @@ def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
     return graph.op("Reshape", counts, graph.op("ScatterElements", ones, axis, own))
 
 
-@form("STFT")
+@decomposition("STFT")
 def stft(graph: Graph, node: Node) -> Sequence[str]:
     """Fourier transforms of frames of a signal, each of which is weighted by a window."""
     signal, step, window, length = (node.input(i) for i in range(4))
-    x = widened(graph, signal)
+    x = upcast(graph, signal)
     zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
     if length:
         length = graph.op("Squeeze", graph.op("Cast", length, to=onnx.TensorProto.INT64))
@@ -109,4 +109,4 @@ def stft(graph: Graph, node: Node) -> Sequence[str]:
         frames = graph.op("Mul", frames, graph.op("Unsqueeze", graph.op("CastLike", window, x), graph.ints([1])))
     onesided = bool(node.attribute("onesided", 1))
     axis = graph.ints([2])
-    return [narrowed(graph, transform(graph, frames, length, axis, graph.opsets[""], onesided=onesided), signal)]
+    return [downcast(graph, transform(graph, frames, length, axis, graph.opsets[""], onesided=onesided), signal)]

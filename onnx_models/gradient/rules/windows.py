@@ -1,6 +1,6 @@
 """Windows that move over a tensor: what Conv, ConvTranspose and AveragePool share.
 
-Of the two tensors that such an operator joins, the image is the one that windows are laid on (X of Conv, Y of
+Of the two tensors that such an operator joins, the image is the one that windows are layout on (X of Conv, Y of
 ConvTranspose), the grid the one with an element for each window.
 """
 
@@ -46,7 +46,7 @@ def windows(graph: Graph, node: Node, rank: int, image: str, grid: str, kernel: 
         graph: where nodes are added for pads that follow from lengths.
         node: of Conv, ConvTranspose or AveragePool.
         rank: number of spatial axes.
-        image: name of the tensor that windows are laid on.
+        image: name of the tensor that windows are layout on.
         grid: name of the tensor with an element for each window.
         kernel: name of the lengths of a window, an int64 tensor.
 
@@ -84,60 +84,60 @@ def _all_pads(
     return graph.op("Max", graph.op("Sub", covered, graph.op("Shape", image, start=2)), graph.ints([0]))
 
 
-def by_image(graph: Graph, by_grid: str, kernel: str, image: str, laid: Windows, group: int) -> str:
+def by_image(graph: Graph, by_grid: str, kernel: str, image: str, layout: Windows, group: int) -> str:
     """The gradient by the image: each element of the grid's gradient times the kernel, added up where its window lies.
 
     A transposed convolution that is at least as long as the image, as it ends with the last stride: cut. With strides of 1
     it also is a convolution with the kernel turned round, which ONNX Runtime computes in half the time and less where it
     can turn the kernel when the session is made. Else to turn it costs more than that saves.
     """
-    if all(stride == 1 for stride in laid.strides) and graph.is_constant(kernel):
-        begins_and_ends = _turned_pads(graph, kernel, laid)
+    if all(stride == 1 for stride in layout.strides) and graph.is_constant(kernel):
+        begins_and_ends = _flipped_pads(graph, kernel, layout)
         if begins_and_ends is not None:
             full = graph.op(
-                "Conv", by_grid, _turned(graph, kernel, laid, group),
-                group=group, dilations=laid.dilations, pads=begins_and_ends,
+                "Conv", by_grid, _flipped(graph, kernel, layout, group),
+                group=group, dilations=layout.dilations, pads=begins_and_ends,
             )  # fmt: skip
-            return _without_pads(graph, full, image, laid) if laid.found else full
-    more = [stride - 1 for stride in laid.strides]
+            return _without_pads(graph, full, image, layout) if layout.found else full
+    more = [stride - 1 for stride in layout.strides]
     full = graph.op(
-        "ConvTranspose", by_grid, kernel, group=group, strides=laid.strides, dilations=laid.dilations, pads=laid.pads,
+        "ConvTranspose", by_grid, kernel, group=group, strides=layout.strides, dilations=layout.dilations, pads=layout.pads,
         output_padding=more,
     )  # fmt: skip
-    return _without_pads(graph, full, image, laid) if any(more) or laid.found else full
+    return _without_pads(graph, full, image, layout) if any(more) or layout.found else full
 
 
-def _without_pads(graph: Graph, full: str, image: str, laid: Windows) -> str:
+def _without_pads(graph: Graph, full: str, image: str, layout: Windows) -> str:
     """What lies in the image, of a gradient by it that is as long as the windows reach, or without the pads at its begin."""
     lengths = graph.op("Shape", image, start=2)
-    if not laid.found:
-        return cut(graph, full, graph.ints([0] * laid.rank), lengths, laid.axes)
-    begins = laid.found[0]
-    return cut(graph, full, begins, graph.op("Add", begins, lengths), laid.axes)
+    if not layout.found:
+        return sliced(graph, full, graph.ints([0] * layout.rank), lengths, layout.axes)
+    begins = layout.found[0]
+    return sliced(graph, full, begins, graph.op("Add", begins, lengths), layout.axes)
 
 
-def _turned_pads(graph: Graph, kernel: str, laid: Windows) -> list[int] | None:
+def _flipped_pads(graph: Graph, kernel: str, layout: Windows) -> list[int] | None:
     """Those of the convolution with the kernel turned round; None where it is one pixel or its pads are negative."""
     reach = [
         (length - 1) * dilation
-        for length, dilation in zip(known_lengths(graph, kernel)[2:], laid.dilations, strict=True)
+        for length, dilation in zip(known_lengths(graph, kernel)[2:], layout.dilations, strict=True)
     ]
-    pads = [whole - pad for whole, pad in zip(reach * 2, laid.pads, strict=True)]
+    pads = [whole - pad for whole, pad in zip(reach * 2, layout.pads, strict=True)]
     return pads if any(reach) and min(pads) >= 0 else None
 
 
-def _turned(graph: Graph, kernel: str, laid: Windows, group: int) -> str:
+def _flipped(graph: Graph, kernel: str, layout: Windows, group: int) -> str:
     """A kernel [group * n, m, ...] as [group * m, n, ...], backwards along all spatial axes."""
     lengths = known_lengths(graph, kernel)
-    ends = graph.ints([-1] * laid.rank)
+    ends = graph.ints([-1] * layout.rank)
     backwards = graph.op(
-        "Slice", kernel, ends, graph.ints([-length - 1 for length in lengths[2:]]), graph.ints(laid.axes), ends
+        "Slice", kernel, ends, graph.ints([-length - 1 for length in lengths[2:]]), graph.ints(layout.axes), ends
     )
     if group == 1:
-        return graph.op("Transpose", backwards, perm=[1, 0, *laid.axes])
+        return graph.op("Transpose", backwards, perm=[1, 0, *layout.axes])
     n, m, rest = lengths[0] // group, lengths[1], lengths[2:]
     parted = graph.op("Reshape", backwards, graph.ints([group, n, m, *rest]))
-    swapped = graph.op("Transpose", parted, perm=[0, 2, 1, *range(3, 3 + laid.rank)])
+    swapped = graph.op("Transpose", parted, perm=[0, 2, 1, *range(3, 3 + layout.rank)])
     return graph.op("Reshape", swapped, graph.ints([group * m, n, *rest]))
 
 
@@ -148,14 +148,14 @@ def known_lengths(graph: Graph, name: str) -> list[int]:
     return numbers if len(numbers) == len(lengths) else []
 
 
-def cut(graph: Graph, name: str, starts: str, ends: str, axes: Sequence[int]) -> str:
+def sliced(graph: Graph, name: str, starts: str, ends: str, axes: Sequence[int]) -> str:
     """A part of a tensor along some of its axes."""
     return graph.op("Slice", name, starts, ends, graph.ints(axes))
 
 
-def padded(graph: Graph, image: str, laid: Windows) -> str:
+def padded(graph: Graph, image: str, layout: Windows) -> str:
     """The image with zeros around it where only the run time can tell how many."""
-    if not laid.found:
+    if not layout.found:
         return image
     zeros = graph.ints([0, 0])
-    return graph.op("Pad", image, graph.op("Concat", zeros, laid.found[0], zeros, laid.found[1], axis=0))
+    return graph.op("Pad", image, graph.op("Concat", zeros, layout.found[0], zeros, layout.found[1], axis=0))

@@ -23,7 +23,7 @@ _ROUNDING: dict[Kind, float] = {"double": 2e-15, "float": 1e-6}
 
 
 @dataclass(frozen=True)
-class Slope:
+class Derivative:
     """A directional derivative.
 
     value: the central difference. magnitude: the sum of the absolute values of what it is the sum of.
@@ -50,7 +50,7 @@ def direction(values: Array, rng: np.random.Generator) -> Array:
     return np.asarray(np.where(np.isfinite(values), rng.uniform(-1, 1, values.shape) * typical(values), 0.0))
 
 
-def moved(values: Array, rng: np.random.Generator) -> Array:
+def perturbed(values: Array, rng: np.random.Generator) -> Array:
     """Values near the given ones, of their signs and within their range, without ties; float holds them exactly."""
     finite = values[np.isfinite(values)]
     if not finite.size:
@@ -65,7 +65,9 @@ def moved(values: Array, rng: np.random.Generator) -> Array:
         return np.where(np.isfinite(values), made.astype(np.float32).astype(np.float64), values)
 
 
-def slope(function: Callable[[Array], Array], at: Array, along: Array, weights: Array, kind: Kind) -> Slope:
+def directional_derivative(
+    function: Callable[[Array], Array], at: Array, along: Array, weights: Array, kind: Kind
+) -> Derivative:
     """The derivative of the weighted sum of a function's values along a direction.
 
     Args:
@@ -82,7 +84,7 @@ def slope(function: Callable[[Array], Array], at: Array, along: Array, weights: 
 
     middle = values(0.0)
     size = float(np.sum(np.abs(weights * middle)))
-    found = Slope(0.0, 0.0, np.inf, size, smooth=False)
+    found = Derivative(0.0, 0.0, np.inf, size, smooth=False)
     for wide, narrow, disagreement in _STEPS[kind]:
         ahead = {step: (values(step) - middle) / step for step in (wide, narrow)}
         behind = {step: (middle - values(-step)) / step for step in (wide, narrow)}
@@ -92,9 +94,9 @@ def slope(function: Callable[[Array], Array], at: Array, along: Array, weights: 
         sides = abs(float(weights @ (ahead[narrow] - behind[narrow])))
         error = sides + abs(central[wide] - central[narrow]) + noise
         if np.isfinite(error) and error <= disagreement * magnitude + 2 * noise:
-            return Slope(central[narrow], magnitude, error, size, smooth=True)
+            return Derivative(central[narrow], magnitude, error, size, smooth=True)
         if np.isfinite(error) and error < found.error:
-            found = Slope(central[narrow], magnitude, error, size, smooth=False)
+            found = Derivative(central[narrow], magnitude, error, size, smooth=False)
     return found
 
 

@@ -9,11 +9,11 @@ from onnx_models.gradient.graph import Graph
 HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 
-def widened(graph: Graph, name: str) -> str:
+def upcast(graph: Graph, name: str) -> str:
     """A tensor of 16 bits as float, any other as it is."""
     return graph.op("Cast", name, to=onnx.TensorProto.FLOAT) if graph.element_type(name) in HALF else name
 
 
-def narrowed(graph: Graph, name: str, like: str) -> str:
-    """What was computed from a widened tensor, in the type that this tensor has."""
+def downcast(graph: Graph, name: str, like: str) -> str:
+    """What was computed from a upcast tensor, in the type that this tensor has."""
     return graph.op("CastLike", name, like) if graph.element_type(like) in HALF else name

@@ -35,16 +35,16 @@ Gradients = Sequence[Part] | Mapping[str, Part]
 Rule = Callable[[Graph, Node, str], Gradients]
 """From the gradient by the first output to those by the inputs."""
 
-RuleOfOutputs = Callable[[Graph, Node, Incoming], Gradients | None]
+MultiOutputRule = Callable[[Graph, Node, Incoming], Gradients | None]
 """From the gradients by all outputs, at least one of which is there; None leaves the node to the nodes that define it."""
 
-Form = Callable[[Graph, Node], Sequence[str]]
+Decomposition = Callable[[Graph, Node], Sequence[str]]
 """Adds nodes that compute the same as a node; the names of its outputs, "" for one that the node does not have."""
 
-RULES: dict[tuple[str, str], RuleOfOutputs] = {}
+RULES: dict[tuple[str, str], MultiOutputRule] = {}
 """By domain and operator."""
 
-FORMS: dict[tuple[str, str], Form] = {}
+DECOMPOSITIONS: dict[tuple[str, str], Decomposition] = {}
 """By domain and operator: of operators that are differentiated as a composition of others."""
 
 _STEP = "it is constant between its steps"
@@ -94,10 +94,10 @@ REFUSED: dict[tuple[str, str], str] = {
 """Operators that a gradient cannot pass, and why."""
 
 
-def rule_of_outputs(*operators: str, domain: str = "") -> Callable[[RuleOfOutputs], RuleOfOutputs]:
+def multi_output_rule(*operators: str, domain: str = "") -> Callable[[MultiOutputRule], MultiOutputRule]:
     """Enter a function as the rule of operators with several outputs that have gradients."""
 
-    def enter(function: RuleOfOutputs) -> RuleOfOutputs:
+    def enter(function: MultiOutputRule) -> MultiOutputRule:
         RULES.update({(domain, operator): function for operator in operators})
         return function
 
@@ -114,17 +114,17 @@ def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
                     raise ValueError(f"{node} has no gradient rule for its output {name!r}")
             return function(graph, node, str(incoming[0]))
 
-        rule_of_outputs(*operators, domain=domain)(of_first)
+        multi_output_rule(*operators, domain=domain)(of_first)
         return function
 
     return enter
 
 
-def form(*operators: str, domain: str = "") -> Callable[[Form], Form]:
+def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
     """Enter a function as the form of operators: it writes a node out in others, which are differentiated."""
 
-    def enter(function: Form) -> Form:
-        FORMS.update({(domain, operator): function for operator in operators})
+    def enter(function: Decomposition) -> Decomposition:
+        DECOMPOSITIONS.update({(domain, operator): function for operator in operators})
         return function
 
     return enter

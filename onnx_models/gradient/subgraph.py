@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.copies import copy_of_graph, taken_branch
+from onnx_models.gradient.cloning import clone_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
 from onnx_models.walk import label, normal_domain, with_inner
 
@@ -18,7 +18,7 @@ _DEEPEST = 3
 _DRAWN = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
-class Body:
+class Subgraph:
     """A copy, under new names, of a graph inside of a node, with room for new nodes after its own.
 
     Args:
@@ -37,19 +37,19 @@ class Body:
         self.shapes: dict[str, str] = {}
         """For inputs of which no more than the shape is read: names of tensors with their shapes."""
         names: dict[str, str] = {}
-        proto = copy_of_graph(graph, inner, names, node.proto.op_type)
+        proto = clone_graph(graph, inner, names, node.proto.op_type)
         self.graph = Graph(proto, graph.opsets, graph)
         self.inputs = [value.name for value in proto.input]
         self.outputs = [value.name for value in proto.output]
         outside = captured(proto)
         for name in outside:
-            graph.type_of(name)  # so that it is learnt by the graph that has its maker
+            graph.type_of(name)  # so that it is learnt by the graph that has its producer
         known = self.graph.known.types
         for name in [*self.inputs, *self.outputs]:
             del known[name]
         known.update({name: kind for name, kind in zip(self.inputs, types, strict=True) if kind is not None})
         self.graph.infer(proto.node)
-        learn_from_bodies(self.graph, proto.node)
+        infer_subgraph_ranks(self.graph, proto.node)
         wanted = {*node.captured, *(name for i, name in enumerate(node.inputs) if node.wants(i))}
         self.captured = [name for name in sorted(outside) if name in wanted]
         """Names of the tensors from outside that it reads and whose gradients are wanted."""
@@ -69,7 +69,7 @@ class Body:
         return name
 
     def is_fixed(self, name: str) -> bool:
-        """Whether all lengths of an input are known to be the same in each trip."""
+        """Whether all lengths of an input are known to be the same in each iteration."""
         lengths = self.graph.lengths(name)
         return lengths is not None and None not in lengths
 
@@ -79,7 +79,7 @@ class Body:
         self.first.append(onnx.helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
 
-    def finished(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
+    def build(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
         """The graph that computes some tensors, of its own nodes and new ones no more than these need.
 
         Raises:
@@ -152,8 +152,8 @@ LOOP_INPUTS = (("number", onnx.TensorProto.INT64), ("goes_on", onnx.TensorProto.
 """The first two inputs of the body of a Loop, by names of this project, and the types of their elements."""
 
 
-def body_of_loop(graph: Graph, node: Node) -> Body:
-    """The body; of the shapes of its states it knows what is the same before and after a trip, and so in all trips."""
+def loop_body(graph: Graph, node: Node) -> Subgraph:
+    """The body; of the shapes of its states it knows what is the same before and after a iteration, and so in all iterations."""
     inner = node.attribute("body")
     kinds = [tensor_type(kind, []) for _, kind in LOOP_INPUTS]
     for i, value in enumerate(inner.input[:2]):
@@ -161,7 +161,7 @@ def body_of_loop(graph: Graph, node: Node) -> Body:
             kinds[i] = value.type.tensor_type
     kinds += [graph.type_of(name) for name in node.inputs[2:]]
     while True:
-        body = Body(graph, node, inner, kinds)
+        body = Subgraph(graph, node, inner, kinds)
         after = kinds[:2] + [body.graph.type_of(name) for name in body.outputs[1 : len(kinds) - 1]]
         common = [_common(*pair) for pair in zip(kinds, after, strict=True)]
         if common == kinds:
@@ -169,7 +169,7 @@ def body_of_loop(graph: Graph, node: Node) -> Body:
         kinds = common
 
 
-def learn_from_bodies(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
+def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
     """Find ranks that ONNX's inference leaves open: of what a Loop makes, or an If on a condition that is known.
 
     In Loops that are far inside of others they stay open: each level multiplies how often the innermost is looked at.
@@ -202,9 +202,9 @@ def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | N
         branch = taken_branch(graph, proto, proto.input[0])
         if branch is None:
             return [None] * len(proto.output)
-        body = Body(graph, node, branch)
+        body = Subgraph(graph, node, branch)
         return [body.graph.type_of(name) for name in body.outputs]
-    body = body_of_loop(graph, node)
+    body = loop_body(graph, node)
     states = len(body.inputs) - 2
     made = [
         _common(graph.type_of(outer), body.graph.type_of(name))

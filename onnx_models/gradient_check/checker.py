@@ -19,18 +19,33 @@ from onnx_models.gradient_check.cases import (
     Case,
     Kind,
     Weighted,
-    baked,
     converted,
     flattened,
+    is_extension_type,
     is_floating,
-    is_strange,
     retyped,
     with_constants,
+    with_initializers,
     with_loss,
     with_opset,
 )
-from onnx_models.gradient_check.differences import Slope, as_double, direction, moved, slope
-from onnx_models.gradient_check.evaluate import Evaluator, Run, RunError, drawing, loaded, newest_opset, same, seeded
+from onnx_models.gradient_check.evaluate import (
+    Evaluator,
+    Run,
+    RunError,
+    loaded,
+    newest_opset,
+    random_nodes,
+    same,
+    seeded,
+)
+from onnx_models.gradient_check.finite_differences import (
+    Derivative,
+    as_double,
+    direction,
+    directional_derivative,
+    perturbed,
+)
 from onnx_models.walk import onnx_opset
 
 Differentiate = Callable[[onnx.ModelProto, str, Sequence[str]], onnx.ModelProto]
@@ -92,7 +107,7 @@ class Verdict:
 class _Setting:
     """A type and an evaluator in which a case's model runs.
 
-    afresh: whether random numbers need a new session for each run. faithful: whether the values are those of the test.
+    reload: whether random numbers need a new session for each run. faithful: whether the values are those of the test.
     """
 
     evaluator: Evaluator
@@ -101,7 +116,7 @@ class _Setting:
     feeds: dict[str, Any]
     values: list[Any]
     run: Run
-    afresh: bool
+    reload: bool
     faithful: bool
 
 
@@ -121,7 +136,7 @@ class RefusalError(Exception):
     """A way to differentiate raised ValueError or TypeError."""
 
 
-class Trial:
+class Checker:
     """A case with its sessions and its differences, which several ways to differentiate share.
 
     Args:
@@ -134,8 +149,8 @@ class Trial:
         self._seed = zlib.crc32(case.name.encode())
         self._why_not: list[str] = []
         self._points: dict[tuple[int, str], dict[str, Any]] = {}
-        self._slopes: dict[tuple[Any, ...], Slope] = {}
-        self._simpler: dict[str, Trial | None] = {}
+        self._derivatives: dict[tuple[Any, ...], Derivative] = {}
+        self._simpler: dict[str, Checker | None] = {}
         self._known: dict[tuple[Evaluator, Kind], _Setting | None] = {}
 
     def _settings(self) -> Iterator[_Setting]:
@@ -167,21 +182,21 @@ class Trial:
         later = evaluator == "onnxruntime" and version > newest_opset()
         try:
             model = with_opset(self.case.model, newest_opset() if later else None)
-            model, feeds = baked(
-                retyped(model, kind), converted(self.case.feeds, kind), lambda _, value: is_strange(value)
+            model, feeds = with_initializers(
+                retyped(model, kind), converted(self.case.feeds, kind), lambda _, value: is_extension_type(value)
             )
-            run, afresh = loaded(evaluator, model), False
+            run, reload = loaded(evaluator, model), False
             values = run(feeds)
             if not same(values, run(feeds), 0):
-                model, afresh = seeded(model), True
-                run = loaded(evaluator, model, afresh=True)
+                model, reload = seeded(model), True
+                run = loaded(evaluator, model, reload=True)
                 values = run(feeds)
                 if not same(values, run(feeds), 0):
                     raise RunError("random numbers that no seed makes the same again")
-            faithful = bool(drawing(model)) or same(_floating(values), _floating(self.case.expected), _OF_TEST)
+            faithful = bool(random_nodes(model)) or same(_floating(values), _floating(self.case.expected), _OF_TEST)
             if later and not faithful:
                 raise RunError(f"it gives other values than the test has, at opset {newest_opset()}")
-            return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, afresh, faithful)
+            return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, reload, faithful)
         except RunError as error:
             self._why_not.append(f"{evaluator}, {kind}: {error}")
             return None
@@ -197,7 +212,7 @@ class Trial:
             )
 
         if not _floating(self.case.expected):
-            return untried(self.case, "not testable", "no floating-point output")
+            return same_verdicts(self.case, "not testable", "no floating-point output")
         broken: dict[str, tuple[_Setting, str]] = {}
         doubtful: dict[str, Verdict] = {}
         for setting in self._settings():
@@ -233,9 +248,9 @@ class Trial:
             return verdict
         if verdict.input not in self._simpler:
             case = with_constants(self.case, verdict.input)
-            self._simpler[verdict.input] = None if case is None else Trial(case, self._stage)
-        trial = self._simpler[verdict.input]
-        for other in trial.verdicts(differentiate) if trial is not None else ():
+            self._simpler[verdict.input] = None if case is None else Checker(case, self._stage)
+        checker = self._simpler[verdict.input]
+        for other in checker.verdicts(differentiate) if checker is not None else ():
             if other.verdict in ("agree", "wrong"):
                 reason = _joined("only with constants for the other inputs", other.reason)
                 return dataclasses.replace(other, number=verdict.number, reason=reason)
@@ -279,12 +294,12 @@ class Trial:
         outputs = [output.name for output in made.graph.output]
         feeds = setting.feeds | self._weights(setting, setting.values)
         try:
-            gradient = _Gradient(loaded(setting.evaluator, made, afresh=setting.afresh), outputs, said)
+            gradient = _Gradient(loaded(setting.evaluator, made, reload=setting.reload), outputs, said)
             gradient(feeds)
         except RunError as error:
             # Some valid models are spoilt by an optimization, which a user can switch off.
             try:
-                plain = loaded(setting.evaluator, made, afresh=setting.afresh, optimized=False)
+                plain = loaded(setting.evaluator, made, reload=setting.reload, optimized=False)
                 gradient = _Gradient(plain, outputs, _joined(said, f"only without graph optimizations: {error}"))
                 gradient(feeds)
             except RunError:
@@ -319,7 +334,7 @@ class Trial:
             feeds = self._point(setting, differences, point, name)
             weights = self._weights(differences, differences.run(converted(feeds, differences.kind)))
             along = direction(feeds[name], self._rng("direction", point, name))
-            first = self._slope(differences, name, feeds, weights, along, point)
+            first = self._derivative(differences, name, feeds, weights, along, point)
             at = converted(feeds, setting.kind)
             own = setting.run(at)
             _of_loss(setting, own)
@@ -334,7 +349,7 @@ class Trial:
             return _broken(setting, str(error))
         again = [found[output.name] for output in self.case.model.graph.output]
         if not same(again, own, _SAME[setting.kind]):
-            if setting.afresh:
+            if setting.reload:
                 return "not testable", "the gradient's model draws other random numbers"
             return "wrong", "an output of the model is another in the gradient's model"
         made = as_double(found[f"{name}_grad"])
@@ -352,7 +367,7 @@ class Trial:
         up = np.copysign(along, np.where(made == 0, along, made))
         self._stage("the model")
         try:
-            second = self._slope(differences, name, feeds, weights, up)
+            second = self._derivative(differences, name, feeds, weights, up)
         except RunError as error:
             return f"the model cannot be asked near its data: {error}"
         if not second.smooth:
@@ -371,10 +386,10 @@ class Trial:
     def _differences(self, setting: _Setting) -> _Setting:
         """Where the model is evaluated for differences: in double where anything runs it in double."""
         arrays = [*flattened(list(setting.feeds.values())), *flattened(setting.values)]
-        if setting.kind == "double" or setting.afresh or sum(array.size for array in arrays) > _LARGE:
+        if setting.kind == "double" or setting.reload or sum(array.size for array in arrays) > _LARGE:
             return setting
         found = self._setting("onnx reference", "double")
-        if found is not None and not found.afresh and same(found.values, setting.values, 1e-3):
+        if found is not None and not found.reload and same(found.values, setting.values, 1e-3):
             return found
         return setting
 
@@ -404,7 +419,7 @@ class Trial:
             if key not in self._points:
                 rng = self._rng("point", number)
                 self._points[key] = own | {
-                    n: moved(own[n] * (0.1 if number == POINTS - 1 else 1.0), rng) for n in names
+                    n: perturbed(own[n] * (0.1 if number == POINTS - 1 else 1.0), rng) for n in names
                 }
             feeds = self._points[key]
             try:
@@ -416,7 +431,7 @@ class Trial:
             return feeds
         raise AssertionError
 
-    def _slope(
+    def _derivative(
         self,
         setting: _Setting,
         name: str,
@@ -424,22 +439,22 @@ class Trial:
         weights: dict[str, Array],
         along: Array,
         shared: int | None = None,
-    ) -> Slope:
+    ) -> Derivative:
         """The derivative by an input; with the number of a point in `shared`, it is kept for other ways to differentiate."""
         key = (setting.evaluator, setting.kind, name, shared)
-        if shared is not None and key in self._slopes:
-            return self._slopes[key]
+        if shared is not None and key in self._derivatives:
+            return self._derivatives[key]
 
         def function(at: Array) -> Array:
             return _vector(_of_loss(setting, setting.run(converted(feeds | {name: at}, setting.kind))))
 
-        found = slope(function, as_double(feeds[name]), along, _vector(weights), setting.kind)
+        found = directional_derivative(function, as_double(feeds[name]), along, _vector(weights), setting.kind)
         if shared is not None:
-            self._slopes[key] = found
+            self._derivatives[key] = found
         return found
 
 
-def untried(case: Case, verdict: Outcome, reason: str) -> list[Verdict]:
+def same_verdicts(case: Case, verdict: Outcome, reason: str) -> list[Verdict]:
     """The same verdict for all inputs of a case."""
     names = [value.name for value in case.model.graph.input]
     return [Verdict(case.name, case.operator, name, names.index(name), verdict, reason=reason) for name in case.wrt]

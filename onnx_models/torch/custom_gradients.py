@@ -1,9 +1,9 @@
-"""What PyTorch differentiates as one piece: a value, and beside it the way that the gradient takes.
+"""What PyTorch differentiates as one piece: a value, and beside it the surrogate that the gradient takes.
 
 The gradient of an ONNX graph is that of its nodes. Where PyTorch has a formula of its own for a whole function, the nodes
 that compute the value have another gradient, or none, at some places: log(sigmoid(x)) far from 0, the root of a variance
 of 0.
-Such a function becomes `with_slopes` of its value and PyTorch's formulas, and the graph holds marks from export to gradient.
+Such a function becomes `with_derivatives` of its value and PyTorch's formulas, and the graph holds marks from export to gradient.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _DOMAIN = "onnx_models.torch.marks"
 """Unknown to the exporter's optimizer, which takes away ONNX's Identity, and Add where it can."""
 
 _library = torch.library.Library("ortops", "FRAGMENT")
-_library.define("piece(Tensor value, Tensor way) -> Tensor")
-torch.library.register_fake("ortops::piece", lambda value, way: torch.empty_like(value), lib=_library)  # noqa: ARG005
+_library.define("custom_gradient(Tensor value, Tensor surrogate) -> Tensor")
+torch.library.register_fake("ortops::custom_gradient", lambda value, surrogate: torch.empty_like(value), lib=_library)  # noqa: ARG005
 
 
-def with_slopes(value: Any, *terms: tuple[Any, Any]) -> Any:
+def with_derivatives(value: Any, *terms: tuple[Any, Any]) -> Any:
     """A function's value, with the gradient of the sum of ``x * slope`` for constant slopes.
 
     Args:
@@ -34,39 +34,39 @@ def with_slopes(value: Any, *terms: tuple[Any, Any]) -> Any:
         terms: for each argument x the derivative by it, both of shapes that broadcast with each other, together to that of
             the value.
     """
-    way = sum(x * slope.detach() for x, slope in terms)
-    return with_way(value, way)
+    surrogate = sum(x * slope.detach() for x, slope in terms)
+    return with_gradient_of(value, surrogate)
 
 
-def with_way(value: Any, way: Any) -> Any:
+def with_gradient_of(value: Any, surrogate: Any) -> Any:
     """A tensor that has the gradient of another one of its shape."""
-    return torch.ops.ortops.piece(value, way.to(value.dtype))
+    return torch.ops.ortops.custom_gradient(value, surrogate.to(value.dtype))
 
 
-class Marks:
-    """The nodes of an exported graph that stand for the end of a gradient or for its way, by their output."""
+class Markers:
+    """The nodes of an exported graph that stand for the end of a gradient or for its surrogate, by their output."""
 
     def __init__(self) -> None:
         self._found: list[Any] = []
 
     def translations(self) -> dict[Any, Callable[..., Any]]:
-        """Of ``detach`` and of pieces, for one export."""
+        """Of ``detach`` and of custom, for one export."""
 
         # The exporter takes functions, no methods.
         def stop(x: Any) -> Any:
             return self._marked(op.Identity(x))
 
-        def piece(value: Any, way: Any) -> Any:
-            # Add has the gradient of the way, as what is added to it has none; `without_ways` makes it the value again.
-            return self._marked(op.Add(stop(value), way))
+        def piece(value: Any, surrogate: Any) -> Any:
+            # Add has the gradient of the surrogate, as what is added to it has none; `without_surrogates` makes it the value again.
+            return self._marked(op.Add(stop(value), surrogate))
 
-        return {torch.ops.aten.detach.default: stop, torch.ops.ortops.piece.default: piece}
+        return {torch.ops.aten.detach.default: stop, torch.ops.ortops.custom_gradient.default: piece}
 
     def _marked(self, value: Any) -> Any:
         self._found.append(value)
         return value
 
-    def hold(self, program: Any) -> None:
+    def protect(self, program: Any) -> None:
         """Keep the nodes from the optimizer: they get a domain that it does not know."""
         graph = program.model.graph
         names = {value.name for value in self._found}
@@ -76,32 +76,32 @@ class Marks:
                 graph.opset_imports[_DOMAIN] = 1
 
 
-def free_marks(program: Any) -> tuple[list[Any], list[Any]]:
+def remove_markers(program: Any) -> tuple[list[Any], list[Any]]:
     """After optimizing, make the nodes that are marked ONNX's again.
 
     Returns:
-        The outputs where a gradient ends, and those of pieces.
+        The outputs where a gradient ends, and those of custom.
     """
     graph = program.model.graph
     nodes = [node for node in graph.all_nodes() if node.domain == _DOMAIN]
     for node in nodes:
         node.domain = ""
     graph.opset_imports.pop(_DOMAIN, None)
-    stops, pieces = ([node.outputs[0] for node in nodes if node.op_type == kind] for kind in ("Identity", "Add"))
-    return stops, pieces
+    stops, custom = ([node.outputs[0] for node in nodes if node.op_type == kind] for kind in ("Identity", "Add"))
+    return stops, custom
 
 
-def without_ways(model: onnx.ModelProto, pieces: Collection[str], kept: Collection[str]) -> onnx.ModelProto:
-    """The model with its gradients, in which pieces are their values, without what only ways needed.
+def without_surrogates(model: onnx.ModelProto, custom: Collection[str], kept: Collection[str]) -> onnx.ModelProto:
+    """The model with its gradients, in which custom are their values, without what only ways needed.
 
     Args:
         model: changed in place.
-        pieces: names of the outputs of pieces.
+        custom: names of the outputs of custom.
         kept: names of initializers that stay, used or not.
     """
     graph = model.graph
     for node in graph.node:
-        if node.op_type == "Add" and node.output[0] in pieces:
+        if node.op_type == "Add" and node.output[0] in custom:
             node.op_type = "Identity"
             del node.input[1:]
     needed = {value.name for value in graph.output}

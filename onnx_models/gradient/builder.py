@@ -9,10 +9,10 @@ import onnx
 
 from onnx_models.data import with_data
 from onnx_models.gradient.backward import Findings, backward
-from onnx_models.gradient.bodies import learn_from_bodies
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared
-from onnx_models.gradient.rules.table import REAL
+from onnx_models.gradient.rules.registry import REAL
+from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.walk import label, nodes_of, normal_domain, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
@@ -32,7 +32,7 @@ class ZeroGradientWarning(UserWarning):
     """A gradient is 0 for all inputs, since the loss does not depend on the tensor, or not in a way with a derivative."""
 
 
-class Draft:
+class GradientBuilder:
     """A model that is being differentiated.
 
     ready: the prepared copy. graph: its graph, with the new nodes. findings: what was met on the way back.
@@ -55,11 +55,11 @@ class Draft:
         self._known = _tensors(self.graph.proto)
         if isinstance(stop_at, str):
             raise ValueError(f"stop_at = {stop_at!r}: must be names, as in a list")
-        stops = frozenset(_listed("stop_at", stop_at))
+        stops = frozenset(_as_list("stop_at", stop_at))
         self.findings = Findings(stops, through_rois)
-        self._fed: list[onnx.ValueInfoProto] = []
+        self._new_inputs: list[onnx.ValueInfoProto] = []
         self._check_known("stop_at", stops)
-        learn_from_bodies(self.graph, self.ready.graph.node)
+        infer_subgraph_ranks(self.graph, self.ready.graph.node)
 
     # What is asked for.
 
@@ -79,7 +79,7 @@ class Draft:
             if not given:
                 raise ValueError(f"wrt = {names!r}: the model must have initializers of a floating-point type")
         else:
-            given = _listed(argument, names)
+            given = _as_list(argument, names)
         if not given or len(set(given)) != len(given):
             raise ValueError(f"{argument} = {given}: must be one or more names, none twice")
         self.check(argument, given)
@@ -126,8 +126,8 @@ class Draft:
         """A new input of the model, with the shape and the type of a tensor; the name of what nodes shall read."""
         self.graph.reserve(name)
         kind = self.graph.type_of(like) or onnx.TypeProto.Tensor()
-        self._fed.append(onnx.ValueInfoProto(name=name))
-        self._fed[-1].type.tensor_type.CopyFrom(kind)
+        self._new_inputs.append(onnx.ValueInfoProto(name=name))
+        self._new_inputs[-1].type.tensor_type.CopyFrom(kind)
         self.graph.known.types[name] = kind
         lengths = self.graph.lengths(like)
         if lengths is not None and all(isinstance(length, int) for length in lengths):
@@ -142,8 +142,8 @@ class Draft:
         if nodes is None:
             nodes = self.ready.graph.node
         else:
-            self.graph.learn(nodes)
-            learn_from_bodies(self.graph, nodes)
+            self.graph.infer_added(nodes)
+            infer_subgraph_ranks(self.graph, nodes)
         return backward(self.graph, nodes, seeds, wrt, self.findings)
 
     @property
@@ -157,7 +157,7 @@ class Draft:
 
     # What is made.
 
-    def finished(self, found: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
+    def build(self, found: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
         """The prepared model with those of the new nodes that its new outputs need, and these outputs.
 
         Args:
@@ -173,7 +173,7 @@ class Draft:
             raise ValueError("; ".join(errors[:_MOST_SHOWN]) + more)
         for name in names:
             if name not in found:
-                warnings.warn(self._why_zero(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
+                warnings.warn(self._zero_message(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
         self.complete(found, names)
         return with_data(self.ready, self._model)
 
@@ -189,7 +189,7 @@ class Draft:
             del made.node[:]
             made.node.extend(own)
         made.node.extend(nodes)
-        made.input.extend(self._fed)
+        made.input.extend(self._new_inputs)
         del made.output[:]
         made.output.extend(self._model.graph.output)
         for name, value in values.items():
@@ -199,12 +199,12 @@ class Draft:
         if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in self.graph.opsets:
             self.ready.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
 
-    def _why_zero(self, what: str) -> str:
+    def _zero_message(self, what: str) -> str:
         ends = list(dict.fromkeys(self.findings.zeros))
         return what + (f", or where it does, a derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
 
 
-def _listed(argument: str, names: object) -> list[str]:
+def _as_list(argument: str, names: object) -> list[str]:
     """Names that may come from something that can be read once.
 
     Raises:

@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from threading import Lock
 
 from onnx_models.gradient_check.cases import Case
+from onnx_models.gradient_check.checker import Checker, Differentiate, Verdict, same_verdicts
 from onnx_models.gradient_check.evaluate import newest_opset
-from onnx_models.gradient_check.trial import Differentiate, Trial, Verdict, untried
 from ortops.child import Child, can_limit_memory, limited_memory
 
 TIME_LIMIT = 60.0
@@ -25,7 +25,7 @@ Tried = list[list[Verdict]]
 """For each way to differentiate, the verdicts of a case."""
 
 
-def tried_apart(cases: Sequence[Case], differentiates: Sequence[Differentiate], jobs: int) -> Iterator[Tried]:
+def check_in_processes(cases: Sequence[Case], differentiates: Sequence[Differentiate], jobs: int) -> Iterator[Tried]:
     """Try all ways to differentiate on all cases.
 
     Args:
@@ -33,12 +33,12 @@ def tried_apart(cases: Sequence[Case], differentiates: Sequence[Differentiate], 
         differentiates: functions of modules, which another process can import.
         jobs: how many processes, at least 1.
     """
-    idle: list[_Child] = []
+    idle: list[_Worker] = []
     lock = Lock()
 
     def one(case: Case) -> Tried:
         with lock:
-            child = idle.pop() if idle else _Child(differentiates)
+            child = idle.pop() if idle else _Worker(differentiates)
         found = child.ask(case)
         with lock:
             idle.append(child)
@@ -53,7 +53,7 @@ def tried_apart(cases: Sequence[Case], differentiates: Sequence[Differentiate], 
                 child.end()
 
 
-class _Child:
+class _Worker:
     """A process that tries case after case; when it dies or takes too long, the next case has a new one."""
 
     def __init__(self, differentiates: Sequence[Differentiate]) -> None:
@@ -82,8 +82,8 @@ class _Child:
             self.end()
             happened = f"no answer within {TIME_LIMIT:g} s in running {stage}"
         if stage == "the model":
-            return untried(case, "not testable", happened)
-        return untried(case, "wrong", f"breaks: {happened}")
+            return same_verdicts(case, "not testable", happened)
+        return same_verdicts(case, "wrong", f"breaks: {happened}")
 
 
 def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> None:
@@ -93,9 +93,9 @@ def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> N
     with limited_memory(MEMORY_LIMIT) if can_limit_memory() else contextlib.nullcontext():
         connection.send("ready")
         with contextlib.suppress(EOFError, BrokenPipeError):
-            trial: Trial | None = None
+            checker: Checker | None = None
             while True:
                 case, way = connection.recv()
-                if trial is None or trial.case.name != case.name:
-                    trial = Trial(case, connection.send)
-                connection.send(trial.verdicts(differentiates[way]))
+                if checker is None or checker.case.name != case.name:
+                    checker = Checker(case, connection.send)
+                connection.send(checker.verdicts(differentiates[way]))

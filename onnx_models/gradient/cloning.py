@@ -12,7 +12,7 @@ from onnx_models.gradient.graph import Graph
 from onnx_models.walk import normal_domain, subgraphs
 
 
-def add_copies(
+def clone_nodes(
     graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, str], outputs: Sequence[str]
 ) -> list[str]:
     """Add copies of nodes, what they make under new names; those of the outputs.
@@ -32,15 +32,15 @@ def add_copies(
         if branch is None:
             graph.add(_copy(graph, node, names))
         else:
-            made = zip(node.output, add_graph(graph, branch, names), strict=True)
+            made = zip(node.output, inline_graph(graph, branch, names), strict=True)
             names.update({name: other for name, other in made if name})
     return [names.get(name, name) for name in outputs]
 
 
-def add_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str]) -> list[str]:
+def inline_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str]) -> list[str]:
     """Add copies of the nodes of a graph without inputs, its initializers as constants; the names of its outputs."""
     constants = {tensor.name: graph.tensor(onnx.numpy_helper.to_array(tensor)) for tensor in inner.initializer}
-    return add_copies(graph, inner.node, {**names, **constants}, [value.name for value in inner.output])
+    return clone_nodes(graph, inner.node, {**names, **constants}, [value.name for value in inner.output])
 
 
 def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.GraphProto | None:
@@ -55,7 +55,7 @@ def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.Gra
     return None if branch.sparse_initializer else branch
 
 
-def copy_of_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body") -> onnx.GraphProto:
+def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body") -> onnx.GraphProto:
     """A copy of a graph inside of a node, with new names for what it makes.
 
     Each of its outputs is made by a node of the copy, and no two are the same tensor.
@@ -98,7 +98,7 @@ def _copy(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.Nod
     made.CopyFrom(node)
     made.input[:] = [names.get(name, name) for name in node.input]
     for subgraph in subgraphs([made]):
-        subgraph.CopyFrom(copy_of_graph(graph, subgraph, dict(names), node.op_type))
+        subgraph.CopyFrom(clone_graph(graph, subgraph, dict(names), node.op_type))
     for i, name in enumerate(node.output):
         if name:
             names[name] = made.output[i] = graph.name(node.op_type)

@@ -18,7 +18,7 @@ from onnx_models.gradient import gradient
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules import RULES
 from onnx_models.gradient.rules.registry import Incoming, Part, Zero
-from onnx_models.gradient_check import Verdict, workers, check_gradients, command, onnx_ad, ours
+from onnx_models.gradient_check import Verdict, check_gradients, command, onnx_ad, ours, workers
 from onnx_models.gradient_check.cases import Case
 from onnx_models.gradient_check.checker import Checker
 from onnx_models.gradient_check.finite_differences import directional_derivative

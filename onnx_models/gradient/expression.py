@@ -1,4 +1,4 @@
-"""Formulas as they are written: operators between tensors that add nodes to a graph."""
+"""Expressions of tensors: Python's operators add nodes to a graph."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from onnx_models.gradient.graph import Graph
 
 
 class Expr:
-    """A tensor in a formula; between it and numbers, which become constants of its element type, + - * / < > add nodes.
+    """A tensor in an expression: + - * / < > between tensors and numbers add nodes.
 
-    graph: where nodes are added. name: of the tensor. like: name of a tensor of the model of the same element type.
+    graph: the graph to add nodes to. name: name of the tensor. like: name of a tensor with the element type of constants.
     """
 
     def __init__(self, graph: Graph, name: str, like: str) -> None:
         self.graph, self.name, self.like = graph, name, like
 
     def op(self, op_type: str, *others: Expr | float) -> Expr:
-        """The result of an operator whose first input is this tensor."""
+        """Add a node whose first input is this tensor, and return its output."""
         names = [self.of(other).name for other in others]
         return Expr(self.graph, self.graph.op(op_type, self.name, *names), self.like)
 
     def of(self, value: Expr | float) -> Expr:
-        """A term as it is, a number as a constant."""
+        """The expression itself, or a number as a constant."""
         return value if isinstance(value, Expr) else Expr(self.graph, self.graph.number(value, self.like), self.like)
 
     def where(self, condition: Expr, other: Expr | float) -> Expr:
-        """This tensor where the condition holds, the other elsewhere."""
+        """This tensor where the condition holds, and the other elsewhere."""
         return condition.op("Where", self, self.of(other))
 
     def __add__(self, other: Expr | float) -> Expr:

@@ -1,4 +1,4 @@
-"""Trying a way to differentiate on a case: what it gives by each input, against finite differences."""
+"""Checks the gradient of a case with respect to each input against finite differences."""
 
 from __future__ import annotations
 
@@ -51,44 +51,44 @@ from onnx_models.walk import onnx_opset
 Differentiate = Callable[[onnx.ModelProto, str, Sequence[str]], onnx.ModelProto]
 """From a model, the name of its loss and names of inputs to the model with an output NAME_grad for each of these.
 
-It raises ValueError or TypeError where it refuses."""
+Raises ValueError or TypeError to refuse."""
 
 Outcome = Literal["agree", "refused", "wrong", "not testable"]
 
 POINTS = 5
-"""The case's own data, then data that are moved a little, and at last a tenth of these, where functions saturate less."""
+"""The number of points tried: the case's own data, then perturbed data, the last a tenth of it, to avoid saturation."""
 
 _TOLERANCE: dict[Kind, float] = {"double": 1e-6, "float": 2e-4}
-"""Of a gradient computed in this type, relative to the sum of the absolute values of what it is the sum of."""
+"""The tolerance of a gradient computed in this type, relative to the sum of the absolute values of its terms."""
 
 _SAME: dict[Kind, float] = {"double": 1e-5, "float": 1e-3}
-"""How far an output of the model may be from itself in the gradient's model, where ONNX Runtime may fuse otherwise, and an
-operator may be written out as a function's body, which casts to float."""
+"""The tolerance of a model's outputs in the gradient's model, since ONNX Runtime may fuse other nodes there, and function
+bodies may cast to float."""
 
 _OF_TEST = 2e-2
-"""How far a model may be from the test's values, which may be rounded to float16 or bfloat16."""
+"""The tolerance of a model's outputs against the test's values, which may be rounded to float16 or bfloat16."""
 
 _ROUNDING = 1e-6
-"""Of a gradient in float, relative to the outputs' values: derivatives that are so small may be lost between them."""
+"""Relative to the outputs' values, derivatives that are this small may be lost to rounding in float."""
 
 _LARGE = 50_000
-"""Numbers of a case with which the reference evaluator, which is written in Python, takes too long for differences."""
+"""With more elements in a case, the reference evaluator, written in Python, is too slow for finite differences."""
 
 _NO_DERIVATIVE = "no derivative: one-sided differences disagree at each point tried"
 
 _LOST = "the derivative is too small for float"
 
 _EXACT = 1e-12
-"""Where an output differs by more in double, the gradient's model computes some of it in float."""
+"""If an output in double differs by more, the gradient's model computes a part of it in float."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a way to differentiate gives for one input of one case.
+    """The result for one input of one case.
 
-    operator: that the case is about. number: of the input. element_type: in which the gradient was computed, "" where
-    none was. forward: what evaluated the model for the differences. reason: of the verdict, and what was warned of.
-    gradient, difference: the numbers that were compared, derivatives along a random direction; None where none were.
+    operator: the operator that the case tests. number: index of the input. element_type: the type in which the gradient was
+    computed, "" if none was. forward: what ran the model for finite differences. reason: the reason of the verdict, and
+    warnings. gradient, difference: the directional derivatives that were compared; None if none were.
     """
 
     case: str
@@ -105,9 +105,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A type and an evaluator in which a case's model runs.
+    """An evaluator and an element type in which a case's model runs.
 
-    reload: whether random numbers need a new session for each run. faithful: whether the values are those of the test.
+    reload: whether random numbers require a new session for each run. faithful: whether the outputs match the test's values.
     """
 
     evaluator: Evaluator
@@ -122,7 +122,7 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Gradient:
-    """A gradient's model, loaded; `outputs` are the names of its outputs, `said` what was warned of."""
+    """A gradient's model, loaded. outputs: the names of its outputs. said: the warnings of its differentiation."""
 
     run: Run
     outputs: list[str]
@@ -133,15 +133,15 @@ class _Gradient:
 
 
 class RefusalError(Exception):
-    """A way to differentiate raised ValueError or TypeError."""
+    """A differentiate function raised ValueError or TypeError."""
 
 
 class Checker:
-    """A case with its sessions and its differences, which several ways to differentiate share.
+    """Checks one case; sessions and finite differences are shared between differentiate functions.
 
     Args:
         case: the case.
-        stage: called with what is begun: "the model" or "the gradient".
+        stage: called with "the model" or "the gradient" before one of these runs.
     """
 
     def __init__(self, case: Case, stage: Callable[[str], None] = lambda _: None) -> None:
@@ -154,9 +154,9 @@ class Checker:
         self._known: dict[tuple[Evaluator, Kind], _Setting | None] = {}
 
     def _settings(self) -> Iterator[_Setting]:
-        """The settings that the model runs in: those of ONNX Runtime, or else those of the reference evaluator.
+        """The settings in which the model runs: those of ONNX Runtime, or else those of the reference evaluator.
 
-        Where all of ONNX Runtime's give other values than the test has, those of the evaluator come after them.
+        If no setting of ONNX Runtime matches the test's values, both are returned.
         """
         kinds: tuple[Kind, ...] = ("double", "float")
         evaluators: tuple[Evaluator, ...] = ("onnxruntime", "onnx reference")
@@ -171,7 +171,7 @@ class Checker:
                 return
 
     def _setting(self, evaluator: Evaluator, kind: Kind) -> _Setting | None:
-        """What is made once for each evaluator and type; None where the model does not run so."""
+        """The setting of an evaluator and a type, built once; None if the model does not run in it."""
         if (evaluator, kind) not in self._known:
             self._stage("the model")
             self._known[evaluator, kind] = self._made(evaluator, kind)
@@ -192,10 +192,10 @@ class Checker:
                 run = loaded(evaluator, model, reload=True)
                 values = run(feeds)
                 if not same(values, run(feeds), 0):
-                    raise RunError("random numbers that no seed makes the same again")
+                    raise RunError("it draws random numbers that no seed reproduces")
             faithful = bool(random_nodes(model)) or same(_floating(values), _floating(self.case.expected), _OF_TEST)
             if later and not faithful:
-                raise RunError(f"it gives other values than the test has, at opset {newest_opset()}")
+                raise RunError(f"at opset {newest_opset()} its outputs differ from the test's values")
             return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, reload, faithful)
         except RunError as error:
             self._why_not.append(f"{evaluator}, {kind}: {error}")
@@ -230,7 +230,7 @@ class Checker:
                         for _, again in self._gradients(exact, differentiate, [name]):
                             if isinstance(again, _Gradient):
                                 self._judge(exact, again, name, conclude)
-            if not setting.faithful:  # a gradient need not follow a runtime where it departs from the operator
+            if not setting.faithful:  # a gradient need not agree with a runtime that computes the operator wrongly
                 wrong = {name for name, verdict in found.items() if verdict.verdict in ("wrong", "not testable")}
                 doubtful |= {name: found.pop(name) for name in wrong}
         for name, verdict in doubtful.items():
@@ -243,7 +243,7 @@ class Checker:
         return [self._with_constants(found[name], differentiate) for name in self.case.wrt]
 
     def _with_constants(self, verdict: Verdict, differentiate: Differentiate) -> Verdict:
-        """The verdict; of a refusal that ends where the other inputs are constants, as in most models, what comes then."""
+        """The verdict, or for a refusal the verdict with constants for the other inputs, as most models have them."""
         if verdict.verdict != "refused":
             return verdict
         if verdict.input not in self._simpler:
@@ -274,7 +274,7 @@ class Checker:
     def _gradients(
         self, setting: _Setting, differentiate: Differentiate, names: Sequence[str]
     ) -> Iterator[tuple[str, _Gradient | RefusalError | str]]:
-        """For each name a gradient that runs, a refusal, or how it breaks; all names at once where that goes."""
+        """For each name a gradient that runs, a refusal, or an error message; all names at once if possible."""
         self._stage("the gradient")
         try:
             made, said = _differentiated(differentiate, setting.weighted.model, names)
@@ -297,7 +297,7 @@ class Checker:
             gradient = _Gradient(loaded(setting.evaluator, made, reload=setting.reload), outputs, said)
             gradient(feeds)
         except RunError as error:
-            # Some valid models are spoilt by an optimization, which a user can switch off.
+            # Some optimizations break valid models; a user can disable them.
             try:
                 plain = loaded(setting.evaluator, made, reload=setting.reload, optimized=False)
                 gradient = _Gradient(plain, outputs, _joined(said, f"only without graph optimizations: {error}"))
@@ -307,7 +307,7 @@ class Checker:
         return gradient
 
     def _judge(self, setting: _Setting, gradient: _Gradient, name: str, conclude: Callable[..., None]) -> None:
-        """Conclude on a gradient that runs."""
+        """Compare a gradient with finite differences at one point after another, and pass the verdict to `conclude`."""
         differences = self._differences(setting)
         of = _of(setting) | {"forward": f"{differences.evaluator}, {differences.kind}"}
         if not setting.feeds[name].size:
@@ -328,7 +328,7 @@ class Checker:
     def _judged(
         self, setting: _Setting, differences: _Setting, gradient: _Gradient, name: str, point: int
     ) -> str | tuple[Outcome, str] | tuple[Outcome, str, float, float]:
-        """A verdict, its reason and the numbers, from the data of one point; or why they allow none."""
+        """The verdict at one point, its reason and the numbers compared; or the reason why there is none."""
         self._stage("the model")
         try:
             feeds = self._point(setting, differences, point, name)
@@ -339,7 +339,7 @@ class Checker:
             own = setting.run(at)
             _of_loss(setting, own)
         except RunError as error:
-            return f"the model cannot be asked at {'moved' if point else 'its own'} data: {error}"
+            return f"the model does not run at {'perturbed' if point else 'its own'} data: {error}"
         if not first.smooth:
             return _NO_DERIVATIVE
         self._stage("the gradient")
@@ -351,7 +351,7 @@ class Checker:
         if not same(again, own, _SAME[setting.kind]):
             if setting.reload:
                 return "not testable", "the gradient's model draws other random numbers"
-            return "wrong", "an output of the model is another in the gradient's model"
+            return "wrong", "an output of the model differs in the gradient's model"
         made = as_double(found[f"{name}_grad"])
         if made.shape != along.shape:
             return (
@@ -363,13 +363,13 @@ class Checker:
             if not all(np.all(array) for array in weights.values()):
                 return "outputs are not finite"
             return "wrong", f"the gradient is not finite, where the derivative along a direction is {first.value:.6g}"
-        # Where all parts have one sign, none cancels: an error of the gradient is in proportion to all of it.
+        # A direction in which all terms have one sign: nothing cancels, so the error is relative to the whole gradient.
         up = np.copysign(along, np.where(made == 0, along, made))
         self._stage("the model")
         try:
             second = self._derivative(differences, name, feeds, weights, up)
         except RunError as error:
-            return f"the model cannot be asked near its data: {error}"
+            return f"the model does not run near its data: {error}"
         if not second.smooth:
             return _NO_DERIVATIVE
         kind = setting.kind if same(again, own, _EXACT) else "float"
@@ -384,7 +384,7 @@ class Checker:
         return "agree", "", ours, one.value
 
     def _differences(self, setting: _Setting) -> _Setting:
-        """Where the model is evaluated for differences: in double where anything runs it in double."""
+        """The setting for finite differences: one in double if the model runs in double anywhere."""
         arrays = [*flattened(list(setting.feeds.values())), *flattened(setting.values)]
         if setting.kind == "double" or setting.reload or sum(array.size for array in arrays) > _LARGE:
             return setting
@@ -397,7 +397,7 @@ class Checker:
         return np.random.default_rng([self._seed, *(zlib.crc32(str(item).encode()) for item in what)])
 
     def _weights(self, setting: _Setting, values: Sequence[Any]) -> dict[str, Array]:
-        """A random weight for each number of the outputs that is finite, 0 for the others."""
+        """Random weights for all elements of the outputs, 0 where these are not finite."""
         arrays = _of_loss(setting, values)
         made = {}
         for name, array in arrays.items():
@@ -407,9 +407,9 @@ class Checker:
         return converted(made, setting.kind)
 
     def _point(self, setting: _Setting, differences: _Setting, number: int, name: str) -> dict[str, Any]:
-        """Values of the inputs, the floating-point ones in double: those of the case, or moved ones.
+        """Values of the inputs, floating-point ones in double: those of the case (number 0), or perturbed ones.
 
-        All inputs are moved; where the model does not take that, the one that is asked about.
+        All inputs are perturbed, or only the one called `name` if the model does not run otherwise.
         """
         own = {**differences.feeds, **converted({n: setting.feeds[n] for n in self.case.wrt}, "double")}
         if number == 0:
@@ -440,7 +440,7 @@ class Checker:
         along: Array,
         shared: int | None = None,
     ) -> Derivative:
-        """The derivative by an input; with the number of a point in `shared`, it is kept for other ways to differentiate."""
+        """The directional derivative with respect to an input; cached if `shared`, the number of a point, is given."""
         key = (setting.evaluator, setting.kind, name, shared)
         if shared is not None and key in self._derivatives:
             return self._derivatives[key]
@@ -455,7 +455,7 @@ class Checker:
 
 
 def same_verdicts(case: Case, verdict: Outcome, reason: str) -> list[Verdict]:
-    """The same verdict for all inputs of a case."""
+    """One verdict for all inputs of a case."""
     names = [value.name for value in case.model.graph.input]
     return [Verdict(case.name, case.operator, name, names.index(name), verdict, reason=reason) for name in case.wrt]
 
@@ -474,7 +474,7 @@ def _of_loss(setting: _Setting, values: Sequence[Any]) -> dict[str, Array]:
     names = setting.weighted.outputs
     found = {name: array for name, array in zip(names, arrays, strict=False) if name is not None}
     if len(arrays) != len(names) or any(array.shape != setting.weighted.shapes[n] for n, array in found.items()):
-        raise RunError("the shape of an output is another")
+        raise RunError("the shape of an output differs")
     return found
 
 
@@ -483,7 +483,7 @@ def _of(setting: _Setting) -> dict[str, Any]:
 
 
 def _broken(setting: _Setting, text: str) -> tuple[Outcome, str]:
-    """The verdict on a gradient's model that cannot be run."""
+    """The verdict on a gradient's model that does not run."""
     if setting.evaluator == "onnxruntime" or text.startswith("ValidationError"):
         return "wrong", f"breaks: {text}"
     return "not testable", f"the reference evaluator does not run the gradient's model: {text}"
@@ -496,11 +496,11 @@ def _joined(*texts: str) -> str:
 def _differentiated(
     differentiate: Differentiate, model: onnx.ModelProto, names: Sequence[str]
 ) -> tuple[onnx.ModelProto, str]:
-    """The gradient's model, and what was warned of.
+    """The gradient's model, and the warnings of `differentiate`.
 
     Raises:
-        RefusalError: ValueError or TypeError.
-        RunError: anything else was raised.
+        RefusalError: it raised ValueError or TypeError.
+        RunError: it raised another exception.
     """
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""Trying cases in processes of their own, so that a crash or a hang in one takes none of the others."""
+"""Worker processes that check cases, so that a crash or a hang affects one case only."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ TIME_LIMIT = 60.0
 """Seconds for one case."""
 
 MEMORY_LIMIT = 8 * 2**30
-"""Bytes of address space that a process may take beyond what it begins with; where the system can limit that."""
+"""Bytes of address space that a process may add to what it has at its start, if the system can limit that."""
 
-Tried = list[list[Verdict]]
-"""For each way to differentiate, the verdicts of a case."""
+Checked = list[list[Verdict]]
+"""The verdicts of a case for each differentiate function."""
 
 
-def check_in_processes(cases: Sequence[Case], differentiates: Sequence[Differentiate], jobs: int) -> Iterator[Tried]:
-    """Try all ways to differentiate on all cases.
+def check_in_processes(cases: Sequence[Case], differentiates: Sequence[Differentiate], jobs: int) -> Iterator[Checked]:
+    """Check all cases with all differentiate functions; yields results in the order of the cases.
 
     Args:
-        cases: in the order in which the results come.
-        differentiates: functions of modules, which another process can import.
-        jobs: how many processes, at least 1.
+        cases: the cases.
+        differentiates: functions that another process can import.
+        jobs: number of processes, at least 1.
     """
     idle: list[_Worker] = []
     lock = Lock()
 
-    def one(case: Case) -> Tried:
+    def one(case: Case) -> Checked:
         with lock:
             child = idle.pop() if idle else _Worker(differentiates)
         found = child.ask(case)
@@ -54,22 +54,22 @@ def check_in_processes(cases: Sequence[Case], differentiates: Sequence[Different
 
 
 class _Worker:
-    """A process that tries case after case; when it dies or takes too long, the next case has a new one."""
+    """A process that checks case after case; if it dies or takes too long, it is replaced."""
 
     def __init__(self, differentiates: Sequence[Differentiate]) -> None:
-        self._ways = range(len(differentiates))
+        self._indices = range(len(differentiates))
         self._child = Child(_serve, list(differentiates))
         self.end = self._child.end
 
-    def ask(self, case: Case) -> Tried:
-        """What each way gives: one that crashes leaves the others."""
-        return [self._ask(case, way) for way in self._ways]
+    def ask(self, case: Case) -> Checked:
+        """The verdicts of each function; a crash in one does not affect the others."""
+        return [self._ask(case, index) for index in self._indices]
 
-    def _ask(self, case: Case, way: int) -> list[Verdict]:
+    def _ask(self, case: Case, index: int) -> list[Verdict]:
         stage = "the model"
         try:
             connection = self._child.connection()
-            connection.send((case, way))
+            connection.send((case, index))
             last = time.monotonic() + TIME_LIMIT
             while connection.poll(max(0.0, last - time.monotonic())):
                 answer = connection.recv()
@@ -77,25 +77,25 @@ class _Worker:
                     return answer
                 stage = answer
         except (EOFError, OSError):
-            happened = f"the process ended with exit code {self.end()} in running {stage}"
+            happened = f"the process ended with exit code {self.end()} while it ran {stage}"
         else:
             self.end()
-            happened = f"no answer within {TIME_LIMIT:g} s in running {stage}"
+            happened = f"running {stage} took more than {TIME_LIMIT:g} s"
         if stage == "the model":
             return same_verdicts(case, "not testable", happened)
         return same_verdicts(case, "wrong", f"breaks: {happened}")
 
 
 def _serve(differentiates: Sequence[Differentiate], connection: Connection) -> None:
-    """What a process does until the connection closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all: the parent decides what ends
-    newest_opset()  # loads ONNX Runtime: not in the time of the first case
+    """Answer requests until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its workers
+    newest_opset()  # loads ONNX Runtime now, outside of the time limit of the first case
     with limited_memory(MEMORY_LIMIT) if can_limit_memory() else contextlib.nullcontext():
         connection.send("ready")
         with contextlib.suppress(EOFError, BrokenPipeError):
             checker: Checker | None = None
             while True:
-                case, way = connection.recv()
+                case, index = connection.recv()
                 if checker is None or checker.case.name != case.name:
                     checker = Checker(case, connection.send)
-                connection.send(checker.verdicts(differentiates[way]))
+                connection.send(checker.verdicts(differentiates[index]))

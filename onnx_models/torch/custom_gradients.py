@@ -1,9 +1,8 @@
-"""What PyTorch differentiates as one piece: a value, and beside it the surrogate that the gradient takes.
+"""Functions that PyTorch differentiates by a formula of their own: a value, and a surrogate that has its gradient.
 
-The gradient of an ONNX graph is that of its nodes. Where PyTorch has a formula of its own for a whole function, the nodes
-that compute the value have another gradient, or none, at some places: log(sigmoid(x)) far from 0, the root of a variance
-of 0.
-Such a function becomes `with_derivatives` of its value and PyTorch's formulas, and the graph holds marks from export to gradient.
+The nodes that compute the value may have another gradient than the formula, or NaN: log(sigmoid(x)) far from 0, the root of
+a variance of 0. Such a function becomes `with_derivatives` of its value and PyTorch's formulas. Marker nodes keep value and
+surrogate in the graph from export to differentiation; then the surrogates are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from onnxscript import opset18 as op
 from onnx_models.gradient.graph import reads
 
 _DOMAIN = "onnx_models.torch.marks"
-"""Unknown to the exporter's optimizer, which takes away ONNX's Identity, and Add where it can."""
+"""A domain that the exporter's optimizer does not know; it would remove ONNX's Identity, and some Add."""
 
 _library = torch.library.Library("ortops", "FRAGMENT")
 _library.define("custom_gradient(Tensor value, Tensor surrogate) -> Tensor")
@@ -27,47 +26,46 @@ torch.library.register_fake("ortops::custom_gradient", lambda value, surrogate: 
 
 
 def with_derivatives(value: Any, *terms: tuple[Any, Any]) -> Any:
-    """A function's value, with the gradient of the sum of ``x * slope`` for constant slopes.
+    """The value of a function, with given derivatives.
 
     Args:
         value: a tensor.
-        terms: for each argument x the derivative by it, both of shapes that broadcast with each other, together to that of
-            the value.
+        terms: pairs of an argument and the derivative with respect to it; each pair broadcasts to the shape of the value.
     """
-    surrogate = sum(x * slope.detach() for x, slope in terms)
+    surrogate = sum(x * derivative.detach() for x, derivative in terms)
     return with_gradient_of(value, surrogate)
 
 
 def with_gradient_of(value: Any, surrogate: Any) -> Any:
-    """A tensor that has the gradient of another one of its shape."""
+    """A tensor with the values of one tensor and the gradient of another one of the same shape."""
     return torch.ops.ortops.custom_gradient(value, surrogate.to(value.dtype))
 
 
 class Markers:
-    """The nodes of an exported graph that stand for the end of a gradient or for its surrogate, by their output."""
+    """The marker nodes of an exported graph: Identity where a gradient ends, and Add of a value and a surrogate."""
 
     def __init__(self) -> None:
         self._found: list[Any] = []
 
     def translations(self) -> dict[Any, Callable[..., Any]]:
-        """Of ``detach`` and of custom, for one export."""
+        """Translations of ``detach`` and ``ortops::custom_gradient`` for one export."""
 
-        # The exporter takes functions, no methods.
+        # The exporter accepts functions, but no methods.
         def stop(x: Any) -> Any:
             return self._marked(op.Identity(x))
 
-        def piece(value: Any, surrogate: Any) -> Any:
-            # Add has the gradient of the surrogate, as what is added to it has none; `without_surrogates` makes it the value again.
+        def custom_gradient(value: Any, surrogate: Any) -> Any:
+            # Only the surrogate passes a gradient; `without_surrogates` turns the sum into the value again.
             return self._marked(op.Add(stop(value), surrogate))
 
-        return {torch.ops.aten.detach.default: stop, torch.ops.ortops.custom_gradient.default: piece}
+        return {torch.ops.aten.detach.default: stop, torch.ops.ortops.custom_gradient.default: custom_gradient}
 
     def _marked(self, value: Any) -> Any:
         self._found.append(value)
         return value
 
     def protect(self, program: Any) -> None:
-        """Keep the nodes from the optimizer: they get a domain that it does not know."""
+        """Protect the markers from the optimizer by a domain that it does not know."""
         graph = program.model.graph
         names = {value.name for value in self._found}
         for node in graph.all_nodes():
@@ -77,10 +75,10 @@ class Markers:
 
 
 def remove_markers(program: Any) -> tuple[list[Any], list[Any]]:
-    """After optimizing, make the nodes that are marked ONNX's again.
+    """After optimization, give the marker nodes ONNX's domain.
 
     Returns:
-        The outputs where a gradient ends, and those of custom.
+        The outputs where a gradient ends, and the outputs of functions with custom gradients.
     """
     graph = program.model.graph
     nodes = [node for node in graph.all_nodes() if node.domain == _DOMAIN]
@@ -92,12 +90,12 @@ def remove_markers(program: Any) -> tuple[list[Any], list[Any]]:
 
 
 def without_surrogates(model: onnx.ModelProto, custom: Collection[str], kept: Collection[str]) -> onnx.ModelProto:
-    """The model with its gradients, in which custom are their values, without what only ways needed.
+    """The differentiated model without surrogates, and without the nodes that only these needed.
 
     Args:
-        model: changed in place.
-        custom: names of the outputs of custom.
-        kept: names of initializers that stay, used or not.
+        model: modified in place.
+        custom: names of the outputs of functions with custom gradients.
+        kept: names of initializers to keep even if they are unused.
     """
     graph = model.graph
     for node in graph.node:

@@ -1,4 +1,4 @@
-"""Rules of the operators of arithmetic, all but Neg with broadcasting."""
+"""Rules of arithmetic operators; all but Neg broadcast."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 def _summed(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
-    """Each part, of the shape of the output, summed to the shape of its input."""
+    """Gradients in the shape of the output, each summed to the shape of its input."""
     output = node.outputs[0]
     return [None if part is None else sum_to(graph, part, node.input(i), output) for i, part in enumerate(parts)]
 
@@ -45,7 +45,7 @@ def mul(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 def _times(graph: Graph, dy: str, factor: str) -> str:
-    """A gradient times a factor; by what Where does not choose it stays 0, even if the factor is infinite."""
+    """A gradient times a factor; where a Where masks the gradient it stays 0, even if the factor is infinite."""
     product = graph.op("Mul", dy, factor)
     value = graph.constant(factor)
     is_finite = value is not None and bool(np.isfinite(value.astype(np.float64)).all())
@@ -58,7 +58,7 @@ def _negative(graph: Graph, dy: str) -> str:
 
 @rule("Div")
 def div(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The quotient y = a / b: dy/b by a, and -dy*y/b by b."""
+    """The quotient y = a / b: da = dy/b and db = -dy*y/b."""
     b, y = node.inputs[1], node.outputs[0]
     share = graph.op("Div", dy, b)
     by_b = None
@@ -69,14 +69,14 @@ def div(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Mod")
 def modulo(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The remainder y = a - q*b, with a quotient q that is rounded down, or towards 0 for fmod: dy by a, -dy*q by b.
+    """The remainder y = a - q*b, where q is a/b rounded down, or towards 0 for fmod: da = dy and db = -dy*q.
 
-    As in PyTorch, where y jumps the derivative is that of the quotient there.
+    Where y jumps, q is taken as computed there, as in PyTorch.
     """
     (a, b), y = node.inputs, node.outputs[0]
     by_b = None
     if node.wants(1):
-        # (a - y)/b is q but for rounding.
+        # (a - y)/b is q up to rounding.
         quotient = graph.op("Round", graph.op("Div", graph.op("Sub", a, y), b))
         by_b = graph.remasked(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
     return _summed(graph, node, [dy if node.wants(0) else None, by_b])
@@ -97,10 +97,10 @@ def mean(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Pow")
 def power(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The power y = a^b, whose exponent may be of another type: dy*b*a^(b-1) by a, dy*y*log(a) by b.
+    """The power y = a^b: da = dy*b*a^(b-1) and db = dy*y*log(a). The exponent may have another type.
 
-    As in PyTorch, by a it is 0 for b = 0 and infinite where a = 0 with 0 < b < 1, but for a norm (`norms`); and by b it is
-    0 where a = 0 with b >= 0 (y is 0 or 1 there, the logarithm infinite).
+    As in PyTorch, da is 0 if b = 0, and infinite if a = 0 and 0 < b < 1, unless y is a norm (`norms`). db is 0 if a = 0 and
+    b >= 0: y is 0 or 1 there, and the logarithm infinite.
     """
     a, exponent = node.inputs
     zero = graph.number(0.0, a)
@@ -124,15 +124,15 @@ def power(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Max", "Min")
 def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest of any number of tensors; among equal ones the first has all of the gradient.
+    """The maximum or minimum of any number of tensors; the first of equal ones gets the whole gradient.
 
-    Where the result is NaN all have it, as in PyTorch.
+    If the result is NaN all inputs get it, as in PyTorch.
     """
     y, rest = node.outputs[0], dy
     passed_over = "Less" if node.proto.op_type == "Max" else "Greater"
     parts: list[str | None] = []
     for i, x in enumerate(node.inputs):
-        # A comparison with NaN does not hold: "not less" is no "equal".
+        # Comparisons with NaN are false, so "not less" also selects NaN, which "equal" would not.
         among = graph.op("Not", graph.op(passed_over, x, y)) if node.wants(i) else ""
         parts.append(graph.masked(among, rest, x) if among else None)
         if any(node.wanted[i + 1 :]):
@@ -142,7 +142,7 @@ def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Clip")
 def clip(graph: Graph, node: Node, dy: str) -> Gradients:
-    """min(max(x, low), high); where x equals a bound, x has the gradient, not the bound."""
+    """min(max(x, low), high); if x equals a bound, x gets the gradient and the bound gets 0."""
     x, low, high = (node.input(i) for i in range(3))
     lifted = graph.op("Max", x, low) if low else x
     parts: list[str | None] = [dy, None, None]

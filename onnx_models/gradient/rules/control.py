@@ -1,7 +1,7 @@
-"""Rules of nodes with graphs inside: a branch that is taken, and iterations that are gone through in reverse.
+"""Rules of If, Loop and Scan: the branch that is taken, and the iterations in reverse order.
 
-Of what the model computes inside, the gradient computes again what it needs. For iterations the node itself gives further
-outputs, the tensors that it enters each iteration with, and its other outputs as before.
+The gradient recomputes the values of the subgraph that it needs. For this, a Loop or Scan gets further outputs: the states
+at the start of each iteration. Its other outputs stay as they are.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
 
-_NOTHING = Zero("nothing inside of the node depends on it")
+_NOTHING = Zero("nothing in its subgraph depends on it")
 
 _Kind = onnx.TypeProto.Tensor | None
 
 
 @multi_output_rule("If")
 def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """One of two graphs. The gradients by tensors that the branch taken does not depend on are 0."""
+    """One of two branches. The gradients of tensors that the taken branch does not depend on are 0."""
     taken = taken_branch(graph, node.proto, node.inputs[0])
     bodies: dict[str, tuple[Subgraph, dict[str, str]]] = {}
     for name in ("then_branch", "else_branch"):
@@ -50,9 +50,9 @@ def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """Iterations along an axis of some tensors.
 
-    The gradient is a Scan in the other direction: of the gradients by the states, and of sums of the gradients by tensors
-    from outside. Where the latter are products of matrices with a row for each row of each iteration, there is one product
-    after all iterations instead.
+    The gradient is a Scan in the opposite direction. Its states are the gradients of the states, and running sums of the
+    gradients of outer tensors. A gradient of an outer tensor that is a matrix product in each iteration is computed by one
+    product after the Scan instead.
     """
     axes = _Axes.of(node)
     states = len(node.inputs) - len(axes.inputs)
@@ -69,7 +69,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     ]
     ends = [*by_states, *totals, *(iteration.found[name] for name in scanned)]
     others = [*(iteration.entries[i] for i in iteration.carried), *summed, *scanned]
-    for end, other in zip(ends, others, strict=True):  # ONNX Runtime wants the ranks of all that a Scan gives
+    for end, other in zip(ends, others, strict=True):  # ONNX Runtime needs the ranks of all outputs of a Scan
         body.like(end, other)
     ends += [factor for pair in stacked.values() for factor in pair]
     if not ends:
@@ -92,7 +92,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         for name, dy, (axis, direction) in zip(body.outputs[states:], incoming[states:], axes.outputs, strict=True)
         if dy is not None
     ]
-    if not sides:  # a Scan has to go along something
+    if not sides:  # a Scan needs at least one input to iterate over
         axis, direction = axes.inputs[0]
         sides = [(body.inputs[states], node.inputs[states], axis, 1 - direction)]
     made_sides = [axes.inputs[body.inputs.index(name) - states] for name in scanned]
@@ -123,10 +123,10 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 
 @multi_output_rule("Loop")
 def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Iterations whose number may be known only when the model runs.
+    """Iterations whose number may be known at run time only.
 
-    The gradient is a Loop of as many iterations, the last first: of the gradients by the states, and of sums of the gradients by
-    tensors from outside.
+    The gradient is a Loop over the same iterations in reverse order. Its states are the gradients of the states, and
+    running sums of the gradients of outer tensors.
     """
     body = loop_body(graph, node)
     iteration = _Iteration.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
@@ -179,7 +179,7 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Along which axis and in which direction (1: from the end) a Scan goes through its inputs, and stacks its outputs."""
+    """The (axis, direction) of each scan input and each scan output; direction 1 begins at the end."""
 
     inputs: Sequence[tuple[int, int]]
     outputs: Sequence[tuple[int, int]]
@@ -199,9 +199,9 @@ class _Axes:
 class _Iteration:
     """Reverse mode over the nodes of one iteration.
 
-    body: with the new nodes. entries: the states as they are in the beginning. exits: the states at the end, and the other
-    outputs. carried: places of the states whose gradients go from iteration to iteration. seeds: of exits, names of the gradients
-    that the body is given. found: names of the gradients by entries and other tensors.
+    body: the subgraph with the new nodes. entries: names of the states at its start. exits: names of the states at its end,
+    then of the scan outputs. carried: indices of the states whose gradients are states of the gradient. seeds: by exits,
+    names of their gradients, inputs of the new body. found: names of the gradients of entries and outer tensors.
     """
 
     body: Subgraph
@@ -232,18 +232,18 @@ class _Iteration:
         return cls(body, entries, exits, carried, seeds, found)
 
     def starts(self, graph: Graph, finals: Sequence[str], incoming: Incoming) -> list[str]:
-        """Names of what the gradients by the states, the tensors `finals`, are after the last iteration."""
+        """Names of the gradients of the final states, the tensors `finals`."""
         return [incoming[i] or graph.zeros(finals[i]) for i in self.carried]
 
     def accumulated(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Sums of the gradients by tensors from outside: what they are before and after a iteration."""
+        """Names of the running sums of the gradients of outer tensors, before and after an iteration."""
         kinds = [self.body.graph.type_of(name) for name in names]
         sums = [self.body.new_input("sum", kind) for kind in kinds]
         return sums, [self.body.graph.op("Add", one, self.found[name]) for one, name in zip(sums, names, strict=True)]
 
 
 def _is_part(iteration: _Iteration, name: str) -> bool:
-    """Whether an output of a body is given a gradient for each iteration."""
+    """Whether a name is a scan output with a gradient."""
     return name in iteration.seeds and iteration.exits.index(name) >= len(iteration.entries)
 
 
@@ -256,11 +256,11 @@ def _carried(
     others: Sequence[str],
     wanted: set[int],
 ) -> list[int]:
-    """The states that depend on what is wanted, and that the loss depends on."""
+    """The indices of the states that depend on tensors whose gradients are needed, and that the loss depends on."""
     nodes = body.graph.proto.node
 
     def reached(*names: str) -> set[int]:
-        """The places of the outputs that depend on tensors."""
+        """The indices of the outputs that depend on the tensors."""
         found = node.reverse.reached(body.graph, nodes, names)
         return {i for i, name in enumerate(exits) if name in found}
 
@@ -275,9 +275,9 @@ def _carried(
 
 @dataclass(frozen=True)
 class _FlatTape:
-    """What a state of a Loop is in the beginning of each iteration, one after the other, where its shape may change.
+    """The values of a state of a Loop at the start of each iteration, flattened, because its shape may change.
 
-    elements: of all, [n]. starts: where those of each iteration begin, [iterations]. shapes: [iterations, rank].
+    elements: all values, [n]. starts: the index of each iteration's first one, [iterations]. shapes: [iterations, rank].
     """
 
     elements: str
@@ -288,17 +288,17 @@ class _FlatTape:
 def _taped(
     graph: Graph, node: Node, body: Subgraph, stacked: Sequence[str], flattened: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, str], dict[str, _FlatTape]]:
-    """Let a Loop or a Scan give further outputs: what inputs of its body are in each iteration.
+    """Add outputs to a Loop or a Scan: the values of inputs of its body in each iteration.
 
     Args:
-        graph: the graph with the node, which is replaced.
+        graph: the graph that contains the node, which is replaced.
         node: the node.
         body: the copy of its body.
-        stacked: names of inputs of the copy that have the same shape in each iteration; of some the shape alone is wanted.
-        flattened: names of states of a Loop that may not have.
+        stacked: names of inputs of the copy that have the same shape in each iteration, or of which the shape is needed.
+        flattened: names of states of a Loop whose shape may change.
 
     Returns:
-        Names of the node's own outputs, also of those that the model does not read, and by inputs the further ones.
+        Names of the node's own outputs, omitted ones included, and the new outputs by the names of inputs of the copy.
     """
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)
@@ -313,7 +313,7 @@ def _taped(
         return output
 
     def stack(op_type: str, *inputs: str) -> str:
-        """The name of one more stack over the iterations."""
+        """Add a scan output and return the name of the node's output."""
         nodes: list[onnx.NodeProto] = []
         inner.output.add(name=made(nodes, op_type, *inputs))
         inner.node.extend(nodes)
@@ -321,7 +321,7 @@ def _taped(
         return str(other.output[-1])
 
     def line(place: int, states: int) -> _FlatTape:
-        """One more state: the elements of a state in all iterations so far."""
+        """Add a state that holds the elements of another state in all iterations so far."""
         entry, after = inner.input[place].name, inner.output[place - 1].name
         start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value_ints=[-1]))
         so_far = inner.input.add(name=graph.name("line")).name
@@ -342,7 +342,7 @@ def _taped(
     for name in (*stacked, *flattened):
         entry = inner.input[body.inputs.index(name)]
         if entry.type.WhichOneof("value") not in (None, "tensor_type"):
-            raise ValueError(f"{node}: {entry.name!r} of its body is no tensor: a gradient cannot read it again")
+            raise ValueError(f"{node} has no gradient: the input {entry.name!r} of its body must be a tensor")
     for name in stacked:
         tape[name] = stack("Shape" if name in body.shapes else "Identity", inner.input[body.inputs.index(name)].name)
     states = len(node.inputs) - 2
@@ -355,7 +355,7 @@ def _taped(
 
 
 def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict[str, Part]:
-    """The gradients by all tensors that are wanted; a tensor may be given to the node at several places."""
+    """The gradients that are needed by tensor name, summed for a tensor that the node reads as several inputs."""
     found: dict[str, list[str]] = {}
     for name, part in parts:
         found.setdefault(name, []).append(part)
@@ -368,7 +368,7 @@ def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict
 
 
 def _factors(body: Subgraph, gradient: str | None) -> tuple[str, str] | None:
-    """The two matrices A and B of a gradient A'B whose shapes are the same in each iteration; None for another gradient."""
+    """The matrices A and B if a gradient is A'B and their shapes are the same in each iteration; else None."""
     node = body.graph.producer(gradient) if gradient else None
     if node is not None and node.op_type == "Reshape":
         node = body.graph.producer(node.input[0])
@@ -394,7 +394,7 @@ def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:
     states = len(node.inputs) - len(axes.inputs)
     kinds = [graph.type_of(name) for name in node.inputs[:states]]
     kinds += [slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)]
-    # Of a rank that is not known outside the body may tell: a session wants to know those of what a Scan makes.
+    # A session needs the ranks of a Scan's outputs: use those that the body declares if the outer graph has none.
     for i, value in enumerate(node.attribute("body").input):
         kind, declared = kinds[i], value.type.tensor_type
         if kind is not None and not kind.HasField("shape") and declared.HasField("shape"):

@@ -1,4 +1,4 @@
-"""Rules of convolutions. Conv and ConvTranspose are each other's gradients by the tensor that moves through them."""
+"""Rules of convolutions. Conv and ConvTranspose are each other's gradients with respect to X."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnx_models.gradient.rules.windows import Windows, by_image, padded, sliced
 
 @rule("Conv")
 def conv(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A convolution: windows lie on X, and the grid is Y."""
+    """A convolution: the image is X, and the grid is Y (see `windows`)."""
     x, kernel = node.inputs[:2]
     layout, group = _windows(graph, node, x, node.outputs[0]), node.attribute("group", 1)
     return [
@@ -22,7 +22,7 @@ def conv(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("ConvTranspose")
 def conv_transpose(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A transposed convolution: windows lie on Y, and the grid is X."""
+    """A transposed convolution: the image is Y, and the grid is X (see `windows`)."""
     x, kernel = node.inputs[:2]
     layout, group = _windows(graph, node, node.outputs[0], x), node.attribute("group", 1)
     return [
@@ -40,7 +40,7 @@ def _windows(graph: Graph, node: Node, image: str, grid: str) -> Windows:
 
 
 def _by_grid(graph: Graph, node: Node, dy: str, layout: Windows, group: int) -> str:
-    """The convolution of dY, cut where an output_padding of a stride or more makes it longer than X."""
+    """The convolution of dY, sliced to the shape of X if an output_padding of a stride or more makes it longer."""
     x, kernel = node.inputs[:2]
     made = graph.op(
         "Conv", padded(graph, dy, layout), kernel,

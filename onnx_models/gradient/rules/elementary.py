@@ -1,4 +1,4 @@
-"""Rules of functions of one real number, element by element: each is its derivative, written as a formula."""
+"""Rules of elementwise functions of one variable, each given by its derivative."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from onnx_models.gradient.rules.norms import is_norm
 from onnx_models.gradient.rules.registry import Gradients, rule
 
 Derivative = Callable[[Node, Expr, Expr], Expr]
-"""The derivative of a node's function, from the node, its input x and its output y = f(x)."""
+"""The derivative f'(x) of a node's function, from the node, its input x and its output y = f(x)."""
 
 
 def derivative(operator: str) -> Callable[[Derivative], Derivative]:
-    """Enter a function as the derivative of an operator: the gradient is multiplied by it, as `Graph.remasked` says."""
+    """Register a function as the derivative of an operator: the rule multiplies dy by it, see `Graph.remasked`."""
 
     def enter(function: Derivative) -> Derivative:
         @rule(operator)
         def multiplied(graph: Graph, node: Node, dy: str) -> Gradients:
             x = node.inputs[0]
-            derivative = function(node, Expr(graph, x, x), Expr(graph, node.outputs[0], x))
-            return [graph.remasked(graph.op("Mul", dy, derivative.name), dy, x)]
+            factor = function(node, Expr(graph, x, x), Expr(graph, node.outputs[0], x))
+            return [graph.remasked(graph.op("Mul", dy, factor.name), dy, x)]
 
         return function
 
@@ -31,7 +31,7 @@ def derivative(operator: str) -> Callable[[Derivative], Derivative]:
 
 @derivative("Sqrt")
 def sqrt(node: Node, _x: Expr, y: Expr) -> Expr:
-    """Square root; infinite at 0, but for a norm (`norms`)."""
+    """Square root; the derivative at 0 is infinite, or 0 if y is a norm (`norms`)."""
     infinite = 0.5 / y
     return y.of(0.0).where(y.op("Equal", 0.0), infinite) if is_norm(y.graph, node.inputs[0], 0.5) else infinite
 
@@ -50,7 +50,7 @@ def log(_node: Node, x: Expr, _y: Expr) -> Expr:
 
 @derivative("Abs")
 def absolute(_node: Node, x: Expr, _y: Expr) -> Expr:
-    """The absolute value; 0 at 0."""
+    """The absolute value; the derivative at 0 is 0."""
     return x.op("Sign")
 
 

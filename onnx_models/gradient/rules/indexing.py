@@ -1,8 +1,8 @@
-"""Rules of operators whose output has elements of the input at computed places, and of those that write to such places.
+"""Rules of operators that gather elements of a tensor, and of operators that scatter to a tensor.
 
-Most have one rule: the operator is run once more, on the numbers of the input's elements, and tells for each element of the
-output which one it is; the gradients are added at these places. They are added by ScatterElements: by ScatterND threads of
-ONNX Runtime (1.31 at least) add to the same place at the same time, and terms get lost.
+Most gathering operators share one rule: the operator is applied to the indices of the input's elements, which gives for
+each element of the output the index that it came from; the gradients are added at these indices. ScatterElements adds
+them, because ScatterND in ONNX Runtime (1.31 at least) adds from several threads without locks and loses terms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onnx_models.gradient.rules.registry import Gradients, rule
 
 @rule("Compress", "GatherElements", "GatherND")
 def gathered(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Some elements of a tensor, any of them more than once."""
+    """Elements of a tensor, each any number of times."""
     x = node.inputs[0]
     places = graph.replay(node, element_indices(graph, x), *node.inputs[1:])
     return [scatter_added(graph, x, places, dy)]
@@ -28,7 +28,7 @@ def gathered(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Slice")
 def part(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A part of a tensor: zeros around dy where the part has no gaps and it is known where it lies."""
+    """A part of a tensor: dy padded with zeros if the steps are 1 and the bounds are known."""
     x, starts, ends, axes, steps = (node.input(i) for i in range(5))
     first, last, along, by = (graph.constant(name) if name else None for name in (starts, ends, axes, steps))
     lengths = graph.lengths(x)
@@ -48,7 +48,7 @@ def part(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Gather")
 def gather(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Slices of a tensor along an axis, any of them more than once; of a single one, zeros around dy."""
+    """Slices of a tensor along an axis, each any number of times; for a single constant index, dy padded with zeros."""
     x, axis = node.input(0), node.attribute("axis", 0)
     index, lengths = graph.constant(node.input(1)), graph.lengths(x)
     if index is None or index.size != 1 or index.ndim > 1 or not lengths or not _is_padded(graph, x):
@@ -59,18 +59,18 @@ def gather(graph: Graph, node: Node, dy: str) -> Gradients:
     end = graph.op("Sub", graph.op("Sub", length, begin), graph.ints([1]))
     before, after = graph.ints([0] * axis), graph.ints([0] * (len(lengths) - axis - 1))
     slices = dy if index.ndim else graph.op("Unsqueeze", dy, place)
-    # Not by the axis alone, of which ONNX Runtime (1.31 at least) makes nonsense when it moves a Transpose past it.
+    # Without the input axes: ONNX Runtime (1.31 at least) gives wrong results when it moves a Transpose past such a Pad.
     return [graph.op("Pad", slices, graph.op("Concat", before, begin, after, before, end, after, axis=0))]
 
 
 def _is_padded(graph: Graph, x: str) -> bool:
-    """Whether ONNX Runtime's CPU pads tensors of this type."""
+    """Whether ONNX Runtime's CPU has Pad for the type of x."""
     return graph.element_type(x) in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 
 @rule("Pad")
 def pad(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with a border, of a constant or of its own elements; or, where pads are negative, without one."""
+    """A tensor with a border of a constant or of its own elements; negative pads crop."""
     if node.attribute("mode", "constant") != "constant":
         return gathered(graph, node, dy)
     x, pads, value, axes = (node.input(i) for i in range(4))
@@ -85,14 +85,14 @@ def pad(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("TopK")
 def top_k(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest elements along an axis: the gradients are those of the elements chosen."""
+    """The largest or smallest elements along an axis; dy goes to these."""
     zeros, indices = graph.zeros(node.inputs[0]), node.outputs[1]
     return [graph.op("ScatterElements", zeros, indices, dy, axis=node.attribute("axis", -1))]
 
 
 @rule("ScatterElements")
 def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with elements replaced, or joined with updates by a sum, a product, a maximum or a minimum."""
+    """A tensor with elements replaced by updates, or combined with them by a sum, product, maximum or minimum."""
     indices, axis = node.inputs[1], node.attribute("axis", 0)
     if node.attribute("reduction", "none") in ("none", "add"):
         return _written(graph, node, dy, graph.op("GatherElements", dy, indices, axis=axis))
@@ -102,7 +102,7 @@ def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("ScatterND")
 def scatter_nd(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with slices replaced, or joined with updates as by ScatterElements."""
+    """A tensor with slices replaced by updates, or combined with them as in ScatterElements."""
     if node.attribute("reduction", "none") in ("none", "add"):
         return _written(graph, node, dy, graph.op("GatherND", dy, node.inputs[1]))
     return _reduced(graph, node, dy, graph.op("GatherND", element_indices(graph, node.inputs[0]), node.inputs[1]))
@@ -116,10 +116,10 @@ def _written(graph: Graph, node: Node, dy: str, by_updates: str) -> Gradients:
 
 
 def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
-    """The gradients of products, maxima and minima of the elements of x and of updates at the places of these numbers.
+    """The gradients of products, maxima and minima of x and the updates; `places` are flat indices of the updates in x.
 
-    As by PyTorch's scatter_reduce, equal maxima or minima have equal shares, and a factor's gradient is the product of the
-    others, also where there are zeros. Half precision is computed in float.
+    As in PyTorch's scatter_reduce, equal maxima or minima share the gradient equally, and the gradient of a factor is the
+    product of the others, zeros included. Half precision is computed in float32.
     """
     x, updates, line = node.inputs[0], node.inputs[2], graph.ints([-1])
     lines = [graph.op("Reshape", upcast(graph, name), line) for name in (x, updates, dy)]
@@ -133,23 +133,23 @@ def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
 
 @dataclass(frozen=True)
 class _Places:
-    """The number of the place in a line that each of some values has its part in, and how they are joined there."""
+    """A reduction of values into a flat tensor: the index of each value, and ONNX's name of the reduction."""
 
     graph: Graph
     numbers: str
     reduction: str
 
     def of(self, line: Expr) -> Expr:
-        """What a line has at the place of each value."""
+        """The elements of a flat tensor at the index of each value."""
         return line.op("Gather", Expr(self.graph, self.numbers, line.like))
 
     def joined(self, line: Expr, values: Expr, reduction: str) -> Expr:
-        """The line, with values at their places."""
+        """A flat tensor with values reduced into it."""
         name = self.graph.op("ScatterElements", line.name, self.numbers, values.name, axis=0, reduction=reduction)
         return Expr(self.graph, name, line.like)
 
     def filled(self, like: Expr, value: float) -> Expr:
-        """A line as long as another."""
+        """A flat tensor of one value, as long as another."""
         name = self.graph.op("Expand", like.of(value).name, self.graph.shape(like.name))
         return Expr(self.graph, name, like.like)
 
@@ -173,7 +173,7 @@ def _extreme(places: _Places, data: Expr, values: Expr, dy: Expr) -> tuple[Expr,
 
 @rule("TensorScatter")
 def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A cache with new elements at the places of each sample: these are found as by `gathered`, and old ones have number -1."""
+    """A cache with updates written at each sample's indices: found as in `gathered`, with the index -1 for old elements."""
     cache, update, places = (node.input(i) for i in range(3))
     old = graph.op("Expand", graph.op("Constant", value_int=-1), graph.shape(cache))
     numbers = graph.replay(node, old, element_indices(graph, update), places)
@@ -187,7 +187,7 @@ def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Unique")
 def unique(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The different elements or slices: of equal ones the first has the gradient, at which `indices` find the values."""
+    """The unique elements or slices: dy goes to the first of equal ones, at the output `indices`."""
     x, axis = node.inputs[0], node.attribute("axis")
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
     indices = node.output(1) or graph.ops("Unique", x, outputs=2, **given)[1]
@@ -198,15 +198,15 @@ def unique(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 def element_indices(graph: Graph, x: str) -> str:
-    """The numbers of a tensor's elements, 0 and up in the order of memory, in the shape of the tensor."""
+    """The flat index of each element of a tensor, in the shape of the tensor."""
     zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
     return graph.reshaped(graph.op("Range", zero, graph.op("Size", x), one), x)
 
 
 def scatter_added(graph: Graph, x: str, places: str, values: str) -> str:
-    """Zeros in the shape of x with values added at the places that have these numbers.
+    """Zeros in the shape of x with values added at flat indices `places`.
 
-    Numbers of 16 bits are added as floats: ONNX Runtime's CPU cannot add the former here.
+    float16 and bfloat16 are added in float32: ONNX Runtime's CPU has no ScatterElements with add for these.
     """
     line = graph.ints([-1])
     flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, upcast(graph, values)))

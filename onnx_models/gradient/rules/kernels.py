@@ -1,6 +1,6 @@
-"""The gradient by the kernel of a convolution, in the method that ONNX Runtime computes soonest.
+"""The gradient with respect to the kernel of a convolution, by the fastest of three methods.
 
-The times that choose among three ways were measured with ONNX Runtime 1.31 on one core of an x86 processor with AVX-512.
+The thresholds were measured with ONNX Runtime 1.31 on one core of an x86 processor with AVX-512.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from onnx_models.gradient.graph import Graph, Length
 from onnx_models.gradient.rules.windows import Windows, known_lengths, padded, sliced
 
 _MOST_POSITIONS = 32
-"""The largest kernel, in pixels, each of which has a matrix product of its own."""
+"""The largest kernel, in pixels, for which each pixel gets a matrix product of its own."""
 
 _LEAST_CHANNELS = 4
-"""Of a group of the image: with fewer a matrix product of each pixel takes longer than a convolution."""
+"""With fewer image channels in a group, one matrix product for each pixel is slower than a convolution."""
 
 _FEW_POSITIONS = 9
-"""Of a kernel of one channel: with more of them a product of rows is faster, with fewer one of each pixel."""
+"""For a kernel of one channel with more pixels, products of rows are faster than one product for each pixel."""
 
 _LONGEST_ROW = 64
-"""Of the grid: a product of rows computes all pairs of their pixels, of which it needs those a kernel apart."""
+"""For longer rows of the grid, products of rows are slower: they compute all pairs of pixels of two rows."""
 
 
 def by_kernel(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
-    """The gradient by the kernel [grid's channels, image's channels of a group, ...].
+    """The gradient with respect to the kernel [grid channels, image channels of a group, ...].
 
     Args:
-        graph: where the nodes are added.
-        image: name of a tensor [samples, image's channels, ...], or the gradient by it.
-        grid: name of a tensor [samples, grid's channels, ...], or the gradient by it.
-        kernel: name of the kernel, of which the shape is read.
-        layout: where the windows lie.
+        graph: the graph to add nodes to.
+        image: name of a tensor [samples, image channels, ...], or of its gradient.
+        grid: name of a tensor [samples, grid channels, ...], or of its gradient.
+        kernel: name of the kernel; only its shape is read.
+        layout: strides, dilations and pads of the windows.
         group: number of groups of channels.
     """
     lengths = known_lengths(graph, kernel)
@@ -46,16 +46,16 @@ def by_kernel(graph: Graph, image: str, grid: str, kernel: str, layout: Windows,
     if method is _by_correlation:
         return method(graph, _or_zeros(graph, image, layout), _or_zeros(graph, grid, layout), kernel, layout, group)
     found = method(graph, image, grid, kernel, layout, group)
-    # ONNX Runtime 1.20 leaves as it was in memory what a product of matrices without columns should fill with zeros.
+    # ONNX Runtime 1.20 leaves the result uninitialized, instead of 0, if the inner length of a matrix product is 0.
     samples = graph.op("Greater", graph.op("Shape", image, end=1), graph.ints([0]))
     return graph.masked(samples, found, kernel)
 
 
 def _or_zeros(graph: Graph, name: str, layout: Windows) -> str:
-    """A tensor [samples, ...], or one sample of zeros where it has none.
+    """A tensor [samples, ...], or one sample of zeros if it has no samples.
 
-    ONNX Runtime never ends a convolution of no channels that has pads or dilations, and leaves the result of another one as
-    it was in memory.
+    In ONNX Runtime a convolution of 0 channels never ends if it has pads or dilations, and else leaves its result
+    uninitialized.
     """
     missing = graph.op("Sub", graph.ints([1]), graph.op("Min", graph.shape(name, 0, 1), graph.ints([1])))
     zeros = graph.ints((2 * layout.rank + 3) * [0])
@@ -63,11 +63,11 @@ def _or_zeros(graph: Graph, name: str, layout: Windows) -> str:
 
 
 Method = Callable[[Graph, str, str, str, Windows, int], str]
-"""As `by_kernel`, of an image that has its pads where only the run time can tell how many."""
+"""As `by_kernel`; pads that are known at run time only have been applied to the image."""
 
 
 def _method(lengths: Sequence[int], row: Length, layout: Windows, group: int) -> Method:
-    """The fastest for a kernel of this shape; `row` is the last length of the grid."""
+    """The fastest method for a kernel of this shape; `row` is the last length of the grid."""
     positions = math.prod(lengths[2:])
     if lengths[1] > 1 or group == 1:
         few = _MOST_POSITIONS if lengths[1] >= _LEAST_CHANNELS else 1
@@ -78,13 +78,13 @@ def _method(lengths: Sequence[int], row: Length, layout: Windows, group: int) ->
 
 
 def _has_samples(graph: Graph, name: str) -> bool:
-    """Whether that is known of a tensor."""
+    """Whether a tensor is known to have samples."""
     lengths = graph.lengths(name)
     return bool(lengths and isinstance(lengths[0], int) and lengths[0] > 0)
 
 
 def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
-    """For each pixel of the kernel the part of the image that it meets, and the matrix product of the grid with that."""
+    """A matrix product for each pixel of the kernel: of the grid with the pixels of the image under that kernel pixel."""
     lengths = known_lengths(graph, kernel)
     whole, windows = (_channels_first(graph, name, layout) for name in (_all_pads(graph, image, layout), grid))
     count = _count(graph, grid, None)
@@ -105,10 +105,10 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
 
 
 def _by_rows(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
-    """Of a kernel for each channel: for each row of it, the rows of the grid times the rows of the image that they meet.
+    """For depthwise kernels: a matrix product for each kernel row, of the rows of the grid with those of the image under it.
 
-    That is, all pixels of the one times all of the other, summed over the rows; of these those are added that lie as far
-    apart as the kernel's pixels.
+    The product has the sums over all rows of each pair of a grid column and an image column; the gradient adds those pairs
+    whose distance is that of a kernel pixel.
     """
     lengths, (row,) = known_lengths(graph, kernel), _numbers((graph.lengths(grid) or [])[-1:])
     stride, dilation = layout.strides[-1], layout.dilations[-1]
@@ -117,19 +117,19 @@ def _by_rows(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, 
     count = _count(graph, grid, -1)
     left = graph.op("Transpose", _matrices(graph, windows, group, [], count, [row]), perm=[0, 2, 1])
     places = np.arange(row)[:, None, None] * stride + np.arange(lengths[-1]) * dilation == np.arange(width)[:, None]
-    apart = graph.op("CastLike", graph.tensor(places.reshape(row * width, lengths[-1]).astype(np.float32)), image)
+    distances = graph.op("CastLike", graph.tensor(places.reshape(row * width, lengths[-1]).astype(np.float32)), image)
     sums = []
     for offsets in itertools.product(*map(range, lengths[2:-1])):
         part = _met(graph, whole, grid, layout, offsets, width)
         pairs = graph.op("MatMul", left, _matrices(graph, part, group, [], count, [width]))
         flat = graph.op("Reshape", pairs, graph.ints([group, row * width]), allowzero=1)
-        sums.append(graph.op("MatMul", flat, apart))
+        sums.append(graph.op("MatMul", flat, distances))
     joined = sums[0] if len(sums) == 1 else graph.op("Concat", *sums, axis=1)
     return graph.op("Reshape", joined, graph.ints(lengths), allowzero=1)
 
 
 def _all_pads(graph: Graph, image: str, layout: Windows) -> str:
-    """The image with zeros around it where windows reach beyond it."""
+    """The image padded with zeros."""
     if not any(layout.pads):
         return image
     begins, ends = layout.pads[: layout.rank], layout.pads[layout.rank :]
@@ -137,18 +137,18 @@ def _all_pads(graph: Graph, image: str, layout: Windows) -> str:
 
 
 def _channels_first(graph: Graph, name: str, layout: Windows) -> str:
-    """From [samples, channels, ...] to [channels, samples, ...]; one sample may stay where it is."""
+    """From [samples, channels, ...] to [channels, samples, ...]; unchanged for a single sample."""
     is_one = (graph.lengths(name) or [None])[0] == 1
     return name if is_one else graph.op("Transpose", name, perm=[1, 0, *layout.axes])
 
 
 def _is_cut(lengths: Sequence[int], layout: Windows) -> bool:
-    """Whether the windows' pixels at one place are not all of the image."""
+    """Whether a pixel of the kernel covers only a part of the image."""
     return math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.found)
 
 
 def _met(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int], width: int | None = None) -> str:
-    """The part of an image that a pixel of the kernel meets, or of the last axis a number of pixels from the first on."""
+    """The pixels of an image under a pixel of the kernel; along the last axis the first `width` pixels if that is given."""
     rank = len(offsets)
     starts = [offset * dilation for offset, dilation in zip(offsets, layout.dilations, strict=False)]
     strides = list(layout.strides[:rank])
@@ -166,7 +166,7 @@ def _met(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence
 
 
 def _count(graph: Graph, grid: str, end: int | None) -> int | str:
-    """Samples times pixels along the spatial axes up to `end`: a number, or the name of one, int64 [1]."""
+    """Samples times pixels along the spatial axes before `end`: an int, or the name of an int64 [1]."""
     lengths = graph.lengths(grid)
     if lengths is not None:
         kept = [lengths[0], *lengths[2:end]]
@@ -189,7 +189,7 @@ def _matrices(
     count: int | str,
     last: Sequence[int] = (),
 ) -> str:
-    """A tensor [channels, samples, ...] as matrices [groups, channels of each, samples * pixels]."""
+    """A tensor [channels, samples, ...] as matrices [groups, channels of a group, samples * pixels]."""
     before = [*([group] if group > 1 or not channels else []), *channels]
     if isinstance(count, int):
         shape = graph.ints([*before, count, *last])
@@ -200,7 +200,7 @@ def _matrices(
 
 
 def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
-    """A convolution of the image with the grid, in which samples and channels, strides and dilations change places."""
+    """A convolution of the image with the grid, with samples and channels swapped, and strides and dilations too."""
     swapped = [1, 0, *layout.axes]
     correlation = graph.op(
         "Conv", _samples_last(graph, image, kernel, layout, group), graph.op("Transpose", grid, perm=swapped),

@@ -10,12 +10,12 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, rule
 
 _LARGEST_DET = 32
-"""The most rows of a matrix whose minors are all taken: n^4 numbers are a million."""
+"""The most rows of a matrix for Det: its gradient needs memory for rows^4 elements, here a million."""
 
 
 @rule("MatMul")
 def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The product of NumPy's matmul: a vector is a matrix of one row or column, other axes broadcast."""
+    """NumPy's matmul: a vector is a matrix of one row or column, and leading axes broadcast."""
     ranks = [graph.rank(name, node) for name in node.inputs]
     if ranks[1] <= 2:
         return _matmul_by_matrix(graph, node, dy, ranks)
@@ -23,7 +23,7 @@ def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gradients:
-    """All rows of the first factor times one matrix: two plain products."""
+    """All rows of the first factor times one matrix: each gradient is one Gemm."""
     a, b = node.inputs
     by_a = by_b = None
     is_vector = ranks[1] == 1
@@ -35,7 +35,7 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gr
     if node.wants(1):
         left = graph.op("Flatten", a, axis=ranks[0] - 1)
         if not is_vector and _is_transpose(graph, b):
-            # What it is the transpose of has its gradient without a transpose, and weights are large.
+            # The rule of Transpose removes this Transpose again, which saves copying a large weight.
             by_b = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
         else:
             by_b = graph.op("Gemm", left, rows, transA=1)
@@ -50,7 +50,7 @@ def _is_transpose(graph: Graph, matrix: str) -> bool:
 
 
 def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:
-    """A product of many matrices, the first of which may be one vector for all."""
+    """A product of stacked matrices; the first factor may be a vector."""
     a, b = node.inputs
     rank_a, rank_b = (graph.rank(name, node) for name in node.inputs)
     rows, many = dy, a
@@ -65,10 +65,9 @@ def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradi
 
 
 def _product(graph: Graph, left: str, right: str) -> str:
-    """Products of matrices, 0 where they are sums of nothing.
+    """Products of stacked matrices, 0 if the inner length is 0.
 
-    In double ONNX Runtime (1.31) fills the first of such matrices alone with zeros, and leaves the others as they were in
-    memory.
+    For double and an inner length of 0, ONNX Runtime (1.31) clears only the first matrix, not the others.
     """
     made = graph.op("MatMul", left, right)
     terms = (graph.lengths(left) or [None])[-1]
@@ -83,7 +82,7 @@ def _transposed(graph: Graph, name: str, rank: int) -> str:
 
 
 def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
-    """The gradient by a factor: summed over the axes along which it was broadcast, all but the last two of the output."""
+    """The gradient of a factor: summed over the leading axes along which the factor was broadcast."""
     before, after = graph.lengths(source), graph.lengths(node.outputs[0])
     if before and after and None not in before[:-2] and len(before) > 1 and before[:-2] == after[:-2]:
         return gradient
@@ -92,7 +91,7 @@ def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
 
 @rule("Gemm")
 def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum alpha * A' B' + beta * C, where A' and B' may be A and B transposed."""
+    """The sum alpha * A' B' + beta * C, where A' and B' are A and B or their transposes."""
     a, b, c = (node.input(i) for i in range(3))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     trans_a, trans_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
@@ -111,12 +110,12 @@ def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Det")
 def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The determinants of matrices: dy times the cofactors, which are determinants with a row that is a unit vector.
+    """Determinants: dy times the cofactors, which are determinants with one row replaced by a unit vector.
 
-    That holds for singular matrices too, of some of which PyTorch has a gradient of 0, and takes n^2 determinants.
+    This is right for singular matrices too, where PyTorch gives 0 for some, and takes n^2 determinants.
 
     Raises:
-        ValueError: the number of rows is not known, or too large for that.
+        ValueError: the number of rows is unknown or too large.
     """
     x = node.input(0)
     rows = next((n for n in (graph.lengths(x) or [])[-2:] if isinstance(n, int)), None)

@@ -1,4 +1,4 @@
-"""Rules of operators that put tensors together, take them apart, or choose among their elements."""
+"""Rules of operators that join, split, select or accumulate elements."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def concat(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @multi_output_rule("Split")
 def split(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Parts of a tensor along an axis; a part without a gradient has one of zeros."""
+    """Parts of a tensor along an axis; a part that the loss does not depend on has a gradient of 0."""
     parts = [part or graph.zeros(name) for part, name in zip(incoming, node.outputs, strict=True)]
     return [graph.op("Concat", *parts, axis=node.attribute("axis", 0))]
 
 
 @rule("Where")
 def where(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Elements of a where the condition holds, of b elsewhere, with broadcasting of all three."""
+    """Elements of a where the condition holds, else of b; all three broadcast."""
     condition, a, b = node.inputs
     output = node.outputs[0]
     by_a = by_b = None
@@ -45,20 +45,20 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Trilu", "ReverseSequence")
 def itself(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Linear maps that are their own transposes: a triangle of a matrix, and the beginnings of sequences reversed."""
+    """Linear maps that are their own transposes: a triangle of a matrix, and reversal of the start of each sequence."""
     return [graph.replay(node, dy, *node.inputs[1:])]
 
 
 @rule("CumSum")
 def cumulative_sum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Sums of all elements up to each along an axis: those from each on."""
+    """Cumulative sums along an axis; the gradient is a cumulative sum in the opposite direction."""
     exclusive, reverse = node.attribute("exclusive", 0), 1 - node.attribute("reverse", 0)
     return [graph.op("CumSum", dy, node.inputs[1], exclusive=exclusive, reverse=reverse)]
 
 
 @rule("CenterCropPad")
 def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The middle of a tensor, or a border of zeros around it, for each of some axes: the same back to the former lengths."""
+    """The centre of a tensor, or padding with zeros, along some axes; the gradient restores the lengths of x."""
     x, axes = node.input(0), node.attribute("axes")
     if axes is None:
         return [graph.op("CenterCropPad", dy, graph.shape(x))]
@@ -67,10 +67,10 @@ def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Col2Im")
 def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Blocks that are added up where they lie in an image: each reads dy where it lies.
+    """Blocks added up at their positions in an image: the gradient gathers dy at these.
 
-    That is the derivative of what the specification says. With dilations along any other number of axes than two, ONNX
-    Runtime (1.31 at least) puts blocks elsewhere.
+    This is the derivative of the operator in the specification. With dilations and another number of axes than two, ONNX
+    Runtime (1.31 at least) puts the blocks elsewhere.
     """
     x, image, block = node.inputs
     known = graph.lengths(image) or graph.lengths(block) or [None]
@@ -97,11 +97,11 @@ def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("CumProd")
 def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Products of all elements up to each along an axis: for each factor the products of the others, summed from it on.
+    """Cumulative products along an axis: dx is the cumulative sum from the end of dy times the product of the other factors.
 
-    They are the products over the factor, but the first 0 of a line is left out of these, and joined again for all other
-    factors. So the rule has the right derivative too, unless more than one factor of a line is 0. Half precision is
-    computed in float.
+    That product is the cumulative product divided by the factor. The first 0 along the axis is left out of it and multiplied
+    again for the other factors, so the second derivative is right too, unless several factors are 0. Half precision is
+    computed in float32.
     """
     x, axis = node.inputs
     exclusive, reverse = node.attribute("exclusive", 0), node.attribute("reverse", 0)

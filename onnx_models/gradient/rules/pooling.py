@@ -1,4 +1,4 @@
-"""Rules of pooling."""
+"""Rules of pooling and of LRN."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 from onnx_models.gradient.rules.windows import Windows, by_image, sliced, windows
 
 _EXACT = 2**20
-"""A part of a number that a float holds, as many times as it may be there."""
+"""An index is split into quotient and remainder by this number, each of which a float32 holds exactly."""
 
 
 @rule("MaxPool")
 def max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The maximum of each window: dy goes to where it was found, which MaxPool says itself."""
+    """The maximum of each window: dy goes to the index that MaxPool returns."""
     return [scatter_added(graph, node.input(0), _places(graph, node), dy)]
 
 
 def _places(graph: Graph, node: Node) -> str:
-    """The index in X, row by row, of each maximum: from the node, or else from another like it."""
+    """The row-major index in X of each maximum: an output of the node, or of a copy of it."""
     if len(node.outputs) > 1 and node.outputs[1] and not node.attribute("storage_order", 0):
         return node.outputs[1]
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
@@ -34,20 +34,20 @@ def _places(graph: Graph, node: Node) -> str:
 
 @rule("AveragePool")
 def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The mean of each window: a convolution of each channel by itself, with ones, divided by the number of pixels."""
+    """The mean of each window: a depthwise convolution with ones, divided by the number of pixels."""
     x = node.input(0)
     layout, ones = _windows(graph, node, x)
     return [_summed(graph, graph.op("Div", dy, _counts(graph, node, layout, ones)), ones, x, layout)]
 
 
 def _summed(graph: Graph, shares: str, ones: str, x: str, layout: Windows) -> str:
-    """For each pixel of x the sum of the shares of the windows that it is in."""
+    """For each pixel of x the sum of `shares` over the windows that contain it."""
     alone = graph.op("Reshape", shares, _one_channel(graph, shares), allowzero=1)
     return graph.reshaped(by_image(graph, alone, ones, x, layout, 1), x)
 
 
 def _windows(graph: Graph, node: Node, x: str) -> tuple[Windows, str]:
-    """The windows of a node, and ones in the shape of one."""
+    """The windows of a node, and a kernel of ones."""
     kernel = list(node.attribute("kernel_shape"))
     layout = windows(graph, node, len(kernel), x, node.outputs[0], graph.ints(kernel))
     return layout, _ones(graph, graph.ints([1, 1, *kernel]), x)
@@ -64,7 +64,7 @@ def _one_channel(graph: Graph, name: str) -> str:
 
 
 def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
-    """How many pixels each window has the mean of: those in X, or in X with its pads; none beyond, with ceil_mode."""
+    """The number of pixels that each window averages: those in X, or in X with its pads; never those beyond (ceil_mode)."""
     x, y = node.input(0), node.outputs[0]
     with_pads = bool(node.attribute("count_include_pad", 0))
     if not node.attribute("ceil_mode", 0) and not layout.found and (with_pads or not any(layout.pads)):
@@ -73,7 +73,7 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
     begins, ends = _pads(graph, layout)
     if with_pads:
         lengths, begins = graph.op("Add", graph.op("Add", lengths, begins), ends), graph.ints([0] * layout.rank)
-    # Zeros up to where the last window ends at most.
+    # Pad with zeros up to the furthest end of the last window.
     beyond = graph.op("Add", ends, graph.ints([stride - 1 for stride in layout.strides]))
     inside = _ones(graph, graph.op("Concat", graph.ints([1, 1]), lengths, axis=0), x)
     zeros = graph.ints([0, 0])
@@ -83,7 +83,7 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
 
 
 def _pads(graph: Graph, layout: Windows) -> tuple[str, str]:
-    """Names of the begins and of the ends."""
+    """Names of the pads at the start and at the end of each spatial axis."""
     return layout.found or (graph.ints(layout.pads[: layout.rank]), graph.ints(layout.pads[layout.rank :]))
 
 
@@ -97,7 +97,7 @@ def global_average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("GlobalMaxPool")
 def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The maximum of each channel: dy goes to the first pixel that has it."""
+    """The maximum of each channel: dy goes to the first pixel that equals it."""
     x = node.input(0)
     channels, count = graph.op("Shape", x, end=2), graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
     lines = graph.op("Reshape", x, graph.op("Concat", channels, count, axis=0), allowzero=1)
@@ -109,7 +109,7 @@ def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("LpPool")
 def lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The p-norm of each window; where it is 0 the gradient is."""
+    """The p-norm of each window; where the norm is 0, the gradient is 0."""
     x, y, dy = (upcast(graph, name) for name in (node.input(0), node.outputs[0], dy))
     layout, ones = _windows(graph, node, x)
     shares, factors = _of_norm(graph, node, x, y, dy)
@@ -118,13 +118,13 @@ def lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("GlobalLpPool")
 def global_lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The p-norm of each channel; where it is 0 the gradient is, as with PyTorch's norm."""
+    """The p-norm of each channel; where the norm is 0, the gradient is 0, as in PyTorch."""
     x, y, dy = (upcast(graph, name) for name in (node.input(0), node.outputs[0], dy))
     return [downcast(graph, graph.op("Mul", *_of_norm(graph, node, x, y, dy)), node.input(0))]
 
 
 def _of_norm(graph: Graph, node: Node, x: str, y: str, dy: str) -> tuple[str, str]:
-    """The derivative of a p-norm y in two factors: one for each y, times dy, and one for each x."""
+    """The gradient of a p-norm y as two factors: one in the shape of y, dy included, and one in the shape of x."""
     p = node.attribute("p", 2)
     values, norms = Expr(graph, x, x), Expr(graph, y, x)
     if p == 1:
@@ -137,7 +137,7 @@ def _of_norm(graph: Graph, node: Node, x: str, y: str, dy: str) -> tuple[str, st
 
 @decomposition("LRN")
 def local_response(graph: Graph, node: Node) -> Sequence[str]:
-    """Each number divided by a power of the mean square of those at the same place in the channels around it."""
+    """Local response normalization: x / (bias + alpha * mean of squares over neighbouring channels)^beta."""
     source = node.input(0)
     x = upcast(graph, source)
     size = node.attribute("size")
@@ -155,16 +155,16 @@ def local_response(graph: Graph, node: Node) -> Sequence[str]:
 
 @rule("MaxUnpool")
 def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Numbers put at places of a larger tensor of zeros: of several at one place the one that is there has the gradient.
+    """Elements scattered to a larger tensor of zeros: of several at one index, the one that is kept gets the gradient.
 
-    The node tells where each went, as it is run on the numbers of the elements of X: runtimes differ in what the places
-    mean where there is an output_shape.
+    The node is applied to the flat indices of X to find where each element goes, because runtimes disagree on the meaning of
+    the index input if there is an output_shape.
     """
     x = node.input(0)
     zero, one, parts = (graph.op("Constant", value_int=value) for value in (0, 1, _EXACT))
     size = graph.op("Size", x)
     numbers = graph.reshaped(graph.op("Add", graph.op("Range", zero, size, one), one), x)
-    # A float holds integers of 24 bits.
+    # A float32 holds integers of up to 24 bits exactly.
     ends = [graph.op("Div", numbers, parts), graph.op("Mod", numbers, parts)]
     ends = [graph.op("Cast", end, to=onnx.TensorProto.FLOAT) for end in ends]
     high, low = (graph.op("Cast", graph.replay(node, end, *node.inputs[1:]), to=onnx.TensorProto.INT64) for end in ends)
@@ -172,5 +172,5 @@ def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
     places = graph.op("Reshape", graph.op("Add", graph.op("Mul", high, parts), low), line)
     nothing = graph.op("Expand", graph.number(0.0, x), graph.op("Reshape", graph.op("Add", size, one), line))
     found = graph.op("ScatterElements", nothing, places, graph.op("Reshape", dy, line))
-    # What is no number of an element is 0.
+    # Index 0 stands for outputs that no element went to.
     return [graph.reshaped(graph.op("Slice", found, graph.ints([1]), graph.op("Shape", found)), x)]

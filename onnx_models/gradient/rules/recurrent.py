@@ -1,15 +1,14 @@
 """Rules of recurrent layers: LSTM, GRU and RNN.
 
-The outputs Y of a layer are its states after each step, so that all of its gates follow from Y and the inputs by products of
-large matrices; of the LSTM's other state, which is no output for each step, a Scan of a multiplication and an addition tells
-the values. Within a step a layer acts on each element by itself, but for the product with R: reverse mode with ones in the
-place of the incoming gradient gives the derivatives of all elements at once. What remains for a Scan from the last step to
-the first is the product of these derivatives with the gradient and with R; the gradients by W, R and B are single products
-of large matrices after it.
+The output Y of a layer holds its states after each step, so that a few large matrix products recompute all gates from Y and
+the inputs. The cell state of an LSTM is not an output for each step; a Scan of a multiplication and an addition recomputes
+it. Except for the product with R, a step is elementwise: reverse mode with a gradient of ones gives the derivatives of all
+steps at once. The Scan from the last step to the first then only multiplies the gradient by these derivatives and by R. The
+gradients of W, R and B are single large matrix products after it.
 
-Steps beyond the end of a sequence keep the states and give outputs of 0; states of a sequence without steps are 0 in the
-end, as in ONNX Runtime. In shapes T stands for steps, N for sequences, D for directions, I for inputs, H for the size of a
-state and g*H for that of all gates.
+Steps beyond the end of a sequence keep the states and give outputs of 0. The final states of a sequence without steps are 0,
+as in ONNX Runtime. In shapes, T is the number of steps, N of sequences, D of directions, I of inputs, H the size of a
+state, and g*H that of all gates.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import Subgraph, slice_type, tensor_type
 
-_LENGTHS = Zero("it only decides how many steps a sequence has")
+_LENGTHS = Zero("it only determines how many steps a sequence has")
 
 _X, _W, _R, _B, _SEQUENCE_LENS, _INITIAL_H, _INITIAL_C, _P = range(8)
-"""Places of the inputs; GRU and RNN have none from _INITIAL_C on."""
+"""Indices of the inputs; GRU and RNN have none from _INITIAL_C on."""
 
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
@@ -48,18 +47,18 @@ _PARAMETERS: dict[str, tuple[float | None, ...]] = {
     "tanh": (),
     "thresholdedrelu": (None,),
 }
-"""The defaults of alpha and beta; None where the specification gives none or ONNX Runtime has another."""
+"""The defaults of alpha and beta; None if the specification gives none or ONNX Runtime has another."""
 
 
 @dataclass(frozen=True)
 class _Activation:
-    """A function between clip and a gate. name: in lower case. parameters: alpha and beta as far as it has them."""
+    """An activation function. name: in lower case. parameters: alpha and beta, as far as it has them."""
 
     name: str
     parameters: Sequence[float]
 
     def of(self, x: Expr) -> Expr:
-        """The function of each element."""
+        """The function applied to each element."""
         if self.name == "affine":
             return self.parameters[0] * x + self.parameters[1]
         if self.name == "scaledtanh":
@@ -71,25 +70,27 @@ class _Activation:
 
 
 def _activations(node: Node, directions: int) -> list[list[_Activation]]:
-    """The functions of each direction, in the order of the specification."""
+    """The activation functions of each direction, in the order of the specification."""
     operator = node.proto.op_type
     count = len(_DEFAULTS[operator])
     names = node.attribute("activations") or directions * list(_DEFAULTS[operator])
     names = [name.decode() if isinstance(name, bytes) else name for name in names]
     if len(names) != directions * count:
-        raise ValueError(f"{node} has activations = {names}: must be {directions * count}")
+        raise ValueError(f"{node}: activations = {names}: must be {directions * count} names")
     given = [iter(node.attribute(f"activation_{which}") or ()) for which in ("alpha", "beta")]
     found = []
     for name in names:
         if name.lower() not in _PARAMETERS:
             raise ValueError(
-                f"{node} has activations = {names}: each must be one of {sorted(_PARAMETERS)}, in any case"
+                f"{node}: activations = {names}: each must be one of {sorted(_PARAMETERS)}, in upper or lower case"
             )
         defaults = _PARAMETERS[name.lower()]
         values = [next(numbers, default) for numbers, default in zip(given, defaults, strict=False)]
         parameters = [value for value in values if value is not None]
         if len(parameters) < len(values):
-            raise ValueError(f"{node} has the activation {name} without alpha or beta: must have what has no default")
+            raise ValueError(
+                f"{node}: the activation {name} needs activation_alpha and activation_beta without default"
+            )
         found.append(_Activation(name.lower(), parameters))
     return [found[i * count : (i + 1) * count] for i in range(directions)]
 
@@ -99,10 +100,10 @@ class _Layer:
     """One direction of a layer, over all steps.
 
     node: the layer. x: [T, N, I]. w, r: [g*H, I] and [g*H, H]. b: the biases of W and of R, each [g*H], or none.
-    p: the weights of the peepholes of i, o and f, each [H], or none. y: the outputs [T, N, H]. starts: the states in the
-    beginning [N, H]. mask, next_mask: [T, N, 1], whether there are the step and the one that stands after it; None where all
-    are. backwards: whether the last step is done first. by_y: the gradient by y, or None. by_ends: those by the states in
-    the end [N, H]. activations: the functions.
+    p: the peephole weights of i, o and f, each [H], or none. y: the outputs [T, N, H]. starts: the initial states [N, H].
+    mask, next_mask: [T, N, 1], whether a sequence has this step and the one after it in memory; None if all have all steps.
+    backwards: whether the layer visits the last step first. by_y: the gradient of y, or None. by_ends: the gradients of the
+    final states [N, H]. activations: the activation functions.
     """
 
     graph: Graph
@@ -122,11 +123,11 @@ class _Layer:
     activations: Sequence[_Activation]
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> Expr:
-        """A new tensor."""
+        """Add a node, and return its output."""
         return Expr(self.graph, self.graph.op(op_type, *inputs, **attributes), self.x)
 
     def term(self, name: str) -> Expr:
-        """A tensor in a formula."""
+        """The expression of a tensor."""
         return Expr(self.graph, name, self.x)
 
     def rows(self, name: str) -> str:
@@ -139,12 +140,12 @@ class _Layer:
         return self.op("Reshape", rows, shape)
 
     def act(self, i: int, x: Expr) -> Expr:
-        """Activation i of numbers that are clipped first."""
+        """Activation i of x, which is clipped first."""
         limit = self.node.attribute("clip")
         return self.activations[i].of(x if limit is None else x.op("Clip", -limit, limit))
 
     def before(self, states: str, start: str) -> str:
-        """From the states after each step [T, N, H] and the one in the beginning [N, H] those before each, [T, N, H]."""
+        """The states before each step [T, N, H], from those after each step [T, N, H] and the initial one [N, H]."""
         graph = self.graph
         first, zero = graph.op("Unsqueeze", start, graph.ints([0])), graph.ints([0])
         if not self.backwards:
@@ -155,29 +156,29 @@ class _Layer:
         return shifted if self.next_mask is None else graph.op("Where", self.next_mask, shifted, start)
 
     def where_done(self, x: Expr, other: float) -> Expr:
-        """Numbers of the steps that there are, another number at the others."""
+        """x, with another number at steps beyond the end of a sequence."""
         return x if self.mask is None else x.where(self.term(self.mask), other)
 
     def parts(self, x: Expr, count: int) -> list[Expr]:
-        """Equal parts of the last axis, each of the shape of y."""
+        """Equal parts of the last axis, each in the shape of y."""
         return [self.like_y(part) for part in _split(x, count)]
 
     def like_y(self, x: Expr) -> Expr:
-        """Enter that a tensor has the shape of y, so that rules need not sum what might have been broadcast."""
+        """Declare that a tensor has the shape of y, so that rules need not sum over axes that might be broadcast."""
         kind = self.graph.type_of(self.y)
         if kind is not None:
             self.graph.known.types[x.name] = kind
         return x
 
     def derivatives(self, nodes: Sequence[onnx.NodeProto], y: Expr, xs: Sequence[Expr]) -> list[Expr]:
-        """The derivatives of y by each x, of the same shape, where y acts on each element by itself."""
+        """The derivatives of y with respect to each x; y is an elementwise function of these, all of the same shape."""
         self.graph.infer_added(nodes)
         ones = self.op("Expand", self.graph.number(1.0, self.x), self.graph.shape(self.y))
         found = self.node.reverse(self.graph, nodes, {y.name: ones.name}, [x.name for x in xs])
         return [self.term(found.get(x.name) or self.graph.zeros(self.y)) for x in xs]
 
     def scan(self, starts: Sequence[str], sequences: Sequence[str], step: _Step, *, is_gradient: bool) -> list[str]:
-        """States after all steps, and what comes from each step; for a gradient the steps are done in the other order."""
+        """The final states, then the outputs of all steps; a gradient visits the steps in the opposite order."""
         body = Subgraph(self.graph, self.node, onnx.GraphProto(name="step"))
         states = [body.new_input("h", self.graph.type_of(name)) for name in starts]
         slices = [body.new_input("x", slice_type(self.graph, name, 0)) for name in sequences]
@@ -196,11 +197,11 @@ class _Layer:
         )
 
     def backward(self, derivatives: Sequence[Expr], step: _Step) -> list[str]:
-        """The Scan from the end to the beginning: gradients by the states there, and what comes from each step.
+        """The Scan in reverse order: the gradients of the initial states, then the outputs of all steps.
 
         Args:
-            derivatives: derivatives [T, N, ...], which the step is given.
-            step: from the gradients by the states after a step and the derivatives those by the states before it.
+            derivatives: tensors [T, N, ...], whose slices `step` is given.
+            step: from the gradients of the states after a step, and the slices, to those of the states before it.
         """
         masks = [] if self.mask is None else [self.mask]
         by_y = [] if self.by_y is None else [self.where_done(self.term(self.by_y), 0.0).name]
@@ -219,16 +220,16 @@ class _Layer:
 
 
 _Step = Callable[[Sequence[Expr], Sequence[Expr]], tuple[list[Expr], list[Expr]]]
-"""From the states and the slices of a step to the states after it and to its outputs."""
+"""From the states before a step and its slices to the states after it and its outputs."""
 
 
 @dataclass
 class _Found:
     """Gradients of one direction.
 
-    by_gates: by the gates before clip and activation, [T, N, g*H], as far as they come from X and W. by_recurrent: the same,
-    as far as they come from the states and R. r: by R [g*H, H]. starts: by the states in the beginning [N, H]. p: by the
-    weights of peepholes [H].
+    by_gates: of the part of the gates (before clip and activation) that comes from X and W, [T, N, g*H]. by_recurrent: of
+    the part that comes from the states and R. r: of R [g*H, H]. starts: of the initial states [N, H]. p: of the peephole
+    weights [H].
     """
 
     by_gates: str
@@ -249,7 +250,7 @@ def _split(term: Expr, count: int, axis: int = -1) -> list[Expr]:
 
 
 def _rnn(layer: _Layer) -> _Found:
-    """Of each step: h = f(x W' + h R' + b)."""
+    """The gradients of h = f(x W' + h R' + b)."""
     graph = layer.graph
     h = layer.rows(layer.before(layer.y, layer.starts[0]))
     gates = layer.like_y(layer.steps(_gates(layer, h)))
@@ -266,25 +267,25 @@ def _rnn(layer: _Layer) -> _Found:
 
 
 def _gates(layer: _Layer, h: str) -> str:
-    """All gates [T*N, g*H] before clip and activation, from states [T*N, H]."""
+    """All gates [T*N, g*H] before clip and activation, given the states [T*N, H]."""
     bias = [layer.graph.op("Add", *layer.b)] if layer.b else []
     from_x = layer.graph.op("Gemm", layer.rows(layer.x), layer.w, *bias, transB=1)
     return layer.graph.op("Gemm", h, layer.r, from_x, transB=1)
 
 
 def _lstm(layer: _Layer) -> _Found:
-    """Gates i, o, f and c from x, h and peepholes; C = f*C + i*c and h = o*g(C)."""
+    """The gradients of C = f*C + i*c and h = o*g(C), with gates i, o, f and c of x, h and peepholes."""
     graph = layer.graph
     h = layer.rows(layer.before(layer.y, layer.starts[0]))
     i, o, f, c = layer.parts(layer.steps(_gates(layer, h)), 4)
     is_coupled = bool(layer.node.attribute("input_forget", 0))
 
     def opened(x: Expr, place: int, state: Expr) -> Expr:
-        """A gate before clip and activation, with its peephole."""
+        """A gate before clip and activation, peephole included."""
         return x + state * Expr(x.graph, layer.p[place], x.like) if layer.p else x
 
     def shares(i: Expr, f: Expr, c: Expr, state: Expr) -> tuple[Expr, Expr]:
-        """How much of the state is kept, and what is added to it."""
+        """The factor of the cell state (f), and what is added to it (i*c)."""
         added = layer.act(0, opened(i, 0, state))
         kept = 1 - added if is_coupled else layer.act(0, opened(f, 2, state))
         return kept, added * layer.act(1, c)
@@ -336,7 +337,7 @@ def _lstm(layer: _Layer) -> _Found:
 
 
 def _gru(layer: _Layer) -> _Found:
-    """Gates z, r and n from x and h; h = (1 - z)*n + z*h. Before its activation n has r*(h R') or (r*h) R'."""
+    """The gradients of h = (1 - z)*n + z*h, with gates z, r and n of x and h; n depends on r*(h R') or (r*h) R'."""
     before = layer.like_y(layer.term(layer.before(layer.y, layer.starts[0])))
     from_x = layer.graph.op("Gemm", layer.rows(layer.x), layer.w, *layer.b[:1], transB=1)
     if layer.node.attribute("linear_before_reset", 0):
@@ -407,7 +408,7 @@ def _gru_reset_before(layer: _Layer, before: Expr, from_x: str) -> _Found:
 
 
 def _two_of_three(term: Expr, axis: int) -> list[Expr]:
-    """Of three equal parts the first two together, and the third."""
+    """The first two of three equal parts together, and the third."""
     z, r, n = _split(term, 3, axis)
     return [_concat([z, r], axis), n]
 
@@ -417,10 +418,10 @@ _RULES = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 @multi_output_rule("LSTM", "GRU", "RNN")
 def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """A layer of one or two directions, the first of which may be the one from the last step to the first."""
+    """A layer that is forward, reverse or bidirectional."""
     direction, is_batch_first = node.attribute("direction", "forward"), bool(node.attribute("layout", 0))
     if direction not in ("forward", "reverse", "bidirectional"):
-        raise ValueError(f"{node} has direction = {direction!r}: must be forward, reverse or bidirectional")
+        raise ValueError(f"{node}: direction = {direction!r}: must be forward, reverse or bidirectional")
     count = 2 if direction == "bidirectional" else 1
     activations = _activations(node, count)
     _set_ranks(graph, node)
@@ -429,12 +430,12 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         return graph.op("Transpose", name, perm=list(perm)) if is_batch_first else name
 
     def by_direction(name: str, axis: int = 0) -> list[str]:
-        """What each direction has of a tensor."""
+        """The part of a tensor that belongs to each direction."""
         parts = graph.ops("Split", name, outputs=2, axis=axis, num_outputs=2) if count == 2 else [name]
         return [graph.op("Squeeze", part, graph.ints([axis])) for part in parts]
 
     def halves(name: str, parts: int) -> list[list[str]]:
-        """What each direction has of a matrix of several vectors in a line."""
+        """For each direction, the equal parts that its row of a matrix consists of."""
         if not name:
             return [[]] * count
         return [graph.ops("Split", one, outputs=parts, axis=0, num_outputs=parts) for one in by_direction(name)]
@@ -446,7 +447,7 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     lengths = node.input(_SEQUENCE_LENS)
     if lengths:
         mask, next_mask = _masks(graph, x, lengths)
-        x = graph.op("Where", mask, x, graph.number(0.0, x))  # what stands there may be no number
+        x = graph.op("Where", mask, x, graph.number(0.0, x))  # the padding may be NaN
     places = (_INITIAL_H, _INITIAL_C) if node.proto.op_type == "LSTM" else (_INITIAL_H,)
     nothing = [graph.op("Expand", graph.number(0.0, x), graph.shape(ys[0], 1, 3))] * count
     starts = [by_direction(transposed(name, (1, 0, 2))) if (name := node.input(place)) else nothing for place in places]
@@ -471,7 +472,7 @@ def recurrent(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 
 
 def _set_ranks(graph: Graph, node: Node) -> None:
-    """Enter the ranks that the specification gives, where inference does not find them."""
+    """Set the ranks that the specification gives, if inference does not find them."""
     for names, ranks in ((node.inputs, (3, 3, 3, 2, 1, 3, 3, 2)), (node.outputs, (4, 3, 3))):
         for name, rank in zip(names, ranks, strict=False):
             kind = tensor_type(graph.element_type(name), [None] * rank) if name else None
@@ -486,7 +487,7 @@ def _assembled(
     found: Sequence[_Found],
     transposed: Callable[[str, Sequence[int]], str],
 ) -> Gradients:
-    """The gradients by the inputs, from those of the directions."""
+    """The gradients of the inputs, from those of the directions."""
 
     def together(parts: Iterable[str]) -> str:
         made = [graph.op("Unsqueeze", part, graph.ints([0])) for part in parts]
@@ -519,7 +520,7 @@ def _assembled(
 
 
 def _all_states(graph: Graph, node: Node) -> str:
-    """The name of the first output, the states after all steps, which the node is given where it lacks it."""
+    """The name of the output Y; a node that omits it is replaced by one that has it."""
     if node.output(0):
         return node.output(0)
     other = onnx.NodeProto()
@@ -530,7 +531,7 @@ def _all_states(graph: Graph, node: Node) -> str:
 
 
 def _masks(graph: Graph, x: str, lengths: str) -> tuple[str, str]:
-    """Whether there is each step, and the one that stands after it, [T, N, 1]; from x [T, N, I] and lengths [N]."""
+    """Whether a sequence has each step, and the one after it in memory, [T, N, 1]; from x [T, N, I] and lengths [N]."""
     steps = graph.op("Squeeze", graph.shape(x, 0, 1), graph.ints([0]))
     zero, one = (graph.tensor(np.array(number)) for number in (0, 1))
     places = graph.op("Unsqueeze", graph.op("Range", zero, steps, one), graph.ints([1]))

@@ -1,4 +1,4 @@
-"""The table of rules, and the operators at which a gradient ends."""
+"""The tables of rules and decompositions, and of the operators at which a gradient ends."""
 
 from __future__ import annotations
 
@@ -10,71 +10,71 @@ import onnx
 from onnx_models.gradient.graph import Graph, Node
 
 REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
-"""The types of tensors that have gradients of their own type."""
+"""The element types of tensors whose gradients have the same type."""
 
 
 @dataclass(frozen=True)
 class Zero:
-    """The gradient by an input that has no influence, or none that has a derivative other than 0.
+    """The gradient of an input with respect to which the derivative is 0.
 
-    reason: why, as the rest of a sentence that begins with "its derivative is 0, since".
+    reason: the end of a sentence that begins with "its derivative is 0, because".
     """
 
     reason: str
 
 
 Part = str | Zero | None
-"""The gradient by an input: the name of a tensor, a zero, or None for one that is not wanted."""
+"""The gradient of an input: the name of a tensor, a zero, or None if it is not needed."""
 
 Incoming = Sequence[str | None]
-"""Names of the gradients by the outputs of a node; None where there is none."""
+"""Names of the gradients of a node's outputs; None for an output that the loss does not depend on."""
 
 Gradients = Sequence[Part] | Mapping[str, Part]
-"""The gradients by the inputs in their order, or by the names of inputs and captured tensors."""
+"""The gradients of the inputs in order, or by the names of inputs and captured tensors."""
 
 Rule = Callable[[Graph, Node, str], Gradients]
-"""From the gradient by the first output to those by the inputs."""
+"""From the gradient of the first output to the gradients of the inputs."""
 
 MultiOutputRule = Callable[[Graph, Node, Incoming], Gradients | None]
-"""From the gradients by all outputs, at least one of which is there; None leaves the node to the nodes that define it."""
+"""From the gradients of all outputs, at least one of which is not None. A result of None asks for the decomposition."""
 
 Decomposition = Callable[[Graph, Node], Sequence[str]]
-"""Adds nodes that compute the same as a node; the names of its outputs, "" for one that the node does not have."""
+"""Adds nodes that compute the same as a node; returns the names of the outputs, "" for one that the node omits."""
 
 RULES: dict[tuple[str, str], MultiOutputRule] = {}
-"""By domain and operator."""
+"""The rules by domain and operator."""
 
 DECOMPOSITIONS: dict[tuple[str, str], Decomposition] = {}
-"""By domain and operator: of operators that are differentiated as a composition of others."""
+"""The decompositions by domain and operator."""
 
 _STEP = "it is constant between its steps"
-_NUMBERS = "its result is no real number"
-_INDEPENDENT = "it reads no more than the shape"
+_NUMBERS = "its output is not floating-point"
+_INDEPENDENT = "it depends only on the shape"
 
 ZEROS: dict[tuple[str, str], Zero] = {
     ("", name): Zero(reason)
     for reason, names in {
         _STEP: ("Ceil", "Floor", "Hardmax", "MelWeightMatrix", "Round", "Sign"),
         _INDEPENDENT: ("ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Shape", "Size"),
-        "it draws numbers whose distribution alone depends on the input": ("Bernoulli", "Multinomial"),
+        "only the distribution of its random numbers depends on the input": ("Bernoulli", "Multinomial"),
         _NUMBERS: (
             "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
             "Equal", "Greater", "GreaterOrEqual", "ImageDecoder", "IsInf", "IsNaN", "Less", "LessOrEqual",
             "NonMaxSuppression", "NonZero", "Not", "Or", "StringConcat", "StringNormalizer", "StringSplit",
             "RegexFullMatch", "TfIdfVectorizer", "Xor",
         ),
-        "it makes a constant": (
+        "its output is a constant": (
             "BlackmanWindow", "Constant", "HammingWindow", "HannWindow", "RandomNormal",
             "RandomUniform",
         ),
     }.items()
     for name in names
 }  # fmt: skip
-"""Operators whose derivative is 0 wherever there is one."""
+"""Operators whose derivative is 0 wherever it exists."""
 
-_INTEGERS = "it computes with integers: a gradient passes QuantizeLinear followed by DequantizeLinear alone"
-_BITS = "it takes the bits of a number for those of another"
-_SEQUENCE = "its values are sequences or optional, which have no gradient here"
+_INTEGERS = "it computes with integers; only QuantizeLinear followed by DequantizeLinear passes a gradient"
+_BITS = "it reinterprets the bits of its input as another type"
+_SEQUENCE = "sequences and optional values are not differentiated"
 
 REFUSED: dict[tuple[str, str], str] = {
     ("", name): reason
@@ -91,11 +91,11 @@ REFUSED: dict[tuple[str, str], str] = {
     }.items()
     for name in names
 }  # fmt: skip
-"""Operators that a gradient cannot pass, and why."""
+"""Operators that cannot be differentiated, with the reason."""
 
 
 def multi_output_rule(*operators: str, domain: str = "") -> Callable[[MultiOutputRule], MultiOutputRule]:
-    """Enter a function as the rule of operators with several outputs that have gradients."""
+    """Register a function as the rule of operators with gradients of several outputs."""
 
     def enter(function: MultiOutputRule) -> MultiOutputRule:
         RULES.update({(domain, operator): function for operator in operators})
@@ -105,13 +105,13 @@ def multi_output_rule(*operators: str, domain: str = "") -> Callable[[MultiOutpu
 
 
 def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
-    """Enter a function as the rule of operators whose first output alone has a gradient."""
+    """Register a function as the rule of operators with a gradient of the first output only."""
 
     def enter(function: Rule) -> Rule:
         def of_first(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
             for name, gradient in zip(node.outputs[1:], incoming[1:], strict=True):
                 if gradient is not None:
-                    raise ValueError(f"{node} has no gradient rule for its output {name!r}")
+                    raise ValueError(f"{node} has a gradient rule for its first output, but none for {name!r}")
             return function(graph, node, str(incoming[0]))
 
         multi_output_rule(*operators, domain=domain)(of_first)
@@ -121,7 +121,7 @@ def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
 
 
 def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
-    """Enter a function as the form of operators: it writes a node out in others, which are differentiated."""
+    """Register a function as the decomposition of operators into others, which are differentiated."""
 
     def enter(function: Decomposition) -> Decomposition:
         DECOMPOSITIONS.update({(domain, operator): function for operator in operators})

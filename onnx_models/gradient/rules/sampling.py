@@ -1,8 +1,8 @@
-"""Operators that read a tensor between its pixels, at computed coordinates.
+"""Operators that interpolate a tensor at computed coordinates: GridSample and DeformConv; and AffineGrid.
 
-GridSample and DeformConv are written out as weighted sums of pixels. Each axis has for a coordinate its taps, the pixels
-around it, and their weights; the pixels that are read are all combinations of the taps of the axes. The gradient by the
-tensor is then a sum that is scattered to these pixels, that by the coordinates follows from the weights.
+The first two are decomposed into weighted sums of pixels. A coordinate has taps along its axis: the pixels around it, with
+weights. The pixels that are read are all combinations of the taps of all axes. Differentiated, that scatters the gradient to
+these pixels, and the gradient of the coordinates follows from the weights.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CUBIC = -0.75
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that is read.
+    """A spatial axis.
 
-    length: its number of pixels, of the type of the coordinates. count, last: the same, and less one, as int64.
+    length: its number of pixels, in the type of the coordinates. count, last: the same, and one less, as int64.
     """
 
     length: Expr
@@ -37,28 +37,28 @@ class _Axis:
 
 @dataclass(frozen=True)
 class _Tap:
-    """Names of the number of a pixel of an axis, int64, and of its weight; both [samples, points]."""
+    """Names of the int64 index of a pixel along an axis, and of its weight; both [samples, points]."""
 
     pixel: str
     weight: str
 
 
 Border = Callable[[Expr, _Axis], Expr]
-"""From coordinates to coordinates in the tensor."""
+"""A padding mode: maps coordinates to coordinates inside the tensor."""
 
 
 @decomposition("GridSample")
 def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
-    """Pixels around the points of a grid.
+    """Interpolation at the points of a grid.
 
-    Kinks are those of PyTorch: between two pixels lies the pixel itself and what follows it; of a coordinate that a border
-    holds the derivative is 0, at the border too; nearest has no derivative by the grid. ONNX Runtime rounds a coordinate
-    for nearest before it reflects it.
+    Derivatives at kinks are those of PyTorch: on a pixel, the one from the right; 0 for a coordinate that is clamped to the
+    border, also on the border; 0 with respect to the grid for mode nearest. As in ONNX Runtime, nearest rounds a coordinate
+    before it is reflected.
     """
     x, grid = upcast(graph, node.input(0)), node.input(1)
     rank = graph.rank(node.input(0), node) - 2
     if rank < 1:
-        raise ValueError(f"{node}: {node.input(0)!r} has rank {rank + 2}: must have axes beside samples and channels")
+        raise ValueError(f"{node}: {node.input(0)!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
     mode = str(node.attribute("mode", "linear")).removeprefix("bi")
     padding, align = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
     shape = graph.shape(grid)
@@ -82,17 +82,17 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
 
 @decomposition("DeformConv")
 def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
-    """A convolution whose kernel reads the image between its pixels, at places moved by offsets, and weighted by a mask.
+    """A convolution that interpolates the image at positions moved by offsets, weighted by a mask.
 
-    Kinks are those of torchvision: on a pixel the derivative by the offset is that towards the next one.
+    On a pixel, the derivative with respect to the offset is the one from the right, as in torchvision.
     """
     given, weights, offset, bias, mask = (node.input(i) for i in range(5))
     x = upcast(graph, given)
     rank = graph.rank(given, node) - 2
     if rank < 1:
-        raise ValueError(f"{node}: {given!r} has rank {rank + 2}: must have axes beside samples and channels")
+        raise ValueError(f"{node}: {given!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
     groups = graph.ints([node.attribute("group", 1)])
-    parts = graph.ints([node.attribute("offset_group", 1)])  # of the channels, each has offsets of its own
+    parts = graph.ints([node.attribute("offset_group", 1)])  # groups of channels that share offsets
     samples, channels = graph.shape(given, 0, 1), graph.shape(given, 1, 2)
     kernel, out = graph.shape(weights, 2), graph.shape(offset, 2)
     one = graph.ints([1])
@@ -119,7 +119,7 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
             "Reshape", graph.op("CastLike", mask, x), graph.op("Concat", listed, one, axis=0), allowzero=1
         )
         rows = graph.op("Mul", rows, factors)
-    # One product for each group, of all samples side by side.
+    # One matrix product for each group, over all samples.
     apart = graph.op("Concat", samples, parts, cells, points, of_part, axis=0)
     rows = graph.op("Reshape", rows, apart, allowzero=1)
     terms = graph.op("Mul", graph.op("Div", channels, groups), cells)
@@ -139,7 +139,7 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
 
 
 def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:
-    """Where the kernel reads an axis without offsets, in a shape that broadcasts to [..., kernel, ..., out]."""
+    """The coordinates along an axis without offsets, in a shape that broadcasts to [..., kernel, ..., out]."""
     strides, dilations, pads = (node.attribute(name) for name in ("strides", "dilations", "pads"))
     zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
     number, count = axis
@@ -149,7 +149,7 @@ def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: 
         places = graph.op("Mul", graph.op("Range", zero, end, one), graph.op("Constant", value_int=step))
         return graph.op("Reshape", places, graph.ints([-1, *[1] * ones]))
 
-    # Behind the axis of the kernel are its others and all of the output; behind that of the output are its others.
+    # The kernel's axes precede those of the output: count the axes that follow each.
     by_kernel = along(kernel, dilations[number] if dilations else 1, 2 * count - 1 - number)
     by_out = along(out, strides[number] if strides else 1, count - 1 - number)
     begin = graph.op("Constant", value_int=pads[number] if pads else 0)
@@ -177,7 +177,7 @@ def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequenc
         for axis, tap in zip(axes[1:], combined[1:], strict=True):
             pixel = graph.op("Add", graph.op("Mul", pixel, axis.count), tap.pixel)
             weight = graph.op("Mul", weight, tap.weight)
-        # Each on its own, so that no more than one is in memory.
+        # Each combination is weighted separately, so that only one is in memory at a time.
         values = graph.op("GatherND", rows, graph.op("Unsqueeze", pixel, last), batch_dims=1)
         parts.append(graph.op("Mul", values, graph.op("Unsqueeze", weight, last)))
     return graph.op("Sum", *parts)
@@ -200,14 +200,14 @@ def _grid_taps(coordinate: Expr, axis: _Axis, mode: str, border: Border) -> list
 
 
 def _linear(coordinate: Expr, axis: _Axis, border: Border) -> list[_Tap]:
-    """The pixels before and behind a coordinate."""
+    """The taps of linear interpolation: the pixels before and after a coordinate."""
     first = coordinate.op("Floor")
     share = coordinate - first
     return _gathered([first, first + 1], [1 - share, share], axis, border)
 
 
 def _cubic(share: Expr, offset: int) -> Expr:
-    """The weight of the pixel `offset` behind the one before a coordinate, which is a `share` of a pixel from that."""
+    """The cubic weight of the pixel floor(c) + offset for a coordinate c = floor(c) + share."""
     distance = share + 1 if offset < 0 else share if offset == 0 else offset - share
     if offset in (0, 1):
         return ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
@@ -215,7 +215,7 @@ def _cubic(share: Expr, offset: int) -> Expr:
 
 
 def _gathered(places: Sequence[Expr], weights: Sequence[Expr], axis: _Axis, border: Border) -> list[_Tap]:
-    """Taps of single pixels: outside of the tensor they have no weight."""
+    """The taps of pixels, with weight 0 outside of the tensor."""
     graph, taps = places[0].graph, []
     zero = graph.op("Constant", value_int=0)
     for place, weight in zip(places, weights, strict=True):
@@ -224,31 +224,31 @@ def _gathered(places: Sequence[Expr], weights: Sequence[Expr], axis: _Axis, bord
             inside = (place > -1).op("And", place < axis.length)
             share = weight.where(inside, 0)
         number = graph.op("Cast", place.name, to=onnx.TensorProto.INT64)
-        # The numbers of pixels without weight, and of coordinates that are no number, are those of others.
+        # Clamp the indices of pixels without weight, and those of NaN coordinates.
         taps.append(_Tap(graph.op("Min", graph.op("Max", number, zero), axis.last), share.name))
     return taps
 
 
 def _zeros(coordinate: Expr, _axis: _Axis) -> Expr:
-    """Outside there are zeros."""
+    """Padding mode zeros: coordinates stay, and pixels outside get weight 0."""
     return coordinate
 
 
 def _clamped(coordinate: Expr, axis: _Axis) -> Expr:
-    """Outside there is the last pixel."""
+    """Padding mode border: coordinates are clamped."""
     last = axis.length - 1
     return coordinate.where(coordinate < last, last).where(coordinate > 0, 0)
 
 
 def _reflected(low: float) -> Border:
-    """Outside there is a mirror image; mirrors are at a coordinate, and at the one as far from the last pixel."""
+    """Padding mode reflection, with mirrors at coordinate `low` and as far beyond the last pixel."""
 
     def reflected(coordinate: Expr, axis: _Axis) -> Expr:
         span = axis.length - (1 + 2 * low)
-        way = coordinate - low
-        way = (-way).where(way < 0, way)
-        flips = (way / span).op("Floor")
-        rest = way - flips * span
+        distance = coordinate - low
+        distance = (-distance).where(distance < 0, distance)
+        flips = (distance / span).op("Floor")
+        rest = distance - flips * span
         is_back = flips - (flips / 2).op("Floor") * 2 > 0
         return _clamped((span - rest).where(is_back, rest) + low, axis)
 
@@ -262,12 +262,12 @@ _BORDERS: dict[tuple[str, bool], Border] = {
     for align in (True, False)
     for name, border in (("zeros", _zeros), ("border", _clamped), ("reflection", _mirrors[align]))
 }
-"""By padding_mode and align_corners."""
+"""The padding modes by padding_mode and align_corners."""
 
 
 @rule("AffineGrid")
 def affine_grid(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Products of a matrix for each sample with the places of pixels: those that the identity gives."""
+    """Products of each sample's matrix with the coordinates of pixels, which the operator gives for the identity."""
     theta, size = node.inputs
     known = (graph.lengths(theta) or [None, None])[1]
     rank = known if isinstance(known, int) else graph.rank(node.output(0), node) - 2

@@ -151,9 +151,7 @@ def test_a_second_gradient_needs_names_of_its_own() -> None:
     model, feeds = _head()
     first = gradient(model, "total", ["weight"])
     first.graph.node.append(onnx.helper.make_node("ReduceSumSquare", ["weight_grad"], ["size"], keepdims=0))
-    with pytest.raises(
-        ValueError, match="has a tensor 'weight_grad' already: the name must be free, or names as a map"
-    ):
+    with pytest.raises(ValueError, match="has a tensor 'weight_grad' already: choose another name with a map"):
         gradient(first, "size", ["weight"])
     second = gradient(first, "size", {"weight": "of_size"})
     assert [value.name for value in second.graph.output] == ["total", "weight_grad", "of_size"]
@@ -165,7 +163,9 @@ def test_a_second_gradient_needs_names_of_its_own() -> None:
 def test_the_gradient_of_a_sum_has_a_gradient_of_zeros_with_a_warning() -> None:
     text = '<ir_version: 10, opset_import: ["" : 18]> g (double[N] x) => (double y) { y = ReduceSum<keepdims = 0> (x) }'
     first = gradient(parsed(text), "y", ["x"])
-    with pytest.warns(ZeroGradientWarning, match="the gradient by 'x' is 0: no output that is weighted depends on it"):
+    with pytest.warns(
+        ZeroGradientWarning, match="the gradient with respect to 'x' is 0: none of the outputs depends on it"
+    ):
         second = vjp(first, ["x_grad"], {"x": "zeros"})
     x = np.arange(3.0)
     np.testing.assert_array_equal(run(second, {"x": x, "x_grad_cotangent": x})["zeros"], np.zeros(3))

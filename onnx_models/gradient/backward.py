@@ -95,7 +95,7 @@ def backward(
                 findings.zeros.append(f"{node}, input {name!r}: {part.reason}")
             else:
                 missing = f"{node} has no gradient with respect to its input {name!r}"
-                findings.errors.append(_with_path(missing, nodes, wrt, proto, reached))
+                findings.errors.append(_with_path(missing, nodes, wrt, proto, reached, name))
     return {name: gradient for name in wrt if (gradient := total(name)) is not None}
 
 
@@ -212,14 +212,20 @@ def reachable_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collectio
 
 
 def _with_path(
-    error: str, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], last: onnx.NodeProto, reached: Collection[str]
+    error: str,
+    nodes: Sequence[onnx.NodeProto],
+    wrt: Collection[str],
+    last: onnx.NodeProto,
+    reached: Collection[str],
+    through: str | None = None,
 ) -> str:
-    """The error with a path of tensors and operators from a tensor in `wrt` to the node `last`."""
+    """The error with a path of tensors and operators from a tensor in `wrt` to the node `last`, by its input `through`."""
     producers = {name: node for node in nodes for name in node.output}
     steps = [last.op_type]
     node = last
     while True:
-        name = next(name for name in sorted(reads(node), key=lambda n: (n not in wrt, n)) if name in reached)
+        name = through or next(n for n in sorted(reads(node), key=lambda n: (n not in wrt, n)) if n in reached)
+        through = None
         steps.append(name)
         if name in wrt or name not in producers:
             break

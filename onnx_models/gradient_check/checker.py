@@ -122,11 +122,11 @@ class _Setting:
 
 @dataclass(frozen=True)
 class _Gradient:
-    """A gradient's model, loaded. outputs: the names of its outputs. said: the warnings of its differentiation."""
+    """A gradient's model, loaded. outputs: the names of its outputs. warned: the warnings of its differentiation."""
 
     run: Run
     outputs: list[str]
-    said: str
+    warned: str
 
     def __call__(self, feeds: dict[str, Any]) -> dict[str, Any]:
         return dict(zip(self.outputs, self.run(feeds), strict=True))
@@ -277,8 +277,8 @@ class Checker:
         """For each name a gradient that runs, a refusal, or an error message; all names at once if possible."""
         self._stage("the gradient")
         try:
-            made, said = _differentiated(differentiate, setting.weighted.model, names)
-            gradient = self._loaded(setting, made, said)
+            made, warned = _differentiated(differentiate, setting.weighted.model, names)
+            gradient = self._loaded(setting, made, warned)
         except (RefusalError, RunError) as error:
             if len(names) > 1:
                 for name in names:
@@ -289,18 +289,18 @@ class Checker:
         for name in names:
             yield name, gradient
 
-    def _loaded(self, setting: _Setting, made: onnx.ModelProto, said: str) -> _Gradient:
+    def _loaded(self, setting: _Setting, made: onnx.ModelProto, warned: str) -> _Gradient:
         """A gradient that has been run at the case's data."""
         outputs = [output.name for output in made.graph.output]
         feeds = setting.feeds | self._weights(setting, setting.values)
         try:
-            gradient = _Gradient(loaded(setting.evaluator, made, reload=setting.reload), outputs, said)
+            gradient = _Gradient(loaded(setting.evaluator, made, reload=setting.reload), outputs, warned)
             gradient(feeds)
         except RunError as error:
             # Some optimizations break valid models; a user can disable them.
             try:
                 plain = loaded(setting.evaluator, made, reload=setting.reload, optimized=False)
-                gradient = _Gradient(plain, outputs, _joined(said, f"only without graph optimizations: {error}"))
+                gradient = _Gradient(plain, outputs, _joined(warned, f"only without graph optimizations: {error}"))
                 gradient(feeds)
             except RunError:
                 raise error from None
@@ -321,7 +321,7 @@ class Checker:
                 continue
             verdict, reason, *numbers = judged
             compared = dict(zip(("gradient", "difference"), numbers, strict=False))
-            conclude(name, verdict, _joined(reason, gradient.said), **compared, **of)
+            conclude(name, verdict, _joined(reason, gradient.warned), **compared, **of)
             return
         conclude(name, "not testable", _joined(*dict.fromkeys(reasons)), **of)
 
@@ -502,7 +502,7 @@ def _differentiated(
         RefusalError: it raised ValueError or TypeError.
         RunError: it raised another exception.
     """
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             made = differentiate(model, LOSS, names)
@@ -510,4 +510,4 @@ def _differentiated(
             raise RefusalError(" ".join(str(error).split())) from error
         except Exception as error:
             raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
-    return made, "; ".join(f"warned: {item.message}" for item in said)
+    return made, "; ".join(f"warned: {item.message}" for item in warned)

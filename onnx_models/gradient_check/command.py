@@ -104,6 +104,6 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
     for name in ("agree", "refused", "wrong", "not testable"):
         its = [verdict for verdict in verdicts if verdict.verdict == name]
         operators = {verdict.operator for verdict in its}
-        verb = name if name == "agree" or not its else f"are {name}"
-        parts.append(f"{len(its)} inputs of {len(operators)} operators {verb}")
+        number = f"{len(its)} inputs of {len(operators)} operators" if its else "0"
+        parts.append(f"{number} {name if name == 'agree' else f'are {name}'}")
     return ", ".join(parts)

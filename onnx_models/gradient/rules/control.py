@@ -146,7 +146,7 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     values = [name for name in others if name in read and name not in body.shapes]
     flattened = [name for name in values if name in iteration.entries and not body.is_fixed(name)]
     stacked = [counter, *(name for name in values if name not in flattened), *body.shapes]
-    finals, tape, lines = _taped(graph, node, body, stacked, flattened)
+    finals, tape, flat_tapes = _taped(graph, node, body, stacked, flattened)
     number, goes_on = (body.new_input(name, tensor_type(kind, [])) for name, kind in LOOP_INPUTS)
     count = graph.op("Size", tape[counter])
     place = body.before("Sub", graph.op("Sub", count, graph.tensor(np.array(1))), number)
@@ -158,11 +158,11 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     }
     for name, outer in slices.items():
         body.before("Gather", outer, place, output=name, axis=0)
-    for name, line in lines.items():
-        shape, start = (body.before("Gather", outer, place, axis=0) for outer in (line.shapes, line.starts))
+    for name, flat_tape in flat_tapes.items():
+        shape, start = (body.before("Gather", outer, place, axis=0) for outer in (flat_tape.shapes, flat_tape.starts))
         first = body.before("Reshape", start, graph.ints([1]))
         end = body.before("Add", first, body.before("ReduceProd", shape, keepdims=1))
-        elements = body.before("Slice", line.elements, first, end, graph.ints([0]))
+        elements = body.before("Slice", flat_tape.elements, first, end, graph.ints([0]))
         body.before("Reshape", elements, shape, output=name, allowzero=1)
     inputs = [number, goes_on, *(iteration.seeds[iteration.exits[i]] for i in iteration.carried), *sums]
     outputs = graph.ops(
@@ -320,7 +320,7 @@ def _taped(
         other.output.append(graph.name("tape"))
         return str(other.output[-1])
 
-    def line(place: int, states: int) -> _FlatTape:
+    def flat_tape(place: int, states: int) -> _FlatTape:
         """Add a state that holds the elements of another state in all iterations so far."""
         entry, after = inner.input[place].name, inner.output[place - 1].name
         start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value_ints=[-1]))
@@ -346,12 +346,12 @@ def _taped(
     for name in stacked:
         tape[name] = stack("Shape" if name in body.shapes else "Identity", inner.input[body.inputs.index(name)].name)
     states = len(node.inputs) - 2
-    lines = {name: line(body.inputs.index(name), states + i) for i, name in enumerate(flattened)}
+    flat_tapes = {name: flat_tape(body.inputs.index(name), states + i) for i, name in enumerate(flattened)}
     for attribute in other.attribute:
         if attribute.name in ("scan_output_axes", "scan_output_directions"):
             attribute.ints.extend(len(stacked) * [0])
     graph.replace(node.proto, [*first, other])
-    return finals, tape, lines
+    return finals, tape, flat_tapes
 
 
 def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict[str, Part]:

@@ -37,11 +37,11 @@ def prelu(graph: Graph, node: Node, dy: str) -> Gradients:
     """The function x if x > 0, else slope*x; the slope is broadcast to the shape of x."""
     x, alpha = node.inputs
     positive = graph.op("Greater", x, graph.number(0.0, x))
-    by_x = graph.op("Where", positive, dy, graph.op("Mul", dy, alpha)) if node.wants(0) else None
+    dx = graph.op("Where", positive, dy, graph.op("Mul", dy, alpha)) if node.wants(0) else None
     if not node.wants(1):
-        return [by_x]
+        return [dx]
     product = graph.masked(graph.op("Not", positive), graph.op("Mul", dy, x), x)
-    return [by_x, sum_to(graph, product, alpha, node.outputs[0])]
+    return [dx, sum_to(graph, product, alpha, node.outputs[0])]
 
 
 @derivative("Elu")

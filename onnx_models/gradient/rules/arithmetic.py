@@ -40,8 +40,8 @@ def sub(graph: Graph, node: Node, dy: str) -> Gradients:
 def mul(graph: Graph, node: Node, dy: str) -> Gradients:
     """The product a * b."""
     a, b = node.inputs
-    by_a = _times(graph, dy, b) if node.wants(0) else None
-    return _summed(graph, node, [by_a, _times(graph, dy, a) if node.wants(1) else None])
+    da = _times(graph, dy, b) if node.wants(0) else None
+    return _summed(graph, node, [da, _times(graph, dy, a) if node.wants(1) else None])
 
 
 def _times(graph: Graph, dy: str, factor: str) -> str:
@@ -61,10 +61,10 @@ def div(graph: Graph, node: Node, dy: str) -> Gradients:
     """The quotient y = a / b: da = dy/b and db = -dy*y/b."""
     b, y = node.inputs[1], node.outputs[0]
     share = graph.op("Div", dy, b)
-    by_b = None
+    db = None
     if node.wants(1):
-        by_b = graph.remasked(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
-    return _summed(graph, node, [graph.remasked(share, dy, b) if node.wants(0) else None, by_b])
+        db = graph.remasked(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
+    return _summed(graph, node, [graph.remasked(share, dy, b) if node.wants(0) else None, db])
 
 
 @rule("Mod")
@@ -74,12 +74,12 @@ def modulo(graph: Graph, node: Node, dy: str) -> Gradients:
     Where y jumps, q is taken as computed there, as in PyTorch.
     """
     (a, b), y = node.inputs, node.outputs[0]
-    by_b = None
+    db = None
     if node.wants(1):
         # (a - y)/b is q up to rounding.
         quotient = graph.op("Round", graph.op("Div", graph.op("Sub", a, y), b))
-        by_b = graph.remasked(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
-    return _summed(graph, node, [dy if node.wants(0) else None, by_b])
+        db = graph.remasked(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
+    return _summed(graph, node, [dy if node.wants(0) else None, db])
 
 
 @rule("Neg")
@@ -106,20 +106,20 @@ def power(graph: Graph, node: Node, dy: str) -> Gradients:
     zero = graph.number(0.0, a)
     same = graph.element_type(a) is not None and graph.element_type(a) == graph.element_type(exponent)
     b = exponent if same else graph.op("CastLike", exponent, a)
-    by_a = by_b = None
+    da = db = None
     if node.wants(0):
         lower = graph.op("Pow", a, graph.op("Sub", b, graph.number(1.0, a)))
         product = graph.op("Mul", graph.op("Mul", dy, b), lower)
         constant = constant_number(graph, exponent)
         is_flat_at_0 = constant is not None and is_norm(graph, a, constant)
         flat = graph.op("Equal", node.outputs[0], zero) if is_flat_at_0 else graph.op("Equal", b, zero)
-        by_a = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
+        da = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
     if node.wants(1):
         product = graph.op("Mul", graph.op("Mul", dy, node.outputs[0]), graph.op("Log", a))
         flat = graph.op("And", graph.op("Equal", a, zero), graph.op("GreaterOrEqual", b, zero))
-        by_b = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
-        by_b = by_b if same else graph.op("CastLike", by_b, exponent)
-    return _summed(graph, node, [by_a, by_b])
+        db = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
+        db = db if same else graph.op("CastLike", db, exponent)
+    return _summed(graph, node, [da, db])
 
 
 @rule("Max", "Min")

@@ -154,7 +154,7 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     slices |= {
         iteration.seeds[name]: str(dy)
         for name, dy in zip(iteration.exits, incoming, strict=True)
-        if _is_part(iteration, name)
+        if _is_scan_output(iteration, name)
     }
     for name, outer in slices.items():
         body.before("Gather", outer, place, output=name, axis=0)
@@ -242,7 +242,7 @@ class _Iteration:
         return sums, [self.body.graph.op("Add", one, self.found[name]) for one, name in zip(sums, names, strict=True)]
 
 
-def _is_part(iteration: _Iteration, name: str) -> bool:
+def _is_scan_output(iteration: _Iteration, name: str) -> bool:
     """Whether a name is a scan output with a gradient."""
     return name in iteration.seeds and iteration.exits.index(name) >= len(iteration.entries)
 

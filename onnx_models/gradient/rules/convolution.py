@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.kernels import by_kernel
 from onnx_models.gradient.rules.registry import Gradients, rule
-from onnx_models.gradient.rules.windows import Windows, by_image, padded, sliced, windows
+from onnx_models.gradient.rules.weight_gradient import weight_gradient
+from onnx_models.gradient.rules.windows import Windows, image_gradient, padded, sliced, windows
 
 
 @rule("Conv")
@@ -14,8 +14,8 @@ def conv(graph: Graph, node: Node, dy: str) -> Gradients:
     x, kernel = node.inputs[:2]
     layout, group = _windows(graph, node, x, node.outputs[0]), node.attribute("group", 1)
     return [
-        by_image(graph, dy, kernel, x, layout, group) if node.wants(0) else None,
-        by_kernel(graph, x, dy, kernel, layout, group) if node.wants(1) else None,
+        image_gradient(graph, dy, kernel, x, layout, group) if node.wants(0) else None,
+        weight_gradient(graph, x, dy, kernel, layout, group) if node.wants(1) else None,
         _by_bias(graph, dy, layout) if node.wants(2) else None,
     ]
 
@@ -27,7 +27,7 @@ def conv_transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     layout, group = _windows(graph, node, node.outputs[0], x), node.attribute("group", 1)
     return [
         _by_grid(graph, node, dy, layout, group) if node.wants(0) else None,
-        by_kernel(graph, dy, x, kernel, layout, group) if node.wants(1) else None,
+        weight_gradient(graph, dy, x, kernel, layout, group) if node.wants(1) else None,
         _by_bias(graph, dy, layout) if node.wants(2) else None,
     ]
 

@@ -74,13 +74,13 @@ def pad(graph: Graph, node: Node, dy: str) -> Gradients:
     if node.attribute("mode", "constant") != "constant":
         return gathered(graph, node, dy)
     x, pads, value, axes = (node.input(i) for i in range(4))
-    by_x = graph.op("Pad", dy, graph.op("Neg", pads), "", axes) if node.wants(0) else None
+    dx = graph.op("Pad", dy, graph.op("Neg", pads), "", axes) if node.wants(0) else None
     if not node.wants(2):
-        return [by_x]
+        return [dx]
     inside = graph.op("Expand", graph.number(0.0, x), graph.shape(x))
     border = graph.replay(node, inside, pads, graph.number(1.0, x), axes)
     total = graph.op("ReduceSum", graph.op("Mul", dy, border), keepdims=0)
-    return [by_x, None, graph.reshaped(total, value)]
+    return [dx, None, graph.reshaped(total, value)]
 
 
 @rule("TopK")
@@ -127,8 +127,8 @@ def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
     reduction = node.attribute("reduction")
     joined = _product if reduction == "mul" else _extreme
     parts = joined(_Places(graph, graph.op("Reshape", places, line), reduction), data, values, gradient)
-    by_x, by_updates = (downcast(graph, one.name, x) for one in parts)
-    return [graph.reshaped(by_x, x), None, graph.reshaped(by_updates, updates)]
+    dx, by_updates = (downcast(graph, one.name, x) for one in parts)
+    return [graph.reshaped(dx, x), None, graph.reshaped(by_updates, updates)]
 
 
 @dataclass(frozen=True)

@@ -25,22 +25,22 @@ def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
 def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gradients:
     """All rows of the first factor times one matrix: each gradient is one Gemm."""
     a, b = node.inputs
-    by_a = by_b = None
+    da = db = None
     is_vector = ranks[1] == 1
     column = graph.ints([-1, 1])
     rows = graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=ranks[0] - 1)
     if node.wants(0):
         matrix = graph.op("Reshape", b, column) if is_vector else b
-        by_a = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
+        da = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
     if node.wants(1):
         left = graph.op("Flatten", a, axis=ranks[0] - 1)
         if not is_vector and _is_transpose(graph, b):
             # The rule of Transpose removes this Transpose again, which saves copying a large weight.
-            by_b = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
+            db = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
         else:
-            by_b = graph.op("Gemm", left, rows, transA=1)
-            by_b = graph.reshaped(by_b, b) if is_vector else by_b
-    return [by_a, by_b]
+            db = graph.op("Gemm", left, rows, transA=1)
+            db = graph.reshaped(db, b) if is_vector else db
+    return [da, db]
 
 
 def _is_transpose(graph: Graph, matrix: str) -> bool:
@@ -56,12 +56,12 @@ def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradi
     rows, many = dy, a
     if is_vector:
         rows, many, rank_a = graph.op("Unsqueeze", dy, graph.ints([-2])), graph.op("Unsqueeze", a, graph.ints([0])), 2
-    by_a = by_b = None
+    da = db = None
     if node.wants(0):
-        by_a = _summed(graph, node, _product(graph, rows, _transposed(graph, b, rank_b)), a)
+        da = _summed(graph, node, _product(graph, rows, _transposed(graph, b, rank_b)), a)
     if node.wants(1):
-        by_b = _summed(graph, node, _product(graph, _transposed(graph, many, rank_a), rows), b)
-    return [by_a, by_b]
+        db = _summed(graph, node, _product(graph, _transposed(graph, many, rank_a), rows), b)
+    return [da, db]
 
 
 def _product(graph: Graph, left: str, right: str) -> str:
@@ -95,17 +95,17 @@ def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
     a, b, c = (node.input(i) for i in range(3))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     trans_a, trans_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
-    by_a = by_b = by_c = None
+    da = db = dc = None
     if node.wants(0):
         factors, trans = ((b, dy), (trans_b, 1)) if trans_a else ((dy, b), (0, 1 - trans_b))
-        by_a = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
+        da = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
     if node.wants(1):
         factors, trans = ((dy, a), (1, trans_a)) if trans_b else ((a, dy), (1 - trans_a, 0))
-        by_b = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
+        db = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
     if node.wants(2):
-        by_c = sum_to(graph, dy, c, node.outputs[0])
-        by_c = by_c if beta == 1 else graph.op("Mul", by_c, graph.number(beta, c))
-    return [by_a, by_b, by_c]
+        dc = sum_to(graph, dy, c, node.outputs[0])
+        dc = dc if beta == 1 else graph.op("Mul", dc, graph.number(beta, c))
+    return [da, db, dc]
 
 
 @rule("Det")

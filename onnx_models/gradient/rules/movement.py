@@ -35,12 +35,12 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
     """Elements of a where the condition holds, else of b; all three broadcast."""
     condition, a, b = node.inputs
     output = node.outputs[0]
-    by_a = by_b = None
+    da = db = None
     if node.wants(1):
-        by_a = sum_to(graph, graph.selected(condition, dy, a), a, output)
+        da = sum_to(graph, graph.selected(condition, dy, a), a, output)
     if node.wants(2):
-        by_b = sum_to(graph, graph.selected(graph.op("Not", condition), dy, b), b, output)
-    return [None, by_a, by_b]
+        db = sum_to(graph, graph.selected(graph.op("Not", condition), dy, b), b, output)
+    return [None, da, db]
 
 
 @rule("Trilu", "ReverseSequence")
@@ -121,5 +121,5 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
         so_far("CumSum", by_products * terms, back=1 - reverse)
         for terms in (others * first.where(is_behind, 1.0), others)
     )
-    by_x = left.where(is_first, whole / factors.of(1.0).where(is_zero, factors))
-    return [downcast(graph, by_x.name, x)]
+    dx = left.where(is_first, whole / factors.of(1.0).where(is_zero, factors))
+    return [downcast(graph, dx.name, x)]

@@ -85,22 +85,22 @@ def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     dy, by_mean, by_inverse = (None if one is None else _upcast(graph, one, x) for one in _padded(incoming, 3))
     wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
     normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5))
-    by_x: list[str] = []
+    dx: list[str] = []
     parts: list[str | None] = [None] * len(node.inputs)
     if dy is not None:
-        by_x.append(_by_normalized(graph, normalized, graph.op("Mul", dy, scale)))
+        dx.append(_by_normalized(graph, normalized, graph.op("Mul", dy, scale)))
         terms = [graph.op("Mul", dy, normalized.values), dy]
         parts[1:] = [sum_to(graph, one, name, x) for one, name in zip(terms, node.inputs[1:], strict=False)]
     if by_mean is not None or by_inverse is not None:
         count = graph.op("ReduceProd", graph.shape(x, first), keepdims=0)
         share = graph.op("Reciprocal", graph.op("CastLike", count, wide))
     if by_mean is not None:
-        by_x.append(graph.op("Expand", graph.op("Mul", by_mean, share), graph.shape(x)))
+        dx.append(graph.op("Expand", graph.op("Mul", by_mean, share), graph.shape(x)))
     if by_inverse is not None:
         square = graph.op("Mul", normalized.inverse, normalized.inverse)
         factor = graph.op("Neg", graph.op("Mul", graph.op("Mul", by_inverse, share), square))
-        by_x.append(graph.op("Mul", normalized.values, factor))
-    return _of_statistics(graph, node, [_sum(graph, by_x), *parts[1:]])
+        dx.append(graph.op("Mul", normalized.values, factor))
+    return _of_statistics(graph, node, [_sum(graph, dx), *parts[1:]])
 
 
 def _padded(incoming: Incoming, count: int) -> list[str | None]:
@@ -228,10 +228,10 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     wide_dy, by_mean, by_variance = (None if dy is None else _upcast(graph, dy, x) for dy in _padded(incoming, 3))
     keep, share = graph.number(momentum, wide), graph.number(1 - momentum, wide)
     parts: list[str | None] = [None] * 5
-    by_x = []
+    dx = []
     if wide_dy is not None:
         normalized = _normalized(graph, wide, axes, node.attribute("epsilon", 1e-5))
-        by_x.append(_by_normalized(graph, normalized, graph.op("Mul", wide_dy, _by_channel(graph, node, scale))))
+        dx.append(_by_normalized(graph, normalized, graph.op("Mul", wide_dy, _by_channel(graph, node, scale))))
         parts[1] = _channel_sums(graph, node, graph.op("Mul", wide_dy, normalized.values))
         parts[2] = _channel_sums(graph, node, wide_dy)
     if by_mean is not None or by_variance is not None:
@@ -241,13 +241,13 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     if by_mean is not None:
         parts[3] = graph.op("Mul", by_mean, keep)
         spread = _by_channel(graph, node, graph.op("Mul", by_mean, share))
-        by_x.append(graph.op("Expand", spread, graph.shape(x)))
+        dx.append(graph.op("Expand", spread, graph.shape(x)))
     if by_variance is not None:
         parts[4] = graph.op("Mul", by_variance, keep)
         centred = graph.op("Sub", wide, graph.op("ReduceMean", wide, graph.ints(axes)))
         twice = graph.op("Mul", graph.op("Mul", by_variance, share), graph.number(2.0, wide))
-        by_x.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
-    parts[0] = _sum(graph, by_x)
+        dx.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
+    parts[0] = _sum(graph, dx)
     return _of_statistics(graph, node, parts)
 
 

@@ -12,7 +12,7 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
-from onnx_models.gradient.rules.windows import Windows, by_image, sliced, windows
+from onnx_models.gradient.rules.windows import Windows, image_gradient, sliced, windows
 
 _EXACT = 2**20
 """An index is split into quotient and remainder by this number, each of which a float32 holds exactly."""
@@ -43,7 +43,7 @@ def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 def _summed(graph: Graph, shares: str, ones: str, x: str, layout: Windows) -> str:
     """For each pixel of x the sum of `shares` over the windows that contain it."""
     alone = graph.op("Reshape", shares, _one_channel(graph, shares), allowzero=1)
-    return graph.reshaped(by_image(graph, alone, ones, x, layout, 1), x)
+    return graph.reshaped(image_gradient(graph, alone, ones, x, layout, 1), x)
 
 
 def _windows(graph: Graph, node: Node, x: str) -> tuple[Windows, str]:

@@ -49,12 +49,12 @@ def quantize(graph: Graph, node: Node, dy: str) -> Gradients:
         graph.op("LessOrEqual", rounded, graph.number(high, ratio)),
     )
     share = graph.masked(is_inside, graph.op("Div", dy, spread), ratio)
-    by_x = _narrow(graph, share, x) if node.wants(0) else None
+    dx = _narrow(graph, share, x) if node.wants(0) else None
     if not node.wants(1):
-        return [by_x]
+        return [dx]
     # An infinite ratio saturates; 0 times it would be NaN.
     by_ratio = graph.op("Mul", share, graph.masked(is_inside, ratio, ratio))
-    return [by_x, _by_scale(graph, node, graph.op("Neg", by_ratio))]
+    return [dx, _by_scale(graph, node, graph.op("Neg", by_ratio))]
 
 
 @rule("DequantizeLinear")
@@ -62,13 +62,13 @@ def dequantize(graph: Graph, node: Node, dy: str) -> Gradients:
     """Integers minus the zero point, times the scale."""
     x, scale, zero_point = (node.input(i) for i in range(3))
     wide_dy = _wide(graph, dy)
-    by_x = graph.op("Mul", wide_dy, _spread(graph, node, _wide(graph, scale))) if node.wants(0) else None
+    dx = graph.op("Mul", wide_dy, _spread(graph, node, _wide(graph, scale))) if node.wants(0) else None
     if not node.wants(1):
-        return [by_x]
+        return [dx]
     steps = _wide(graph, x)
     if zero_point:
         steps = graph.op("Sub", steps, _spread(graph, node, _wide(graph, zero_point)))
-    return [by_x, _by_scale(graph, node, graph.op("Mul", wide_dy, steps))]
+    return [dx, _by_scale(graph, node, graph.op("Mul", wide_dy, steps))]
 
 
 def _range(graph: Graph, node: Node) -> tuple[float, float, bool]:

@@ -150,10 +150,10 @@ def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: 
         return graph.op("Reshape", places, graph.ints([-1, *[1] * ones]))
 
     # The kernel's axes precede those of the output: count the axes that follow each.
-    by_kernel = along(kernel, dilations[number] if dilations else 1, 2 * count - 1 - number)
+    weight_gradient = along(kernel, dilations[number] if dilations else 1, 2 * count - 1 - number)
     by_out = along(out, strides[number] if strides else 1, count - 1 - number)
     begin = graph.op("Constant", value_int=pads[number] if pads else 0)
-    return graph.op("CastLike", graph.op("Sub", graph.op("Add", by_kernel, by_out), begin), like)
+    return graph.op("CastLike", graph.op("Sub", graph.op("Add", weight_gradient, by_out), begin), like)
 
 
 def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:

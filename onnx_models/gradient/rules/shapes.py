@@ -26,8 +26,8 @@ def cast(graph: Graph, node: Node, dy: str) -> Gradients:
     kind = graph.element_type(x)
     if kind not in (None, *REAL):
         kind = onnx.TensorProto.FLOAT
-    by_x = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
-    return [graph.keep_masks(by_x, dy), Zero("only its type is read")]
+    dx = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
+    return [graph.keep_masks(dx, dy), Zero("only its type is read")]
 
 
 @rule("Dropout")

@@ -84,7 +84,7 @@ def _all_pads(
     return graph.op("Max", graph.op("Sub", covered, graph.op("Shape", image, start=2)), graph.ints([0]))
 
 
-def by_image(graph: Graph, by_grid: str, kernel: str, image: str, layout: Windows, group: int) -> str:
+def image_gradient(graph: Graph, by_grid: str, kernel: str, image: str, layout: Windows, group: int) -> str:
     """The gradient of the image: each element of the grid's gradient times the kernel, added up at its window.
 
     This is a transposed convolution, sliced to the shape of the image. With strides of 1 it is also a convolution with the

@@ -27,7 +27,7 @@ _LONGEST_ROW = 64
 """For longer rows of the grid, products of rows are slower: they compute all pairs of pixels of two rows."""
 
 
-def by_kernel(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
+def weight_gradient(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """The gradient with respect to the kernel [grid channels, image channels of a group, ...].
 
     Args:
@@ -63,7 +63,7 @@ def _or_zeros(graph: Graph, name: str, layout: Windows) -> str:
 
 
 Method = Callable[[Graph, str, str, str, Windows, int], str]
-"""As `by_kernel`; pads that are known at run time only have been applied to the image."""
+"""As `weight_gradient`; pads that are known at run time only have been applied to the image."""
 
 
 def _method(lengths: Sequence[int], row: Length, layout: Windows, group: int) -> Method:
@@ -91,7 +91,7 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
     left = _matrices(graph, windows, group, [lengths[0] // group], count)
     products = []
     for offsets in itertools.product(*map(range, lengths[2:])):
-        part = _met(graph, whole, grid, layout, offsets) if _is_cut(lengths, layout) else whole
+        part = _covered(graph, whole, grid, layout, offsets) if _is_partial(lengths, layout) else whole
         right = _matrices(graph, part, group, lengths[1:2], count)
         if group == 1:
             products.append(graph.op("Gemm", left, right, transB=1))
@@ -120,7 +120,7 @@ def _by_rows(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, 
     distances = graph.op("CastLike", graph.tensor(places.reshape(row * width, lengths[-1]).astype(np.float32)), image)
     sums = []
     for offsets in itertools.product(*map(range, lengths[2:-1])):
-        part = _met(graph, whole, grid, layout, offsets, width)
+        part = _covered(graph, whole, grid, layout, offsets, width)
         pairs = graph.op("MatMul", left, _matrices(graph, part, group, [], count, [width]))
         flat = graph.op("Reshape", pairs, graph.ints([group, row * width]), allowzero=1)
         sums.append(graph.op("MatMul", flat, distances))
@@ -142,12 +142,14 @@ def _channels_first(graph: Graph, name: str, layout: Windows) -> str:
     return name if is_one else graph.op("Transpose", name, perm=[1, 0, *layout.axes])
 
 
-def _is_cut(lengths: Sequence[int], layout: Windows) -> bool:
+def _is_partial(lengths: Sequence[int], layout: Windows) -> bool:
     """Whether a pixel of the kernel covers only a part of the image."""
     return math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.found)
 
 
-def _met(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int], width: int | None = None) -> str:
+def _covered(
+    graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int], width: int | None = None
+) -> str:
     """The pixels of an image under a pixel of the kernel; along the last axis the first `width` pixels if that is given."""
     rank = len(offsets)
     starts = [offset * dilation for offset, dilation in zip(offsets, layout.dilations, strict=False)]

@@ -1,4 +1,4 @@
-"""The check of gradients on ONNX's node tests: it finds rules that are wrong on purpose, and takes no kink for a fault."""
+"""The check of gradients on ONNX's node tests: it finds rules that are wrong on purpose, and does not report kinks."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def changing(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.Mode
         (refusing, "refused", "no rule"),
         (failing, "wrong", "breaks: KeyError: 'x'"),
         (not_loading, "wrong", "nowhere"),
-        (changing, "wrong", "an output of the model is another"),
+        (changing, "wrong", "an output of the model differs"),
     ],
 )
 def test_refusing_is_told_from_breaking(

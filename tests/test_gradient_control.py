@@ -1,4 +1,4 @@
-"""Gradients through If, Loop and Scan: of states, scanned tensors and what bodies take from outside, and of these again."""
+"""Gradients through If, Loop and Scan, of states, scanned and outer tensors; and second derivatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with Jacobians: vectors from the left (`vjp`) and from the right (`jvp`)."""
+"""Vector-Jacobian (`vjp`) and Jacobian-vector (`jvp`) products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradient rules of operators that move elements: shapes, parts, places."""
+"""Gradient rules of operators that move elements: reshaping, slicing, gathering and scattering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradient rules of quantization: rounding passes a gradient, whatever computes with the integers does not."""
+"""Gradient rules of quantization: rounding passes a gradient, computing with integers does not."""
 
 from __future__ import annotations
 

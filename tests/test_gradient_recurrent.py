@@ -1,4 +1,4 @@
-"""Gradients of LSTM, GRU and RNN against differences in double of their formulas, which ONNX Runtime's nodes agree with."""
+"""Gradients of LSTM, GRU and RNN against finite differences, in double, of formulas that agree with ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gradient tells: how operators are differentiated, what it is made of, and which graphs it does not take."""
+"""Reports of gradients, the table of operators, and invalid graphs."""
 
 from __future__ import annotations
 

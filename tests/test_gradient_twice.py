@@ -1,4 +1,4 @@
-"""Gradients of gradients: what gradient graphs consist of has rules itself, and the derivatives are right."""
+"""Gradients of gradients: all operators of gradients can be differentiated, and second derivatives are right."""
 
 from __future__ import annotations
 

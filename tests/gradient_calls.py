@@ -1,4 +1,4 @@
-"""Calls of operators at points where they are smooth, for derivatives of derivatives and for derivatives forward."""
+"""Calls of operators at points where they are smooth, for tests of second derivatives and of forward mode."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Call:
 
     @property
     def feeds(self) -> dict[str, Array]:
-        """Values of all inputs, those of an input evenly apart, so that no step changes which is the largest."""
+        """Values of all inputs; those of an input are evenly spaced, so that no finite difference changes a maximum."""
         rng = np.random.default_rng(4)
         dtype = ELEMENT_DTYPES[self.kind]
         drawn: dict[str, Array] = {}
@@ -48,7 +48,7 @@ class Call:
         return {name: BOXES.astype(dtype) if name == "boxes" else value for name, value in drawn.items()}
 
     def model(self, shapes: str) -> onnx.ModelProto:
-        """As `gradient_checks.declared` has its shapes."""
+        """The declared shapes, see `gradient_checks.declared`."""
         inputs = ", ".join(f"{self.kind}{declared(name, value, shapes)} {name}" for name, value in self.shapes.items())
         return parsed(
             f"""<ir_version: 10, opset_import: ["" : 21, "ai.onnx.contrib" : 1]>

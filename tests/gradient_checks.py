@@ -1,4 +1,4 @@
-"""Checking a gradient graph: along a random direction, weighted by a random cotangent, against central differences."""
+"""Checks of gradients against central differences, along a random direction and with a random cotangent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def parsed(text: str) -> onnx.ModelProto:
-    """The model of a text, in which ``(double y)`` says nothing of the shape of an output."""
+    """The model of a text; ``(double y)`` declares an output of unknown shape."""
     made = onnx.parser.parse_model(text)
     for value in made.graph.output:
         value.type.tensor_type.ClearField("shape")
@@ -29,7 +29,7 @@ def parsed(text: str) -> onnx.ModelProto:
 
 
 def declared(tensor: str, lengths: Sequence[int], shapes: str) -> str:
-    """The shape in a text of an input: ``lengths`` as they are, a name for each (``names``), or of ``any`` rank."""
+    """The shape of an input in a text: ``lengths`` as they are, a name for each (``names``), or ``any`` rank."""
     if shapes == "any":
         return "[]"
     inside = ",".join(str(n) if shapes == "lengths" else f"{tensor}{i}" for i, n in enumerate(lengths))
@@ -70,7 +70,7 @@ def _session(model: onnx.ModelProto) -> ortops.InferenceSession:
 
 
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
-"""From all inputs to all outputs, by name."""
+"""A function from all inputs to all outputs, by name."""
 
 
 def _in_session(model: onnx.ModelProto) -> Runner:
@@ -78,14 +78,14 @@ def _in_session(model: onnx.ModelProto) -> Runner:
 
 
 def unoptimized(model: onnx.ModelProto) -> Runner:
-    """In a session that runs the nodes as they are: others that join some round as their readers have it."""
+    """All outputs in a session without optimizations, since fused nodes round differently."""
     asked = options()
     asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return partial(_outputs, ortops.InferenceSession(model.SerializeToString(), asked, providers=[CPU]))
 
 
 class LayerNormalization(OpRun):
-    """ONNX's own in the evaluator normalizes in float."""
+    """The evaluator's own normalizes in float32."""
 
     op_domain = ""
 
@@ -118,7 +118,7 @@ def check(
     tolerance: float = 1e-7,
     load: Callable[[onnx.ModelProto], Runner] = _in_session,
 ) -> dict[str, Array]:
-    """Assert that the gradients by the inputs `wrt` are the derivative of the model; return them.
+    """Assert that the gradients with respect to `wrt` are the derivatives of the model; return them.
 
     Args:
         model: or its text, as `parsed` takes it; its inputs have one floating-point type.

@@ -22,7 +22,7 @@ not_of_old = pytest.mark.skipif(IS_OLD, reason="ONNX Runtime 1.20 computes this 
 
 
 def inputs_of(feeds: Mapping[str, Array], *, opened: bool) -> list[onnx.ValueInfoProto]:
-    """Inputs of a model for what it is fed with, their lengths left open or not."""
+    """The inputs of a model for given feeds, with dynamic lengths or not."""
     return [
         onnx.helper.make_tensor_value_info(
             name,
@@ -75,6 +75,6 @@ def node_model(
 def uniform(
     shapes: Mapping[str, Sequence[int]], dtype: type = np.float64, low: float = -1, high: float = 1
 ) -> dict[str, Array]:
-    """Random tensors of some shapes."""
+    """Random tensors of given shapes."""
     rng = np.random.default_rng(1)
     return {name: rng.uniform(low, high, shape).astype(dtype) for name, shape in shapes.items()}

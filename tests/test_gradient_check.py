@@ -1,4 +1,4 @@
-"""The check of gradients on ONNX's node tests: it finds rules that are wrong on purpose, and takes no kink for a fault."""
+"""The check of gradients on ONNX's node tests: it finds rules that are wrong on purpose, and does not report kinks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from onnx_models.__main__ import main
 from onnx_models.gradient import gradient
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules import RULES
-from onnx_models.gradient.rules.table import Incoming, Part, Zero
-from onnx_models.gradient_check import Verdict, apart, check_gradients, command, onnx_ad, ours
+from onnx_models.gradient.rules.registry import Incoming, Part, Zero
+from onnx_models.gradient_check import Verdict, check_gradients, command, onnx_ad, ours, workers
 from onnx_models.gradient_check.cases import Case
-from onnx_models.gradient_check.differences import slope
-from onnx_models.gradient_check.trial import Trial
+from onnx_models.gradient_check.checker import Checker
+from onnx_models.gradient_check.finite_differences import directional_derivative
 
 Change = Callable[[Graph, Node, list[str]], Sequence[Part]]
 """From a graph, a node and the right gradients to wrong ones."""
@@ -78,7 +78,7 @@ SQUARE_AND_ROW = case(
 
 
 def of_ours(asked: str | Case) -> list[Verdict]:
-    return check_gradients(select=asked) if isinstance(asked, str) else Trial(asked).verdicts(ours)
+    return check_gradients(select=asked) if isinstance(asked, str) else Checker(asked).verdicts(ours)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ MAX = "g (float[3] a, float[3] b) => (float[3] y) { y = Max (a, b) }"
     ids=["Relu", "Relu-of-zeros", "Floor", "Max"],
 )
 def test_a_kink_a_tie_or_a_step_in_the_data_is_no_fault(at_a_kink: Case) -> None:
-    assert outcomes(Trial(at_a_kink).verdicts(ours)) == {"agree"}
+    assert outcomes(Checker(at_a_kink).verdicts(ours)) == {"agree"}
 
 
 def straight_through(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
@@ -164,7 +164,7 @@ def straight_through(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> o
 
 
 def test_a_gradient_through_a_step_is_wrong_where_the_data_are_on_it() -> None:
-    (verdict,) = Trial(case(FLOOR, [1, -2, 0], x=[1, -2, 0])).verdicts(straight_through)
+    (verdict,) = Checker(case(FLOOR, [1, -2, 0], x=[1, -2, 0])).verdicts(straight_through)
     assert verdict.verdict == "wrong"
     assert verdict.difference == 0
 
@@ -179,7 +179,7 @@ def test_a_gradient_that_is_not_finite_is_wrong() -> None:
         made.graph.node.append(onnx.helper.make_node("Div", ["zero", "zero"], [f"{wrt[0]}_grad"]))
         return made
 
-    (verdict,) = Trial(case(text, [1, 4], x=[1, 4])).verdicts(infinite)
+    (verdict,) = Checker(case(text, [1, 4], x=[1, 4])).verdicts(infinite)
     assert (verdict.verdict, "not finite" in verdict.reason) == ("wrong", True)
 
 
@@ -209,7 +209,7 @@ def changing(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.Mode
         (refusing, "refused", "no rule"),
         (failing, "wrong", "breaks: KeyError: 'x'"),
         (not_loading, "wrong", "nowhere"),
-        (changing, "wrong", "an output of the model is another"),
+        (changing, "wrong", "an output of the model differs"),
     ],
 )
 def test_refusing_is_told_from_breaking(
@@ -245,16 +245,16 @@ def test_an_integer_output_is_not_testable() -> None:
 
 def test_a_case_that_no_runtime_runs_is_not_testable() -> None:
     broken = case("g (float[3] x) => (float[3] y) { y = Reshape (x, x) }", [1, 2, 3], x=[1, 2, 3])
-    (verdict,) = Trial(broken).verdicts(lambda model, _loss, _wrt: model)
+    (verdict,) = Checker(broken).verdicts(lambda model, _loss, _wrt: model)
     assert (verdict.verdict, verdict.reason.startswith("the model does not run")) == ("not testable", True)
 
 
 def test_differences_in_one_half_of_the_values_show_a_kink() -> None:
     at, along = np.array([0.0, 1.0]), np.array([1.0, 1.0])
     weights = np.array([1.0, 1.0])
-    assert not slope(np.abs, at, along, weights, "double").smooth
-    assert not slope(np.floor, at, along, weights, "double").smooth
-    found = slope(np.sin, at, along, weights, "double")
+    assert not directional_derivative(np.abs, at, along, weights, "double").smooth
+    assert not directional_derivative(np.floor, at, along, weights, "double").smooth
+    found = directional_derivative(np.sin, at, along, weights, "double")
     assert found.smooth
     assert abs(found.value - np.cos(at) @ along) <= found.error
 
@@ -269,7 +269,7 @@ def exiting_or_sleeping(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -
 
 @pytest.mark.slow
 def test_neither_a_crash_nor_a_hang_takes_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "TIME_LIMIT", 4.0)
+    monkeypatch.setattr(workers, "TIME_LIMIT", 4.0)
     verdicts = check_gradients(select="test_[ect][xoa][psn]", differentiate=exiting_or_sleeping, jobs=2)
     found = {(verdict.operator, verdict.verdict, verdict.reason) for verdict in verdicts}
     assert found == {

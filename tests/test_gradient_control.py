@@ -1,4 +1,4 @@
-"""Gradients through If, Loop and Scan: of states, scanned tensors and what bodies take from outside, and of these again."""
+"""Gradients through If, Loop and Scan, of states, scanned and outer tensors; and second derivatives."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_random_numbers_inside_cannot_be_drawn_again(drawn: str) -> None:
     text = f"""g (double[3] h, int64 m) => (double f) {{ flat = Constant<value_ints=[1, 1, 1]>()
         f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {{ co = Identity(c) {drawn} so = Mul(s, r) }}>
         loss = ReduceSum<keepdims=0>(f) }}"""
-    with pytest.raises(ValueError, match="whose random numbers the gradient cannot draw again"):
+    with pytest.raises(ValueError, match="draws random numbers, which the gradient cannot reproduce"):
         gradient(parsed(HEADER + text), "loss", ["h"])
 
 

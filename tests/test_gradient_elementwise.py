@@ -1,4 +1,4 @@
-"""Gradient rules of functions element by element, of the operators of arithmetic that choose, and of Softmax.
+"""Gradient rules of elementwise functions, of Max, Min, Clip and the like, and of Softmax.
 
 ONNX Runtime's CPU has no kernel of type double for some operators: these are checked in float, where a step of 2^-7 leaves
 an error of some 1e-5 by the third derivative and as much by rounding.

@@ -1,4 +1,4 @@
-"""Whole networks of torchvision and PyTorch: their gradients against PyTorch's, in float64 for the truth.
+"""Gradients of whole networks of torchvision and PyTorch against PyTorch's in float64.
 
 Where ReLU has an argument of nearly 0, float and float64 may take different branches, and all gradients before it differ, in
 PyTorch as here. `errors` allows for that; networks without such branches are held to more.

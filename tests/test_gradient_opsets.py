@@ -22,7 +22,7 @@ WHOLE, SHRINK = "float[4] s = {1, 1, 2, 3}", "float[4] s = {1, 1, 0.5, 0.6}"
 NO_ROI = "float[0] none = {}"
 REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
 
-FORMS = [
+DECOMPOSITIONS = [
     *(
         ([11, 13, 17], f"p = Exp(x) y = Reduce{name} <axes = [1, -1], keepdims = 0> (p)", "")
         for name in REDUCTIONS
@@ -79,7 +79,7 @@ def outputs_of(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("opset", "body", "constants"), [(opset, *form) for opsets_of_it, *form in FORMS for opset in opsets_of_it]
+    ("opset", "body", "constants"), [(opset, *form) for opsets_of_it, *form in DECOMPOSITIONS for opset in opsets_of_it]
 )
 def test_a_converted_model_computes_the_same(opset: int, body: str, constants: str) -> None:
     fixed = f"<{constants}>" if constants else ""

@@ -1,4 +1,4 @@
-"""Gradients of LSTM, GRU and RNN against differences in double of their formulas, which ONNX Runtime's nodes agree with."""
+"""Gradients of LSTM, GRU and RNN against finite differences, in double, of formulas that agree with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -219,8 +219,8 @@ def test_activations_in_any_case_take_alpha_and_beta_in_their_order() -> None:
     [
         ({"activations": ["Tanh", "Tanh"]}, r"activations = \['Tanh', 'Tanh'\]: must be 1"),
         ({"activations": ["Cosh"]}, r"activations = \['Cosh'\]: each must be one of"),
-        ({"activations": ["Affine"], "activation_alpha": [1.0]}, "Affine without alpha or beta"),
-        ({"activations": ["ThresholdedRelu"]}, "ThresholdedRelu without alpha or beta"),
+        ({"activations": ["Affine"], "activation_alpha": [1.0]}, "the activation Affine needs activation_alpha"),
+        ({"activations": ["ThresholdedRelu"]}, "the activation ThresholdedRelu needs activation_alpha"),
         ({"direction": "both"}, "direction = 'both': must be"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, dict) else "",

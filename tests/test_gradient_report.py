@@ -1,4 +1,4 @@
-"""What a gradient tells: how operators are differentiated, what it is made of, and which graphs it does not take."""
+"""Reports of gradients, the table of operators, and invalid graphs."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ def test_a_report_of_operators_that_a_gradient_cannot_pass() -> None:
 @pytest.mark.parametrize(
     ("inside", "message"),
     [
-        ("p = Neg(q) q = Exp(x)", r"node of 'p' \(Neg\) reads 'q': must be made by a node before it"),
-        ("p = Neg(nothing)", r"node of 'p' \(Neg\) reads 'nothing': must be made by a node before it"),
-        ("p = Neg(late)", r"node of 'p' \(Neg\) reads 'late': must be made by a node before it"),
-        ("p = Neg(x) p = Exp(x)", r"node of 'p' \(Exp\) makes 'p': must be made once, and is there already"),
-        ("x = Exp(early) p = Neg(x)", r"node of 'x' \(Exp\) makes 'x': must be made once, and is there already"),
-        ("r = Neg(x)", "graph 'one' has the output 'p': must be made by a node in it"),
-        ("early = Neg(x) p = Neg(early)", r"node of 'early' \(Neg\) makes 'early': must be made once"),
+        ("p = Neg(q) q = Exp(x)", r"node of 'p' \(Neg\) reads 'q': must be computed by an earlier node"),
+        ("p = Neg(nothing)", r"node of 'p' \(Neg\) reads 'nothing': must be computed by an earlier node"),
+        ("p = Neg(late)", r"node of 'p' \(Neg\) reads 'late': must be computed by an earlier node"),
+        ("p = Neg(x) p = Exp(x)", r"node of 'p' \(Exp\) computes 'p': must be a new name"),
+        ("x = Exp(early) p = Neg(x)", r"node of 'x' \(Exp\) computes 'x': must be a new name"),
+        ("r = Neg(x)", "graph 'one' has the output 'p': must be computed by one of its nodes"),
+        ("early = Neg(x) p = Neg(early)", r"node of 'early' \(Neg\) computes 'early': must be a new name"),
         (
             "p = If (c) <then_branch = a () => (float[N] s) { s = Exp(nothing) }, else_branch = b () => () { t = Exp(x) }>",
-            r"node of 's' \(Exp\) reads 'nothing': must be made by a node before it",
+            r"node of 's' \(Exp\) reads 'nothing': must be computed by an earlier node",
         ),
     ],
 )
@@ -116,5 +116,5 @@ def test_an_input_of_a_graph_inside_has_a_name_of_its_own() -> None:
             again = Identity(c) v = Exp(x) }}>
         loss = ReduceSum <keepdims = 0> (y)
     }}"""
-    with pytest.raises(ValueError, match="graph 'b' has 'x': must be named otherwise than a tensor outside of it"):
+    with pytest.raises(ValueError, match="graph 'b' has 'x': must not have the name of a tensor of the enclosing"):
         gradient(onnx.parser.parse_model(text), "loss", ["x"])

@@ -1,4 +1,4 @@
-"""Gradients of operators that read a tensor between its pixels, of Fourier transforms, and of blocks in an image."""
+"""Gradients of operators that interpolate, of Fourier transforms, and of Col2Im."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> Non
     ("options", "says"),
     [
         (["--wrt", "z"], "wrt has 'z': must be the name of a tensor of the graph"),
-        (["--wrt", "of"], "wrt has 'of' of type int64: must be floats"),
+        (["--wrt", "of"], "wrt has 'of' of type int64: must have a floating-point type"),
         (["--wrt", "x", "--loss", "y"], "loss = 'y' has shape ['r', 2, 2, 2]: must have one element"),
         (["--wrt", "x", "--stop-at", "q"], "stop_at has 'q': must be the name of a tensor of the graph"),
     ],
@@ -384,7 +384,7 @@ def test_a_gradient_that_is_0_is_a_warning_and_counted(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.stdout == f"2 gradients added (1 of them 0 for all inputs): {out}\n"
     (warning,) = done.stderr.splitlines()
-    assert warning.startswith("warning: the gradient by 'free' is 0: the loss does not depend on it")
+    assert warning.startswith("warning: the gradient with respect to 'free' is 0: the loss does not depend on it")
 
 
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:

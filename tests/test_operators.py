@@ -19,7 +19,7 @@ from conformance.families import Family, family_of
 from conformance.mutants import CONTROLS, MUTANTS
 from conformance.vectors import collect
 from docs.operators import row
-from onnx_models.gradient.rules.table import RULES
+from onnx_models.gradient.rules.registry import RULES
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import DOMAIN, Attribute, Operator

@@ -279,7 +279,7 @@ def test_buffers_frozen_parameters_and_inputs_can_be_named(tmp_path: Path) -> No
 
 
 class Detached(torch.nn.Module):  # type: ignore[misc]
-    """Every way to end a gradient."""
+    """Every surrogate to end a gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -478,8 +478,8 @@ ERRORS: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
     ({"loss": lambda y: float(y.shape[0])}, TypeError, "the loss is of type float: must be a floating-point tensor"),
     ({"loss": None, "targets": (torch.ones(1),)}, ValueError, "targets are given without a loss"),
     ({"wrt": ["linear.wait"]}, ValueError, "wrt has 'linear.wait': must be one of x, .*linear.weight"),
-    ({"wrt": ["x", "x"]}, ValueError, "must be one or more names, none twice"),
-    ({"wrt": []}, ValueError, "must be one or more names, none twice"),
+    ({"wrt": ["x", "x"]}, ValueError, "must be one or more different names"),
+    ({"wrt": []}, ValueError, "must be one or more different names"),
     ({"wrt": ["norm.num_batches_tracked"]}, ValueError, "'norm.num_batches_tracked' of type torch.int64"),
     ({"dynamic_shapes": {"y": {0: "N"}}}, ValueError, "dynamic_shapes has 'y': must be one of x"),
     ({"loss": lambda y, x: (y * x).sum(), "targets": (torch.ones(1),)}, ValueError, "two inputs have the name 'x'"),

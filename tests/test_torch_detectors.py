@@ -1,4 +1,4 @@
-"""torchvision's detectors as PyTorch's two exporters write them: converted, and differentiated.
+"""torchvision's detectors, exported by both of PyTorch's exporters, converted and differentiated.
 
 What is converted is compared with stock ONNX Runtime on the model as it was exported, gradients with PyTorch's autograd. See
 `torchvision_operators` for what computes PyTorch's side where torchvision's compiled operators are missing.

@@ -1,4 +1,4 @@
-"""Losses and functions where PyTorch's gradient is not that of the nodes that compute them: saturated, at 0, at ties."""
+"""Losses and functions at points where PyTorch's gradient differs from that of the exported nodes: saturation, 0, ties."""
 
 from __future__ import annotations
 

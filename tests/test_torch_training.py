@@ -1,4 +1,4 @@
-"""Modules in training mode: statistics of batches, dropout, fake quantization; and what an export cannot keep."""
+"""Modules in training mode: batch statistics, dropout, fake quantization; and modules that are refused."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ QUIET = [
 
 
 def session(model: onnx.ModelProto) -> Any:
-    """A session of a lawful model on the CPU."""
+    """A session on the CPU of a model that passes onnx's checker."""
     onnx.checker.check_model(model, full_check=True, check_custom_domain=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -77,7 +77,7 @@ _module: Any = importlib.import_module("torchvision.ops.roi_align")
 
 if not _extension._has_ops():  # noqa: SLF001
     _library = torch.library.Library("torchvision", "IMPL")
-    """PyTorch takes back what a library declared when the library is collected."""
+    """Kept alive, since PyTorch removes the operators of a library that is garbage-collected."""
     _library.impl("nms", _nms, "CPU")
 
 

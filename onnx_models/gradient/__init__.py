@@ -1,4 +1,4 @@
-"""The gradient of an ONNX model as an ONNX model: standard operators plus this project's."""
+"""Reverse-mode and forward-mode differentiation of ONNX models; the derivatives are nodes of the returned model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
+from onnx_models.gradient.builder import PARAMETERS, GradientBuilder, Names, ZeroGradientWarning
 from onnx_models.gradient.coverage import Coverage, coverage
-from onnx_models.gradient.draft import PARAMETERS, Draft, Names, ZeroGradientWarning
 from onnx_models.gradient.report import Report, operators_between
 
 __all__ = ["PARAMETERS", "Coverage", "Report", "ZeroGradientWarning", "coverage", "gradient", "jvp", "report", "vjp"]
@@ -21,44 +21,43 @@ def gradient(
     stop_at: Collection[str] = (),
     through_rois: bool = True,
 ) -> onnx.ModelProto:
-    """A copy of `model` with the gradient of one of its tensors: for each name in `wrt` one more output, NAME_grad.
+    """A copy of `model` with gradients of its tensor `loss`: one more output, NAME_grad, for each name in `wrt`.
 
-    Reverse-mode differentiation of the graph, written out as nodes: standard operators, and this project's where ONNX has
-    none (those whose names end in Grad), which ONNX Runtime runs with `ortops.register` or with the bodies of
-    `onnx_models.portable.attach`. Shapes that are open stay open. Functions of the model are inlined, and a
-    model of an opset before 18 is converted to 18. The nodes of the model stay, and its outputs are the same bit for bit.
+    The gradients are computed by further nodes (reverse mode). These are standard operators, and operators of this project
+    where ONNX has none (their names end in Grad). ONNX Runtime runs the latter after `ortops.register`, or unregistered
+    after `onnx_models.portable.attach`. Dynamic shapes stay dynamic. Functions of the model are inlined, and opsets before
+    18 are converted to 18. The model's own nodes stay, so its outputs keep their values bit for bit.
 
     Args:
-        model: not modified. External data stays where it is. It may be larger than 2 GiB in memory; then the result is
-            too, and `onnx.save` needs ``save_as_external_data=True``.
-        loss: name of a tensor of one element, of rank 0 or with axes of length 1. Where its shape is open, another number
-            of elements is an error when the model runs.
-        wrt: names of inputs, initializers or any other tensors of the graph, of a floating-point type. A mapping gives the
-            names of the outputs as well, as a gradient of a gradient needs it, since NAME_grad is taken. "parameters"
-            stands for all floating-point initializers by which the loss has a derivative, but for the mean and the
-            variance of BatchNormalization.
-        stop_at: names of tensors that are taken for constants.
-        through_rois: False for RoIs that are taken for constants by RoiAlign, as torchvision takes them. Where other
-            nodes of a detector read them as well, and PyTorch detaches them, name them in `stop_at`.
+        model: not modified. External data stays where it is. A model may exceed 2 GiB in memory; the result then does too,
+            and `onnx.save` needs ``save_as_external_data=True``.
+        loss: name of a tensor with one element: of rank 0, or with all axes of length 1. If its shape is dynamic, the
+            model fails at run time when the tensor has another number of elements.
+        wrt: names of floating-point inputs, initializers or intermediate tensors. A mapping also gives the names of the
+            new outputs; a gradient of a gradient needs that, since NAME_grad is taken. "parameters" selects all
+            floating-point initializers that the loss depends on, except the mean and variance of BatchNormalization.
+        stop_at: names of tensors to treat as constants.
+        through_rois: False to treat the RoIs of RoiAlign as constants, as torchvision does. If other nodes of a detector
+            also read the RoIs, and PyTorch detaches them, name them in `stop_at`.
 
     Returns:
-        The model. NAME_grad has type and shape of NAME. It is 0 where the loss does not depend on NAME, which a
-        `ZeroGradientWarning` tells.
+        The model. NAME_grad has the type and shape of NAME. If the loss does not depend on NAME, NAME_grad is 0 and a
+        `ZeroGradientWarning` is issued.
 
     Raises:
-        ValueError: a name is unknown or not of a floating-point type, the loss has not one element, an output's name is
-            taken, or a gradient cannot pass operators between `wrt` and `loss`; the message names all of these. Or the
-            model is no lawful one: a function calls itself, a node reads a tensor that is not there
-            yet, lacks an input or an attribute, or has one of this project's operators with an attribute that breaks its
-            rule. Or its opset cannot be converted, or inlining would make the model too large (`onnx_models.functions`).
-        TypeError: an attribute of this project's operators is unknown, which a session would not notice, or has a wrong
-            type.
+        ValueError: a name is unknown or not of a floating-point type, the loss does not have one element, an output's name
+            is taken, or operators between `wrt` and `loss` cannot be differentiated; the message lists all of these. Also
+            for invalid models: a function calls itself, a node reads a tensor before it is computed, lacks an input or an
+            attribute, or gives an operator of this project an attribute that breaks its rule. Also if the opset cannot
+            be converted, or inlining would make the model too large (`onnx_models.functions`).
+        TypeError: an attribute of an operator of this project is unknown, which a session would not notice, or has the
+            wrong type.
     """
-    draft, found, names = _of_loss(model, loss, wrt, stop_at, through_rois)
-    return draft.finished(found, names, _NO_PATH)
+    builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
+    return builder.build(found, names, _NO_PATH)
 
 
-_NO_PATH = "the gradient by {} is 0: the loss does not depend on it"
+_NO_PATH = "the gradient with respect to {} is 0: the loss does not depend on it"
 
 
 def report(
@@ -69,37 +68,37 @@ def report(
     stop_at: Collection[str] = (),
     through_rois: bool = True,
 ) -> Report:
-    """What `gradient` of the same arguments makes, or why it refuses to.
+    """Describe what `gradient` does for the same arguments, without building the model.
 
     Raises:
-        ValueError, TypeError: as `gradient`, but for operators that a gradient cannot pass: the report has these.
+        ValueError, TypeError: as `gradient`, except that the report lists operators that cannot be differentiated.
     """
-    draft, found, names = _of_loss(model, loss, wrt, stop_at, through_rois)
-    operators = operators_between(draft.graph, list(names), loss, draft.findings)
-    refused, before, after = tuple(draft.refused), draft.size(), None
+    builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
+    operators = operators_between(builder.graph, list(names), loss, builder.findings)
+    refused, before, after = tuple(builder.refused), builder.size(), None
     zeros: tuple[str, ...] = ()
     if not refused:
         zeros = tuple(name for name in names if name not in found)
-        draft.complete(found, names)
-        after = draft.size()
-    return Report(operators, tuple(dict.fromkeys(draft.findings.zeros)), zeros, refused, before, after)
+        builder.complete(found, names)
+        after = builder.size()
+    return Report(operators, tuple(dict.fromkeys(builder.findings.zeros)), zeros, refused, before, after)
 
 
-def _of_loss(
+def _differentiated_loss(
     model: onnx.ModelProto, loss: str, wrt: Names, stop_at: Collection[str], through_rois: bool
-) -> tuple[Draft, Mapping[str, str], Mapping[str, str]]:
-    """A draft with the gradient of a loss, names of what was found by names in wrt, and names of the outputs."""
-    draft = Draft(model, stop_at, through_rois)
-    draft.check("loss", [loss])
-    names: Mapping[str, str] = draft.named("wrt", wrt, "_grad")
-    graph, lengths = draft.graph, draft.graph.lengths(loss)
+) -> tuple[GradientBuilder, Mapping[str, str], Mapping[str, str]]:
+    """The builder after reverse mode from `loss`; names of gradients and of outputs, both by names in `wrt`."""
+    builder = GradientBuilder(model, stop_at, through_rois)
+    builder.check("loss", [loss])
+    names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
+    graph, lengths = builder.graph, builder.graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
-    # Reshape, not Expand: a loss that has more than one element when the model runs is an error.
+    # Reshape, not Expand: a loss with more than one element has to fail at run time.
     seed = graph.reshaped(graph.number(1.0, loss), loss)
-    found = draft.backward({loss: seed}, names)
-    names = _with_derivative(draft, wrt, names, found, "the loss")
-    return draft, found, names
+    found = builder.backward({loss: seed}, names)
+    names = _depended_on(builder, wrt, names, found, "the loss")
+    return builder, found, names
 
 
 def vjp(
@@ -110,36 +109,36 @@ def vjp(
     stop_at: Collection[str] = (),
     through_rois: bool = True,
 ) -> onnx.ModelProto:
-    """A copy of `model` with the product of a vector and its Jacobian: reverse mode from any tensors, with weights.
+    """A copy of `model` with a vector-Jacobian product: reverse mode from any tensors, weighted by cotangents.
 
-    It is the gradient of the sum of all elements of `outputs`, each weighted by an element of a cotangent, which is an
-    input of the copy: for each name in `outputs` one more input, NAME_cotangent, and for each in `wrt` one more output,
-    NAME_grad. Of a gradient that makes a product of the loss' Hessian and vectors, as a Hessian is symmetric::
+    Each name in `outputs` adds an input NAME_cotangent, and each name in `wrt` an output NAME_grad: the gradient of the sum
+    of cotangent * output over all elements. Applied to a gradient, this gives a Hessian-vector product, because a
+    Hessian is symmetric::
 
         made = onnx_models.gradient(model, "loss", ["w"])
         made = onnx_models.vjp(made, {"w_grad": "v"}, {"w": "hessian_times_v"})
 
-    A second derivative of RoiAlign by its regions goes by the operator's body in standard operators: an average then has
-    C R PH W numbers of double in memory, where W is the map's width, and one over rotated regions R PH PW N H W.
+    Second derivatives of RoiAlign with respect to its RoIs use the operator's body of standard operators. An average then
+    needs memory for C*R*PH*W doubles, where W is the width of X, and RoIAlignRotated for R*PH*PW*N*H*W.
 
     Args:
         model: not modified, as in `gradient`.
-        outputs: names of tensors of a floating-point type. A mapping gives the names of the cotangents as well, which have
-            type and shape of NAME.
+        outputs: names of floating-point tensors. A mapping also gives the names of the cotangents. A cotangent has the
+            type and shape of its tensor.
         wrt: as in `gradient`.
         stop_at: as in `gradient`.
         through_rois: as in `gradient`.
 
     Raises:
-        ValueError, TypeError: as of `gradient`. Where shapes are open, a cotangent of another number of elements fails at
+        ValueError, TypeError: as `gradient`. If shapes are dynamic, a cotangent with another number of elements fails at
             run time.
     """
-    draft = Draft(model, stop_at, through_rois)
-    cotangents = draft.named("outputs", outputs, "_cotangent")
-    names: Mapping[str, str] = draft.named("wrt", wrt, "_grad")
-    found = draft.backward({of: draft.input(name, of) for of, name in cotangents.items()}, names)
-    names = _with_derivative(draft, wrt, names, found, "outputs")
-    return draft.finished(found, names, "the gradient by {} is 0: no output that is weighted depends on it")
+    builder = GradientBuilder(model, stop_at, through_rois)
+    cotangents = builder.named("outputs", outputs, "_cotangent")
+    names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
+    found = builder.backward({of: builder.input(name, of) for of, name in cotangents.items()}, names)
+    names = _depended_on(builder, wrt, names, found, "outputs")
+    return builder.build(found, names, "the gradient with respect to {} is 0: none of the outputs depends on it")
 
 
 def jvp(
@@ -150,49 +149,49 @@ def jvp(
     stop_at: Collection[str] = (),
     through_rois: bool = True,
 ) -> onnx.ModelProto:
-    """A copy of `model` with the product of its Jacobian and a vector: how outputs change as tensors move.
+    """A copy of `model` with a Jacobian-vector product: forward mode.
 
-    For each name in `wrt` one more input, NAME_tangent, says how that tensor moves; for each in `outputs` one more output,
-    NAME_tangent, is the derivative of that tensor. It is made by reverse mode twice, with the same rules as `gradient`:
-    the gradients of `wrt` are linear in the cotangents of `outputs`, and their transpose is the Jacobian.
+    Each name in `wrt` adds an input NAME_tangent, the direction in which that tensor changes. Each name in `outputs` adds an
+    output NAME_tangent, the directional derivative of that tensor. Reverse mode is applied twice, with the rules of
+    `gradient`: the gradients are linear in the cotangents, and the transpose of that map is the Jacobian.
 
     Args:
         model: not modified, as in `gradient`.
-        outputs: names of tensors of a floating-point type; a mapping gives the names of the new outputs as well.
+        outputs: names of floating-point tensors; a mapping also gives the names of the new outputs.
         wrt: names of tensors as in `gradient`; a mapping gives the names of the new inputs.
         stop_at: as in `gradient`.
         through_rois: as in `gradient`.
 
     Raises:
-        ValueError, TypeError: as of `gradient`, and what `vjp` says of cotangents holds of tangents. The gradient of an
-            operator may lack a gradient of its own, which the message says.
+        ValueError, TypeError: as `gradient`, and for tangents as `vjp` for cotangents. Also if the gradient of an
+            operator cannot be differentiated itself; the message says so.
     """
-    draft = Draft(model, stop_at, through_rois)
-    derivatives = draft.named("outputs", outputs, "_tangent")
-    names: Mapping[str, str] = draft.named("wrt", wrt, "_tangent")
-    graph = draft.graph
-    # What they are does not matter: the derivative by them is the same everywhere.
+    builder = GradientBuilder(model, stop_at, through_rois)
+    derivatives = builder.named("outputs", outputs, "_tangent")
+    names: Mapping[str, str] = builder.named("wrt", wrt, "_tangent")
+    graph = builder.graph
+    # Their values do not matter: the gradients are linear in the cotangents.
     cotangents = {name: graph.zeros(name) for name in derivatives}
-    found = draft.backward(cotangents, names)
-    names = _with_derivative(draft, wrt, names, found, "outputs")
+    found = builder.backward(cotangents, names)
+    names = _depended_on(builder, wrt, names, found, "outputs")
     tangents: dict[str, list[str]] = {}
     for of, name in names.items():
-        tangent = draft.input(name, of)
+        tangent = builder.input(name, of)
         if of in found:
             tangents.setdefault(found[of], []).append(tangent)
     seeds = {name: parts[0] if len(parts) == 1 else graph.op("Sum", *parts) for name, parts in tangents.items()}
-    by_cotangents = draft.backward(seeds, cotangents.values(), list(graph.added))
+    by_cotangents = builder.backward(seeds, cotangents.values(), list(graph.added))
     moved = {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
-    return draft.finished(moved, derivatives, "the derivative of {} is 0: it depends on nothing that moves")
+    return builder.build(moved, derivatives, "the derivative of {} is 0: it does not depend on any tensor in wrt")
 
 
-def _with_derivative(
-    draft: Draft, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
+def _depended_on(
+    builder: GradientBuilder, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
 ) -> Mapping[str, str]:
-    """The names, but of all parameters only those that something depends on."""
-    if not isinstance(wrt, str) or draft.refused:
+    """The names; of "parameters" only those that have a derivative."""
+    if not isinstance(wrt, str) or builder.refused:
         return names
     kept = {of: name for of, name in names.items() if of in found}
     if not kept:
-        raise ValueError(f"wrt = {PARAMETERS!r}: {what} has a derivative by none of the model's initializers")
+        raise ValueError(f"wrt = {PARAMETERS!r}: {what} must depend on at least one floating-point initializer")
     return kept

@@ -1,4 +1,4 @@
-"""Reverse mode over a graph: from the loss back, each node's rule turns its outputs' gradients into its inputs'."""
+"""Reverse mode: visits nodes from last to first and applies each one's rule to the gradients of its outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, reads
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
-from onnx_models.gradient.rules.table import REAL, Gradients, Incoming, Part, Zero
+from onnx_models.gradient.rules.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.traversal import label, normalize_domain, subgraphs
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN
@@ -18,10 +18,10 @@ from ortops.spec import DOMAIN
 _CASTS = {("", "Cast"), ("", "CastLike")}
 
 _SMALL = {kind for name, kind in onnx.TensorProto.DataType.items() if name.startswith(("FLOAT4", "FLOAT6", "FLOAT8"))}
-"""Types of a byte or less with a fraction: casts pass a gradient through these."""
+"""Floating-point types of 8 bits and less; a Cast to or from these passes the gradient."""
 
 _QUANTIZED = ("", "QuantizeLinear")
-"""The operator whose integers stand for real numbers and have a gradient: DequantizeLinear passes it on."""
+"""The operator whose integer output has a gradient (straight-through), which DequantizeLinear provides."""
 
 _WITH_ROIS = {
     name
@@ -29,17 +29,17 @@ _WITH_ROIS = {
     if len((BY_NAME[operator.gradient] if operator.gradient else operator).outputs) > 1
     for name in ((DOMAIN, operator.name), *([("", operator.standard[0])] if operator.standard else []))
 }
-"""Operators whose second input, or that of their forward operator, is RoIs with a gradient."""
+"""Operators whose second input is RoIs, if the operator or its forward operator has a gradient for these."""
 
 
 @dataclass
 class Findings:
-    """What reverse mode met on its way.
+    """Options of reverse mode, and the messages that it collects.
 
-    stop_at: names of tensors through which no gradient passes.
+    stop_at: names of tensors to treat as constants.
     through_rois: whether RoiAlign passes a gradient to its RoIs.
-    errors: operators that a gradient cannot pass; nothing is made if there is one.
-    zeros: where a gradient ended, for the reader who wonders about a gradient that is 0.
+    errors: a message for each operator that cannot be differentiated; with any, no model is built.
+    zeros: a message for each place where a derivative is 0, to explain a gradient of zeros.
     """
 
     stop_at: Collection[str] = ()
@@ -55,29 +55,29 @@ def backward(
     wrt: Collection[str],
     findings: Findings,
 ) -> dict[str, str]:
-    """Add nodes that compute gradients; their names by those of `wrt` that have one.
+    """Add nodes that compute gradients; return the gradients' names by names in `wrt`, as far as these have one.
 
     Args:
-        graph: where the nodes are added.
-        nodes: those that are differentiated, each after those that it reads from.
-        seeds: for tensors that the nodes make, names of the gradients that they have from elsewhere.
+        graph: the graph to add nodes to.
+        nodes: the nodes to differentiate, in topological order.
+        seeds: names of given gradients, by the names of outputs of `nodes`.
         wrt: names of tensors.
-        findings: what else is wanted, and where errors and zeros are entered.
+        findings: options; errors and zeros are added to it.
     """
-    reached = reached_from(graph, nodes, wrt, findings)
+    reached = reachable_from(graph, nodes, wrt, findings)
     parts: dict[str, list[str]] = {name: [gradient] for name, gradient in seeds.items()}
     sums: dict[str, str] = {}
 
     def total(name: str) -> str | None:
-        """The gradient by a tensor whose readers are all done."""
+        """The sum of all gradients of a tensor; all of its consumers have been visited."""
         if name in parts and name not in sums:
             of_it = parts[name]
             sums[name] = of_it[0] if len(of_it) == 1 else graph.keep_masks(graph.op("Sum", *of_it), *of_it)
-            graph.learn_type(sums[name], name)
+            graph.inherit_type(sums[name], name)
         return sums.get(name)
 
     for proto in reversed(nodes):
-        if _id(proto) in ZEROS or reached.isdisjoint(_passed(proto, findings)):
+        if _key(proto) in ZEROS or reached.isdisjoint(_passed(proto, findings)):
             continue
         incoming = [total(name) if name in reached and name not in findings.stop_at else None for name in proto.output]
         if not any(incoming):
@@ -87,14 +87,15 @@ def backward(
             found = _by_inputs(graph, node, incoming, findings)
         except ValueError as error:
             findings.errors.append(_with_path(str(error), nodes, wrt, proto, reached))
-            found = {name: graph.zeros(name) for name in reads(proto) if name in reached}  # to find other errors
-        for name, part in _each(node, found):
+            found = {name: graph.zeros(name) for name in reads(proto) if name in reached}  # go on, to list all errors
+        for name, part in _wanted_parts(node, found):
             if isinstance(part, str):
                 parts.setdefault(name, []).append(part)
             elif isinstance(part, Zero):
-                findings.zeros.append(f"{node}, by its input {name!r}: {part.reason}")
+                findings.zeros.append(f"{node}, input {name!r}: {part.reason}")
             else:
-                findings.errors.append(f"{node} has no gradient by its input {name!r}")
+                missing = f"{node} has no gradient with respect to its input {name!r}"
+                findings.errors.append(_with_path(missing, nodes, wrt, proto, reached, name))
     return {name: gradient for name in wrt if (gradient := total(name)) is not None}
 
 
@@ -107,7 +108,7 @@ def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], finding
 
 @dataclass(frozen=True)
 class _Reverse:
-    """Reverse mode for rules of nodes that have nodes inside."""
+    """Reverse mode as a rule calls it for the nodes of subgraphs."""
 
     findings: Findings
 
@@ -117,12 +118,12 @@ class _Reverse:
         return backward(graph, nodes, seeds, wrt, self.findings)
 
     def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
-        return reached_from(graph, nodes, wrt, Findings(self.findings.stop_at, self.findings.through_rois))
+        return reachable_from(graph, nodes, wrt, Findings(self.findings.stop_at, self.findings.through_rois))
 
 
 def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings) -> Gradients:
-    """The gradients by the inputs of a node, by its rule or by those of the nodes that define it."""
-    key = _id(node.proto)
+    """The gradients of a node's inputs, from its rule, or else from the rules of its decomposition."""
+    key = _key(node.proto)
     if key in REFUSED:
         raise ValueError(f"{node} has no gradient: {REFUSED[key]}")
     if not any(subgraphs([node.proto])):
@@ -136,36 +137,36 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
     if expansion is None:
         raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]})" if key[0] else ""))
     nodes, outputs = expansion
-    graph.learn(nodes)
+    graph.infer_added(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
     names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
     known = len(findings.errors)
     found = backward(graph, nodes, seeds, names, findings)
-    findings.errors[known:] = [f"{node}, by what defines it: {error}" for error in findings.errors[known:]]
-    return {name: found.get(name, Zero("nothing in its definition depends on it")) for name in names}
+    findings.errors[known:] = [f"{node}, in its decomposition: {error}" for error in findings.errors[known:]]
+    return {name: found.get(name, Zero("nothing in its decomposition depends on it")) for name in names}
 
 
 def _check_quantized(graph: Graph, node: Node) -> None:
-    """Refuse readers of what stands for real numbers without being of their types, but for those that turn it back."""
-    key = _id(node.proto)
+    """Refuse consumers of quantized tensors other than DequantizeLinear and, for small floating-point types, casts."""
+    key = _key(node.proto)
     wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
     for name in (*wanted, *node.captured):
         is_read = key == ("", "DequantizeLinear") or (key in _CASTS and graph.element_type(name) in _SMALL)
-        if _is_other(graph, name) and not is_read:
+        if _is_not_real(graph, name) and not is_read:
             raise ValueError(
                 f"{node} has no gradient: it computes with {name!r}, which is quantized; "
-                "a gradient passes QuantizeLinear followed by DequantizeLinear alone"
+                "only QuantizeLinear followed by DequantizeLinear passes a gradient"
             )
 
 
-def _is_other(graph: Graph, name: str) -> bool:
-    """Whether a tensor is known to be of no type of real numbers."""
+def _is_not_real(graph: Graph, name: str) -> bool:
+    """Whether a tensor is known not to have one of the types in `REAL`."""
     kind = graph.element_type(name)
     return kind is not None and kind not in REAL
 
 
-def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
-    """Every wanted gradient of a node, by name; those of an input that the node has twice are two."""
+def _wanted_parts(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
+    """Each wanted gradient of a node with its input's name; an input that the node has twice has two."""
     if isinstance(found, Mapping):
         names = [name for i, name in enumerate(node.inputs) if node.wants(i)]
         yield from ((name, found.get(name)) for name in dict.fromkeys([*names, *node.captured]))
@@ -175,28 +176,28 @@ def _each(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
             yield name, found[i] if i < len(found) else None
 
 
-def _id(node: onnx.NodeProto) -> tuple[str, str]:
+def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return normalize_domain(node.domain), node.op_type
 
 
 def _passed(node: onnx.NodeProto, findings: Findings) -> Collection[str]:
-    """Names of the tensors that a node reads and may have a gradient by."""
-    if not findings.through_rois and _id(node) in _WITH_ROIS:
+    """Names of the tensors that a node may pass a gradient to."""
+    if not findings.through_rois and _key(node) in _WITH_ROIS:
         return {name for i, name in enumerate(node.input) if i != 1}
     return reads(node)
 
 
-def reached_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
-    """The tensors that depend on `wrt` in a way that has a derivative."""
+def reachable_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
+    """The names of all tensors that depend on `wrt` through differentiable operators."""
     reached = set(wrt)
     for node in nodes:
-        key = _id(node)
+        key = _key(node)
         if reached.isdisjoint(_passed(node, findings)):
             continue
         if key in ZEROS:
             findings.zeros.append(f"{label(node)}: {ZEROS[key].reason}")
             continue
-        reads_quantized = any(_is_other(graph, name) for name in _passed(node, findings) if name in reached)
+        reads_quantized = any(_is_not_real(graph, name) for name in _passed(node, findings) if name in reached)
         ends = True
         for name in node.output:
             kind = graph.element_type(name)
@@ -206,22 +207,28 @@ def reached_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[
                 reached.add(name)
             ends = ends and not is_real
         if ends:
-            findings.zeros.append(f"{label(node)}: its result is no real number")
+            findings.zeros.append(f"{label(node)}: its output is not floating-point")
     return reached
 
 
 def _with_path(
-    error: str, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], last: onnx.NodeProto, reached: Collection[str]
+    error: str,
+    nodes: Sequence[onnx.NodeProto],
+    wrt: Collection[str],
+    last: onnx.NodeProto,
+    reached: Collection[str],
+    through: str | None = None,
 ) -> str:
-    """An error, and how the node `last` is reached, as tensors and operators."""
-    makers = {name: node for node in nodes for name in node.output}
+    """The error with a path of tensors and operators from a tensor in `wrt` to the node `last`, by its input `through`."""
+    producers = {name: node for node in nodes for name in node.output}
     steps = [last.op_type]
     node = last
     while True:
-        name = next(name for name in sorted(reads(node), key=lambda n: (n not in wrt, n)) if name in reached)
+        name = through or next(n for n in sorted(reads(node), key=lambda n: (n not in wrt, n)) if n in reached)
+        through = None
         steps.append(name)
-        if name in wrt or name not in makers:
+        if name in wrt or name not in producers:
             break
-        node = makers[name]
+        node = producers[name]
         steps.append(node.op_type)
-    return f"{error} (on the path {' -> '.join(reversed(steps))}, which stop_at can end)"
+    return f"{error}; path: {' -> '.join(reversed(steps))}"

@@ -1,4 +1,4 @@
-"""Broadcasting backwards: the one place that knows which axes of a gradient are to be summed."""
+"""The gradient of broadcasting: a sum over the broadcast axes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from onnx_models.gradient.graph import Graph, Length
 
 
 def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
-    """The gradient by `source`, which was broadcast to the shape of `output`, from one that has that shape.
+    """Sum a gradient over the axes along which `source` was broadcast to the shape of `output`.
 
     Args:
-        gradient: name of a tensor of the shape of `output`.
+        gradient: name of a tensor with the shape of `output`.
         source: name of the tensor that was broadcast.
-        output: name of a tensor of the shape that it was broadcast to.
+        output: name of a tensor with the shape that it was broadcast to.
     """
     axes = _axes(graph.lengths(source), graph.lengths(output))
     if axes is None:
-        # An axis of length 1 before all others is summed in any event: a sum over no axis at all is an error in
-        # onnxruntime 1.20 where a tensor is empty or has no axes.
+        # A leading axis of length 1 is added and summed: a sum over no axis at all is an error in onnxruntime 1.20 if
+        # the tensor is empty or has rank 0.
         whole = graph.op("Unsqueeze", gradient, graph.ints([0]))
         summed = graph.op("ReduceSum", whole, _axes_at_run_time(graph, whole, source), keepdims=0)
     elif axes:
@@ -27,7 +27,7 @@ def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
 
 
 def _axes(source: list[Length] | None, output: list[Length] | None) -> list[int] | None:
-    """The axes to sum, none where the shapes agree, or None where only the run time can tell."""
+    """The axes to sum, [] if the shapes are equal, None if that is only known at run time."""
     if source is None or output is None or len(output) < len(source):
         return None
     missing = len(output) - len(source)

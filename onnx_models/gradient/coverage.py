@@ -1,4 +1,4 @@
-"""How each operator is differentiated."""
+"""A table of operators and how each is differentiated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.expand import has_body
-from onnx_models.gradient.rules import FORMS, REFUSED, RULES, ZEROS
+from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
@@ -20,9 +20,9 @@ class Coverage:
     """How an operator is differentiated.
 
     domain: "" for ONNX's own.
-    way: by a rule; as a composition of other operators, or as the function of ONNX's specification; "zero" where the
-        derivative is 0 wherever there is one; "refused" where a gradient cannot pass; "none" where nothing is known of it.
-    reason: of a zero or a refusal.
+    way: "rule"; "composition" of other operators; "function of the specification"; "zero" if the derivative is 0 wherever
+        it exists; "refused" if there is no gradient; "none" if the operator is unknown.
+    reason: the reason of a zero or a refusal, else "".
     """
 
     domain: str
@@ -32,7 +32,7 @@ class Coverage:
 
 
 def coverage_of(operator: str, domain: str, version: int) -> Coverage:
-    """How an operator is differentiated at an opset of its domain."""
+    """How an operator is differentiated at opset `version` of its domain."""
     key = domain, operator
     if key in ZEROS:
         return Coverage(*key, ZERO, ZEROS[key].reason)
@@ -40,14 +40,14 @@ def coverage_of(operator: str, domain: str, version: int) -> Coverage:
         return Coverage(*key, REFUSAL, REFUSED[key])
     if key in RULES:
         return Coverage(*key, RULE)
-    if key in FORMS:
+    if key in DECOMPOSITIONS:
         return Coverage(*key, COMPOSITION)
     node = onnx.NodeProto(op_type=operator, domain=domain)
     return Coverage(*key, FUNCTION if has_body(node, version) else NONE)
 
 
 def coverage() -> list[Coverage]:
-    """How each operator of ONNX's newest opset is differentiated, and each of this project."""
+    """How each operator is differentiated: those of ONNX's newest opset, then those of this project."""
     opset = onnx.defs.onnx_opset_version()
     schemas = (schema for schema in onnx.defs.get_all_schemas() if schema.domain == "" and not schema.deprecated)
     standard = [coverage_of(name, "", opset) for name in sorted(schema.name for schema in schemas)]

@@ -1,7 +1,7 @@
-"""Operators that have no rule, as the nodes that define them: these are differentiated in their place.
+"""Expansion of operators without a rule into other operators, which are differentiated in their place.
 
-The node itself stays in the model, whose outputs are the same bit for bit; of the nodes that are added here the gradient
-needs a part.
+The node itself stays in the model, so that the model's outputs keep their values bit for bit. The gradient uses some of
+the nodes that are added here.
 """
 
 from __future__ import annotations
@@ -10,28 +10,31 @@ import onnx
 import onnx.inliner
 
 from onnx_models.attributes import operator_of
-from onnx_models.gradient.copies import add_copies
+from onnx_models.gradient.cloning import clone_nodes
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.detection import is_linear
-from onnx_models.gradient.rules.table import FORMS, REAL
+from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REAL
 from onnx_models.onnx_tools import single_line_errors
 from onnx_models.portable import attach
 from onnx_models.traversal import label, normalize_domain
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
-"""Nodes that were added, and the names of what is in the place of the outputs."""
+"""The nodes that were added, and the names of their tensors that stand for the node's outputs."""
 
 
 def expanded(graph: Graph, node: Node) -> Expansion | None:
-    """Add nodes that compute the same as a node, by its form or by a function: of ONNX's specification or of this project.
+    """Add nodes that compute the same as a node: its decomposition, or its function body from ONNX or from this project.
+
+    Returns:
+        None if the operator has neither.
 
     Raises:
-        ValueError: the body depends on types that are not known.
+        ValueError: the function body depends on unknown types.
     """
     start = len(graph.added)
-    form = FORMS.get((normalize_domain(node.proto.domain), node.proto.op_type))
-    if form is not None:
-        outputs = list(form(graph, node))
+    decomposition = DECOMPOSITIONS.get((normalize_domain(node.proto.domain), node.proto.op_type))
+    if decomposition is not None:
+        outputs = list(decomposition(graph, node))
         return graph.added[start:], outputs
     if operator_of(node.proto):
         outputs = _add_our_body(graph, node)
@@ -43,21 +46,21 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
 
 
 def has_body(proto: onnx.NodeProto, version: int) -> bool:
-    """Whether the specification defines an operator by a function, or this project does."""
+    """Whether ONNX's specification or this project defines an operator by a function."""
     if operator_of(proto):
         return True
     domain = normalize_domain(proto.domain)
     if not onnx.defs.has(proto.op_type, version, domain):
         return False
     schema = onnx.defs.get_schema(proto.op_type, version, domain)
-    # Properties that the types of some versions of onnx do not show.
+    # The type stubs of some versions of onnx lack these properties.
     return bool(getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False))
 
 
 def _add_our_body(graph: Graph, node: Node) -> list[str]:
-    """Of one of this project's operators, computed in double.
+    """Add the body of an operator of this project, in double, because its kernels compute coordinates in double too.
 
-    Sums and coordinates in double are what its kernels have. An average has no loop in it, and needs the more memory.
+    The body of an average has no Loop, so that it can be differentiated again, and needs more memory for it.
     """
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)
@@ -68,12 +71,12 @@ def _add_our_body(graph: Graph, node: Node) -> list[str]:
     model = attach(_of_outputs(graph, proto), loops=not is_linear(node))
     with single_line_errors(f"{node}: writing it in standard operators"):
         model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
-    outputs = add_copies(graph, model.graph.node, {}, proto.output)
+    outputs = clone_nodes(graph, model.graph.node, {}, proto.output)
     return [graph.op("Cast", name, to=kinds[0]) if name else "" for name in outputs]
 
 
 def _of_outputs(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
-    """A node as a model with its outputs."""
+    """A model of one node."""
     for name in filter(None, proto.input):
         if graph.element_type(name) is None:
             raise ValueError(
@@ -90,7 +93,7 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
     model = _of_outputs(graph, proto)
     for value in model.graph.output:
         value.type.tensor_type.CopyFrom(graph.type_of(value.name) or onnx.TypeProto.Tensor())
-    # The inliner asks for the types of all inputs, and finds neither those of initializers nor any for an absent input.
+    # The inliner needs the types of all inputs, but finds none for initializers and omitted inputs.
     model.graph.input.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
         for tensor in model.graph.initializer
@@ -102,12 +105,12 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
             model, [(proto.domain, proto.op_type)], inline_schema_functions=True
         )
     if any(one.op_type == proto.op_type and one.domain == proto.domain for one in model.graph.node):
-        raise ValueError(f"{node} has no gradient rule, and the function of its specification does not apply to it")
-    return add_copies(graph, model.graph.node, {}, proto.output)
+        raise ValueError(f"{node} has no gradient rule, and the function of its specification does not cover this case")
+    return clone_nodes(graph, model.graph.node, {}, proto.output)
 
 
 def _with_defaults(node: Node) -> onnx.NodeProto:
-    """The node with the attributes that it has by default: a body may refer to them, and inlining leaves these empty."""
+    """The node with default attributes written out: a body may refer to them, and the inliner leaves them empty."""
     made = onnx.NodeProto()
     made.CopyFrom(node.proto)
     given = {one.name for one in made.attribute}

@@ -1,4 +1,4 @@
-"""Values that are known before a model runs: those of small tensors computed from constants and from known shapes."""
+"""Constant folding of small tensors that depend on constants and known shapes only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _COMPUTED = {
     "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum",
     "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where", "Xor",
 }  # fmt: skip
-"""Operators whose outputs are not much larger than their inputs."""
+"""The operators to fold; their outputs are not much larger than their inputs."""
 
 
 def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
-    """The value of a tensor that follows from constants and known shapes; None where it does not, or not easily."""
+    """The value of a tensor if constants and known shapes determine it, with little work; else None."""
     constants: dict[str, np.ndarray[Any, Any]] = {}
     nodes: list[onnx.NodeProto] = []
     waiting = [name]
@@ -35,7 +35,7 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
         if value is not None and value.size <= _MOST_ELEMENTS:
             constants[one] = value
             continue
-        node = graph.maker(one)
+        node = graph.producer(one)
         if node is None or normalize_domain(node.domain) or node.op_type not in _COMPUTED:
             return None
         if node in nodes:
@@ -55,17 +55,17 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
     try:
         results: Any = ReferenceEvaluator(model).run(None, {})
     except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError):
-        return None  # a value that is not known is no error: a session that needs it will tell
+        return None  # an invalid node is reported by the session that runs it
     return np.asarray(results[0])
 
 
 def _constant(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
-    """The value of a constant, or of a shape, some of its lengths, or a size that is known."""
-    node = graph.maker(name)
+    """The value of a constant, or of Shape, Size or Gather of Shape if the lengths are known."""
+    node = graph.producer(name)
     if node is None or normalize_domain(node.domain) or node.op_type not in ("Gather", "Shape", "Size"):
         return graph.constant(name)
     if node.op_type == "Gather":
-        shape, places = graph.maker(node.input[0]), graph.constant(node.input[1])
+        shape, places = graph.producer(node.input[0]), graph.constant(node.input[1])
         if shape is None or shape.op_type != "Shape" or places is None:
             return None
         lengths = _lengths(graph, shape)
@@ -82,7 +82,7 @@ def _constant(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
 
 
 def _lengths(graph: Graph, shape: onnx.NodeProto) -> list[Length] | None:
-    """What is known of the lengths that a node Shape gives, or of those that Size multiplies."""
+    """The lengths that a Shape or Size node reads, as far as they are known."""
     lengths = graph.lengths(shape.input[0])
     bounds: dict[str, int] = {str(a.name): a.i for a in shape.attribute}
     return None if lengths is None else lengths[bounds.get("start", 0) : bounds.get("end")]

@@ -1,4 +1,4 @@
-"""A graph that grows at its end: what a rule needs to write the nodes of a gradient."""
+"""The graph that rules append the nodes of gradients to, with what is known of its tensors."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from ortops.spec import DOMAIN, DOMAIN_VERSION
 Length = int | str | None
 
 _MOST_FOLDED = 1024
-"""How many elements a constant may have that shape inference is shown."""
+"""The most elements of a constant whose value is given to shape inference."""
 
 
 class Reverse(Protocol):
-    """Reverse mode with what is wanted of the whole model, and with its findings."""
+    """Reverse mode with the options and findings of the whole model."""
 
     def __call__(
         self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
     ) -> dict[str, str]:
-        """Add nodes that compute gradients; their names by those of `wrt` that have one."""
+        """Add nodes that compute gradients; return the gradients' names by names in `wrt`, as far as these have one."""
 
     def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
-        """The tensors that depend on `wrt` in a way that has a derivative."""
+        """The names of all tensors that depend on `wrt` through differentiable operators."""
 
 
 class Node:
-    """A node whose gradient is wanted.
+    """A node to differentiate.
 
     proto: the node itself. version: the opset of its domain that the model imports.
-    wanted: for each input, whether its gradient is.
-    captured: names of the tensors from outside that the node's subgraphs read and whose gradients are wanted.
-    reverse: reverse mode over nodes inside of it; None for a node that is not to be differentiated.
+    wanted: for each input, whether its gradient is needed.
+    captured: names of the outer tensors that the node's subgraphs read and whose gradients are needed.
+    reverse: reverse mode for the nodes of its subgraphs; None for a node that is not differentiated.
     """
 
     def __init__(
@@ -56,35 +56,35 @@ class Node:
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the inputs, "" for an absent one."""
+        """Names of the inputs, "" for an omitted one."""
         return list(self.proto.input)
 
     @property
     def outputs(self) -> list[str]:
-        """Names of the outputs, "" for an unwanted one."""
+        """Names of the outputs, "" for an omitted one."""
         return list(self.proto.output)
 
     def input(self, i: int) -> str:
-        """The name of input i, "" where the node does not have it."""
+        """The name of input i, "" if it is omitted."""
         return self.proto.input[i] if i < len(self.proto.input) else ""
 
     def output(self, i: int) -> str:
-        """The name of output i, "" where the node does not have it."""
+        """The name of output i, "" if it is omitted."""
         return self.proto.output[i] if i < len(self.proto.output) else ""
 
     def wants(self, i: int) -> bool:
-        """Whether the gradient of input i is wanted."""
+        """Whether the gradient of input i is needed."""
         return i < len(self.wanted) and self.wanted[i]
 
     @property
     def reverse(self) -> Reverse:
-        """Reverse mode over other nodes, as in `onnx_models.gradient.backward`, for a rule that needs it."""
+        """Reverse mode over other nodes, see `onnx_models.gradient.backward`."""
         if self._reverse is None:
             raise ValueError(f"{self} is not being differentiated")
         return self._reverse
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute, strings as str, or the default."""
+        """The value of an attribute, or the default; strings as str."""
         value = self._attributes.get(name, default)
         return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
@@ -94,45 +94,46 @@ class Node:
 
 @dataclass
 class _Known:
-    """What is known of the tensors that a graph may read.
+    """What is known of the tensors in scope of a graph.
 
-    names: all that are taken, in the whole model. numbers: for new names.
-    types, makers, initializers: of tensors, by name. constants: names by value. shapes: names by what they are the shape of.
-    masks: by the names of gradients by what Where chooses, the conditions outside of which they are 0.
+    names: all names in use in the whole model. numbers: a counter for new names.
+    types, producers, initializers: by tensor name. constants: names of constants by value.
+    shapes: names of shape tensors by (tensor, start, end).
+    masks: for gradients of the inputs of Where, the names of the conditions outside of which the gradient is 0.
     """
 
     names: set[str] = field(default_factory=set)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     types: MutableMapping[str, onnx.TypeProto.Tensor] = field(default_factory=dict)
-    makers: MutableMapping[str, onnx.NodeProto] = field(default_factory=dict)
+    producers: MutableMapping[str, onnx.NodeProto] = field(default_factory=dict)
     initializers: MutableMapping[str, onnx.TensorProto] = field(default_factory=dict)
     constants: MutableMapping[bytes, str] = field(default_factory=dict)
     shapes: MutableMapping[tuple[str, int, int | None], str] = field(default_factory=dict)
     masks: MutableMapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def inner(self) -> _Known:
-        """The same for a graph inside: it knows what the outer one does, and keeps its own to itself."""
-        tables = (self.types, self.makers, self.initializers, self.constants, self.shapes, self.masks)
+        """The scope of a subgraph: it sees what is known here, and adds to its own tables only."""
+        tables = (self.types, self.producers, self.initializers, self.constants, self.shapes, self.masks)
         return _Known(self.names, self.numbers, *(ChainMap({}, table) for table in tables))
 
 
 class Graph:
-    """A graph of a model, or of a node in it, and nodes to be added at its end.
+    """The graph of a model, or a subgraph, with nodes to be appended.
 
     Args:
-        proto: the graph, with inferred types and shapes; it is read only.
+        proto: the graph, with inferred types and shapes; not modified.
         opsets: version of each domain that the model imports.
-        outer: the graph around it, whose tensors it may read; None for that of a model.
+        outer: the enclosing graph of a subgraph; None for the graph of a model.
     """
 
     def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
         self.proto, self.opsets, self.outer = proto, opsets, outer
         self.check: Callable[[onnx.NodeProto], None] = node_checker(opsets) if outer is None else outer.check
-        """Raises ValueError where a node without subgraphs breaks a rule of its operator's schema."""
+        """Raises ValueError if a node without subgraphs does not match its operator's schema."""
         self.added: list[onnx.NodeProto] = []
-        """The new nodes, each after those that it reads from."""
+        """The new nodes, in topological order."""
         self.replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-        """By places in `proto.node`, nodes that take the place of the one there."""
+        """The nodes that replace a node of `proto`, by its index in `proto.node`."""
         self.known: _Known = outer.known.inner() if outer else _Known()
         known = self.known
         known.names.update(tensor_names(proto))
@@ -140,30 +141,30 @@ class Graph:
         for tensor in proto.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
             known.types[tensor.name] = kind.tensor_type
-        known.makers.update({name: node for node in proto.node for name in node.output if name})
+        known.producers.update({name: node for node in proto.node for name in node.output if name})
         fed = {value.name for value in proto.input}
         known.initializers.update({tensor.name: tensor for tensor in proto.initializer if tensor.name not in fed})
 
     # Adding nodes.
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output of ONNX's own domain; the output's name. An input "" is absent."""
+        """Add a node of ONNX's own domain with one output, and return the output's name. An input "" is omitted."""
         (output,) = self.ops(op_type, *inputs, outputs=1, **attributes)
         return output
 
     def ops(self, op_type: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
-        """As `op`, for a node with several outputs."""
+        """As `op` for a node with several outputs; returns their names."""
         names = [self.name(op_type) for _ in range(outputs)]
         self.add(onnx.helper.make_node(op_type, inputs, names, name=names[0], **attributes))
         return names
 
     def add(self, node: onnx.NodeProto) -> None:
-        """Add a node whose outputs have names from `name`, or "" for the unwanted ones."""
+        """Add a node whose outputs have names from `name`, or "" if they are omitted."""
         self.added.append(node)
-        self.known.makers.update({name: node for name in node.output if name})
+        self.known.producers.update({name: node for name in node.output if name})
 
-    def again(self, node: Node, *inputs: str) -> str:
-        """Add a copy of a node of the model that has one output and other inputs; the output's name."""
+    def replay(self, node: Node, *inputs: str) -> str:
+        """Add a copy of a single-output node with other inputs, and return the output's name."""
         name = self.name(node.proto.op_type)
         made = onnx.helper.make_node(node.proto.op_type, inputs, [name], name=name, domain=node.proto.domain)
         made.attribute.extend(node.proto.attribute)
@@ -171,69 +172,69 @@ class Graph:
         return name
 
     def replace(self, node: onnx.NodeProto, others: Sequence[onnx.NodeProto]) -> None:
-        """Put other nodes in the place of one of `proto`, or of a new one, with its outputs and perhaps more."""
+        """Replace a node of `proto`, or a new one, by other nodes that have all of its outputs."""
         new = next((i for i, one in enumerate(self.added) if one is node), None)
         if new is None:
             place = next(i for i, one in enumerate(self.proto.node) if one is node or one == node)
             self.replaced[place] = others
         else:
             self.added[new : new + 1] = others
-        self.known.makers.update({name: other for other in others for name in other.output if name})
+        self.known.producers.update({name: other for other in others for name in other.output if name})
 
     def with_replaced(self) -> list[onnx.NodeProto]:
-        """The nodes of `proto`, those that were replaced by what is in their place."""
+        """The nodes of `proto` after all replacements."""
         return [one for i, node in enumerate(self.proto.node) for one in self.replaced.get(i, [node])]
 
     def name(self, base: str) -> str:
-        """A name that nothing in the model has."""
+        """A new name that is unique in the model."""
         return self.reserve(
             next(n for n in (f"{base}_grad_{i}" for i in self.known.numbers) if n not in self.known.names)
         )
 
     def reserve(self, name: str) -> str:
-        """Take a name.
+        """Mark a name as in use, and return it.
 
         Raises:
-            ValueError: something in the model has it.
+            ValueError: the name is in use already.
         """
         if name in self.known.names:
             raise ValueError(
-                f"the model has a tensor {name!r} already: the name must be free, or names as a mapping must give another"
+                f"the model has a tensor {name!r} already: choose another name with a mapping, as in wrt={{'x': 'dx'}}"
             )
         self.known.names.add(name)
         return name
 
-    # What is known of tensors.
+    # Types, shapes and values of tensors.
 
-    def maker(self, name: str) -> onnx.NodeProto | None:
-        """The node that makes a tensor, None for an input or an initializer."""
-        return self.known.makers.get(name)
+    def producer(self, name: str) -> onnx.NodeProto | None:
+        """The node that computes a tensor; None for an input or an initializer."""
+        return self.known.producers.get(name)
 
     def type_of(self, name: str) -> onnx.TypeProto.Tensor | None:
-        """What is known of a tensor's element type and shape, of a new one by shape inference over new nodes."""
-        if name not in self.known.types and (maker := self.known.makers.get(name)) is not None:
-            if self.outer is not None and self.outer.maker(name) is maker:
+        """A tensor's type as far as it is known; runs shape inference for a new tensor."""
+        if name not in self.known.types and (producer := self.known.producers.get(name)) is not None:
+            if self.outer is not None and self.outer.producer(name) is producer:
                 return self.outer.type_of(name)
-            self.learn([maker])
+            self.infer_added([producer])
         return self.known.types.get(name)
 
     def element_type(self, name: str) -> int | None:
-        """ONNX's number of a tensor's element type, None where it is not known."""
+        """A tensor's element type as a number of TensorProto.DataType; None if it is unknown."""
         kind = self.type_of(name)
         return (kind.elem_type or None) if kind is not None else None
 
     def lengths(self, name: str) -> list[Length] | None:
-        """A tensor's shape: numbers, names, or None where a length is not known; None where the rank is not."""
+        """A tensor's shape: an int, a symbolic name or None for each axis. None if the rank is unknown."""
         kind = self.type_of(name)
         if kind is None or not kind.HasField("shape"):
             return None
         return [getattr(dim, which) if (which := dim.WhichOneof("value")) else None for dim in kind.shape.dim]
 
     def rank(self, name: str, node: Node) -> int:
-        """The rank of a tensor that a rule has to know.
+        """The rank of a tensor.
 
         Raises:
-            ValueError: shape inference does not find it.
+            ValueError: shape inference does not find it; the message names `node`.
         """
         lengths = self.lengths(name)
         if lengths is None:
@@ -241,27 +242,27 @@ class Graph:
         return len(lengths)
 
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
-        """The value of a constant of the model; None where it is none, or lies outside the model's file."""
-        node = self.known.makers.get(name)
+        """The value of a constant; None if the tensor is not a constant, or if its data is external."""
+        node = self.known.producers.get(name)
         if node is not None:
             return _value_of(node.attribute[0]) if node.op_type == "Constant" and node.attribute else None
         tensor = self.known.initializers.get(name)
         return None if tensor is None else _array(tensor)
 
-    def learn_type(self, gradient: str, name: str) -> None:
-        """Enter that the gradient by a tensor has its type and shape, where inference over new nodes tells less."""
+    def inherit_type(self, gradient: str, name: str) -> None:
+        """Set a gradient's type and shape to those of its tensor, unless its whole shape is inferred already."""
         kind, own = self.type_of(name), self.known.types.get(gradient)
         is_whole = own is not None and own.HasField("shape") and all(dim.HasField("dim_value") for dim in own.shape.dim)
         if kind is not None and kind.HasField("shape") and not is_whole:
             self.known.types[gradient] = kind
 
     def is_constant(self, name: str) -> bool:
-        """Whether a tensor has the same value in all runs: a session computes what follows from it once."""
-        node = self.known.makers.get(name)
+        """Whether a tensor is an initializer or a Constant, so that a session folds what is computed from it."""
+        node = self.known.producers.get(name)
         return name in self.known.initializers or (node is not None and node.op_type == "Constant")
 
-    def learn(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        """Infer types and shapes of what new nodes make, and of what they are made from."""
+    def infer_added(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Infer types and shapes of the outputs of new nodes, and of the new tensors that these depend on."""
         places = {id(node): place for place, node in enumerate(self.added)}
         behind: dict[int, onnx.NodeProto] = {}
         waiting = list(nodes)
@@ -269,19 +270,19 @@ class Graph:
             node = waiting.pop()
             if id(node) not in behind:
                 behind[id(node)] = node
-                makers = (self.known.makers.get(name) for name in reads(node) if self._is_behind(name))
-                waiting += [maker for maker in makers if maker is not None and id(maker) in places]
+                producers = (self.known.producers.get(name) for name in reads(node) if self._is_behind(name))
+                waiting += [producer for producer in producers if producer is not None and id(producer) in places]
         self.infer(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
 
     def infer(self, nodes: Sequence[onnx.NodeProto], more: Mapping[str, onnx.TypeProto.Tensor] | None = None) -> None:
-        """Infer types and shapes of what nodes make, each of which is after those that it reads from.
+        """Infer types and shapes of the outputs of nodes.
 
         Args:
-            nodes: the nodes.
-            more: types that inference would not find. Of the lengths names are left out that the nodes read nothing of.
+            nodes: in topological order.
+            more: types that inference would not find. Symbolic lengths that no input of the nodes has are dropped.
         """
         model = self.fragment(nodes)
-        # Lengths that inference gives a name to have another one in each model that it sees, which has to be a new one.
+        # Inference names unknown lengths anew in each model that it is given: the names have to be made unique here.
         renamed = {dim.dim_param: dim.dim_param for dim in _named_lengths(model.graph)}
         for name, kind in (more or {}).items():
             value = model.graph.value_info.add(name=name)
@@ -298,19 +299,22 @@ class Graph:
             earlier = self.known.types.get(value.name)
             if earlier is None or not earlier.HasField("shape"):
                 self.known.types[value.name] = value.type.tensor_type
-        for node in nodes:  # what inference does not find is asked for once
+        for node in nodes:  # do not infer again what was not found
             for name in filter(None, node.output):
                 self.known.types.setdefault(name, onnx.TypeProto.Tensor())
 
     def _is_behind(self, name: str) -> bool:
-        """Whether inference has to see how a tensor is made: its type is unknown, or it may be a shape."""
+        """Whether inference needs the node that computes a tensor: its type is unknown, or it may be a shape."""
         kind = self.known.types.get(name)
         return kind is None or (kind.elem_type == onnx.TensorProto.INT64 and len(kind.shape.dim) <= 1)
 
     def fragment(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
-        """Nodes as a model: its inputs are the tensors that they read, small constants are initializers."""
+        """A model of some nodes. Its inputs are the tensors that they read; small constants are initializers."""
         made = onnx.ModelProto(ir_version=onnx.IR_VERSION)
-        opsets = {DOMAIN: DOMAIN_VERSION, **self.opsets}  # new nodes are of our domain where the model has none of it
+        opsets = {
+            DOMAIN: DOMAIN_VERSION,
+            **self.opsets,
+        }  # a model need not import our domain
         made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in opsets.items())
         graph = made.graph
         graph.name = "fragment"
@@ -319,7 +323,7 @@ class Graph:
         inside = {name for node in nodes for name in node.output}
         for name in sorted({name for node in nodes for name in reads(node)} - inside):
             if self.outer is not None and name not in self.known.types:
-                self.outer.type_of(name)  # so that it is learnt by the graph that has its maker
+                self.outer.type_of(name)  # inferred by the graph that contains its producer
             value = self.constant(name)
             if value is not None and value.size <= _MOST_FOLDED:
                 graph.initializer.append(onnx.numpy_helper.from_array(value, name))
@@ -327,10 +331,10 @@ class Graph:
                 graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
         return made
 
-    # Tensors that rules often need.
+    # Constants, shapes and masks.
 
     def shape(self, name: str, start: int = 0, end: int | None = None) -> str:
-        """The shape of a tensor, or a part of it, as a tensor, int64: a constant where it is known."""
+        """The shape of a tensor, or lengths start to end of it, as an int64 tensor; a constant if it is known."""
         lengths = self.lengths(name)
         if lengths is not None and all(isinstance(length, int) for length in lengths[start:end]):
             return self.ints([length for length in lengths[start:end] if isinstance(length, int)])
@@ -362,42 +366,42 @@ class Graph:
         return self.known.constants[key]
 
     def zeros(self, like: str) -> str:
-        """Zeros of the shape and the element type of another tensor."""
+        """Zeros with the shape and element type of another tensor."""
         shape = self.shape(like)
         made = self.op("Expand", self.number(0.0, like), shape)
         self.known.shapes[made, 0, None] = shape
         return made
 
     def masked(self, condition: str, name: str, like: str) -> str:
-        """A tensor where a condition holds, zeros (of the element type of `like`) elsewhere."""
+        """The tensor `name` where the condition holds, and zeros (of the element type of `like`) elsewhere."""
         return self.keep_masks(self.op("Where", condition, name, self.number(0.0, like)), name)
 
-    def chosen(self, condition: str, name: str, like: str) -> str:
-        """As `masked`, for a gradient of what Where chooses by this condition; that is kept in mind for `masked_again`."""
+    def selected(self, condition: str, name: str, like: str) -> str:
+        """As `masked`, for the gradient of an input of Where; the condition is remembered for `remasked`."""
         made = self.masked(condition, name, like)
         self.known.masks[made] = (*self.known.masks.get(name, ()), condition)
         return made
 
-    def masked_again(self, name: str, gradient: str, like: str) -> str:
-        """What was made of a gradient element by element, 0 where Where did not choose what that is the gradient by.
+    def remasked(self, name: str, gradient: str, like: str) -> str:
+        """Mask a tensor, computed elementwise from a gradient, with the conditions of Where that mask the gradient.
 
-        A derivative may be infinite or no number there, as that of log(x) in Where(x > 0, log(x), 0): times 0 it would be
-        no number. A gradient that just happens to be 0 is no such case: an infinite derivative shows. Relu, Clip and others
-        are none either, as in PyTorch: a mask costs about as much as a product.
+        A derivative may be infinite or NaN where Where did not select its input, as that of log(x) in
+        Where(x > 0, log(x), 0); 0 times it would be NaN. A gradient that only happens to be 0 is not masked: an infinite
+        derivative shows. Relu, Clip and others do not mask either, as in PyTorch: a mask costs about as much as a product.
         """
         for condition in self.known.masks.get(gradient, ()):
-            name = self.chosen(condition, name, like)
+            name = self.selected(condition, name, like)
         return name
 
     def without_nan(self, name: str, gradient: str, like: str) -> str:
-        """A tensor with 0 for NaN, but for what Where chooses of it, where the gradient is by that choice."""
+        """The tensor with 0 for NaN wherever a Where that masks the gradient did not select it."""
         for condition in self.known.masks.get(gradient, ()):
             number = self.op("Not", self.op("IsNaN", name))
             name = self.masked(self.op("Or", condition, number), name, like)
         return name
 
     def keep_masks(self, name: str, *gradients: str) -> str:
-        """The tensor, made of these gradients, which is 0 where each of them is by the same choices of Where."""
+        """The tensor, which is 0 wherever all of these gradients are, with the masks that they share."""
         first, *others = (self.known.masks.get(gradient, ()) for gradient in gradients)
         shared = tuple(one for one in first if all(one in masks for masks in others))
         if shared:
@@ -406,16 +410,16 @@ class Graph:
 
     def reshaped(self, name: str, like: str) -> str:
         """A tensor in the shape of another."""
-        # allowzero: a length of 0 is one, not a length to be copied.
+        # allowzero: a length of 0 in the shape means 0, and not a length to copy.
         return self.op("Reshape", name, self.shape(like), allowzero=1)
 
     def needed(self, names: Collection[str]) -> list[onnx.NodeProto]:
-        """Those of the new nodes, each after what it reads from, that tensors of these names depend on."""
+        """The new nodes that these tensors depend on, in topological order."""
         return needed(self.added, names)
 
 
 def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:
-    """Those of some nodes, each after what it reads from, that tensors of these names depend on."""
+    """Those of `nodes` that these tensors depend on; both in topological order."""
     wanted, found = set(names), []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.output):
@@ -425,7 +429,7 @@ def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx
 
 
 def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:
-    """The value of a Constant node, from the one attribute that it has."""
+    """The value of a Constant node, given its attribute; None for strings and sparse tensors."""
     if constant.name == "value":
         return _array(constant.t)
     kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
@@ -444,7 +448,7 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
 
 
 def forget_lengths_inside(graph: onnx.GraphProto) -> None:
-    """Leave of the shapes that graphs inside of nodes declare the ranks alone: lengths may be older than those of inputs."""
+    """Clear the lengths that subgraphs declare, and keep the ranks: the lengths may not fit the model's inputs."""
     for node in walk_nodes(graph.node):
         for inner in subgraphs([node]):
             del inner.value_info[:]
@@ -459,7 +463,7 @@ def _named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dim
 
 
 def reads(node: onnx.NodeProto) -> Collection[str]:
-    """Names of the tensors that a node reads, those that its subgraphs take from outside included."""
+    """Names of the tensors that a node reads, including the outer tensors that its subgraphs read."""
     names = {name for name in node.input if name}
     for graph in subgraphs([node]):
         names |= captured(graph)
@@ -467,7 +471,7 @@ def reads(node: onnx.NodeProto) -> Collection[str]:
 
 
 def captured(graph: onnx.GraphProto) -> set[str]:
-    """Names of the tensors from outside that a graph of a node reads."""
+    """Names of the outer tensors that a subgraph reads."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {sparse.values.name for sparse in graph.sparse_initializer}
     names = set()

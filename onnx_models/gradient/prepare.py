@@ -1,4 +1,4 @@
-"""Models made ready for differentiation: of a known opset, without functions, with types and shapes that are true."""
+"""Preparation of a model for differentiation: conversion to opset 18, inlining of functions, shape inference."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from onnx_models.onnx_tools import infer_shapes
 from onnx_models.traversal import all_nodes, normalize_domain, subgraphs
 
 OLDEST_OPSET = 18
-"""The rules write operators as they are from this opset on; models of an older one are converted."""
+"""The rules add operators as of this opset or later; older models are converted."""
 
 _OLDEST_WITH_DEFAULTS = 4
-"""From this version of the format on an initializer that is an input too is a default; before, each was one."""
+"""From this IR version on, an initializer that is also an input is a default value; before, all had to be inputs."""
 
 
 def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of opset 18 or later with types and shapes, without functions but for bodies of this project's operators.
+    """A copy of a model of opset 18 or later, with inferred types and shapes and with functions inlined.
 
-    Shapes that the model declares for tensors inside of it are not read: they may be older than the shapes of its inputs.
-    The data of large initializers is left out, until `restore_weights`.
+    Only the bodies of this project's operators stay functions. Declared shapes of intermediate tensors are ignored, because
+    they may not fit the shapes of the inputs. The data of large initializers is left out; `restore_weights` restores it.
 
     Raises:
-        ValueError: the model has no opset, several, or one that cannot be converted, an attribute of this project's
-            operators breaks its rule, or functions cannot be inlined.
-        TypeError: such an attribute is unknown or has a wrong type, or `model` is no model.
+        ValueError: the model imports no opset, several, or one that cannot be converted, an attribute of an operator of
+            this project breaks its rule, or functions cannot be inlined.
+        TypeError: such an attribute is unknown or has the wrong type, or `model` is not a ModelProto.
     """
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
@@ -37,18 +37,18 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ValueError(f"the model imports versions {sorted(versions)} of ONNX's domain: must import one")
     made = inline_functions(strip_weights(model), OLDEST_OPSET)
     for node in all_nodes(made):
-        # ONNX's shape inference (1.23 at least) takes an absent onesided of STFT for 0: by default it is 1.
+        # The default of STFT's onesided is 1, but ONNX's shape inference (1.23 at least) uses 0.
         is_stft = node.op_type == "STFT" and normalize_domain(node.domain) == ""
         if is_stft and not any(one.name == "onesided" for one in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("onesided", 1))
-    return _inferred_anew(made)
+    return _with_inferred_types(made)
 
 
-def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with the types and shapes that follow from its inputs, and not from the values that these have by default.
+def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with types and shapes inferred from those of its inputs, ignoring default values of inputs.
 
-    Of what inference does not find, as behind an operator of a foreign domain, the element type, the rank and the names of
-    lengths are taken from the model, but no number: that may be of older inputs.
+    What inference does not find, as after an operator of another domain, is taken from the model's declarations: element
+    type, rank and symbolic lengths, but no numbers, which may not fit the inputs.
     """
     bare = onnx.ModelProto()
     bare.CopyFrom(model)
@@ -76,7 +76,7 @@ def _inferred_anew(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _complete(kind: onnx.TypeProto.Tensor, declared: onnx.TypeProto.Tensor) -> None:
-    """Add to a type what is declared and cannot be older than the model's inputs."""
+    """Complete an inferred type by the element type, rank and symbolic lengths of the declared one."""
     kind.elem_type = kind.elem_type or declared.elem_type
     if not declared.HasField("shape"):
         return

@@ -1,4 +1,4 @@
-"""What a gradient would be made of."""
+"""Reports on a gradient without building it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from onnx_models.gradient.backward import Findings, reached_from
+from onnx_models.gradient.backward import Findings, reachable_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
 from onnx_models.gradient.graph import Graph, reads
 from onnx_models.traversal import normalize_domain
@@ -14,13 +14,13 @@ from onnx_models.traversal import normalize_domain
 
 @dataclass(frozen=True)
 class Report:
-    """What a gradient is made of, or why it cannot be.
+    """What a gradient consists of, or why it is refused.
 
-    operators: those between the tensors and the loss, in the order of the graph, each with its number of nodes.
-    zeros: where a derivative is 0, with the reason.
-    zero_gradients: names of the tensors by which the gradient is 0 altogether.
-    refused: operators that the gradient cannot pass, with the reason; there is no gradient if there is one.
-    nodes_before, nodes_after: numbers of nodes without and with the gradient, functions inlined; None if it is refused.
+    operators: the operators between `wrt` and the loss in graph order, each with its number of nodes.
+    zeros: a message for each place where a derivative is 0.
+    zero_gradients: names of the tensors whose gradient is 0 for all inputs.
+    refused: a message for each operator that cannot be differentiated; the gradient is refused if there is any.
+    nodes_before, nodes_after: numbers of nodes without and with the gradient, functions inlined; the latter None if refused.
     """
 
     operators: tuple[tuple[Coverage, int], ...]
@@ -34,8 +34,8 @@ class Report:
 def operators_between(
     graph: Graph, wrt: Collection[str], loss: str, findings: Findings
 ) -> tuple[tuple[Coverage, int], ...]:
-    """The operators of the nodes that depend on some tensors and that the loss depends on, and how many nodes each has."""
-    above = reached_from(graph, graph.proto.node, wrt, Findings(findings.stop_at, findings.through_rois))
+    """The operators between `wrt` and `loss` with their numbers of nodes."""
+    above = reachable_from(graph, graph.proto.node, wrt, Findings(findings.stop_at, findings.through_rois))
     needed, nodes = {loss}, []
     for node in reversed(graph.proto.node):
         if not needed.isdisjoint(node.output) and not above.isdisjoint(reads(node)):

@@ -1,4 +1,4 @@
-"""The node tests of the installed onnx as questions: a model, its inputs, and a loss over its floating-point outputs."""
+"""The node tests of the installed onnx as cases: a model, its inputs, and a loss over its floating-point outputs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _TYPE_ATTRIBUTES = {"to", "dtype", "stash_type", "output_dtype", "output_datatyp
 """Attributes of ONNX's operators whose value is the number of an element type."""
 
 _NEWEST_IR_VERSION = 11
-"""The first that has all element types of the cases; runtimes refuse files of a newer one than they know."""
+"""The oldest IR version with all element types of the cases; runtimes refuse versions newer than they know."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A node test: its name, the operator that it is about, its model, and values of its inputs and outputs.
+    """A node test: its name, the operator that it tests, its model, and the values of inputs and outputs.
 
-    A value is an array, a list of arrays for a sequence, or None for an optional that is empty.
+    A value is an array, a list of arrays for a sequence, or None for an empty optional.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Case:
 
     @property
     def wrt(self) -> list[str]:
-        """The names of the inputs that are tensors of a floating-point type."""
+        """The names of the floating-point inputs."""
         return [value.name for value in self.model.graph.input if value.type.tensor_type.elem_type in FLOATING]
 
 
 @functools.cache
 def _all() -> tuple[Case, ...]:
-    from onnx.backend.test.case.node import collect_testcases  # it computes all cases: seconds
+    from onnx.backend.test.case.node import collect_testcases  # computes all cases, which takes seconds
 
-    state = np.random.get_state()  # noqa: NPY002  # the cases seed this generator, which is not ours to seed
+    state = np.random.get_state()  # noqa: NPY002  # the cases seed this global generator: restore it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the cases overflow on purpose
         tests = collect_testcases(None)
@@ -67,24 +67,24 @@ def _all() -> tuple[Case, ...]:
     operators = {name: model.graph.node[0].op_type for name, model, _ in known if len(model.graph.node) == 1}
     found = []
     for name, model, (inputs, outputs) in known:
-        # A case whose operator is written out as its function's body has the name of the other, and a suffix.
+        # The case of an operator's expanded function body is named after the operator's case, with a suffix.
         operator = operators.get(name.split("_expanded")[0]) or model.graph.node[-1].op_type
         feeds = {value.name: _value(given) for value, given in zip(model.graph.input, inputs, strict=False)}
-        found.append(Case(name, operator, *_opened(model, feeds), [_value(value) for value in outputs]))
+        found.append(Case(name, operator, *_unpacked(model, feeds), [_value(value) for value in outputs]))
     return tuple(found)
 
 
-def _opened(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A model with tensors for inputs in place of sequences and optionals, which nodes make of them, and their values.
+def _unpacked(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    """A model whose inputs are the elements of sequences and optionals, which nodes construct; and the values of its inputs.
 
-    A sequence or an optional without elements stays an input.
+    An empty sequence or optional stays an input.
     """
     if all(value.type.HasField("tensor_type") for value in model.graph.input):
         return model, feeds
     made = onnx.ModelProto()
     made.CopyFrom(model)
     del made.graph.input[:], made.graph.node[:]
-    opened: dict[str, Any] = {}
+    unpacked: dict[str, Any] = {}
 
     def add(name: str, kind: onnx.TypeProto, value: Any) -> None:
         if kind.HasField("sequence_type") and value:
@@ -98,12 +98,12 @@ def _opened(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.ModelPr
             made.graph.node.add(op_type="Optional", input=[f"{name}_element"], output=[name])
         else:
             made.graph.input.add(name=name).type.CopyFrom(kind)
-            opened[name] = value
+            unpacked[name] = value
 
     for value in model.graph.input:
         add(value.name, value.type, feeds[value.name])
     made.graph.node.extend(model.graph.node)
-    return made, opened
+    return made, unpacked
 
 
 def _value(value: Any) -> Any:
@@ -117,7 +117,7 @@ def cases(select: str = "*", operators: Sequence[str] = ()) -> list[Case]:
 
     Args:
         select: pattern of names, with * and ?.
-        operators: names of those that the cases are about; all where there is none.
+        operators: names of the operators to test; all if empty.
     """
     return [
         case
@@ -127,7 +127,7 @@ def cases(select: str = "*", operators: Sequence[str] = ()) -> list[Case]:
 
 
 def flattened(values: Sequence[Any]) -> list[Array]:
-    """The arrays among values of outputs, those in sequences too, in order."""
+    """The arrays among values of outputs in order, including those in sequences."""
     found: list[Array] = []
     for value in values:
         found += flattened(value) if isinstance(value, list) else [] if value is None else [np.asarray(value)]
@@ -135,7 +135,7 @@ def flattened(values: Sequence[Any]) -> list[Array]:
 
 
 def converted(feeds: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """The same values, the floating-point ones in the type of `kind`."""
+    """The values, with floating-point arrays converted to the type `kind`."""
 
     def one(value: Any) -> Any:
         if isinstance(value, list):
@@ -146,21 +146,21 @@ def converted(feeds: dict[str, Any], kind: Kind) -> dict[str, Any]:
 
 
 def is_floating(array: Array) -> bool:
-    """Whether an array has one of the types that are differentiated."""
+    """Whether an array has a type that is differentiated."""
     return array.dtype.name in {"float16", "float32", "float64", "bfloat16"}
 
 
 def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelProto:
-    """A copy of a case's model that gradients and runtimes can take.
+    """A copy of a case's model with an opset that gradients and runtimes support.
 
-    Its opset is raised to the first that attached bodies can be written in where its operators are the same there, and
-    lowered to `newest` where it is later.
+    The opset is raised to the oldest one of attached bodies if that has the same versions of the model's operators, and
+    lowered to `newest` if it is newer.
     """
     made = onnx.ModelProto()
     made.CopyFrom(model)
     made.ir_version = min(max(made.ir_version, 8), _NEWEST_IR_VERSION)
     version = onnx_opset(made)
-    if version is None:  # all its operators are of other domains, but those of a loss are not
+    if version is None:  # all operators have other domains, but the loss needs ONNX's own
         made.opset_import.append(helper.make_opsetid("", LEAST_OPSET))
         return made
     target = version
@@ -186,12 +186,12 @@ def _since(node: onnx.NodeProto, version: int) -> int | None:
 
 
 def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
-    """A copy of a model with all floating-point tensors in one type: inputs, outputs, constants, results of casts."""
+    """A copy of a model with all floating-point tensors in one type, including constants and results of casts."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     number = NUMBERS[kind]
     _retype(made.graph, number)
-    # Some outputs have a type of their own, whatever those of the inputs: inference knows.
+    # The types of some outputs do not depend on those of the inputs: use the inferred ones.
     bare = onnx.ModelProto()
     bare.CopyFrom(made)
     for output in bare.graph.output:
@@ -242,10 +242,10 @@ def _retype_tensor(tensor: onnx.TensorProto, number: int) -> None:
         tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
-def baked(
+def with_initializers(
     model: onnx.ModelProto, feeds: dict[str, Any], chosen: Callable[[str, Array], bool]
 ) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """The model with initializers in place of the inputs whose names and values are chosen, and the other values."""
+    """The model with initializers in place of the inputs that `chosen` selects, and the values of the other inputs."""
     fixed = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray) and chosen(name, value)}
     if not fixed:
         return model, feeds
@@ -258,22 +258,23 @@ def baked(
     return made, {name: value for name, value in feeds.items() if name not in fixed}
 
 
-def is_strange(array: Array) -> bool:
-    """Whether an array has a type that NumPy does not have, which sessions of ONNX Runtime do not take."""
+def is_extension_type(array: Array) -> bool:
+    """Whether an array has a type that is not NumPy's own, which sessions of ONNX Runtime do not accept."""
     return str(array.dtype.type.__module__) != "numpy"
 
 
 def with_constants(case: Case, name: str) -> Case | None:
-    """The case with constants for the tensors among its other inputs; None where it has none."""
-    model, feeds = baked(case.model, case.feeds, lambda other, _: other != name)
+    """The case with constants for all inputs but one; None if there are no others."""
+    model, feeds = with_initializers(case.model, case.feeds, lambda other, _: other != name)
     return None if len(feeds) == len(case.feeds) else dataclasses.replace(case, model=model, feeds=feeds)
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """A model with the output `LOSS`: the sum of its floating-point outputs, weighted by the inputs `weights`.
+    """A model with the output `LOSS`: the sum of its floating-point outputs times the new inputs `WEIGHTS`_i.
 
-    outputs: for each array in `flattened` outputs, the name of its weights; None where it is not in the loss.
+    outputs: for each array of the `flattened` outputs, the name of its weights; None if it is not in the loss.
+    shapes: the shapes of the weights by name.
     """
 
     model: onnx.ModelProto
@@ -282,11 +283,11 @@ class Weighted:
 
 
 def with_loss(model: onnx.ModelProto, values: Sequence[Any], kind: Kind) -> Weighted:
-    """Add the loss to a model.
+    """Add the loss to a copy of a model.
 
     Args:
-        model: whose floating-point tensors are of `kind`.
-        values: of its outputs, for their shapes and the lengths of sequences.
+        model: a model whose floating-point tensors have the type `kind`.
+        values: values of its outputs, for shapes and lengths of sequences.
         kind: the type of the loss.
     """
     made = onnx.ModelProto()

@@ -16,40 +16,46 @@ from rich.table import Table
 from rich.text import Text
 
 from onnx_models.gradient_check import ours
-from onnx_models.gradient_check.apart import tried_apart
 from onnx_models.gradient_check.cases import cases
+from onnx_models.gradient_check.checker import Differentiate, Verdict
 from onnx_models.gradient_check.onnx_ad import installed, onnx_ad
-from onnx_models.gradient_check.trial import Differentiate, Verdict
+from onnx_models.gradient_check.workers import check_in_processes
 
 _WIDTH = 160
-"""Columns of a table that no terminal limits."""
+"""Columns of a table that is not printed to a terminal."""
 
 _WORST_FIRST = ("wrong", "refused", "not testable", "agree")
 
 
 @click.command("check-gradients")
-@click.option("--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True, help="Processes.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True, help="Number of processes."
+)
 @click.option("--select", default="*", help="Pattern of names of node tests, with * and ?.")
-@click.option("--operator", "operators", multiple=True, help="Name of an operator; may be repeated. All by default.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="File for all verdicts.")
+@click.option(
+    "--operator", "operators", multiple=True, help="Name of an operator to test; may be repeated. Default: all."
+)
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write all verdicts to this file."
+)
 def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], json_file: Path | None) -> None:
     """Check gradients on the node tests of the installed onnx, against finite differences.
 
-    Each floating-point input of each test is asked for. Where the package onnx-ad is installed, its gradients stand beside
-    ours. The exit status is 1 where one of ours is wrong.
+    Each test is differentiated with respect to each of its floating-point inputs. If the package onnx-ad is installed, the
+    table also shows its results. The exit status is 1 if a gradient of onnx_models is wrong.
     """
     console = Console()
     console = console if console.is_terminal else Console(width=_WIDTH)
     asked = cases(select, operators)
     if not asked:
         raise click.UsageError(f"--select {select!r}, --operator {', '.join(operators)!r}: no such node test")
-    ways: dict[str, Differentiate] = {"onnx_models": ours}
+    methods: dict[str, Differentiate] = {"onnx_models": ours}
     if installed():
-        ways["onnx_ad"] = onnx_ad
-    found: dict[str, list[Verdict]] = {name: [] for name in ways}
-    tried = tried_apart(asked, list(ways.values()), min(jobs, len(asked)))
-    for of_case in track(tried, "node tests", total=len(asked), console=console, transient=True):
-        for name, some in zip(ways, of_case, strict=True):
+        methods["onnx_ad"] = onnx_ad
+    found: dict[str, list[Verdict]] = {name: [] for name in methods}
+    checked = check_in_processes(asked, list(methods.values()), min(jobs, len(asked)))
+    for of_case in track(checked, "node tests", total=len(asked), console=console, transient=True):
+        for name, some in zip(methods, of_case, strict=True):
             found[name] += some
     if json_file is not None:
         document = {name: [asdict(verdict) for verdict in verdicts] for name, verdicts in found.items()}
@@ -98,6 +104,6 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
     for name in ("agree", "refused", "wrong", "not testable"):
         its = [verdict for verdict in verdicts if verdict.verdict == name]
         operators = {verdict.operator for verdict in its}
-        verb = name if name == "agree" or not its else f"are {name}"
-        parts.append(f"{len(its)} inputs of {len(operators)} operators {verb}")
+        number = f"{len(its)} inputs of {len(operators)} operators" if its else "0"
+        parts.append(f"{number} {name if name == 'agree' else f'are {name}'}")
     return ", ".join(parts)

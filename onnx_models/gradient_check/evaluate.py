@@ -1,4 +1,4 @@
-"""Running a model: in a plain session of ONNX Runtime, or in onnx's reference evaluator."""
+"""Runs models in a stock session of ONNX Runtime or in onnx's reference evaluator."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from onnx_models.traversal import normalize_domain, walk_nodes
 
 Evaluator = Literal["onnxruntime", "onnx reference"]
 Run = Callable[[Mapping[str, Any]], list[Any]]
-"""From the values of the inputs to those of the outputs, in the model's order."""
+"""From the inputs' values by name to the outputs' values in the model's order."""
 
 _QUIET = 4
-"""ONNX Runtime's severity of fatal messages: what it says otherwise, its exceptions say too."""
+"""ONNX Runtime's severity of fatal messages; its exceptions repeat all others."""
 
 
 class RunError(Exception):
-    """A model cannot be loaded or run; the text says why, in one line."""
+    """A model cannot be loaded or run; the message gives the reason in one line."""
 
 
-def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, afresh: bool = False, optimized: bool = True) -> Run:
+def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, reload: bool = False, optimized: bool = True) -> Run:
     """A function that runs a model.
 
     Args:
-        evaluator: by which.
-        model: without custom operators.
-        afresh: True to load the model for each run, so that generators of random numbers begin at their seeds.
+        evaluator: what runs it.
+        model: a model without custom operators.
+        reload: True to load the model for each run, so that random generators start from their seeds.
         optimized: False for sessions without graph optimizations.
 
     Raises:
-        RunError: the model cannot be loaded; the function raises it where it cannot be run.
+        RunError: the model cannot be loaded. The returned function raises it if the model cannot be run.
     """
     load = functools.partial(_session, optimized=optimized) if evaluator == "onnxruntime" else _reference
     first = load(model)
 
     def run(feeds: Mapping[str, Any]) -> list[Any]:
-        once = load(model) if afresh else first
+        once = load(model) if reload else first
         known = {value.name for value in model.graph.input}
-        with warnings.catch_warnings(), _clear(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # NumPy's, of overflow
+        with warnings.catch_warnings(), _as_run_error(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # NumPy warns of overflow
             return list(once({name: value for name, value in feeds.items() if name in known}))
 
     return run
 
 
-class _clear:  # noqa: N801  # reads as a function
-    """Makes a RunError of any exception: runtimes and evaluators have many kinds."""
+class _as_run_error:  # noqa: N801  # reads as a function
+    """Converts any exception to a RunError, since runtimes raise many types."""
 
     def __enter__(self) -> None:
         return None
@@ -62,7 +62,7 @@ class _clear:  # noqa: N801  # reads as a function
 
 
 def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
-    import onnxruntime  # here and not above: the command line loads this file for any command
+    import onnxruntime  # not at the top, because every command of the command line imports this module
 
     onnxruntime.set_default_logger_severity(_QUIET)
     options = onnxruntime.SessionOptions()
@@ -70,7 +70,7 @@ def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
     options.intra_op_num_threads = 1  # the cases are small
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    with _clear():
+    with _as_run_error():
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return lambda feeds: session.run(names, dict(feeds))
@@ -79,7 +79,7 @@ def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
 def _reference(model: onnx.ModelProto) -> Run:
     from onnx.reference import ReferenceEvaluator
 
-    with _clear():
+    with _as_run_error():
         onnx.checker.check_model(model)
         evaluator = ReferenceEvaluator(model)
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
@@ -87,7 +87,7 @@ def _reference(model: onnx.ModelProto) -> Run:
 
 @functools.cache
 def newest_opset() -> int:
-    """The newest opset of ONNX's own domain that sessions of the installed ONNX Runtime take."""
+    """The newest opset of ONNX's own domain that the installed ONNX Runtime supports."""
     x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "newest", [x], [y])
     for version in range(onnx.defs.onnx_opset_version(), 18, -1):
@@ -99,16 +99,16 @@ def newest_opset() -> int:
     return 18
 
 
-def drawing(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """The nodes of a model that may draw random numbers: those whose operators have a seed."""
+def random_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes of a model that may draw random numbers: those whose operators have the attribute seed."""
     return [node for node in walk_nodes(model.graph.node) if _seed(node) is not None]
 
 
 def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of a model in which each node that draws random numbers has a seed."""
+    """A copy of a model in which all nodes that draw random numbers have seeds."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    for node in drawing(made):
+    for node in random_nodes(made):
         if all(attribute.name != "seed" for attribute in node.attribute):
             whole = _seed(node) == onnx.defs.OpSchema.AttrType.INT
             node.attribute.append(helper.make_attribute("seed", 1 if whole else 1.0))
@@ -116,7 +116,7 @@ def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _seed(node: onnx.NodeProto) -> onnx.defs.OpSchema.AttrType | None:
-    """The type of the attribute seed of a node's operator, None where it has none."""
+    """The type of the attribute seed of a node's operator; None if it has no such attribute."""
     if normalize_domain(node.domain) or not onnx.defs.has(node.op_type):
         return None
     attribute = onnx.defs.get_schema(node.op_type).attributes.get("seed")
@@ -124,9 +124,9 @@ def _seed(node: onnx.NodeProto) -> onnx.defs.OpSchema.AttrType | None:
 
 
 def same(one: Sequence[Any], other: Sequence[Any], tolerance: float) -> bool:
-    """Whether values of outputs have the same shapes and, up to a relative tolerance, numbers.
+    """Whether two lists of outputs have equal shapes and values, up to a tolerance.
 
-    NaN equals NaN. Differences count relative to the largest finite number of an array.
+    NaN equals NaN. The tolerance is relative to the largest finite number of an array.
     """
     if len(one) != len(other):
         return False

@@ -1,4 +1,4 @@
-"""The package onnx-ad as a way to differentiate."""
+"""The package onnx-ad as a differentiate function, for comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 
 def installed() -> bool:
-    """Whether the package is there."""
+    """Whether the package is installed."""
     return importlib.util.find_spec("onnx_ad") is not None
 
 
@@ -27,14 +27,14 @@ def onnx_ad(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.Model
         made: onnx.ModelProto = package.reverse(model, inputs=list(wrt), outputs=[loss], layout="onnx")
     except package.UnsupportedOperator as error:
         raise ValueError(str(error)) from error
-    # The last input is the seed of the loss, whose axis is the last of the gradients too.
+    # The last input is the seed of the loss; its axis is also the last axis of the gradients.
     seed, gradients = made.graph.input[-1], list(made.graph.output)[-len(wrt) :]
     kind = helper.tensor_dtype_to_np_dtype(seed.type.tensor_type.elem_type)
     made.graph.initializer.append(numpy_helper.from_array(np.ones(1, kind), seed.name))
     made.graph.initializer.append(numpy_helper.from_array(np.array(0), "checked_first"))
     del made.graph.input[-1], made.graph.output[-len(wrt) :]
     for name, gradient in zip(wrt, gradients, strict=True):
-        # Not Squeeze, whose axes are an attribute in older opsets.
+        # Not Squeeze: in older opsets its axes are an attribute.
         made.graph.node.append(helper.make_node("Gather", [gradient.name, "checked_first"], [f"{name}_grad"], axis=-1))
         output = made.graph.output.add(name=f"{name}_grad")
         output.type.CopyFrom(next(value.type for value in model.graph.input if value.name == name))

@@ -1,11 +1,11 @@
-"""PyTorch: modules exported to ONNX together with their gradients. Needs the extra ``torch``: ``pip install ortops[torch]``.
+"""Export of PyTorch modules with their gradients. Needs the extra ``torch``: ``pip install ortops[torch]``.
 
     model = onnx_models.torch.export(module.eval(), (x, rois), loss=cross_entropy, targets=(labels,),
                                      dynamic_shapes={"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "K"}, "target": {0: "K"}})
     session = ortops.InferenceSession(model.SerializeToString())
     output, loss, *gradients = session.run(None, {"x": x.numpy(), "rois": rois.numpy(), "target": labels.numpy()})
 
-Importing this package makes ``torch.ops.torchvision.roi_align`` available where torchvision is not installed.
+Importing this package defines ``torch.ops.torchvision.roi_align`` if torchvision is not installed.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""A module's forward pass as PyTorch's ONNXProgram, with marks where PyTorch's gradient is not that of the nodes."""
+"""Export of a module's forward pass to PyTorch's ONNXProgram, with markers for gradients that differ from the nodes'."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from onnx_ir.passes import common as passes
 from onnxscript import optimizer
 
 from onnx_models.torch import functions, losses
+from onnx_models.torch.custom_gradients import Markers
 from onnx_models.torch.embeddings import EMBEDDINGS
-from onnx_models.torch.pieces import Marks
 from onnx_models.torch.training import BATCH_NORMALIZATION, TRAINING, traceable_layers
 from onnx_models.torch.translations import translation_table
 
 _SCALE_GRAD_BY_FREQ = 3
-"""Its place among the arguments of embedding_bag."""
+"""Its index among the arguments of embedding_bag."""
 
 _RUNNING_MEAN, _USE_INPUT_STATS = 3, 5
-"""Their places among the arguments of instance_norm."""
+"""Their indices among the arguments of instance_norm."""
 
 
 def capture(
@@ -33,17 +33,17 @@ def capture(
     *,
     through_rois: bool,
 ) -> Any:
-    """The ONNXProgram, not yet optimized, with the marks of `pieces` held.
+    """The ONNXProgram, not yet optimized, with protected markers (see `custom_gradients`).
 
     Args:
-        module: its ``forward(*tensors)`` takes all inputs; ``return_changed(names)`` lets it return buffers that it changes.
+        module: its ``forward(*tensors)`` takes all inputs; ``return_changed(names)`` adds buffers that it changes.
         inputs: example tensors by name.
-        dynamic_shapes: for some of them the open axes.
-        opset_version: of ONNX.
+        dynamic_shapes: the dynamic axes of some inputs, by name.
+        opset_version: ONNX opset.
         through_rois: whether RoiAlign passes a gradient to its RoIs.
 
     Raises:
-        ValueError: the module has a gradient of its own, or changes a parameter.
+        ValueError: the module defines a gradient of its own, or changes a parameter.
     """
     named = [dict(dynamic_shapes.get(name, {})) or None for name in inputs]
     traced = [
@@ -52,10 +52,10 @@ def capture(
     ]
     exported = _exported(module, inputs, traced, through_rois=through_rois)
     if changed := exported.graph_signature.buffers_to_mutate.values():
-        # Batch normalization changes its buffers inside an operator, which shows only now.
+        # Batch normalization changes its buffers inside an operator, which only the exported program shows.
         module.return_changed(list(changed))
         exported = _exported(module, inputs, traced, through_rois=through_rois)
-    marks = Marks()
+    marks = Markers()
     program = torch.onnx.export(
         exported,
         dynamo=True,
@@ -65,16 +65,16 @@ def capture(
         optimize=False,
         verbose=False,
     )
-    marks.hold(program)
+    marks.protect(program)
     return program
 
 
 def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, through_rois: bool) -> Any:
-    """The ExportedProgram, without in-place operators, with marks."""
-    # Under no_grad the module's own no_grad would leave no trace.
-    with torch.enable_grad(), _no_own_gradients(), traceable_layers(module):
+    """The ExportedProgram, decomposed, without in-place operators."""
+    # With gradients enabled, since under no_grad the module's own no_grad would leave no trace.
+    with torch.enable_grad(), _no_custom_gradients(), traceable_layers(module):
         exported = torch.export.export(
-            module, tuple(map(_of_its_own, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
+            module, tuple(map(_distinct, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
         )
     graphs = [one.graph for one in exported.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
     _detach_what_has_no_gradient(exported.graph_module.graph)
@@ -88,10 +88,10 @@ def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, 
 
 
 def simplify(program: Any) -> None:
-    """Fold constants and merge what is equal.
+    """Fold constants and eliminate common subexpressions.
 
-    It is the exporter's optimizer without its rewriting, which drops summands as small as the 1e-12 that keeps a root
-    from 0.
+    This is the exporter's optimizer without its rewrite rules, which drop small summands such as the 1e-12 that keeps a root
+    away from 0.
     """
     passes.InlinePass()(program.model)
     optimizer.fold_constants(program.model)
@@ -108,33 +108,34 @@ def simplify(program: Any) -> None:
     )(program.model)
 
 
-def _of_its_own(tensor: Any) -> Any:
-    """The tensor as another object: of one given twice torch.export would make one input, and leave the other unused."""
+def _distinct(tensor: Any) -> Any:
+    """The tensor as a new object: for one tensor given twice, torch.export makes one input and leaves the other unused."""
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 @contextlib.contextmanager
-def _no_own_gradients() -> Iterator[None]:
-    """Refuse subclasses of torch.autograd.Function, and hooks: an exported program has the forward pass only."""
-    # A method of Python's or, from PyTorch 2.14 on, of C's.
+def _no_custom_gradients() -> Iterator[None]:
+    """Refuse torch.autograd.Function and hooks, since an exported program contains only the forward pass."""
+    # A Python method or, from PyTorch 2.14 on, a C method.
     apply = torch.autograd.Function.__dict__["apply"]
 
     def refuse(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if cls.__module__.partition(".")[0] == "torch":
             return apply.__get__(None, cls)(*args, **kwargs)
         raise ValueError(
-            f"the module uses {cls.__qualname__}, a torch.autograd.Function: its gradient would be that of its forward pass"
+            f"the module uses {cls.__qualname__}, a torch.autograd.Function, whose backward pass would be lost: only the "
+            "forward pass is exported; use differentiable operators instead"
         )
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch.autograd.Function, "apply", classmethod(refuse)))
-        for owner, names in _WAYS_TO_HOOK:
+        for owner, names in _HOOK_FUNCTIONS:
             for name in names:
                 stack.enter_context(mock.patch.object(owner, name, _refused(f"{owner.__name__}.{name}")))
         yield
 
 
-_WAYS_TO_HOOK: Sequence[tuple[Any, Sequence[str]]] = (
+_HOOK_FUNCTIONS: Sequence[tuple[Any, Sequence[str]]] = (
     (torch.Tensor, ("register_hook", "register_post_accumulate_grad_hook")),
     (
         torch.nn.Module,
@@ -146,20 +147,20 @@ _WAYS_TO_HOOK: Sequence[tuple[Any, Sequence[str]]] = (
 
 def _refused(name: str) -> Callable[..., Any]:
     def refuse(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
-        raise ValueError(f"the module calls {name}: a hook of the gradient would be lost, must be none")
+        raise ValueError(f"the module calls {name}: remove the hook, since only the forward pass is exported")
 
     return refuse
 
 
 def check_hooks(named_modules: Mapping[str, Any], named_tensors: Mapping[str, Any]) -> None:
-    """Refuse hooks that change a gradient or read it: the model would not have them.
+    """Refuse backward hooks, which the exported model would not have.
 
     Args:
-        named_modules: all modules, those inside others too.
+        named_modules: all modules, submodules included.
         named_tensors: parameters, buffers and inputs.
 
     Raises:
-        ValueError: one of them has such a hook.
+        ValueError: one of them has a backward hook.
     """
     for kind, things, fields in (
         ("module", named_modules, ("_backward_hooks", "_backward_pre_hooks")),
@@ -167,14 +168,14 @@ def check_hooks(named_modules: Mapping[str, Any], named_tensors: Mapping[str, An
     ):
         for name, thing in things.items():
             if any(getattr(thing, field, None) for field in fields):
-                raise ValueError(f"{kind} {name!r} has a backward hook, which the model would not have: must have none")
+                raise ValueError(f"{kind} {name!r} has a backward hook: remove it, since the model would not have it")
     global_hooks = ("_global_backward_hooks", "_global_backward_pre_hooks")
     if any(getattr(torch.nn.modules.module, field) for field in global_hooks):
-        raise ValueError("all modules have a global backward hook, which the model would not have: must have none")
+        raise ValueError("all modules have a global backward hook: remove it, since the model would not have it")
 
 
 def _detach_what_has_no_gradient(graph: Any) -> None:
-    """Detach what comes out of ``torch.no_grad``, and what is detached in place: both would leave no trace."""
+    """Insert ``detach`` after ``torch.no_grad`` and for ``detach_``, which would leave no trace in the exported model."""
     without_gradient = torch.ops.higher_order.wrap_with_set_grad_enabled
     for node in _calls(graph, torch.ops.aten.detach_.default):
         node.target = torch.ops.aten.detach.default
@@ -202,19 +203,21 @@ def _refuse_layers(graphs: Sequence[Any]) -> None:
     for graph in graphs:
         if _calls(graph, aten.embedding_renorm_.default):
             raise ValueError(
-                "an embedding has max_norm, with which it changes its weight: must be None, a model cannot"
+                "an embedding has max_norm: must be None, since it changes the weight in place, which a model cannot"
             )
         for node in [*_calls(graph, aten.embedding_bag.default), *_calls(graph, aten.embedding_bag.padding_idx)]:
-            # PyTorch's own gradient on a CPU divides some rows by the counts of others.
+            # PyTorch's own gradient is wrong on a CPU: it divides some rows by the counts of others.
             if len(node.args) > _SCALE_GRAD_BY_FREQ and node.args[_SCALE_GRAD_BY_FREQ]:
-                raise ValueError("an EmbeddingBag has scale_grad_by_freq: must be False, only an Embedding may have it")
+                raise ValueError("an EmbeddingBag has scale_grad_by_freq: must be False; only an Embedding may have it")
         for node in _calls(graph, aten.instance_norm.default):
             if node.args[_RUNNING_MEAN] is not None and node.args[_USE_INPUT_STATS]:
-                raise ValueError("an InstanceNorm has track_running_stats in training mode: must be in evaluation mode")
+                raise ValueError(
+                    "an InstanceNorm has track_running_stats in training mode: must be in evaluation mode (eval())"
+                )
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Functions of operators, written in other operators: by PyTorch, or here with PyTorch's gradient."""
+    """Decompositions of operators: PyTorch's own, and those of this package that have PyTorch's gradients."""
     table = torch.export.default_decompositions()
     composed = {operator for packet in (*losses.COMPOSED, *functions.COMPOSED) for operator in _overloads(packet)}
     theirs = {operator: table[operator] for operator in composed if operator in table}
@@ -230,7 +233,7 @@ def _calls(graph: Any, target: Any) -> list[Any]:
 
 
 def _detached(node: Any, place: Any) -> Any:
-    """A new node at a place in the graph, which detaches what `node` gives."""
+    """Add a node that detaches the output of `node`, at an insertion point of the graph."""
     with place:
         made = node.graph.call_function(torch.ops.aten.detach.default, (node,))
     made.meta.update(node.meta)

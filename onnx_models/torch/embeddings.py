@@ -1,4 +1,4 @@
-"""Embedding and EmbeddingBag, whose padding row has no gradient.
+"""Embedding and EmbeddingBag, whose padding row gets no gradient.
 
 Source: PyTorch 2.13, ``torch.nn.functional.embedding`` and ``embedding_bag``.
 """
@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from onnx_models.torch.pieces import with_slopes
+from onnx_models.torch.custom_gradients import with_derivatives
 
 aten = torch.ops.aten
 
 _SUM, _MEAN = 0, 1
-"""PyTorch's numbers of an EmbeddingBag's modes; the third is a maximum."""
+"""PyTorch's numbers for the modes of an EmbeddingBag; the third is the maximum."""
 
 
 def _embedding(
@@ -25,7 +25,7 @@ def _embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,  # noqa: ARG001 - a matter of memory
 ) -> Any:
-    """Rows of a table. Those of padding pass no gradient; `scale_grad_by_freq` divides a row's by how often it is taken."""
+    """Rows of a table. Padding gets no gradient; `scale_grad_by_freq` divides the gradient of a row by its frequency."""
     rows = weight[indices]
     share = None
     if scale_grad_by_freq:
@@ -35,7 +35,7 @@ def _embedding(
     if padding_idx >= 0:
         kept = (indices != padding_idx).to(weight.dtype)
         share = kept if share is None else share * kept
-    return rows if share is None else with_slopes(rows, (rows, share.unsqueeze(-1)))
+    return rows if share is None else with_derivatives(rows, (rows, share.unsqueeze(-1)))
 
 
 def _embedding_bag(
@@ -49,21 +49,21 @@ def _embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Any, Any, Any, Any]:
-    """Sums, means or maxima of bags of rows; padding is in none, and a bag of nothing is 0.
+    """Sums, means or maxima of bags of rows; padding is ignored, and an empty bag is 0.
 
     Args:
         weight: [V, D].
-        indices: [n] of all bags one after another.
-        offsets: [B], where in indices each bag begins; one more at the end where include_last_offset.
-        scale_grad_by_freq: is False, see `capture`.
+        indices: [n], those of all bags one after another.
+        offsets: [B], the start of each bag in indices; one more at the end if include_last_offset.
+        scale_grad_by_freq: always False, see `capture`.
         mode: PyTorch's number.
-        sparse: has no meaning here.
+        sparse: ignored.
         per_sample_weights: [n] or None.
         include_last_offset: see offsets.
         padding_idx: a row of weight.
 
     Returns:
-        The bags [B, D]; and three more, which only PyTorch's gradient wants.
+        The bags [B, D], and three tensors that only PyTorch's gradient reads.
     """
     bags = offsets.shape[0] - int(include_last_offset)
     starts = torch.zeros(indices.shape[0] + 1, dtype=torch.int64)
@@ -85,7 +85,7 @@ def _embedding_bag(
 
 
 def _maxima(rows: Any, bag: Any, kept: Any, bags: Any) -> Any:
-    """The largest of each bag, of equal ones the first."""
+    """The maximum of each bag; the gradient goes to the first of equal ones."""
     columns = bag.unsqueeze(-1).expand(rows.shape)
     known = torch.where(kept.unsqueeze(-1), rows, float("-inf")).detach()
     least = known.new_full((bags, rows.shape[1]), float("-inf"))
@@ -104,4 +104,4 @@ EMBEDDINGS: dict[Any, Callable[..., Any]] = {
     aten.embedding_bag.default: _embedding_bag,
     aten.embedding_bag.padding_idx: _embedding_bag,
 }
-"""By operator."""
+"""Decompositions by operator."""

@@ -1,7 +1,7 @@
-"""A PyTorch module and its loss as one ONNX model with gradients.
+"""Export of a PyTorch module and its loss as one ONNX model with gradients.
 
-Only the forward pass and the loss are exported; the gradient is taken of the ONNX graph. So no derivative of PyTorch's needs
-a translation.
+Only the forward pass and the loss are exported; then the ONNX graph is differentiated. So PyTorch's backward operators need
+no translation.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch.utils import _pytree as pytree
 from onnx_models.convert import convert
 from onnx_models.gradient import gradient
 from onnx_models.torch.capture import capture, check_hooks, simplify
-from onnx_models.torch.pieces import free_marks, without_ways
+from onnx_models.torch.custom_gradients import remove_markers, without_surrogates
 
 LOSS = "loss"
 _OUTPUT = "output"
 _OLDEST_OPSET = 18
-"""The oldest that `gradient` takes, and the one that PyTorch's exporter writes before it converts."""
+"""The opset that PyTorch's exporter writes before it converts; also the oldest one that `gradient` adds nodes of."""
 
 _LARGEST = 2**31
 
@@ -45,52 +45,52 @@ def export(
     parameters_as_inputs: bool = False,
     path: str | os.PathLike[str] | None = None,
 ) -> onnx.ModelProto:
-    """An ONNX model of a module, its loss and the gradients of the loss: one step of training but for the update.
+    """Export a module, its loss and the gradients of the loss as one ONNX model: a training step without the update.
 
-    It needs no ``torch.autograd``: ``torch.onnx.export`` writes ``loss(module(*args), *targets)``, and
-    `onnx_models.gradient` differentiates that graph. It runs where this project's operators do, see there. As in PyTorch,
-    no gradient passes what is detached or computed under ``torch.no_grad``, and losses and functions that PyTorch
-    differentiates by a formula of their own have its gradient where they are saturated, at 0 and at ties.
+    ``torch.onnx.export`` writes ``loss(module(*args), *targets)``, and `onnx_models.gradient` differentiates that graph,
+    without ``torch.autograd``. See there for where the model runs. As in PyTorch, detached tensors and ``torch.no_grad`` end
+    a gradient. Losses and functions that PyTorch differentiates by a formula of their own have that gradient
+    where they saturate, at 0 and at ties.
 
-    In training mode (``module.train()``) batch normalization takes the batch's mean and variance, and the new values of
-    all buffers that the module changes are outputs; dropout draws a new mask at each run, one for output and gradient.
+    In training mode (``module.train()``) batch normalization uses the batch's mean and variance, and the new values of all
+    buffers that the module changes are outputs. Dropout draws a new mask in each run, the same for output and gradient.
 
     Args:
-        module: a ``torch.nn.Module``; exported in the mode it is in, not modified.
-        args: example arguments of the module: tensors, or lists, tuples and dicts of them; all else becomes part of the
-            model. Lengths that shall be open later had better be pairwise different, and not 0 or 1: ``torch.export``
-            takes equal ones for one, and fixes those.
-        loss: called with what the module returns and with `targets`; returns a tensor of one element. None where the
-            module itself returns the loss.
-        targets: further example arguments, for the loss alone.
-        wrt: names of parameters, of buffers and of inputs, of floating-point types; "parameters" for all parameters that
-            require a gradient.
-        dynamic_shapes: for each input with open lengths, by name, the name of each open axis by its number. Where the
-            axis may have a range, a ``torch.export.Dim``.
-        opset_version: of ONNX, 18 or later.
-        standard: False for this project's RoiAlign in place of ONNX's own, for which ONNX Runtime's CPU has no kernel from
+        module: a ``torch.nn.Module``; exported in its current mode, not modified.
+        args: example arguments of the module: tensors, or lists, tuples and dicts of these; other values become constants
+            of the model. Lengths of dynamic axes should differ from each other and from 0 and 1: ``torch.export`` makes
+            equal lengths one symbol, and treats 0 and 1 as fixed.
+        loss: called with the module's result and with `targets`; returns a tensor of one element. None if the module
+            itself returns the loss.
+        targets: further example arguments for the loss.
+        wrt: names of floating-point parameters, buffers and inputs; "parameters" for all parameters that require a
+            gradient.
+        dynamic_shapes: by input name, the dynamic axes: the name of each axis by its index, or a ``torch.export.Dim`` to
+            limit its length.
+        opset_version: ONNX opset, 18 or later.
+        standard: False for this project's RoiAlign instead of ONNX's own, for which ONNX Runtime's CPU has no kernel from
             opset 22 on.
-        through_rois: whether RoiAlign passes a gradient to its RoIs, the derivative by their coordinates. torchvision's
-            does not.
-        parameters_as_inputs: whether a session can be fed with other values of the parameters, and of the buffers that the
-            module changes, to go on from step to step; those that the model holds are then the defaults.
+        through_rois: whether RoiAlign passes a gradient to the coordinates of its RoIs. torchvision's does not.
+        parameters_as_inputs: whether parameters, and buffers that the module changes, are inputs too, so that a session can
+            be fed with new values in each step; the values at export are the defaults.
         path: a file to write the model to as well.
 
     Returns:
-        A model. Its inputs are named as the arguments of ``module.forward`` and those of the loss after its first, one
-        inside another NAME_KEY; its initializers as ``module.named_parameters()`` and ``named_buffers()``. Its outputs
-        are those of the module (``output``, or ``output_KEY`` for each of several; none where `loss` is None),
-        ``loss``, NAME_updated for each buffer that the module changes, and for each name in `wrt` NAME_grad of the
-        shape and the type of NAME; 0 where the loss does not depend on it, which a ZeroGradientWarning tells.
+        The model. Its inputs have the names of the arguments of ``module.forward``, then those of the loss after its first
+        argument; a tensor in a container is NAME_KEY. Its initializers are named as in ``module.named_parameters()`` and
+        ``named_buffers()``. Its outputs are those of the module (``output``, or ``output_KEY`` for each of several; none if
+        `loss` is None), ``loss``, NAME_updated for each buffer that the module changes, and NAME_grad for each name in
+        `wrt`, with the shape and type of NAME. If the loss does not depend on NAME, NAME_grad is 0 and a ZeroGradientWarning
+        is issued.
 
     Raises:
         TypeError: args or targets is not a sequence, or the loss is not a floating-point tensor.
         ValueError: opset_version is too old, the loss has more than one element, a name in wrt or dynamic_shapes is
-            unknown, two tensors would have one name, or an operator has no gradient (the message names it). Or the module
-            has a gradient of its own (``torch.autograd.Function``) or hooks of the gradient, an Embedding with max_norm, an
-            EmbeddingBag with scale_grad_by_freq, an InstanceNorm that updates statistics, a FakeQuantize that observes,
-            a loss that changes buffers, or 2 GiB of parameters and buffers: a ModelProto ends there.
-        Others: what ``torch.export.export`` and ``torch.onnx.export`` raise of a module that they cannot export.
+            unknown, two tensors would have one name, or an operator cannot be differentiated; the message names it. Or the
+            module has a ``torch.autograd.Function``, backward hooks, an Embedding with max_norm, an EmbeddingBag with
+            scale_grad_by_freq, an InstanceNorm that updates statistics, a FakeQuantize with an enabled observer, a loss that
+            changes buffers, or 2 GiB or more of parameters and buffers, which exceeds a ModelProto.
+        Others: whatever ``torch.export.export`` and ``torch.onnx.export`` raise if they cannot export the module.
 
     Source: PyTorch 2.13, ``torch.export.export`` and ``torch.onnx.export(dynamo=True)``.
     """
@@ -109,22 +109,24 @@ def export(
     outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
     changed = [name for name in tensors if _updated(name) in outputs]
     kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors), *changed]))
-    stops, pieces = _name(program, inputs, outputs, tensors, kept, chosen)
-    model = _without_traces(program.model_proto)
+    stops, custom = _name(program, inputs, outputs, tensors, kept, chosen)
+    model = _without_metadata(program.model_proto)
     for name in kept:
-        _hold(model, name, tensors[name])
+        _ensure_initializer(model, name, tensors[name])
     if parameters_as_inputs:
-        _repeat_among_inputs(model, [*_parameters(module), *changed])
-    model = without_ways(gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), pieces, kept)
+        _expose_as_inputs(model, [*_parameters(module), *changed])
+    model = without_surrogates(
+        gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), custom, kept
+    )
     if path is not None:
         onnx.save(model, os.fspath(path))
     return model
 
 
 class _WithLoss(torch.nn.Module):  # type: ignore[misc]
-    """A module and its loss as a function of all tensors among their arguments; a dict of what is to be an output.
+    """A module and its loss as a function of all tensor arguments, which returns a dict of all outputs.
 
-    changed: names of the module's buffers whose new values are outputs, though their change does not show as it is traced.
+    changed: names of buffers whose new values are outputs, although tracing does not show that they change.
     """
 
     def __init__(self, module: Any, loss: Loss | None, args: Sequence[Any], targets: Sequence[Any]) -> None:
@@ -152,24 +154,24 @@ class _WithLoss(torch.nn.Module):  # type: ignore[misc]
         found = _named_tensors(_OUTPUT, result)
         for name in (LOSS, *updated):
             if name in found:
-                raise ValueError(f"the module returns a tensor that would have the name {name!r}: must have another")
+                raise ValueError(f"the module returns a tensor that would be named {name!r}: must have another name")
         return {**found, LOSS: _checked_loss(self.loss(result, *targets)), **updated}
 
     def return_changed(self, paths: Sequence[str]) -> None:
-        """Make outputs of the buffers that have these names in here.
+        """Return the new values of these buffers, too.
 
         Raises:
-            ValueError: one of them is not the module's.
+            ValueError: one of them does not belong to the module.
         """
         names = {id(buffer): name for name, buffer in self.module.named_buffers()}
         for path in paths:
             if id(self.get_buffer(path)) not in names:
-                raise ValueError(f"the loss changes its buffer {path!r}: must not, only the module may")
+                raise ValueError(f"the loss changes its buffer {path!r}: must not; only the module may change buffers")
         self.changed = sorted({names[id(self.get_buffer(path))] for path in paths})
 
 
 def _versions(module: Any) -> dict[str, tuple[int, int]]:
-    """By the name of each buffer what differs after it is replaced or changed in place."""
+    """By the name of each buffer, a value that changes if the buffer is replaced or modified in place."""
     return {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}  # noqa: SLF001
 
 
@@ -187,7 +189,7 @@ def _checked_loss(value: Any) -> Any:
 
 
 def _named_tensors(base: str, tree: Any) -> dict[str, Any]:
-    """All tensors inside lists, tuples and dicts: by `base` and where each is, or by `base` alone."""
+    """All tensors in nested lists, tuples and dicts, by the name `base` and the keys that lead to them."""
     named: dict[str, Any] = {}
     for keys, leaf in pytree.tree_flatten_with_path(tree)[0]:
         name = "_".join([base, *(str(_plain(key)) for key in keys)])
@@ -199,12 +201,12 @@ def _named_tensors(base: str, tree: Any) -> dict[str, Any]:
 
 
 def _plain(key: Any) -> Any:
-    """What stands between the brackets or after the dot."""
+    """The key, index or attribute name of an entry of a pytree path."""
     return next((getattr(key, field) for field in ("key", "idx", "name") if hasattr(key, field)), key)
 
 
 def _inputs(module: Any, args: Sequence[Any], loss: Loss | None, targets: Sequence[Any]) -> dict[str, Any]:
-    """All tensors among the arguments by the model's names for them, in their order."""
+    """All tensors among the arguments in order, by their names in the model."""
     for name, value in (("args", args), ("targets", targets)):
         if not isinstance(value, list | tuple):
             raise TypeError(f"{name} is of type {type(value).__name__}: must be a tuple or a list of arguments")
@@ -224,7 +226,7 @@ def _inputs(module: Any, args: Sequence[Any], loss: Loss | None, targets: Sequen
 
 
 def _argument_names(function: Any, count: int) -> list[str]:
-    """The names of the first arguments, of those of a ``*args`` and of a function without a signature by number."""
+    """The names of the first `count` arguments; numbered for ``*args`` and for functions without a signature."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -240,7 +242,7 @@ def _parameters(module: Any) -> dict[str, Any]:
 
 
 def _tensors(module: Any) -> dict[str, Any]:
-    """Parameters and buffers by name; one that has several names by its first."""
+    """Parameters and buffers by name; by the first name if one has several."""
     return {**dict(module.named_buffers()), **_parameters(module)}
 
 
@@ -253,13 +255,13 @@ def _chosen(wrt: str | Sequence[str], module: Any, tensors: Mapping[str, Any], i
     else:
         chosen = [wrt] if isinstance(wrt, str) else list(wrt)
     if not chosen or len(set(chosen)) != len(chosen):
-        raise ValueError(f"wrt = {wrt!r}: must be one or more names, none twice")
+        raise ValueError(f"wrt = {wrt!r}: must be one or more different names")
     for name in chosen:
         tensor = tensors.get(name, inputs.get(name))
         if tensor is None:
             raise ValueError(f"wrt has {name!r}: must be one of {', '.join([*inputs, *tensors])}")
         if not tensor.is_floating_point():
-            raise ValueError(f"wrt has {name!r} of type {tensor.dtype}: must be floats")
+            raise ValueError(f"wrt has {name!r} of type {tensor.dtype}: must have a floating-point type")
     return chosen
 
 
@@ -273,12 +275,12 @@ def _check_size(module: Any) -> None:
     size = sum(tensor.nbytes for tensor in [*module.parameters(), *module.buffers()])
     if size >= _LARGEST:
         raise ValueError(
-            f"the module has {size} bytes of parameters and buffers: must be less than 2 GiB, what a model can hold"
+            f"the module has {size} bytes of parameters and buffers: must be less than 2 GiB, the limit of a ModelProto"
         )
 
 
 def _use_first_names(program: Any, whole: _WithLoss) -> None:
-    """Give initializers the first name of their tensor: of a parameter with two, PyTorch's exporter takes the last."""
+    """Rename initializers to the first name of their tensor: PyTorch's exporter uses the last one of several."""
     initializers = program.model.graph.initializers
     first: dict[int, str] = {}
     everything = [*whole.named_parameters(remove_duplicate=False), *whole.named_buffers(remove_duplicate=False)]
@@ -287,7 +289,9 @@ def _use_first_names(program: Any, whole: _WithLoss) -> None:
         wanted = first.setdefault(id(tensor), name)
         if value is not None and wanted != name:
             if wanted in initializers:
-                raise ValueError(f"{wanted} and {name} are one tensor, exported as two: must be used by one name")
+                raise ValueError(
+                    f"{wanted} and {name} are one tensor but were exported as two: use only one of the names"
+                )
             value.name = wanted
 
 
@@ -299,20 +303,20 @@ def _name(
     kept: Sequence[str],
     chosen: Sequence[str],
 ) -> tuple[list[str], list[str]]:
-    """Simplify the graph around the tensors that are kept, and give inputs, outputs and these their names.
+    """Simplify the graph without folding the tensors in `kept`, and name inputs, outputs and initializers.
 
     Returns:
-        The names of the tensors where PyTorch's gradient ends, and of the outputs of pieces.
+        The names of the tensors where PyTorch's gradient ends, and of the outputs of functions with custom gradients.
     """
-    held = _lift(program, kept)
+    held = _initializers_to_inputs(program, kept)
     simplify(program)
-    stops, pieces = free_marks(program)
+    stops, custom = remove_markers(program)
     graph = program.model.graph
     wanted = [*inputs, *held, *outputs]
     if len(set(wanted)) != len(wanted):
         twice = next(name for name in wanted if wanted.count(name) > 1)
         raise ValueError(f"two tensors would have the name {twice!r}: must be different")
-    _make_way(graph, {*wanted, *tensors, *(f"{name}_grad" for name in chosen)})
+    _free_names(graph, {*wanted, *tensors, *(f"{name}_grad" for name in chosen)})
     for value, name in zip([*graph.inputs, *graph.outputs], wanted, strict=True):
         value.name = name
     for value in list(graph.inputs[len(inputs) :]):
@@ -323,13 +327,13 @@ def _name(
         value = graph.initializers.get(f"module.{name}")
         if value is not None:
             value.name = name
-    return [value.name for value in stops], [value.name for value in pieces]
+    return [value.name for value in stops], [value.name for value in custom]
 
 
-def _lift(program: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Make inputs of initializers, so that nothing is computed beforehand of them; their values, in the inputs' order.
+def _initializers_to_inputs(program: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Turn initializers into inputs, so that they are not folded; returns their values in the order of the inputs.
 
-    Those that the module does not use are not among them.
+    Initializers that the module does not use are left out.
     """
     graph = program.model.graph
     held = {}
@@ -341,8 +345,8 @@ def _lift(program: Any, names: Sequence[str]) -> dict[str, Any]:
     return held
 
 
-def _make_way(graph: Any, names: set[str]) -> None:
-    """Rename all values that have one of the names."""
+def _free_names(graph: Any, names: set[str]) -> None:
+    """Rename all values that have one of these names."""
     values = [*graph.inputs, *graph.initializers.values()]
     values += [value for node in graph.all_nodes() for value in node.outputs]
     taken = {value.name for value in values} | names
@@ -353,8 +357,8 @@ def _make_way(graph: Any, names: set[str]) -> None:
             value.name = fresh
 
 
-def _without_traces(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without the exporter's notes, which have the paths of source files in them."""
+def _without_metadata(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without the exporter's metadata, which contains paths of source files."""
     graph = model.graph
     for item in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
         item.ClearField("metadata_props")
@@ -362,8 +366,8 @@ def _without_traces(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _hold(model: onnx.ModelProto, name: str, tensor: Any) -> None:
-    """Add the tensor to the initializers if the module does not use it."""
+def _ensure_initializer(model: onnx.ModelProto, name: str, tensor: Any) -> None:
+    """Add the tensor to the initializers if it is not among them because the module does not use it."""
     if all(one.name != name for one in model.graph.initializer):
         values = tensor.detach().cpu().contiguous()
         kind = onnx.TensorProto.DataType.Value(_ONNX_NAMES[values.dtype])
@@ -384,8 +388,8 @@ _ONNX_NAMES = {
 }
 
 
-def _repeat_among_inputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
-    """Make parameters inputs whose defaults are the initializers of the same name."""
+def _expose_as_inputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
+    """Make inputs of parameters, with the initializers of the same names as defaults."""
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     for name in names:
         if name in initializers:

@@ -1,4 +1,4 @@
-"""Functions to which PyTorch gives a gradient where that of the exporter's nodes is NaN, or another one; and CumProd.
+"""Functions for which the gradient of the exporter's nodes is NaN or not PyTorch's at some points; and CumProd.
 
 Source: PyTorch 2.13, ``derivatives.yaml`` and its formulas.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from onnx_models.torch.pieces import with_slopes, with_way
+from onnx_models.torch.custom_gradients import with_derivatives, with_gradient_of
 
 aten = torch.ops.aten
 
@@ -27,14 +27,14 @@ COMPOSED = (
     aten.std,
     aten.std_mean,
 )
-"""Operators that PyTorch composes of those below."""
+"""Operators that PyTorch decomposes into those below."""
 
 
 def _std(x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
-    """The root of the variance; where that is 0 the derivative is."""
+    """The root of the variance; where it is 0, the derivative is 0."""
     variance = aten.var.correction(x, dim, correction=correction, keepdim=keepdim)
     root = variance.sqrt()
-    return with_slopes(root, (variance, torch.where(root == 0, 0, 0.5 / root)))
+    return with_derivatives(root, (variance, torch.where(root == 0, 0, 0.5 / root)))
 
 
 def _std_mean(
@@ -47,7 +47,7 @@ def _std_mean(
 def _vector_norm(
     x: Any, order: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    """(sum of |x|^p)^(1/p), of which a vector of zeros has the gradient 0; other orders' gradients are ONNX's already."""
+    """(sum of |x|^p)^(1/p), with a gradient of 0 for a vector of zeros; orders 0, 1, 2 and inf need no decomposition."""
     if order in (0, 1, 2, math.inf, -math.inf):
         return NotImplemented
     x = x if dtype is None else x.to(dtype)
@@ -55,9 +55,9 @@ def _vector_norm(
     size = x.abs()
     norm = (size**order).sum(axes, keepdim=True) ** (1 / order)
     power = torch.where(size == 0, 0, size ** (order - 1))
-    slope = torch.where(norm == 0, 0, x.sign() * power * norm ** (1 - order))
-    way = (x * slope.detach()).sum(axes, keepdim=True)
-    value = with_way(norm, way)
+    derivative = torch.where(norm == 0, 0, x.sign() * power * norm ** (1 - order))
+    surrogate = (x * derivative.detach()).sum(axes, keepdim=True)
+    value = with_gradient_of(norm, surrogate)
     return value if keepdim else value.squeeze(axes)
 
 
@@ -65,20 +65,20 @@ def _sinc(x: Any) -> Any:
     angle = x * math.pi
     value = torch.where(x == 0, 1, angle.sin() / angle)
     square = angle * x
-    return with_slopes(value, (x, torch.where(square == 0, 0, (angle * angle.cos() - angle.sin()) / square)))
+    return with_derivatives(value, (x, torch.where(square == 0, 0, (angle * angle.cos() - angle.sin()) / square)))
 
 
 def _atan2(y: Any, x: Any) -> Any:
-    """The angle of (x, y), of zeros with their signs too."""
+    """The angle of (x, y), signed zeros included."""
     both = torch.isinf(x) & torch.isinf(y)
     over = torch.where(both, y.sign() * x.sign(), y / x)
     turn = torch.where(_is_negative(y), -math.pi, math.pi)
     near = torch.where(_is_negative(x), over.atan() + turn, over.atan())
     value = torch.where((x == 0) & (y == 0), torch.where(_is_negative(x), turn, y), near)
-    # At (0, 0), where y / x is no number, the derivatives are 0.
+    # At (0, 0), where y / x is NaN, the derivatives are 0.
     square = x * x + y * y
     scale = torch.where(square == 0, 0, 1 / square)
-    return with_slopes(value, (y, x * scale), (x, -y * scale))
+    return with_derivatives(value, (y, x * scale), (x, -y * scale))
 
 
 def _is_negative(x: Any) -> Any:
@@ -86,11 +86,11 @@ def _is_negative(x: Any) -> Any:
 
 
 def _hypot(x: Any, y: Any) -> Any:
-    """Without squares of large numbers."""
+    """sqrt(x^2 + y^2) without overflow of the squares."""
     long, short = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
     ratio = torch.where((long == 0) | torch.isinf(long), 0, short / long)
     value = long * torch.sqrt(1 + ratio * ratio)
-    return with_slopes(value, (x, x / value), (y, y / value))
+    return with_derivatives(value, (x, x / value), (y, y / value))
 
 
 def _log_add_exp(a: Any, b: Any) -> Any:
@@ -105,7 +105,7 @@ def _of_powers(a: Any, b: Any, power: Callable[[Any], Any], log1p: Callable[[Any
     """The logarithm of the sum of two powers."""
     larger = torch.maximum(a, b)
     value = torch.where(torch.isinf(a) & (a == b), larger, larger + log1p(power(-(a - b).abs())))
-    return with_slopes(value, (a, 1 / (1 + power(b - a))), (b, 1 / (1 + power(a - b))))
+    return with_derivatives(value, (a, 1 / (1 + power(b - a))), (b, 1 / (1 + power(a - b))))
 
 
 def _x_log_y(x: Any, y: Any) -> Any:
@@ -117,27 +117,27 @@ def _x_log_1p_y(x: Any, y: Any) -> Any:
 
 
 def _x_times(x: Any, y: Any, logarithm: Callable[[Any], Any], pole: float) -> Any:
-    """X times a logarithm of y, one of which may be a number; 0 where x is, up to the logarithm's pole too."""
+    """The product x * log(y), 0 where x is 0, also at and below the pole; one of x and y may be a Python number."""
     x, y = (one if isinstance(one, torch.Tensor) else torch.full((), float(one)) for one in (x, y))
     log = logarithm(y)
     value = torch.where(y.isnan(), y, torch.where(x == 0, 0, x * log))
     by_x = torch.where((x == 0) & (y <= pole), 0, log)
-    return with_slopes(value, (x, by_x), (y, x / (y - pole)))
+    return with_derivatives(value, (x, by_x), (y, x / (y - pole)))
 
 
 def _entropy(x: Any) -> Any:
-    """-x log x, and -inf below 0."""
+    """-x log(x), and -inf for x < 0."""
     value = torch.where(x == 0, 0, torch.where(x < 0, -math.inf, -x * torch.log(x)))
-    return with_slopes(value, (x, -(torch.log(x) + 1)))
+    return with_derivatives(value, (x, -(torch.log(x) + 1)))
 
 
 def _hard_tanh(x: Any, low: float = -1, high: float = 1) -> Any:
-    """A clamp that is flat at its bounds too."""
-    return with_slopes(torch.clamp(x, low, high), (x, torch.where((x <= low) | (x >= high), 0.0, 1.0)))
+    """A clamp with derivative 0 at its bounds too."""
+    return with_derivatives(torch.clamp(x, low, high), (x, torch.where((x <= low) | (x >= high), 0.0, 1.0)))
 
 
 def _cum_prod(x: Any, dim: int, *, dtype: Any = None) -> Any:
-    """The products of all beginnings of an axis of length n, in n times the memory: Cumprod has no zeros to divide by."""
+    """Cumulative products without a division, which fails at zeros; takes n times the memory for an axis of length n."""
     x = x if dtype is None else x.to(dtype)
     if x.dim() == 0:
         return x.clone()
@@ -156,7 +156,7 @@ def _min(x: Any, dim: int, keepdim: bool = False) -> Any:
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    """The larger; of two equal ones each has half of the gradient, where clamp gives all of it to the first."""
+    """The maximum; two equal arguments get half of the gradient each, while clamp gives all of it to the first."""
     return _of_two(torch.clamp_min(a, b), a, b, a < b, a > b) if a.is_floating_point() else NotImplemented
 
 
@@ -166,15 +166,15 @@ def _minimum(a: Any, b: Any) -> Any:
 
 def _of_two(value: Any, a: Any, b: Any, not_a: Any, not_b: Any) -> Any:
     share = torch.where(a == b, 0.5, 1.0)
-    return with_slopes(value, (a, torch.where(not_a, 0.0, share)), (b, torch.where(not_b, 0.0, share)))
+    return with_derivatives(value, (a, torch.where(not_a, 0.0, share)), (b, torch.where(not_b, 0.0, share)))
 
 
 def _extreme(x: Any, value: Any, place: Any, dim: int, keepdim: bool) -> Any:
-    """The largest or smallest along an axis and where it is first: that place has all of the gradient."""
+    """The maximum or minimum along an axis and its first index, which gets the whole gradient."""
     if x.dim() == 0:
         return NotImplemented
     index = place(x, dim, True)
-    found = with_way(value(x, [dim], True), x.gather(dim, index))
+    found = with_gradient_of(value(x, [dim], True), x.gather(dim, index))
     return (found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim))
 
 
@@ -201,4 +201,4 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten.xlogy.Scalar_Other: _x_log_y,
     aten.xlogy.Scalar_Self: _x_log_y,
 }
-"""By operator."""
+"""Decompositions by operator."""

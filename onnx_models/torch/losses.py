@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from onnx_models.torch.pieces import with_slopes
+from onnx_models.torch.custom_gradients import with_derivatives
 
 _NONE, _MEAN = 0, 1
-"""PyTorch's numbers of ways to reduce a loss; the third is a sum."""
+"""PyTorch's numbers for the reductions of a loss; the third is the sum."""
 
 aten = torch.ops.aten
 
@@ -33,39 +33,41 @@ COMPOSED = (
     aten.poisson_nll_loss,
     aten.triplet_margin_loss,
 )
-"""Losses that PyTorch composes of other functions; the exporter would write some as operators of ONNX for them."""
+"""Losses that PyTorch decomposes; the exporter would translate some of them to loss operators of ONNX."""
 
 
 def binary_cross_entropy(x: Any, y: Any, weight: Any = None, reduction: int = _MEAN) -> Any:
-    """-y log x - (1 - y) log(1 - x), with logarithms of -100 at least.
+    """-y log x - (1 - y) log(1 - x), with logarithms clamped to -100 or more.
 
-    Its derivative by x is (x - y) / (x (1 - x)) throughout, with a denominator of 1e-12 at least.
+    The derivative with respect to x is always (x - y) / (x (1 - x)), with a denominator of 1e-12 or more.
     """
     yes, no = torch.log(x), torch.log1p(-x)
     value = (y - 1) * no.clamp(min=-100) - y * yes.clamp(min=-100)
     by_x = (x - y) / ((1 - x) * x).clamp(min=1e-12)
-    loss = with_slopes(value, (x, by_x), (y, no - yes))
+    loss = with_derivatives(value, (x, by_x), (y, no - yes))
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
 def log_sigmoid(x: Any) -> Any:
-    """Without exp of anything above 0."""
+    """log(sigmoid(x)) without overflow: exp is only applied to negative numbers."""
     small = torch.exp(-x.abs())
     value = torch.clamp(x, max=0) - torch.log1p(small)
     share = small / (1 + small)
-    return with_slopes(value, (x, torch.where(x < 0, 1 - share, share)))
+    return with_derivatives(value, (x, torch.where(x < 0, 1 - share, share)))
 
 
 def multi_margin_loss(
     x: Any, target: Any, p: int = 1, margin: float = 1, weight: Any = None, reduction: int = _MEAN
 ) -> Any:
-    """The sum over the classes c but the target y of max(0, margin - x_y + x_c)^p, over their number; 0 at 0 is flat.
+    """The sum over all classes c except the target y of max(0, margin - x_y + x_c)^p, divided by the number of classes.
+
+    The derivative at the kink is 0.
 
     Args:
         x: [N, C] or [C].
         target: [N] or [].
         p: 1 or 2.
-        margin: what x_y shall be above the others.
+        margin: the margin by which x_y should exceed the others.
         weight: [C] or None.
         reduction: PyTorch's number.
     """
@@ -78,11 +80,11 @@ def multi_margin_loss(
 
 
 def multilabel_margin_loss(x: Any, target: Any, reduction: int = _MEAN) -> Any:
-    """The sum over targets t and classes c that are none of max(0, 1 - x_t + x_c), over the number of classes.
+    """The sum over targets t and non-target classes c of max(0, 1 - x_t + x_c), divided by the number of classes.
 
     Args:
         x: [N, C] or [C].
-        target: of the same shape: classes up to the first -1.
+        target: in the same shape, the target classes up to the first -1.
         reduction: PyTorch's number.
     """
     classes = x.shape[-1]
@@ -107,7 +109,7 @@ _library.define(
 torch.library.register_fake("ortops::multi_margin_loss", multi_margin_loss, lib=_library)
 
 RENAMED = {aten.multi_margin_loss.default: torch.ops.ortops.multi_margin_loss.default}
-"""Operators that PyTorch decomposes before it asks for a decomposition."""
+"""Operators to rename, because PyTorch decomposes them before it looks up a decomposition."""
 
 LOSSES: dict[Any, Callable[..., Any]] = {
     aten.binary_cross_entropy.default: binary_cross_entropy,
@@ -115,4 +117,4 @@ LOSSES: dict[Any, Callable[..., Any]] = {
     torch.ops.ortops.multi_margin_loss.default: multi_margin_loss,
     aten.multilabel_margin_loss.default: multilabel_margin_loss,
 }
-"""By operator."""
+"""Decompositions by operator."""

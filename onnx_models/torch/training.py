@@ -1,4 +1,4 @@
-"""What is there for training: batch normalization, dropout and fake quantization.
+"""Layers in training mode: batch normalization, dropout and fake quantization; and attention with dropout.
 
 Source: PyTorch 2.13, ``torch.nn.functional`` and ``derivatives.yaml``.
 """
@@ -14,16 +14,16 @@ from unittest import mock
 import torch
 from torch._decomp import decomposition_table
 
-from onnx_models.torch.pieces import with_slopes
+from onnx_models.torch.custom_gradients import with_derivatives
 
 aten = torch.ops.aten
 
 _SCALE, _ALPHA = 1.0507009873554805, 1.6732632423543772
-"""Those of SELU."""
+"""The constants of SELU."""
 
 
 def _dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
-    """Zeros in place of a share p of the elements, new ones at each run; the rest is scaled by 1 / (1 - p). And the mask."""
+    """Dropout, drawn anew in each run: a share p of the elements is 0, the rest is divided by 1 - p; and the mask."""
     kept = _kept(x, p if train else 0, x.shape)
     return x * kept * _inverse(1 - p) if train else x, kept.bool()
 
@@ -34,7 +34,7 @@ def _feature_dropout(x: Any, p: float, train: bool) -> Any:
 
 
 def _alpha_dropout(x: Any, p: float, train: bool) -> Any:
-    """Dropout that keeps mean 0 and variance 1, for SELU."""
+    """Dropout for SELU, which keeps mean 0 and variance 1."""
     return x if not train or p == 0 else _with_alpha(x, p, x.shape)
 
 
@@ -50,7 +50,7 @@ def _with_alpha(x: Any, p: float, shape: Sequence[Any]) -> Any:
 
 
 def _kept(x: Any, p: float, shape: Sequence[Any]) -> Any:
-    """Ones and, a share p, zeros. As ONNX's Dropout they would be merged with those of a second dropout of x."""
+    """A random mask, 0 with probability p. Not ONNX's Dropout: two of these for one x would be merged into one."""
     return (torch.rand(shape) >= p).to(x.dtype)
 
 
@@ -65,7 +65,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Softmax(q k^T) v, with the dropout that the exporter leaves out, and 0 where a mask leaves nothing to attend to."""
+    """softmax(q k^T) v, with the dropout that the exporter omits, and 0 where a mask excludes everything."""
     if enable_gqa:
         k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -80,8 +80,8 @@ def _attention(
     return (_dropout(weights, dropout_p, True)[0] if dropout_p else weights) @ v
 
 
-def _bernoulli(share: Any, *, generator: Any = None) -> Any:  # noqa: ARG001 - a generator is None in what is exported
-    """Ones with the probabilities given. ONNX's Bernoulli of constants would be drawn once, at export."""
+def _bernoulli(share: Any, *, generator: Any = None) -> Any:  # noqa: ARG001 - always None in an exported program
+    """1 with the given probabilities. ONNX's Bernoulli of constants would be drawn only once, at export."""
     return (torch.rand(share.shape) < share).to(share.dtype)
 
 
@@ -98,11 +98,11 @@ def _inverse(share: float) -> float:
 
 
 def _fake_quantize(x: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
-    """Rounded to a multiple of the scale, clamped; the gradient is that of x inside the range, and 0 outside."""
+    """Rounds x to a multiple of the scale, and clamps it; the derivative is 1 inside the range, and 0 outside."""
     number = torch.round(x * (1 / scale)) + zero_point
     value = (number.clamp(quant_min, quant_max) - zero_point) * scale
     inside = (number >= quant_min) & (number <= quant_max)
-    return with_slopes(value.to(x.dtype), (x, inside.to(x.dtype)))
+    return with_derivatives(value.to(x.dtype), (x, inside.to(x.dtype)))
 
 
 def _fake_quantize_channels(x: Any, scale: Any, zero_point: Any, axis: int, quant_min: int, quant_max: int) -> Any:
@@ -112,10 +112,10 @@ def _fake_quantize_channels(x: Any, scale: Any, zero_point: Any, axis: int, quan
 
 @contextlib.contextmanager
 def traceable_layers(module: Any) -> Iterator[None]:
-    """Let layers inside a module be traced whose own forward makes Python's numbers of buffers.
+    """Make layers traceable whose own forward converts buffers to Python numbers.
 
     Raises:
-        ValueError: a layer of fake quantization observes.
+        ValueError: the observer of a fake quantization layer is enabled.
     """
     with _average_of_all_batches(), _fixed_fake_quantization(module):
         yield
@@ -123,7 +123,7 @@ def traceable_layers(module: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _average_of_all_batches() -> Iterator[None]:
-    """Batch normalization with ``momentum=None``, by the number of batches as a tensor."""
+    """Batch normalization with ``momentum=None``, with the number of batches as a tensor."""
     layer = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001 - the base class of all
     forward = layer.forward
 
@@ -143,13 +143,15 @@ def _average_of_all_batches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _fixed_fake_quantization(module: Any) -> Iterator[None]:
-    """Layers of ``torch.ao.quantization.FakeQuantize``, without their branches on buffers."""
+    """Layers of ``torch.ao.quantization.FakeQuantize``, without branches that depend on buffers."""
     kinds = sys.modules.get("torch.ao.quantization.fake_quantize")
     found = [(name, layer) for name, layer in module.named_modules() if kinds and isinstance(layer, kinds.FakeQuantize)]
     with contextlib.ExitStack() as stack:
         for name, layer in found:
             if layer.observer_enabled[0]:
-                raise ValueError(f"{name!r} observes its input: must not (torch.ao.quantization.disable_observer)")
+                raise ValueError(
+                    f"{name!r} observes its input: must not, call torch.ao.quantization.disable_observer on it"
+                )
             stack.enter_context(
                 mock.patch.object(layer, "forward", _traceable(layer, bool(layer.fake_quant_enabled[0])))
             )
@@ -172,7 +174,7 @@ BATCH_NORMALIZATION: dict[Any, Callable[..., Any]] = {
     operator: decomposition_table[operator]
     for operator in (aten._native_batch_norm_legit_functional.default, aten._native_batch_norm_legit.no_stats)  # noqa: SLF001
 }
-"""Of a batch's own mean and variance, in elementary operators by PyTorch."""
+"""PyTorch's decompositions of batch normalization with the batch's own mean and variance."""
 
 TRAINING: dict[Any, Callable[..., Any]] = {
     aten.native_dropout.default: _dropout,
@@ -186,4 +188,4 @@ TRAINING: dict[Any, Callable[..., Any]] = {
     aten.fake_quantize_per_tensor_affine.tensor_qparams: _fake_quantize,
     aten.fake_quantize_per_channel_affine.default: _fake_quantize_channels,
 }
-"""By operator."""
+"""Decompositions by operator."""

@@ -1,8 +1,7 @@
-"""PyTorch's operators as ONNX's, for those that PyTorch's exporter lacks or translates wrongly.
+"""Translations to ONNX of PyTorch operators that PyTorch's exporter lacks or translates wrongly.
 
-Each translation has its operator's arguments in their order; as the exporter wants it, what is annotated as a number or as
-a sequence of numbers comes as such, and what is annotated as Any comes as a value of the graph or, where it is known, as a
-number.
+A translation has the arguments of its operator in order. The exporter passes arguments that are annotated as numbers, or
+sequences of numbers, as such. It passes those annotated as Any as values of the graph, or as numbers if they are known.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from onnx_models.torch.vision import coordinate_transformation_mode, declare_roi
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 _NONE, _MEAN = 0, 1
-"""PyTorch's numbers of ways to reduce a loss; the third is a sum."""
+"""PyTorch's numbers for the reductions of a loss; the third is the sum."""
 
 
 def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]:
     """Translations for ``torch.onnx.export(..., dynamo=True, custom_translation_table=translation_table())``.
 
-    They are for those who export code that calls ``torch.autograd.grad`` itself, traced by
-    ``torch.fx.experimental.proxy_tensor.make_fx``; `export` needs no such code.
+    They are for code that calls ``torch.autograd.grad`` itself, traced by ``torch.fx.experimental.proxy_tensor.make_fx``;
+    `export` does not need them.
 
     - ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
     - ``torchvision::_roi_align_backward``: this project's RoiAlignGrad.
-    - ``aten::convolution_backward``, grouped, dilated and transposed convolutions of any rank included, which PyTorch's
-      exporter does not have.
-    - ``aten::nll_loss_forward`` and ``aten::nll_loss2d_forward`` (of ``cross_entropy``): with the true total weight. With
-      the exporter's own, the gradient of a mean over n rows comes out n times too large, without an error.
+    - ``aten::convolution_backward``, including grouped, dilated and transposed convolutions of any rank; PyTorch's exporter
+      does not have it.
+    - ``aten::nll_loss_forward`` and ``aten::nll_loss2d_forward`` (of ``cross_entropy``): with the correct total weight. With
+      the exporter's own translation, the gradient of a mean over n rows is n times too large, without an error.
 
     Args:
-        standard: False for this project's RoiAlign_16 in place of ONNX's RoiAlign, from whose version 22 (which later
-            opsets convert to) ONNX Runtime's CPU has no kernel.
+        standard: False for this project's RoiAlign_16 instead of ONNX's RoiAlign. ONNX Runtime's CPU has no kernel for
+            version 22 of the latter, which later opsets convert to.
 
     Source: PyTorch 2.13, ``torch.onnx.export`` and ``derivatives.yaml``; ONNX operator specification.
     """
@@ -54,7 +53,7 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
 
 
 def _ours() -> Any:
-    """This project's operators; onnxscript knows those whose schemas are registered."""
+    """This project's operators for onnxscript, which requires registered schemas."""
     return Opset(DOMAIN, DOMAIN_VERSION)
 
 
@@ -106,13 +105,13 @@ def _roi_align_backward(
         sampling_ratio=max(sampling_ratio, 0),
         spatial_scale=spatial_scale,
     )
-    # A second output with any name would be computed, which needs X; the exporter gives a name to one that has "".
+    # Remove the second output: computing it needs X, and the exporter would name an output "".
     drois.producer().resize_outputs(1)
     return dx
 
 
 def _boxes_and_images(rois: Any) -> tuple[Any, Any]:
-    """From torchvision's RoIs [K, 5] the boxes [K, 4] and the images' indices [K]."""
+    """The boxes [K, 4] and batch indices [K] of torchvision's RoIs [K, 5]."""
     images = op.Squeeze(op.Slice(rois, [0], [1], [1]), [1])
     return op.Slice(rois, [1], [5], [1]), op.Cast(images, to=onnx.TensorProto.INT64)
 
@@ -122,7 +121,7 @@ def _ints(values: Sequence[int]) -> Any:
 
 
 def _vector(*lengths: Any) -> Any:
-    """Numbers and values of the graph as one tensor [n]."""
+    """Python numbers and values of the graph as one tensor [n]."""
     if all(isinstance(length, int) for length in lengths):
         return _ints(lengths)
     parts = [_ints([n]) if isinstance(n, int) else op.Reshape(n, _ints([-1])) for n in lengths]
@@ -142,12 +141,12 @@ def _convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Any, Any, Any]:
-    """The gradients by x, weight and bias; one that is not wanted is an empty constant, as the exporter wants a value."""
+    """The gradients of x, weight and bias; an empty constant if one is not needed, since the exporter requires a value."""
     rank = len(x.shape) - 2
     stride, padding, dilation = (_of_each_axis(values, rank) for values in (stride, padding, dilation))
     dx = dw = db = op.Constant(value_floats=[])
     if output_mask[0]:
-        # A transposed convolution is the gradient of a convolution: its own gradient is that convolution.
+        # A transposed convolution is the gradient of a convolution, so its own gradient is that convolution.
         by_input = _gradient_by_input_of_transposed if transposed else _gradient_by_input
         dx = by_input(dy, x, weight, stride, padding, dilation, groups)
     if output_mask[1]:
@@ -169,7 +168,7 @@ def _spatial(rank: int) -> list[int]:
 def _gradient_by_input(
     dy: Any, x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Any:
-    # The rows that a stride leaves over at the end are added by output_padding; then the padding is cut off.
+    # output_padding adds the rows at the end that the stride skips; then Slice removes the padding.
     padded = op.ConvTranspose(
         dy, weight, strides=stride, dilations=dilation, group=groups, output_padding=[s - 1 for s in stride]
     )
@@ -181,7 +180,7 @@ def _gradient_by_input_of_transposed(
     dy: Any, x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Any:
     full = op.Conv(dy, weight, strides=stride, dilations=dilation, group=groups, pads=[*padding, *padding])
-    # An output padding beyond the stride gives it rows that x does not have.
+    # Remove the rows that x does not have, after an output padding larger than the stride.
     rank = len(stride)
     return op.Slice(full, _ints([0] * rank), op.Shape(x, start=2), _ints(_spatial(rank)))
 
@@ -195,9 +194,9 @@ def _gradient_by_weight(
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
-    """A convolution over images: `wide` [N, G*C, ...] is the input and `narrow` [N, O, ...] the kernel; weight [O, C, ...].
+    """A convolution of `wide` [N, G*C, ...] with `narrow` [N, O, ...] as the kernel, for a weight [O, C, ...].
 
-    Stride and dilation change places. Images are its channels, and the groups stay.
+    Stride and dilation are swapped, the images are the channels, and the groups stay.
     """
     rank = len(stride)
     swap = [1, 0, *_spatial(rank)]
@@ -206,7 +205,7 @@ def _gradient_by_weight(
     if groups > 1:
         by_channel = _groups_beside_images(wide, weight, groups)
     full = op.Conv(by_channel, kernel, strides=dilation, dilations=stride, pads=[*padding, *padding], group=groups)
-    # What a stride leaves over at the end of x shows as further rows of the kernel.
+    # Remove the rows of the kernel that come from the end of x, which the stride skips.
     axes = _ints(_spatial(rank))
     return op.Slice(op.Transpose(full, perm=swap), _ints([0] * rank), op.Shape(weight, start=2), axes)
 
@@ -221,9 +220,9 @@ def _groups_beside_images(wide: Any, weight: Any, groups: int) -> Any:
 
 
 def _nll_loss_forward(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple[Any, Any]:
-    """The loss, and the sum of the weights of all targets, by which that of a mean and its gradient are divided.
+    """The loss, and the total weight of all targets, which a mean and its gradient are divided by.
 
-    Not by NegativeLogLikelihoodLoss: what is gathered has a gradient wherever Gather has.
+    Composed of Gather instead of NegativeLogLikelihoodLoss, so that every runtime with a gradient of Gather has one.
     """
     classes = min(len(scores.shape) - 1, 1)  # the axis: scores [N, C, ...] and target [N, ...], or [C] and []
     counts = op.Not(op.Equal(target, op.Constant(value_int=ignore_index)))

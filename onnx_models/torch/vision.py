@@ -1,4 +1,4 @@
-"""torchvision's RoiAlign for a PyTorch without torchvision, computed by this project's kernels."""
+"""torchvision's RoiAlign operator for PyTorch without torchvision, computed by this project's kernels."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _BACKWARD = (
 )
 
 _libraries: list[Any] = []
-"""PyTorch takes back what a library declared when the library is collected."""
+"""Kept alive, since PyTorch removes the operators of a library that is garbage-collected."""
 
 
 def declare_roi_align() -> None:
-    """Makes ``torch.ops.torchvision.roi_align`` and its gradient exist: torchvision's own where it can be imported.
+    """Define ``torch.ops.torchvision.roi_align`` and its gradient, unless torchvision can be imported and has them.
 
-    Else both are declared with torchvision's signatures, for tensors on the CPU of float16, float32 and float64, for fake
-    tensors and for autograd, which as torchvision's passes no gradient to the RoIs. A second call does nothing.
+    Both have torchvision's signatures, for CPU tensors of float16, float32 and float64, for fake tensors and for autograd.
+    As in torchvision, no gradient is passed to the RoIs. A second call does nothing.
 
     Source: torchvision 0.28, ``torchvision::roi_align`` and its registrations of gradient and fake implementation.
     """
-    # An installed torchvision that does not fit this PyTorch raises a RuntimeError.
+    # A torchvision that does not match this PyTorch raises a RuntimeError.
     with contextlib.suppress(ImportError, RuntimeError):
         importlib.import_module("torchvision")
     if hasattr(torch.ops.torchvision, "roi_align"):
@@ -48,7 +48,7 @@ def declare_roi_align() -> None:
 
 
 def coordinate_transformation_mode(aligned: bool) -> Any:
-    """ONNX's name of torchvision's two ways to place samples."""
+    """ONNX's coordinate_transformation_mode for torchvision's argument ``aligned``."""
     return "half_pixel" if aligned else "output_half_pixel"
 
 
@@ -97,7 +97,7 @@ def _array(tensor: Any) -> Any:
 
 
 def _boxes_and_images(rois: Any) -> tuple[Any, Any]:
-    """From torchvision's RoIs [K, 5] the boxes [K, 4] and the images' indices [K]."""
+    """The boxes [K, 4] and batch indices [K] of torchvision's RoIs [K, 5]."""
     if rois.dim() != 2 or rois.shape[1] != 5:
         raise ValueError(f"rois has shape {tuple(rois.shape)}: must be [K, 5], the image's index and x1, y1, x2, y2")
     return _array(rois[:, 1:]), _array(rois[:, 0].to(torch.int64))
@@ -132,7 +132,7 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: 
 def _gradients(ctx: Any, dy: Any) -> tuple[Any, ...]:
     (rois,) = ctx.saved_tensors
     scale, height, width, ratio, aligned = ctx.attributes
-    dx = torch.ops.torchvision._roi_align_backward(  # noqa: SLF001 - torchvision has no other name for it
+    dx = torch.ops.torchvision._roi_align_backward(  # noqa: SLF001 - torchvision has no public name for it
         dy, rois, scale, height, width, *ctx.shape, ratio, aligned
     )
     return dx, None, None, None, None, None, None

@@ -1,9 +1,9 @@
-"""A rule for each operator: from the gradients by its outputs to those by its inputs.
+"""The differentiation rules of operators: from the gradients of the outputs to the gradients of the inputs.
 
-A new rule is a function under ``@rule("Operator")`` in the file of its kin: it takes the graph to write nodes into, the
-node and the name of the gradient by its output, and returns for each input that is wanted (`Node.wants`) the name of its
-gradient, or a `Zero` with the reason, and None for one that is not wanted. An operator that is a composition of others may
-have a function under ``@form("Operator")`` instead, which writes it out in these. A new file is named here.
+A new rule is a function decorated with ``@rule("Operator")`` in the module of similar operators. It takes the graph to add
+nodes to, the node and the name of the gradient of its output. For each input it returns the name of the gradient, a `Zero`
+with the reason, or None if the gradient is not needed (`Node.wants`). An operator that is a composition of others may
+instead have a function decorated with ``@decomposition("Operator")``, which adds these. A new module must be imported here.
 """
 
 from onnx_models.gradient.rules import (
@@ -29,10 +29,10 @@ from onnx_models.gradient.rules import (
     shapes,
     spectral,
 )
-from onnx_models.gradient.rules.table import FORMS, REFUSED, RULES, ZEROS
+from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 
 __all__ = [
-    "FORMS",
+    "DECOMPOSITIONS",
     "REFUSED",
     "RULES",
     "ZEROS",

@@ -1,4 +1,4 @@
-"""Rules of the operators of arithmetic, all but Neg with broadcasting."""
+"""Rules of arithmetic operators; all but Neg broadcast."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.norms import constant_number, is_norm
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 def _summed(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
-    """Each part, of the shape of the output, summed to the shape of its input."""
+    """Gradients in the shape of the output, each summed to the shape of its input."""
     output = node.outputs[0]
     return [None if part is None else sum_to(graph, part, node.input(i), output) for i, part in enumerate(parts)]
 
@@ -40,16 +40,16 @@ def sub(graph: Graph, node: Node, dy: str) -> Gradients:
 def mul(graph: Graph, node: Node, dy: str) -> Gradients:
     """The product a * b."""
     a, b = node.inputs
-    by_a = _times(graph, dy, b) if node.wants(0) else None
-    return _summed(graph, node, [by_a, _times(graph, dy, a) if node.wants(1) else None])
+    da = _times(graph, dy, b) if node.wants(0) else None
+    return _summed(graph, node, [da, _times(graph, dy, a) if node.wants(1) else None])
 
 
 def _times(graph: Graph, dy: str, factor: str) -> str:
-    """A gradient times a factor; by what Where does not choose it stays 0, even if the factor is infinite."""
+    """A gradient times a factor; where a Where masks the gradient it stays 0, even if the factor is infinite."""
     product = graph.op("Mul", dy, factor)
     value = graph.constant(factor)
     is_finite = value is not None and bool(np.isfinite(value.astype(np.float64)).all())
-    return graph.keep_masks(product, dy) if is_finite else graph.masked_again(product, dy, factor)
+    return graph.keep_masks(product, dy) if is_finite else graph.remasked(product, dy, factor)
 
 
 def _negative(graph: Graph, dy: str) -> str:
@@ -58,28 +58,28 @@ def _negative(graph: Graph, dy: str) -> str:
 
 @rule("Div")
 def div(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The quotient y = a / b: dy/b by a, and -dy*y/b by b."""
+    """The quotient y = a / b: da = dy/b and db = -dy*y/b."""
     b, y = node.inputs[1], node.outputs[0]
     share = graph.op("Div", dy, b)
-    by_b = None
+    db = None
     if node.wants(1):
-        by_b = graph.masked_again(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
-    return _summed(graph, node, [graph.masked_again(share, dy, b) if node.wants(0) else None, by_b])
+        db = graph.remasked(graph.op("Neg", graph.op("Mul", share, y)), dy, b)
+    return _summed(graph, node, [graph.remasked(share, dy, b) if node.wants(0) else None, db])
 
 
 @rule("Mod")
 def modulo(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The remainder y = a - q*b, with a quotient q that is rounded down, or towards 0 for fmod: dy by a, -dy*q by b.
+    """The remainder y = a - q*b, where q is a/b rounded down, or towards 0 for fmod: da = dy and db = -dy*q.
 
-    As in PyTorch, where y jumps the derivative is that of the quotient there.
+    Where y jumps, q is taken as computed there, as in PyTorch.
     """
     (a, b), y = node.inputs, node.outputs[0]
-    by_b = None
+    db = None
     if node.wants(1):
-        # (a - y)/b is q but for rounding.
+        # (a - y)/b is q up to rounding.
         quotient = graph.op("Round", graph.op("Div", graph.op("Sub", a, y), b))
-        by_b = graph.masked_again(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
-    return _summed(graph, node, [dy if node.wants(0) else None, by_b])
+        db = graph.remasked(_negative(graph, graph.op("Mul", dy, quotient)), dy, b)
+    return _summed(graph, node, [dy if node.wants(0) else None, db])
 
 
 @rule("Neg")
@@ -97,42 +97,42 @@ def mean(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Pow")
 def power(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The power y = a^b, whose exponent may be of another type: dy*b*a^(b-1) by a, dy*y*log(a) by b.
+    """The power y = a^b: da = dy*b*a^(b-1) and db = dy*y*log(a). The exponent may have another type.
 
-    As in PyTorch, by a it is 0 for b = 0 and infinite where a = 0 with 0 < b < 1, but for a norm (`norms`); and by b it is
-    0 where a = 0 with b >= 0 (y is 0 or 1 there, the logarithm infinite).
+    As in PyTorch, da is 0 if b = 0, and infinite if a = 0 and 0 < b < 1, unless y is a norm (`norms`). db is 0 if a = 0 and
+    b >= 0: y is 0 or 1 there, and the logarithm infinite.
     """
     a, exponent = node.inputs
     zero = graph.number(0.0, a)
     same = graph.element_type(a) is not None and graph.element_type(a) == graph.element_type(exponent)
     b = exponent if same else graph.op("CastLike", exponent, a)
-    by_a = by_b = None
+    da = db = None
     if node.wants(0):
         lower = graph.op("Pow", a, graph.op("Sub", b, graph.number(1.0, a)))
         product = graph.op("Mul", graph.op("Mul", dy, b), lower)
         constant = constant_number(graph, exponent)
         is_flat_at_0 = constant is not None and is_norm(graph, a, constant)
         flat = graph.op("Equal", node.outputs[0], zero) if is_flat_at_0 else graph.op("Equal", b, zero)
-        by_a = graph.masked_again(graph.op("Where", flat, zero, product), dy, a)
+        da = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
     if node.wants(1):
         product = graph.op("Mul", graph.op("Mul", dy, node.outputs[0]), graph.op("Log", a))
         flat = graph.op("And", graph.op("Equal", a, zero), graph.op("GreaterOrEqual", b, zero))
-        by_b = graph.masked_again(graph.op("Where", flat, zero, product), dy, a)
-        by_b = by_b if same else graph.op("CastLike", by_b, exponent)
-    return _summed(graph, node, [by_a, by_b])
+        db = graph.remasked(graph.op("Where", flat, zero, product), dy, a)
+        db = db if same else graph.op("CastLike", db, exponent)
+    return _summed(graph, node, [da, db])
 
 
 @rule("Max", "Min")
 def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest of any number of tensors; among equal ones the first has all of the gradient.
+    """The maximum or minimum of any number of tensors; the first of equal ones gets the whole gradient.
 
-    Where the result is NaN all have it, as in PyTorch.
+    If the result is NaN all inputs get it, as in PyTorch.
     """
     y, rest = node.outputs[0], dy
     passed_over = "Less" if node.proto.op_type == "Max" else "Greater"
     parts: list[str | None] = []
     for i, x in enumerate(node.inputs):
-        # A comparison with NaN does not hold: "not less" is no "equal".
+        # Comparisons with NaN are false, so "not less" also selects NaN, which "equal" would not.
         among = graph.op("Not", graph.op(passed_over, x, y)) if node.wants(i) else ""
         parts.append(graph.masked(among, rest, x) if among else None)
         if any(node.wanted[i + 1 :]):
@@ -142,7 +142,7 @@ def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Clip")
 def clip(graph: Graph, node: Node, dy: str) -> Gradients:
-    """min(max(x, low), high); where x equals a bound, x has the gradient, not the bound."""
+    """min(max(x, low), high); if x equals a bound, x gets the gradient and the bound gets 0."""
     x, low, high = (node.input(i) for i in range(3))
     lifted = graph.op("Max", x, low) if low else x
     parts: list[str | None] = [dy, None, None]

@@ -1,7 +1,7 @@
-"""Rules of nodes with graphs inside: a branch that is taken, and trips that are gone through in reverse.
+"""Rules of If, Loop and Scan: the branch that is taken, and the iterations in reverse order.
 
-Of what the model computes inside, the gradient computes again what it needs. For trips the node itself gives further
-outputs, the tensors that it enters each trip with, and its other outputs as before.
+The gradient recomputes the values of the subgraph that it needs. For this, a Loop or Scan gets further outputs: the states
+at the start of each iteration. Its other outputs stay as they are.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.bodies import LOOP_INPUTS, Body, body_of_loop, slice_type, tensor_type
-from onnx_models.gradient.copies import taken_branch
+from onnx_models.gradient.cloning import taken_branch
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule_of_outputs
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
+from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
 
-_NOTHING = Zero("nothing inside of the node depends on it")
+_NOTHING = Zero("nothing in its subgraph depends on it")
 
 _Kind = onnx.TypeProto.Tensor | None
 
 
-@rule_of_outputs("If")
+@multi_output_rule("If")
 def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """One of two graphs. The gradients by tensors that the branch taken does not depend on are 0."""
+    """One of two branches. The gradients of tensors that the taken branch does not depend on are 0."""
     taken = taken_branch(graph, node.proto, node.inputs[0])
-    bodies: dict[str, tuple[Body, dict[str, str]]] = {}
+    bodies: dict[str, tuple[Subgraph, dict[str, str]]] = {}
     for name in ("then_branch", "else_branch"):
         inner = node.attribute(name)
-        body, found = Body(graph, node, inner), {}
+        body, found = Subgraph(graph, node, inner), {}
         if taken is None or taken == inner:
             seeds = {own: dy for own, dy in zip(body.outputs, incoming, strict=True) if dy is not None}
             found = node.reverse(body.graph, body.graph.proto.node, seeds, body.captured)
@@ -39,40 +39,43 @@ def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     if not names:
         return dict.fromkeys(node.captured, _NOTHING)
     branches = {
-        name: body.finished([], [found.get(one) or body.graph.zeros(one) for one in names])
+        name: body.build([], [found.get(one) or body.graph.zeros(one) for one in names])
         for name, (body, found) in bodies.items()
     }
     gradients = graph.ops("If", node.inputs[0], outputs=len(names), **branches)
     return {**dict.fromkeys(node.captured, _NOTHING), **dict(zip(names, gradients, strict=True))}
 
 
-@rule_of_outputs("Scan")
+@multi_output_rule("Scan")
 def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Trips along an axis of some tensors.
+    """Iterations along an axis of some tensors.
 
-    The gradient is a Scan in the other direction: of the gradients by the states, and of sums of the gradients by tensors
-    from outside. Where the latter are products of matrices with a row for each row of each trip, there is one product
-    after all trips instead.
+    The gradient is a Scan in the opposite direction. Its states are the gradients of the states, and running sums of the
+    gradients of outer tensors. A gradient of an outer tensor that is a matrix product in each iteration is computed by one
+    product after the Scan instead.
     """
     axes = _Axes.of(node)
     states = len(node.inputs) - len(axes.inputs)
-    body = Body(graph, node, node.attribute("body"), _types_in_scan(graph, node, axes))
+    body = Subgraph(graph, node, node.attribute("body"), _types_in_scan(graph, node, axes))
     scanned = [body.inputs[i] for i in range(states, len(node.inputs)) if node.wants(i)]
-    trip = _Trip.reversed(node, body, incoming, body.inputs[:states], body.outputs, scanned)
-    stacked = {name: pair for name in body.captured if (pair := _factors(body, trip.found.get(name))) is not None}
-    summed = [name for name in body.captured if name in trip.found and name not in stacked]
-    scanned = [name for name in scanned if name in trip.found]
-    sums, totals = trip.added(summed)
-    by_states = [trip.found.get(trip.entries[i]) or body.graph.zeros(trip.seeds[trip.exits[i]]) for i in trip.carried]
-    ends = [*by_states, *totals, *(trip.found[name] for name in scanned)]
-    others = [*(trip.entries[i] for i in trip.carried), *summed, *scanned]
-    for end, other in zip(ends, others, strict=True):  # ONNX Runtime wants the ranks of all that a Scan gives
+    iteration = _Iteration.reversed(node, body, incoming, body.inputs[:states], body.outputs, scanned)
+    stacked = {name: pair for name in body.captured if (pair := _factors(body, iteration.found.get(name))) is not None}
+    summed = [name for name in body.captured if name in iteration.found and name not in stacked]
+    scanned = [name for name in scanned if name in iteration.found]
+    sums, totals = iteration.accumulated(summed)
+    by_states = [
+        iteration.found.get(iteration.entries[i]) or body.graph.zeros(iteration.seeds[iteration.exits[i]])
+        for i in iteration.carried
+    ]
+    ends = [*by_states, *totals, *(iteration.found[name] for name in scanned)]
+    others = [*(iteration.entries[i] for i in iteration.carried), *summed, *scanned]
+    for end, other in zip(ends, others, strict=True):  # ONNX Runtime needs the ranks of all outputs of a Scan
         body.like(end, other)
     ends += [factor for pair in stacked.values() for factor in pair]
     if not ends:
         return _by_name(graph, node, [])
     taped = []
-    for name, outer in zip(trip.entries, node.inputs, strict=False):
+    for name, outer in zip(iteration.entries, node.inputs, strict=False):
         if body.reads_shape_alone(name, ends):
             body.shapes[name] = graph.shape(outer)
         elif name in body.read(ends):
@@ -85,23 +88,23 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         if name in body.read(ends) and name not in body.shapes
     ]
     sides += [
-        (trip.seeds[name], dy, axis, 1 - direction)
+        (iteration.seeds[name], dy, axis, 1 - direction)
         for name, dy, (axis, direction) in zip(body.outputs[states:], incoming[states:], axes.outputs, strict=True)
         if dy is not None
     ]
-    if not sides:  # a Scan has to go along something
+    if not sides:  # a Scan needs at least one input to iterate over
         axis, direction = axes.inputs[0]
         sides = [(body.inputs[states], node.inputs[states], axis, 1 - direction)]
     made_sides = [axes.inputs[body.inputs.index(name) - states] for name in scanned]
     made_sides = [(axis, 1 - direction) for axis, direction in made_sides] + 2 * len(stacked) * [(0, 0)]
-    inputs = [*(trip.seeds[trip.exits[i]] for i in trip.carried), *sums, *(side[0] for side in sides)]
-    starts = [*trip.starts(graph, finals, incoming), *(graph.zeros(name) for name in summed)]
+    inputs = [*(iteration.seeds[iteration.exits[i]] for i in iteration.carried), *sums, *(side[0] for side in sides)]
+    starts = [*iteration.starts(graph, finals, incoming), *(graph.zeros(name) for name in summed)]
     outputs = graph.ops(
         "Scan",
         *starts,
         *(side[1] for side in sides),
         outputs=len(ends),
-        body=body.finished(inputs, ends),
+        body=body.build(inputs, ends),
         num_scan_inputs=len(sides),
         scan_input_axes=[side[2] for side in sides],
         scan_input_directions=[side[3] for side in sides],
@@ -109,7 +112,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         scan_output_directions=[side[1] for side in made_sides] or None,
     )
     made = iter(outputs)
-    parts = [(node.inputs[i], next(made)) for i in trip.carried]
+    parts = [(node.inputs[i], next(made)) for i in iteration.carried]
     parts += [(name, next(made)) for name in summed]
     parts += [(node.inputs[body.inputs.index(name)], next(made)) for name in scanned]
     for name in stacked:
@@ -118,18 +121,20 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     return _by_name(graph, node, parts)
 
 
-@rule_of_outputs("Loop")
+@multi_output_rule("Loop")
 def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Trips whose number may be known only when the model runs.
+    """Iterations whose number may be known at run time only.
 
-    The gradient is a Loop of as many trips, the last first: of the gradients by the states, and of sums of the gradients by
-    tensors from outside.
+    The gradient is a Loop over the same iterations in reverse order. Its states are the gradients of the states, and
+    running sums of the gradients of outer tensors.
     """
-    body = body_of_loop(graph, node)
-    trip = _Trip.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
-    summed = [name for name in body.captured if name in trip.found]
-    sums, totals = trip.added(summed)
-    by_states = [trip.found.get(trip.entries[i]) or body.graph.zeros(trip.entries[i]) for i in trip.carried]
+    body = loop_body(graph, node)
+    iteration = _Iteration.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
+    summed = [name for name in body.captured if name in iteration.found]
+    sums, totals = iteration.accumulated(summed)
+    by_states = [
+        iteration.found.get(iteration.entries[i]) or body.graph.zeros(iteration.entries[i]) for i in iteration.carried
+    ]
     ends = [*by_states, *totals]
     if not ends:
         return _by_name(graph, node, [])
@@ -139,38 +144,42 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         if body.reads_shape_alone(name, ends):
             body.shapes[name] = body.new_input("shape")
     values = [name for name in others if name in read and name not in body.shapes]
-    lined = [name for name in values if name in trip.entries and not body.is_fixed(name)]
-    stacked = [counter, *(name for name in values if name not in lined), *body.shapes]
-    finals, tape, lines = _taped(graph, node, body, stacked, lined)
+    flattened = [name for name in values if name in iteration.entries and not body.is_fixed(name)]
+    stacked = [counter, *(name for name in values if name not in flattened), *body.shapes]
+    finals, tape, flat_tapes = _taped(graph, node, body, stacked, flattened)
     number, goes_on = (body.new_input(name, tensor_type(kind, [])) for name, kind in LOOP_INPUTS)
     count = graph.op("Size", tape[counter])
     place = body.before("Sub", graph.op("Sub", count, graph.tensor(np.array(1))), number)
     slices = {body.shapes.get(name, name): outer for name, outer in tape.items()}
-    slices |= {trip.seeds[name]: str(dy) for name, dy in zip(trip.exits, incoming, strict=True) if _is_part(trip, name)}
+    slices |= {
+        iteration.seeds[name]: str(dy)
+        for name, dy in zip(iteration.exits, incoming, strict=True)
+        if _is_scan_output(iteration, name)
+    }
     for name, outer in slices.items():
         body.before("Gather", outer, place, output=name, axis=0)
-    for name, line in lines.items():
-        shape, start = (body.before("Gather", outer, place, axis=0) for outer in (line.shapes, line.starts))
+    for name, flat_tape in flat_tapes.items():
+        shape, start = (body.before("Gather", outer, place, axis=0) for outer in (flat_tape.shapes, flat_tape.starts))
         first = body.before("Reshape", start, graph.ints([1]))
         end = body.before("Add", first, body.before("ReduceProd", shape, keepdims=1))
-        elements = body.before("Slice", line.elements, first, end, graph.ints([0]))
+        elements = body.before("Slice", flat_tape.elements, first, end, graph.ints([0]))
         body.before("Reshape", elements, shape, output=name, allowzero=1)
-    inputs = [number, goes_on, *(trip.seeds[trip.exits[i]] for i in trip.carried), *sums]
+    inputs = [number, goes_on, *(iteration.seeds[iteration.exits[i]] for i in iteration.carried), *sums]
     outputs = graph.ops(
         "Loop",
         count,
         graph.tensor(np.array(True)),
-        *trip.starts(graph, finals, incoming),
+        *iteration.starts(graph, finals, incoming),
         *(graph.zeros(name) for name in summed),
         outputs=len(ends),
-        body=body.finished(inputs, [goes_on, *ends]),
+        body=body.build(inputs, [goes_on, *ends]),
     )
-    return _by_name(graph, node, zip([*(node.inputs[i + 2] for i in trip.carried), *summed], outputs, strict=True))
+    return _by_name(graph, node, zip([*(node.inputs[i + 2] for i in iteration.carried), *summed], outputs, strict=True))
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """Along which axis and in which direction (1: from the end) a Scan goes through its inputs, and stacks its outputs."""
+    """The (axis, direction) of each scan input and each scan output; direction 1 begins at the end."""
 
     inputs: Sequence[tuple[int, int]]
     outputs: Sequence[tuple[int, int]]
@@ -187,15 +196,15 @@ class _Axes:
 
 
 @dataclass
-class _Trip:
-    """Reverse mode over the nodes of one trip.
+class _Iteration:
+    """Reverse mode over the nodes of one iteration.
 
-    body: with the new nodes. entries: the states as they are in the beginning. exits: the states at the end, and the other
-    outputs. carried: places of the states whose gradients go from trip to trip. seeds: of exits, names of the gradients
-    that the body is given. found: names of the gradients by entries and other tensors.
+    body: the subgraph with the new nodes. entries: names of the states at its start. exits: names of the states at its end,
+    then of the scan outputs. carried: indices of the states whose gradients are states of the gradient. seeds: by exits,
+    names of their gradients, inputs of the new body. found: names of the gradients of entries and outer tensors.
     """
 
-    body: Body
+    body: Subgraph
     entries: Sequence[str]
     exits: Sequence[str]
     carried: Sequence[int]
@@ -206,12 +215,12 @@ class _Trip:
     def reversed(
         cls,
         node: Node,
-        body: Body,
+        body: Subgraph,
         incoming: Incoming,
         entries: Sequence[str],
         exits: Sequence[str],
         scanned: Sequence[str],
-    ) -> _Trip:
+    ) -> _Iteration:
         first = body.inputs.index(entries[0]) if entries else 0
         others = [*body.captured, *scanned]
         wanted = {i for i in range(len(entries)) if node.wants(first + i)}
@@ -223,35 +232,35 @@ class _Trip:
         return cls(body, entries, exits, carried, seeds, found)
 
     def starts(self, graph: Graph, finals: Sequence[str], incoming: Incoming) -> list[str]:
-        """Names of what the gradients by the states, the tensors `finals`, are after the last trip."""
+        """Names of the gradients of the final states, the tensors `finals`."""
         return [incoming[i] or graph.zeros(finals[i]) for i in self.carried]
 
-    def added(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Sums of the gradients by tensors from outside: what they are before and after a trip."""
+    def accumulated(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Names of the running sums of the gradients of outer tensors, before and after an iteration."""
         kinds = [self.body.graph.type_of(name) for name in names]
         sums = [self.body.new_input("sum", kind) for kind in kinds]
         return sums, [self.body.graph.op("Add", one, self.found[name]) for one, name in zip(sums, names, strict=True)]
 
 
-def _is_part(trip: _Trip, name: str) -> bool:
-    """Whether an output of a body is given a gradient for each trip."""
-    return name in trip.seeds and trip.exits.index(name) >= len(trip.entries)
+def _is_scan_output(iteration: _Iteration, name: str) -> bool:
+    """Whether a name is a scan output with a gradient."""
+    return name in iteration.seeds and iteration.exits.index(name) >= len(iteration.entries)
 
 
 def _carried(
     node: Node,
-    body: Body,
+    body: Subgraph,
     incoming: Incoming,
     entries: Sequence[str],
     exits: Sequence[str],
     others: Sequence[str],
     wanted: set[int],
 ) -> list[int]:
-    """The states that depend on what is wanted, and that the loss depends on."""
+    """The indices of the states that depend on tensors whose gradients are needed, and that the loss depends on."""
     nodes = body.graph.proto.node
 
     def reached(*names: str) -> set[int]:
-        """The places of the outputs that depend on tensors."""
+        """The indices of the outputs that depend on the tensors."""
         found = node.reverse.reached(body.graph, nodes, names)
         return {i for i, name in enumerate(exits) if name in found}
 
@@ -265,10 +274,10 @@ def _carried(
 
 
 @dataclass(frozen=True)
-class _Line:
-    """What a state of a Loop is in the beginning of each trip, one after the other, where its shape may change.
+class _FlatTape:
+    """The values of a state of a Loop at the start of each iteration, flattened, because its shape may change.
 
-    elements: of all, [n]. starts: where those of each trip begin, [trips]. shapes: [trips, rank].
+    elements: all values, [n]. starts: the index of each iteration's first one, [iterations]. shapes: [iterations, rank].
     """
 
     elements: str
@@ -277,19 +286,19 @@ class _Line:
 
 
 def _taped(
-    graph: Graph, node: Node, body: Body, stacked: Sequence[str], lined: Sequence[str] = ()
-) -> tuple[list[str], dict[str, str], dict[str, _Line]]:
-    """Let a Loop or a Scan give further outputs: what inputs of its body are in each trip.
+    graph: Graph, node: Node, body: Subgraph, stacked: Sequence[str], flattened: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str], dict[str, _FlatTape]]:
+    """Add outputs to a Loop or a Scan: the values of inputs of its body in each iteration.
 
     Args:
-        graph: the graph with the node, which is replaced.
+        graph: the graph that contains the node, which is replaced.
         node: the node.
         body: the copy of its body.
-        stacked: names of inputs of the copy that have the same shape in each trip; of some the shape alone is wanted.
-        lined: names of states of a Loop that may not have.
+        stacked: names of inputs of the copy that have the same shape in each iteration, or of which the shape is needed.
+        flattened: names of states of a Loop whose shape may change.
 
     Returns:
-        Names of the node's own outputs, also of those that the model does not read, and by inputs the further ones.
+        Names of the node's own outputs, omitted ones included, and the new outputs by the names of inputs of the copy.
     """
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)
@@ -304,15 +313,15 @@ def _taped(
         return output
 
     def stack(op_type: str, *inputs: str) -> str:
-        """The name of one more stack over the trips."""
+        """Add a scan output and return the name of the node's output."""
         nodes: list[onnx.NodeProto] = []
         inner.output.add(name=made(nodes, op_type, *inputs))
         inner.node.extend(nodes)
         other.output.append(graph.name("tape"))
         return str(other.output[-1])
 
-    def line(place: int, states: int) -> _Line:
-        """One more state: the elements of a state in all trips so far."""
+    def flat_tape(place: int, states: int) -> _FlatTape:
+        """Add a state that holds the elements of another state in all iterations so far."""
         entry, after = inner.input[place].name, inner.output[place - 1].name
         start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value_ints=[-1]))
         so_far = inner.input.add(name=graph.name("line")).name
@@ -327,26 +336,26 @@ def _taped(
         inner.output.extend([*outputs[: states + 1], onnx.ValueInfoProto(name=longer), *outputs[states + 1 :]])
         whole = graph.name("line")
         other.output.insert(states, whole)
-        return _Line(whole, stack("Sub", *sizes), stack("Shape", entry))
+        return _FlatTape(whole, stack("Sub", *sizes), stack("Shape", entry))
 
     tape = {}
-    for name in (*stacked, *lined):
+    for name in (*stacked, *flattened):
         entry = inner.input[body.inputs.index(name)]
         if entry.type.WhichOneof("value") not in (None, "tensor_type"):
-            raise ValueError(f"{node}: {entry.name!r} of its body is no tensor: a gradient cannot read it again")
+            raise ValueError(f"{node} has no gradient: the input {entry.name!r} of its body must be a tensor")
     for name in stacked:
         tape[name] = stack("Shape" if name in body.shapes else "Identity", inner.input[body.inputs.index(name)].name)
     states = len(node.inputs) - 2
-    lines = {name: line(body.inputs.index(name), states + i) for i, name in enumerate(lined)}
+    flat_tapes = {name: flat_tape(body.inputs.index(name), states + i) for i, name in enumerate(flattened)}
     for attribute in other.attribute:
         if attribute.name in ("scan_output_axes", "scan_output_directions"):
             attribute.ints.extend(len(stacked) * [0])
     graph.replace(node.proto, [*first, other])
-    return finals, tape, lines
+    return finals, tape, flat_tapes
 
 
 def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict[str, Part]:
-    """The gradients by all tensors that are wanted; a tensor may be given to the node at several places."""
+    """The gradients that are needed by tensor name, summed for a tensor that the node reads as several inputs."""
     found: dict[str, list[str]] = {}
     for name, part in parts:
         found.setdefault(name, []).append(part)
@@ -358,11 +367,11 @@ def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict
     return gradients
 
 
-def _factors(body: Body, gradient: str | None) -> tuple[str, str] | None:
-    """The two matrices A and B of a gradient A'B whose shapes are the same in each trip; None for another gradient."""
-    node = body.graph.maker(gradient) if gradient else None
+def _factors(body: Subgraph, gradient: str | None) -> tuple[str, str] | None:
+    """The matrices A and B if a gradient is A'B and their shapes are the same in each iteration; else None."""
+    node = body.graph.producer(gradient) if gradient else None
     if node is not None and node.op_type == "Reshape":
-        node = body.graph.maker(node.input[0])
+        node = body.graph.producer(node.input[0])
     if node is None or node.op_type != "Gemm" or len(node.input) != 2:
         return None
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -385,7 +394,7 @@ def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:
     states = len(node.inputs) - len(axes.inputs)
     kinds = [graph.type_of(name) for name in node.inputs[:states]]
     kinds += [slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)]
-    # Of a rank that is not known outside the body may tell: a session wants to know those of what a Scan makes.
+    # A session needs the ranks of a Scan's outputs: use those that the body declares if the outer graph has none.
     for i, value in enumerate(node.attribute("body").input):
         kind, declared = kinds[i], value.type.tensor_type
         if kind is not None and not kind.HasField("shape") and declared.HasField("shape"):

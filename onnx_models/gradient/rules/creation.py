@@ -1,26 +1,26 @@
-"""Rules of operators that make tensors from parameters."""
+"""Rules of Range and OneHot."""
 
 from __future__ import annotations
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, Zero, rule
+from onnx_models.gradient.rules.registry import Gradients, Zero, rule
 
 
 @rule("Range")
 def counted(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Numbers start + i*delta; the limit decides how many."""
+    """The numbers start + i*delta up to the limit."""
     start, _, delta = node.inputs
     zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
     numbers = graph.op("CastLike", graph.op("Range", zero, graph.op("Size", dy), one), dy)
     weighted = graph.op("Mul", dy, numbers)
     by_start, by_delta = (graph.op("ReduceSum", terms, keepdims=0) for terms in (dy, weighted))
-    no_steps = Zero("the limit decides only how many numbers there are")
+    no_steps = Zero("the limit only determines how many numbers there are")
     return [graph.reshaped(by_start, start), no_steps, graph.reshaped(by_delta, delta)]
 
 
 @rule("OneHot")
 def one_hot(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The second of two values at places of given numbers, the first elsewhere."""
+    """values[1] at the given indices, and values[0] elsewhere."""
     indices, depth, values = node.inputs
     places = Zero("it is rounded to an index")
     if not node.wants(2):
@@ -28,7 +28,7 @@ def one_hot(graph: Graph, node: Node, dy: str) -> Gradients:
     terms = []
     for chosen in ([1.0, 0.0], [0.0, 1.0]):
         pair = graph.op("CastLike", graph.op("Constant", value_floats=chosen), values)
-        mask = graph.again(node, indices, depth, pair)
+        mask = graph.replay(node, indices, depth, pair)
         total = graph.op("ReduceSum", graph.op("Mul", dy, mask), keepdims=0)
         terms.append(graph.op("Reshape", total, graph.ints([1])))
     return [places, places, graph.op("Concat", *terms, axis=0)]

@@ -1,9 +1,8 @@
-"""Rules of this project's operators, of the standard ones that they compute, and of their gradients.
+"""Rules of this project's operators, of the standard operators that they implement, and of their gradients.
 
-They follow from the definitions: `Operator.gradient` names the operator of the gradient, whose inputs go by the names that
-the forward operator gives them. An operator that is linear in its first input is the gradient of its own gradient. What is
-no operator of ours, as the change of an average along a change of its regions, is left to the operator's body in standard
-operators.
+The rules follow from the operators' definitions: `Operator.gradient` names the gradient operator, whose inputs have the
+names of the forward operator's inputs. An operator that is linear in its first input is the gradient of its own gradient.
+Derivatives for which there is no operator, such as that of a gradient with respect to RoIs, use the operator's body.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from onnx_models.attributes import node_attribute_values, prefix_errors
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Length, Node
-from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN, AttributeValue, Operator
 
@@ -21,7 +20,7 @@ _STANDARD = {operator.standard: operator for operator in OPERATORS if operator.s
 
 
 def forward_of(node: Node) -> Operator:
-    """The operator of ours that computes a forward node, ours or a standard one."""
+    """This project's operator that computes a forward node, one of ours or a standard one."""
     if node.proto.op_type in BY_NAME:
         return BY_NAME[node.proto.op_type]
     name = node.proto.op_type
@@ -29,7 +28,7 @@ def forward_of(node: Node) -> Operator:
 
 
 def is_linear(node: Node) -> bool:
-    """Whether a node of this file is linear in its first input: the gradient by it does not read the feature map."""
+    """Whether the operator is linear in the feature map, so that the gradient with respect to the map does not read it."""
     operator = forward_of(node)
     gradient = BY_NAME[operator.gradient] if operator.gradient else operator
     by_map = gradient.outputs[0]
@@ -38,7 +37,7 @@ def is_linear(node: Node) -> bool:
     return all(t.optional and gradient.why_required(t, attributes, [by_map.name]) is None for t in maps)
 
 
-def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
+def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
     """The gradients of a forward node."""
     forward = forward_of(node)
     gradient = BY_NAME[str(forward.gradient)]
@@ -47,7 +46,7 @@ def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
     wanted = [node.wants(i) for i in range(len(gradient.outputs))]
     if not any(wanted):
         if not any(zeros):
-            raise ValueError(f"{node} has no gradient by its input {node.inputs[-1]!r}")
+            raise ValueError(f"{node} has no gradient with respect to its input {node.inputs[-1]!r}")
         return zeros
     attributes = _attributes(node, forward, gradient)
     names = [tensor.name for tensor, is_wanted in zip(gradient.outputs, wanted, strict=True) if is_wanted]
@@ -58,15 +57,16 @@ def of_forward(graph: Graph, node: Node, dy: str) -> Gradients:
             inputs.append(graph.shape(node.input(0)))
         elif not tensor.optional or gradient.why_required(tensor, attributes, names) is not None:
             inputs.append(values[tensor.name])
-    found = added(graph, gradient, inputs, wanted, attributes)
+    found = add_operator(graph, gradient, inputs, wanted, attributes)
     return [*found, *zeros[len(found) :]]
 
 
-def of_gradient(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
-    """The gradients by dY and the regions of dX, which is linear in dY where the forward operator is linear in the map.
+def gradient_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
+    """The gradients of a gradient operator with respect to dY and the RoIs, if the forward operator is linear in X.
 
-    With dX = A' dY, where the regions make A, and the gradient U by dX they are those of the sum of U times A' dY: A U by
-    dY, and by the regions what the gradient of A U is with dY. None for what is not of that kind.
+    Then dX = A' dY, where A depends on the RoIs. Let U be the gradient with respect to dX. The gradient with respect to dY
+    is A U, which the forward operator computes. The one with respect to the RoIs is that of the forward operator applied to
+    U, with dY as the gradient of its output. None in other cases.
     """
     gradient = BY_NAME[node.proto.op_type]
     forward = next(operator for operator in reversed(OPERATORS) if operator.gradient == gradient.name)
@@ -79,33 +79,33 @@ def of_gradient(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
     parts: list[Part] = [None] * len(node.inputs)
     if node.wants(0):
         inputs = [by_dx, *(values[tensor.name] for tensor in forward.inputs[1:])]
-        (parts[0],) = added(graph, forward, inputs, [True], attributes | sizes)
+        (parts[0],) = add_operator(graph, forward, inputs, [True], attributes | sizes)
     if node.wants(1):
         inputs = [*node.inputs[: len(gradient.inputs) - 1], by_dx]
-        parts[1] = added(graph, gradient, inputs, [False, True], attributes)[1]
+        parts[1] = add_operator(graph, gradient, inputs, [False, True], attributes)[1]
     if len(node.inputs) == len(gradient.inputs) and gradient.inputs[-1].optional:
-        parts[-1] = Zero("the gradient of an average by the feature map does not depend on it")
+        parts[-1] = Zero("the gradient of an average with respect to the feature map does not depend on the map")
     return parts
 
 
 def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, AttributeValue]:
-    """Those of the gradient of a node: the node's own, given or by default, or what its operator fixes."""
+    """The attributes of the gradient operator, from the node's attributes and their defaults."""
     with prefix_errors(str(node)):
         checked = forward.check_attributes(node_attribute_values(forward, node.proto))
     return {one.name: checked[one.name] for one in gradient.attributes}
 
 
-def added(
+def add_operator(
     graph: Graph, operator: Operator, inputs: list[str], wanted: list[bool], attributes: dict[str, AttributeValue]
 ) -> list[str | None]:
-    """Add a node that names all outputs of its operator, "" for an unwanted one; the names of its outputs."""
+    """Add a node of an operator of this project; returns the names of its outputs, None for an omitted one."""
     names = [graph.name(operator.name) if one else "" for one in wanted]
     graph.add(make_node(operator, inputs, names, attributes, name=names[wanted.index(True)]))
     return [name or None for name in names]
 
 
 def _sizes(graph: Graph, node: Node, forward: Operator) -> dict[str, AttributeValue] | None:
-    """The attributes of the forward operator that say how large dY is; None where it is not known."""
+    """The attributes of the forward operator that hold the size of dY; None if it is unknown."""
     lengths = _numbers(graph.lengths(node.input(0)))
     if lengths is None:
         return None
@@ -115,15 +115,15 @@ def _sizes(graph: Graph, node: Node, forward: Operator) -> dict[str, AttributeVa
 
 
 def _numbers(lengths: Sequence[Length] | None) -> list[int] | None:
-    """Lengths that are all known, else None."""
+    """The lengths if all are known, else None."""
     numbers = [length for length in lengths or [] if isinstance(length, int)]
     return numbers if lengths is not None and len(numbers) == len(lengths) else None
 
 
 for _operator in OPERATORS:
     if _operator.gradient is None:
-        rule_of_outputs(_operator.name, domain=DOMAIN)(of_gradient)
+        multi_output_rule(_operator.name, domain=DOMAIN)(gradient_rule)
     else:
-        rule(_operator.name, domain=DOMAIN)(of_forward)
+        rule(_operator.name, domain=DOMAIN)(forward_rule)
         if _operator.standard:
-            rule(_operator.standard[0])(of_forward)
+            rule(_operator.standard[0])(forward_rule)

@@ -1,4 +1,4 @@
-"""The rule of Einsum, by Einsum: each operand's gradient is a sum of products of the other operands and dY."""
+"""The rule of Einsum: the gradient of each operand is an Einsum of dY and the other operands."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import combinations
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 @rule("Einsum")
 def einsum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Sums of products over named axes, with repeated names (diagonals), an ellipsis, and names that are summed alone."""
+    """Sums of products over labelled axes, with repeated labels (diagonals), an ellipsis, and labels of one operand only."""
     terms, output = _named(node, [graph.rank(name, node) if "..." in _equation(node) else None for name in node.inputs])
     _check_lengths(graph, node, terms, set(_equation(node)))
     return [_by_operand(graph, node, dy, terms, output, i) if node.wants(i) else None for i in range(len(node.inputs))]
@@ -24,14 +24,14 @@ def _equation(node: Node) -> str:
 
 
 def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
-    """The names of the axes of all operands and of the output: a letter for each.
+    """The labels of all axes of the operands and of the output, one letter each, with ellipses replaced by letters.
 
     Args:
-        node: of an equation in which the axes of an ellipsis have no names.
-        ranks: of the operands; they are read where the equation has an ellipsis.
+        node: the Einsum.
+        ranks: ranks of the operands; only needed if the equation has an ellipsis.
 
     Raises:
-        ValueError: an operand has fewer axes than names, or there are more axes than letters.
+        ValueError: an operand has fewer axes than labels, or there are more axes than letters.
     """
     left, arrow, output = _equation(node).partition("->")
     terms = left.split(",")
@@ -48,7 +48,7 @@ def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
         raise ValueError(
             f"{node}: equation = {left + arrow + output!r} must agree with operands of ranks {list(ranks)}"
         )
-    # Axes of ellipses are aligned at their ends, as in broadcasting.
+    # The axes of ellipses are aligned at the last one, as in broadcasting.
     whole = "".join(free[: max(unnamed)])
     terms = [term.replace("...", whole[len(whole) - n :]) for term, n in zip(terms, unnamed, strict=True)]
     if not arrow:
@@ -58,7 +58,7 @@ def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
 
 
 def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Collection[str]) -> None:
-    """Refuse axes of one name and of different lengths, which shape inference takes for equal."""
+    """Refuse axes of one label and different lengths, which shape inference accepts."""
     known: dict[str, int] = {}
     for name, term in zip(node.inputs, terms, strict=True):
         for letter, length in zip(term, graph.lengths(name) or [], strict=False):
@@ -71,7 +71,7 @@ def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Coll
 def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output: str, i: int) -> str:
     x, term = node.inputs[i], terms[i]
     others = [(terms[j], name) for j, name in enumerate(node.inputs) if j != i]
-    # ONNX Runtime's Einsum is spared a dY of rank 0 where there is nothing else.
+    # ONNX Runtime's Einsum is not given a dY of rank 0; it is multiplied afterwards.
     operands = [(output, dy), *others] if output or not others else others
     names = {letter for names, _ in operands for letter in names}
     kept = "".join(letter for letter in dict.fromkeys(term) if letter in names)
@@ -84,7 +84,7 @@ def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output:
     if kept != term:
         product = _spread(graph, x, product, kept, term)
     elif not _same_lengths(graph, x, product):
-        # An axis of an ellipsis may have length 1 and be broadcast: that of another operand, or of this one.
+        # An axis of an ellipsis may have length 1 and be broadcast, in this operand or in another one.
         product = graph.op("Expand", product, graph.shape(x))
     return sum_to(graph, product, x, product)
 
@@ -95,7 +95,7 @@ def _same_lengths(graph: Graph, a: str, b: str) -> bool:
 
 
 def _spread(graph: Graph, x: str, product: str, kept: str, term: str) -> str:
-    """A gradient in the shape of x: repeated along axes that are summed alone, and on diagonals where a name is repeated."""
+    """A gradient in the shape of x: repeated along labels of x only, and placed on the diagonal of repeated labels."""
     missing, left = [], list(kept)
     for axis, letter in enumerate(term):
         if left and left[0] == letter:
@@ -111,7 +111,7 @@ def _spread(graph: Graph, x: str, product: str, kept: str, term: str) -> str:
 
 
 def _places(graph: Graph, x: str, axis: int, rank: int) -> str:
-    """The numbers of the places along an axis, as a tensor that is broadcast to the shape of x."""
+    """The indices along an axis, as a tensor that broadcasts to the shape of x."""
     zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
     numbers = graph.op("Range", zero, graph.op("Squeeze", graph.shape(x, axis, axis + 1)), one)
     return graph.op("Unsqueeze", numbers, graph.ints(range(1, rank - axis)))

@@ -1,144 +1,144 @@
-"""Rules of functions of one real number, element by element: each is its derivative, written as a formula."""
+"""Rules of elementwise functions of one variable, each given by its derivative."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.norms import is_norm
-from onnx_models.gradient.rules.table import Gradients, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.rules.registry import Gradients, rule
 
-Slope = Callable[[Node, Term, Term], Term]
-"""The derivative of a node's function, from the node, its input x and its output y = f(x)."""
+Derivative = Callable[[Node, Expr, Expr], Expr]
+"""The derivative f'(x) of a node's function, from the node, its input x and its output y = f(x)."""
 
 
-def slope(operator: str) -> Callable[[Slope], Slope]:
-    """Enter a function as the derivative of an operator: the gradient is multiplied by it, as `Graph.masked_again` says."""
+def derivative(operator: str) -> Callable[[Derivative], Derivative]:
+    """Register a function as the derivative of an operator: the rule multiplies dy by it, see `Graph.remasked`."""
 
-    def enter(function: Slope) -> Slope:
+    def enter(function: Derivative) -> Derivative:
         @rule(operator)
         def multiplied(graph: Graph, node: Node, dy: str) -> Gradients:
             x = node.inputs[0]
-            derivative = function(node, Term(graph, x, x), Term(graph, node.outputs[0], x))
-            return [graph.masked_again(graph.op("Mul", dy, derivative.name), dy, x)]
+            factor = function(node, Expr(graph, x, x), Expr(graph, node.outputs[0], x))
+            return [graph.remasked(graph.op("Mul", dy, factor.name), dy, x)]
 
         return function
 
     return enter
 
 
-@slope("Sqrt")
-def sqrt(node: Node, _x: Term, y: Term) -> Term:
-    """Square root; infinite at 0, but for a norm (`norms`)."""
+@derivative("Sqrt")
+def sqrt(node: Node, _x: Expr, y: Expr) -> Expr:
+    """Square root; the derivative at 0 is infinite, or 0 if y is a norm (`norms`)."""
     infinite = 0.5 / y
     return y.of(0.0).where(y.op("Equal", 0.0), infinite) if is_norm(y.graph, node.inputs[0], 0.5) else infinite
 
 
-@slope("Exp")
-def exp(_node: Node, _x: Term, y: Term) -> Term:
+@derivative("Exp")
+def exp(_node: Node, _x: Expr, y: Expr) -> Expr:
     """The exponential function."""
     return y
 
 
-@slope("Log")
-def log(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Log")
+def log(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The natural logarithm."""
     return 1 / x
 
 
-@slope("Abs")
-def absolute(_node: Node, x: Term, _y: Term) -> Term:
-    """The absolute value; 0 at 0."""
+@derivative("Abs")
+def absolute(_node: Node, x: Expr, _y: Expr) -> Expr:
+    """The absolute value; the derivative at 0 is 0."""
     return x.op("Sign")
 
 
-@slope("Reciprocal")
-def reciprocal(_node: Node, _x: Term, y: Term) -> Term:
+@derivative("Reciprocal")
+def reciprocal(_node: Node, _x: Expr, y: Expr) -> Expr:
     """1/x."""
     return -(y * y)
 
 
-@slope("Sin")
-def sin(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Sin")
+def sin(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The sine."""
     return x.op("Cos")
 
 
-@slope("Cos")
-def cos(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Cos")
+def cos(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The cosine."""
     return -x.op("Sin")
 
 
-@slope("Tan")
-def tan(_node: Node, _x: Term, y: Term) -> Term:
+@derivative("Tan")
+def tan(_node: Node, _x: Expr, y: Expr) -> Expr:
     """The tangent."""
     return 1 + y * y
 
 
-@slope("Asin")
-def asin(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Asin")
+def asin(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The inverse sine."""
     return 1 / (1 - x * x).op("Sqrt")
 
 
-@slope("Acos")
-def acos(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Acos")
+def acos(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The inverse cosine."""
     return -1 / (1 - x * x).op("Sqrt")
 
 
-@slope("Atan")
-def atan(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Atan")
+def atan(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The inverse tangent."""
     return 1 / (1 + x * x)
 
 
-@slope("Sinh")
-def sinh(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Sinh")
+def sinh(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The hyperbolic sine."""
     return x.op("Cosh")
 
 
-@slope("Cosh")
-def cosh(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Cosh")
+def cosh(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The hyperbolic cosine."""
     return x.op("Sinh")
 
 
-@slope("Tanh")
-def tanh(_node: Node, _x: Term, y: Term) -> Term:
+@derivative("Tanh")
+def tanh(_node: Node, _x: Expr, y: Expr) -> Expr:
     """The hyperbolic tangent."""
     return 1 - y * y
 
 
-@slope("Asinh")
-def asinh(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Asinh")
+def asinh(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The inverse hyperbolic sine."""
     return 1 / (x * x + 1).op("Sqrt")
 
 
-@slope("Acosh")
-def acosh(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Acosh")
+def acosh(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The inverse hyperbolic cosine."""
     return 1 / (x * x - 1).op("Sqrt")
 
 
-@slope("Atanh")
-def atanh(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Atanh")
+def atanh(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The inverse hyperbolic tangent."""
     return 1 / (1 - x * x)
 
 
-@slope("Erf")
-def erf(_node: Node, x: Term, _y: Term) -> Term:
+@derivative("Erf")
+def erf(_node: Node, x: Expr, _y: Expr) -> Expr:
     """The error function."""
     return 2 / math.sqrt(math.pi) * (-(x * x)).op("Exp")
 
 
-@slope("Sigmoid")
-def sigmoid(_node: Node, _x: Term, y: Term) -> Term:
+@derivative("Sigmoid")
+def sigmoid(_node: Node, _x: Expr, y: Expr) -> Expr:
     """The logistic function."""
     return y * (1 - y)

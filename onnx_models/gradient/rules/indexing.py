@@ -1,8 +1,8 @@
-"""Rules of operators whose output has elements of the input at computed places, and of those that write to such places.
+"""Rules of operators that gather elements of a tensor, and of operators that scatter to a tensor.
 
-Most have one rule: the operator is run once more, on the numbers of the input's elements, and tells for each element of the
-output which one it is; the gradients are added at these places. They are added by ScatterElements: by ScatterND threads of
-ONNX Runtime (1.31 at least) add to the same place at the same time, and terms get lost.
+Most gathering operators share one rule: the operator is applied to the indices of the input's elements, which gives for
+each element of the output the index that it came from; the gradients are added at these indices. ScatterElements adds
+them, because ScatterND in ONNX Runtime (1.31 at least) adds from several threads without locks and loses terms.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from dataclasses import dataclass
 
 import onnx
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import HALF, narrowed, widened
-from onnx_models.gradient.rules.products import of_others
-from onnx_models.gradient.rules.table import Gradients, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.half_precision import HALF, downcast, upcast
+from onnx_models.gradient.rules.products import product_of_others
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 @rule("Compress", "GatherElements", "GatherND")
-def moved(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Some elements of a tensor, any of them more than once."""
+def gathered(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Elements of a tensor, each any number of times."""
     x = node.inputs[0]
-    places = graph.again(node, numbered(graph, x), *node.inputs[1:])
-    return [added(graph, x, places, dy)]
+    places = graph.replay(node, element_indices(graph, x), *node.inputs[1:])
+    return [scatter_added(graph, x, places, dy)]
 
 
 @rule("Slice")
 def part(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A part of a tensor: zeros around dy where the part has no gaps and it is known where it lies."""
+    """A part of a tensor: dy padded with zeros if the steps are 1 and the bounds are known."""
     x, starts, ends, axes, steps = (node.input(i) for i in range(5))
     first, last, along, by = (graph.constant(name) if name else None for name in (starts, ends, axes, steps))
     lengths = graph.lengths(x)
     if first is None or last is None or (axes and along is None) or (steps and (by is None or (by != 1).any())):
-        return moved(graph, node, dy)
+        return gathered(graph, node, dy)
     if lengths is None or not _is_padded(graph, x):
-        return moved(graph, node, dy)
+        return gathered(graph, node, dy)
     begins, rests = [0] * len(lengths), [0] * len(lengths)
     for place, start, end in zip(range(first.size) if along is None else along, first, last, strict=True):
         length = lengths[place]
         if not isinstance(length, int):
-            return moved(graph, node, dy)
+            return gathered(graph, node, dy)
         a, b, _ = slice(int(start), int(end)).indices(length)
         begins[place], rests[place] = a, length - max(a, b)
     return [graph.op("Pad", dy, graph.ints([*begins, *rests]))]
@@ -48,114 +48,114 @@ def part(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Gather")
 def gather(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Slices of a tensor along an axis, any of them more than once; of a single one, zeros around dy."""
+    """Slices of a tensor along an axis, each any number of times; for a single constant index, dy padded with zeros."""
     x, axis = node.input(0), node.attribute("axis", 0)
     index, lengths = graph.constant(node.input(1)), graph.lengths(x)
     if index is None or index.size != 1 or index.ndim > 1 or not lengths or not _is_padded(graph, x):
-        return moved(graph, node, dy)
+        return gathered(graph, node, dy)
     axis %= len(lengths)
     place, length, at = graph.ints([axis]), graph.shape(x, axis, axis + 1), int(index.item())
     begin = graph.ints([at]) if at >= 0 else graph.op("Add", length, graph.ints([at]))
     end = graph.op("Sub", graph.op("Sub", length, begin), graph.ints([1]))
     before, after = graph.ints([0] * axis), graph.ints([0] * (len(lengths) - axis - 1))
     slices = dy if index.ndim else graph.op("Unsqueeze", dy, place)
-    # Not by the axis alone, of which ONNX Runtime (1.31 at least) makes nonsense when it moves a Transpose past it.
+    # Without the input axes: ONNX Runtime (1.31 at least) gives wrong results when it moves a Transpose past such a Pad.
     return [graph.op("Pad", slices, graph.op("Concat", before, begin, after, before, end, after, axis=0))]
 
 
 def _is_padded(graph: Graph, x: str) -> bool:
-    """Whether ONNX Runtime's CPU pads tensors of this type."""
+    """Whether ONNX Runtime's CPU has Pad for the type of x."""
     return graph.element_type(x) in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 
 @rule("Pad")
 def pad(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with a border, of a constant or of its own elements; or, where pads are negative, without one."""
+    """A tensor with a border of a constant or of its own elements; negative pads crop."""
     if node.attribute("mode", "constant") != "constant":
-        return moved(graph, node, dy)
+        return gathered(graph, node, dy)
     x, pads, value, axes = (node.input(i) for i in range(4))
-    by_x = graph.op("Pad", dy, graph.op("Neg", pads), "", axes) if node.wants(0) else None
+    dx = graph.op("Pad", dy, graph.op("Neg", pads), "", axes) if node.wants(0) else None
     if not node.wants(2):
-        return [by_x]
+        return [dx]
     inside = graph.op("Expand", graph.number(0.0, x), graph.shape(x))
-    border = graph.again(node, inside, pads, graph.number(1.0, x), axes)
+    border = graph.replay(node, inside, pads, graph.number(1.0, x), axes)
     total = graph.op("ReduceSum", graph.op("Mul", dy, border), keepdims=0)
-    return [by_x, None, graph.reshaped(total, value)]
+    return [dx, None, graph.reshaped(total, value)]
 
 
 @rule("TopK")
 def top_k(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest elements along an axis: the gradients are those of the elements chosen."""
+    """The largest or smallest elements along an axis; dy goes to these."""
     zeros, indices = graph.zeros(node.inputs[0]), node.outputs[1]
     return [graph.op("ScatterElements", zeros, indices, dy, axis=node.attribute("axis", -1))]
 
 
 @rule("ScatterElements")
 def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with elements replaced, or joined with updates by a sum, a product, a maximum or a minimum."""
+    """A tensor with elements replaced by updates, or combined with them by a sum, product, maximum or minimum."""
     indices, axis = node.inputs[1], node.attribute("axis", 0)
     if node.attribute("reduction", "none") in ("none", "add"):
         return _written(graph, node, dy, graph.op("GatherElements", dy, indices, axis=axis))
-    places = graph.op("GatherElements", numbered(graph, node.inputs[0]), indices, axis=axis)
+    places = graph.op("GatherElements", element_indices(graph, node.inputs[0]), indices, axis=axis)
     return _reduced(graph, node, dy, places)
 
 
 @rule("ScatterND")
 def scatter_nd(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A tensor with slices replaced, or joined with updates as by ScatterElements."""
+    """A tensor with slices replaced by updates, or combined with them as in ScatterElements."""
     if node.attribute("reduction", "none") in ("none", "add"):
         return _written(graph, node, dy, graph.op("GatherND", dy, node.inputs[1]))
-    return _reduced(graph, node, dy, graph.op("GatherND", numbered(graph, node.inputs[0]), node.inputs[1]))
+    return _reduced(graph, node, dy, graph.op("GatherND", element_indices(graph, node.inputs[0]), node.inputs[1]))
 
 
 def _written(graph: Graph, node: Node, dy: str, by_updates: str) -> Gradients:
     _, indices, updates = node.inputs
     if node.attribute("reduction", "none") == "add":
         return [dy, None, by_updates]
-    return [graph.again(node, dy, indices, graph.zeros(updates)), None, by_updates]
+    return [graph.replay(node, dy, indices, graph.zeros(updates)), None, by_updates]
 
 
 def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
-    """The gradients of products, maxima and minima of the elements of x and of updates at the places of these numbers.
+    """The gradients of products, maxima and minima of x and the updates; `places` are flat indices of the updates in x.
 
-    As by PyTorch's scatter_reduce, equal maxima or minima have equal shares, and a factor's gradient is the product of the
-    others, also where there are zeros. Half precision is computed in float.
+    As in PyTorch's scatter_reduce, equal maxima or minima share the gradient equally, and the gradient of a factor is the
+    product of the others, zeros included. Half precision is computed in float32.
     """
     x, updates, line = node.inputs[0], node.inputs[2], graph.ints([-1])
-    lines = [graph.op("Reshape", widened(graph, name), line) for name in (x, updates, dy)]
-    data, values, gradient = (Term(graph, name, lines[0]) for name in lines)
+    lines = [graph.op("Reshape", upcast(graph, name), line) for name in (x, updates, dy)]
+    data, values, gradient = (Expr(graph, name, lines[0]) for name in lines)
     reduction = node.attribute("reduction")
     joined = _product if reduction == "mul" else _extreme
     parts = joined(_Places(graph, graph.op("Reshape", places, line), reduction), data, values, gradient)
-    by_x, by_updates = (narrowed(graph, one.name, x) for one in parts)
-    return [graph.reshaped(by_x, x), None, graph.reshaped(by_updates, updates)]
+    dx, by_updates = (downcast(graph, one.name, x) for one in parts)
+    return [graph.reshaped(dx, x), None, graph.reshaped(by_updates, updates)]
 
 
 @dataclass(frozen=True)
 class _Places:
-    """The number of the place in a line that each of some values has its part in, and how they are joined there."""
+    """A reduction of values into a flat tensor: the index of each value, and ONNX's name of the reduction."""
 
     graph: Graph
     numbers: str
     reduction: str
 
-    def of(self, line: Term) -> Term:
-        """What a line has at the place of each value."""
-        return line.op("Gather", Term(self.graph, self.numbers, line.like))
+    def of(self, line: Expr) -> Expr:
+        """The elements of a flat tensor at the index of each value."""
+        return line.op("Gather", Expr(self.graph, self.numbers, line.like))
 
-    def joined(self, line: Term, values: Term, reduction: str) -> Term:
-        """The line, with values at their places."""
+    def joined(self, line: Expr, values: Expr, reduction: str) -> Expr:
+        """A flat tensor with values reduced into it."""
         name = self.graph.op("ScatterElements", line.name, self.numbers, values.name, axis=0, reduction=reduction)
-        return Term(self.graph, name, line.like)
+        return Expr(self.graph, name, line.like)
 
-    def filled(self, like: Term, value: float) -> Term:
-        """A line as long as another."""
+    def filled(self, like: Expr, value: float) -> Expr:
+        """A flat tensor of one value, as long as another."""
         name = self.graph.op("Expand", like.of(value).name, self.graph.shape(like.name))
-        return Term(self.graph, name, like.like)
+        return Expr(self.graph, name, like.like)
 
 
-def _product(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term, Term]:
-    others = of_others(
+def _product(places: _Places, data: Expr, values: Expr, dy: Expr) -> tuple[Expr, Expr]:
+    others = product_of_others(
         values,
         lambda factors: places.of(places.joined(data, factors, "mul")),
         lambda terms: places.of(places.joined(places.filled(data, 0.0), terms, "add")),
@@ -163,7 +163,7 @@ def _product(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term,
     return dy * places.joined(places.filled(data, 1.0), values, "mul"), places.of(dy) * others
 
 
-def _extreme(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term, Term]:
+def _extreme(places: _Places, data: Expr, values: Expr, dy: Expr) -> tuple[Expr, Expr]:
     joined = places.joined(data, values, places.reduction)
     is_data, is_value = data.op("Equal", joined), values.op("Equal", places.of(joined))
     equal = places.joined(places.filled(data, 0.0), is_value.op("CastLike", data), "add")
@@ -173,44 +173,44 @@ def _extreme(places: _Places, data: Term, values: Term, dy: Term) -> tuple[Term,
 
 @rule("TensorScatter")
 def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A cache with new elements at the places of each sample: these are found as by `moved`, and old ones have number -1."""
+    """A cache with updates written at each sample's indices: found as in `gathered`, with the index -1 for old elements."""
     cache, update, places = (node.input(i) for i in range(3))
     old = graph.op("Expand", graph.op("Constant", value_int=-1), graph.shape(cache))
-    numbers = graph.again(node, old, numbered(graph, update), places)
+    numbers = graph.replay(node, old, element_indices(graph, update), places)
     is_new = graph.op("GreaterOrEqual", numbers, graph.op("Constant", value_int=0))
     by_cache = graph.masked(graph.op("Not", is_new), dy, cache) if node.wants(0) else None
     if not node.wants(1):
         return [by_cache]
     chosen = graph.op("Max", numbers, graph.op("Constant", value_int=0))
-    return [by_cache, added(graph, update, chosen, graph.masked(is_new, dy, update))]
+    return [by_cache, scatter_added(graph, update, chosen, graph.masked(is_new, dy, update))]
 
 
 @rule("Unique")
 def unique(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The different elements or slices: of equal ones the first has the gradient, at which `indices` find the values."""
+    """The unique elements or slices: dy goes to the first of equal ones, at the output `indices`."""
     x, axis = node.inputs[0], node.attribute("axis")
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
     indices = node.output(1) or graph.ops("Unique", x, outputs=2, **given)[1]
-    numbers = numbered(graph, x)
+    numbers = element_indices(graph, x)
     if axis is None:
         numbers = graph.op("Reshape", numbers, graph.ints([-1]))
-    return [added(graph, x, graph.op("Gather", numbers, indices, axis=axis or 0), dy)]
+    return [scatter_added(graph, x, graph.op("Gather", numbers, indices, axis=axis or 0), dy)]
 
 
-def numbered(graph: Graph, x: str) -> str:
-    """The numbers of a tensor's elements, 0 and up in the order of memory, in the shape of the tensor."""
+def element_indices(graph: Graph, x: str) -> str:
+    """The flat index of each element of a tensor, in the shape of the tensor."""
     zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
     return graph.reshaped(graph.op("Range", zero, graph.op("Size", x), one), x)
 
 
-def added(graph: Graph, x: str, places: str, values: str) -> str:
-    """Zeros in the shape of x with values added at the places that have these numbers.
+def scatter_added(graph: Graph, x: str, places: str, values: str) -> str:
+    """Zeros in the shape of x with values added at flat indices `places`.
 
-    Numbers of 16 bits are added as floats: ONNX Runtime's CPU cannot add the former here.
+    float16 and bfloat16 are added in float32: ONNX Runtime's CPU has no ScatterElements with add for these.
     """
     line = graph.ints([-1])
-    flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, widened(graph, values)))
+    flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, upcast(graph, values)))
     zero = graph.op("Constant", value_float=0.0) if graph.element_type(x) in HALF else graph.number(0.0, x)
     flat_zeros = graph.op("Expand", zero, graph.op("Reshape", graph.op("Size", x), line))
     added = graph.op("ScatterElements", flat_zeros, flat_places, flat_values, axis=0, reduction="add")
-    return graph.reshaped(narrowed(graph, added, x), x)
+    return graph.reshaped(downcast(graph, added, x), x)

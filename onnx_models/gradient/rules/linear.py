@@ -7,15 +7,15 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 _LARGEST_DET = 32
-"""The most rows of a matrix whose minors are all taken: n^4 numbers are a million."""
+"""The most rows of a matrix for Det: its gradient needs memory for rows^4 elements, here a million."""
 
 
 @rule("MatMul")
 def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The product of NumPy's matmul: a vector is a matrix of one row or column, other axes broadcast."""
+    """NumPy's matmul: a vector is a matrix of one row or column, and leading axes broadcast."""
     ranks = [graph.rank(name, node) for name in node.inputs]
     if ranks[1] <= 2:
         return _matmul_by_matrix(graph, node, dy, ranks)
@@ -23,52 +23,51 @@ def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gradients:
-    """All rows of the first factor times one matrix: two plain products."""
+    """All rows of the first factor times one matrix: each gradient is one Gemm."""
     a, b = node.inputs
-    by_a = by_b = None
+    da = db = None
     is_vector = ranks[1] == 1
     column = graph.ints([-1, 1])
     rows = graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=ranks[0] - 1)
     if node.wants(0):
         matrix = graph.op("Reshape", b, column) if is_vector else b
-        by_a = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
+        da = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
     if node.wants(1):
         left = graph.op("Flatten", a, axis=ranks[0] - 1)
-        if not is_vector and _is_turned(graph, b):
-            # What it is the transpose of has its gradient without a transpose, and weights are large.
-            by_b = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
+        if not is_vector and _is_transpose(graph, b):
+            # The rule of Transpose removes this Transpose again, which saves copying a large weight.
+            db = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
         else:
-            by_b = graph.op("Gemm", left, rows, transA=1)
-            by_b = graph.reshaped(by_b, b) if is_vector else by_b
-    return [by_a, by_b]
+            db = graph.op("Gemm", left, rows, transA=1)
+            db = graph.reshaped(db, b) if is_vector else db
+    return [da, db]
 
 
-def _is_turned(graph: Graph, matrix: str) -> bool:
+def _is_transpose(graph: Graph, matrix: str) -> bool:
     """Whether a matrix is the transpose of a tensor, as the weight of PyTorch's Linear is."""
-    maker = graph.maker(matrix)
-    return maker is not None and maker.op_type == "Transpose" and maker.domain == ""
+    producer = graph.producer(matrix)
+    return producer is not None and producer.op_type == "Transpose" and producer.domain == ""
 
 
 def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:
-    """A product of many matrices, the first of which may be one vector for all."""
+    """A product of stacked matrices; the first factor may be a vector."""
     a, b = node.inputs
     rank_a, rank_b = (graph.rank(name, node) for name in node.inputs)
     rows, many = dy, a
     if is_vector:
         rows, many, rank_a = graph.op("Unsqueeze", dy, graph.ints([-2])), graph.op("Unsqueeze", a, graph.ints([0])), 2
-    by_a = by_b = None
+    da = db = None
     if node.wants(0):
-        by_a = _summed(graph, node, _product(graph, rows, _turned(graph, b, rank_b)), a)
+        da = _summed(graph, node, _product(graph, rows, _transposed(graph, b, rank_b)), a)
     if node.wants(1):
-        by_b = _summed(graph, node, _product(graph, _turned(graph, many, rank_a), rows), b)
-    return [by_a, by_b]
+        db = _summed(graph, node, _product(graph, _transposed(graph, many, rank_a), rows), b)
+    return [da, db]
 
 
 def _product(graph: Graph, left: str, right: str) -> str:
-    """Products of matrices, 0 where they are sums of nothing.
+    """Products of stacked matrices, 0 if the inner length is 0.
 
-    In double ONNX Runtime (1.31) fills the first of such matrices alone with zeros, and leaves the others as they were in
-    memory.
+    For double and an inner length of 0, ONNX Runtime (1.31) clears only the first matrix, not the others.
     """
     made = graph.op("MatMul", left, right)
     terms = (graph.lengths(left) or [None])[-1]
@@ -77,13 +76,13 @@ def _product(graph: Graph, left: str, right: str) -> str:
     return graph.masked(graph.op("Greater", graph.shape(left, -1), graph.ints([0])), made, left)
 
 
-def _turned(graph: Graph, name: str, rank: int) -> str:
+def _transposed(graph: Graph, name: str, rank: int) -> str:
     """Matrices, transposed."""
     return graph.op("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
 def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
-    """The gradient by a factor: summed over the axes along which it was broadcast, all but the last two of the output."""
+    """The gradient of a factor: summed over the leading axes along which the factor was broadcast."""
     before, after = graph.lengths(source), graph.lengths(node.outputs[0])
     if before and after and None not in before[:-2] and len(before) > 1 and before[:-2] == after[:-2]:
         return gradient
@@ -92,31 +91,31 @@ def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
 
 @rule("Gemm")
 def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum alpha * A' B' + beta * C, where A' and B' may be A and B transposed."""
+    """The sum alpha * A' B' + beta * C, where A' and B' are A and B or their transposes."""
     a, b, c = (node.input(i) for i in range(3))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
-    turned_a, turned_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
-    by_a = by_b = by_c = None
+    trans_a, trans_b = (int(bool(node.attribute(name, 0))) for name in ("transA", "transB"))
+    da = db = dc = None
     if node.wants(0):
-        factors, turned = ((b, dy), (turned_b, 1)) if turned_a else ((dy, b), (0, 1 - turned_b))
-        by_a = graph.op("Gemm", *factors, alpha=alpha, transA=turned[0], transB=turned[1])
+        factors, trans = ((b, dy), (trans_b, 1)) if trans_a else ((dy, b), (0, 1 - trans_b))
+        da = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
     if node.wants(1):
-        factors, turned = ((dy, a), (1, turned_a)) if turned_b else ((a, dy), (1 - turned_a, 0))
-        by_b = graph.op("Gemm", *factors, alpha=alpha, transA=turned[0], transB=turned[1])
+        factors, trans = ((dy, a), (1, trans_a)) if trans_b else ((a, dy), (1 - trans_a, 0))
+        db = graph.op("Gemm", *factors, alpha=alpha, transA=trans[0], transB=trans[1])
     if node.wants(2):
-        by_c = sum_to(graph, dy, c, node.outputs[0])
-        by_c = by_c if beta == 1 else graph.op("Mul", by_c, graph.number(beta, c))
-    return [by_a, by_b, by_c]
+        dc = sum_to(graph, dy, c, node.outputs[0])
+        dc = dc if beta == 1 else graph.op("Mul", dc, graph.number(beta, c))
+    return [da, db, dc]
 
 
 @rule("Det")
 def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The determinants of matrices: dy times the cofactors, which are determinants with a row that is a unit vector.
+    """Determinants: dy times the cofactors, which are determinants with one row replaced by a unit vector.
 
-    That holds for singular matrices too, of some of which PyTorch has a gradient of 0, and takes n^2 determinants.
+    This is right for singular matrices too, where PyTorch gives 0 for some, and takes n^2 determinants.
 
     Raises:
-        ValueError: the number of rows is not known, or too large for that.
+        ValueError: the number of rows is unknown or too large.
     """
     x = node.input(0)
     rows = next((n for n in (graph.lengths(x) or [])[-2:] if isinstance(n, int)), None)

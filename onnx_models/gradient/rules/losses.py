@@ -7,23 +7,23 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.indexing import added
-from onnx_models.gradient.rules.table import Gradients, Incoming, Part, Zero, rule, rule_of_outputs
+from onnx_models.gradient.rules.indexing import scatter_added
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 
-_NO_WEIGHTS = Zero("the logarithms do not depend on it, and the gradient is that by these alone")
+_NO_WEIGHTS = Zero("the logarithms, the only output that the loss depends on, do not depend on it")
 
 
 @rule("NegativeLogLikelihoodLoss")
 def negative_log_likelihood(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The negative of each target's element, weighted; the mean is taken over the weights."""
+    """The negative of each target's element times the weight of its class; the mean divides by the sum of the weights."""
     logarithms, targets = node.inputs[0], _targets(graph, node)
     by_logarithms = _by_logarithms(graph, node, targets, dy) if node.wants(0) else None
     return [by_logarithms, None, _by_weights(graph, node, targets, dy, logarithms) if node.wants(2) else None]
 
 
-@rule_of_outputs("SoftmaxCrossEntropyLoss")
+@multi_output_rule("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """NegativeLogLikelihoodLoss of LogSoftmax over the classes, and these logarithms as a second output."""
+    """NegativeLogLikelihoodLoss of LogSoftmax over the classes, with these logarithms as the second output."""
     scores, dy, by_output = node.inputs[0], incoming[0], incoming[1] if len(incoming) > 1 else None
     targets = _targets(graph, node)
     by_scores: Part = None
@@ -42,10 +42,10 @@ def softmax_cross_entropy(graph: Graph, node: Node, incoming: Incoming) -> Gradi
 
 @dataclass(frozen=True)
 class _Targets:
-    """What a loss reads of its targets.
+    """Tensors in the shape of the targets.
 
-    classes: of each target, int64; class 0 stands for one that is ignored. kept: which are not ignored, "" for all.
-    shares: the weight of each target, 0 for one that is ignored.
+    classes: the classes, int64; 0 for an ignored target. kept: whether each is not ignored; "" if none is.
+    shares: the weight of each target, 0 for an ignored one.
     """
 
     classes: str
@@ -53,7 +53,7 @@ class _Targets:
     shares: str
 
     def of_kept(self, graph: Graph, name: str, like: str) -> str:
-        """A number for each target, 0 for one that is ignored, even if it is not finite."""
+        """The tensor with 0 for each ignored target, even where it is not finite."""
         return graph.masked(self.kept, name, like) if self.kept else name
 
 
@@ -64,7 +64,7 @@ def _targets(graph: Graph, node: Node) -> _Targets:
     if ignored is not None:
         number = graph.op("CastLike", graph.op("Constant", value_int=ignored), target)
         kept = graph.op("Not", graph.op("Equal", target, number))
-        # What is ignored may be no class at all.
+        # The ignored index need not be a valid class.
         target = graph.op("Where", kept, target, graph.op("Sub", number, number))
     classes = graph.op("Cast", target, to=onnx.TensorProto.INT64)
     one = graph.number(1.0, x)
@@ -73,14 +73,14 @@ def _targets(graph: Graph, node: Node) -> _Targets:
 
 
 def _mean(graph: Graph, node: Node, targets: _Targets, name: str) -> str:
-    """A number for each target, divided by the sum of all weights where the loss is the mean."""
+    """The tensor, divided by the sum of all weights if the reduction is mean."""
     if node.attribute("reduction", "mean") != "mean":
         return name
     return graph.op("Div", name, graph.op("ReduceSum", targets.shares, keepdims=0))
 
 
 def _by_logarithms(graph: Graph, node: Node, targets: _Targets, dy: str) -> str:
-    """The gradient by the logarithms of the classes' probabilities."""
+    """The gradient with respect to the log-probabilities of the classes."""
     x, column = node.inputs[0], graph.ints([1])
     each = _mean(graph, node, targets, graph.op("Mul", graph.op("Neg", dy), targets.shares))
     each = targets.of_kept(graph, each, x)
@@ -89,11 +89,11 @@ def _by_logarithms(graph: Graph, node: Node, targets: _Targets, dy: str) -> str:
 
 
 def _by_weights(graph: Graph, node: Node, targets: _Targets, dy: str, logarithms: str) -> str:
-    """The gradient by the weights of the classes: the mean y is also divided by them."""
+    """The gradient with respect to the class weights, which the mean is also divided by."""
     column, weights = graph.ints([1]), node.input(2)
     chosen = graph.op("GatherElements", logarithms, graph.op("Unsqueeze", targets.classes, column), axis=1)
     each = graph.op("Neg", graph.op("Squeeze", chosen, column))
     if node.attribute("reduction", "mean") == "mean":
         each = graph.op("Sub", each, node.outputs[0])
     each = _mean(graph, node, targets, graph.op("Mul", dy, each))
-    return added(graph, weights, targets.classes, targets.of_kept(graph, each, weights))
+    return scatter_added(graph, weights, targets.classes, targets.of_kept(graph, each, weights))

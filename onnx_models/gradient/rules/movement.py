@@ -1,12 +1,12 @@
-"""Rules of operators that put tensors together, take them apart, or choose among their elements."""
+"""Rules of operators that join, split, select or accumulate elements."""
 
 from __future__ import annotations
 
 from onnx_models.gradient.broadcast import sum_to
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, Incoming, rule, rule_of_outputs
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, Incoming, multi_output_rule, rule
 
 
 @rule("Concat")
@@ -23,42 +23,42 @@ def concat(graph: Graph, node: Node, dy: str) -> Gradients:
     return graph.ops("Split", dy, split, outputs=len(node.inputs), axis=axis)
 
 
-@rule_of_outputs("Split")
+@multi_output_rule("Split")
 def split(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Parts of a tensor along an axis; a part without a gradient has one of zeros."""
+    """Parts of a tensor along an axis; a part that the loss does not depend on has a gradient of 0."""
     parts = [part or graph.zeros(name) for part, name in zip(incoming, node.outputs, strict=True)]
     return [graph.op("Concat", *parts, axis=node.attribute("axis", 0))]
 
 
 @rule("Where")
 def where(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Elements of a where the condition holds, of b elsewhere, with broadcasting of all three."""
+    """Elements of a where the condition holds, else of b; all three broadcast."""
     condition, a, b = node.inputs
     output = node.outputs[0]
-    by_a = by_b = None
+    da = db = None
     if node.wants(1):
-        by_a = sum_to(graph, graph.chosen(condition, dy, a), a, output)
+        da = sum_to(graph, graph.selected(condition, dy, a), a, output)
     if node.wants(2):
-        by_b = sum_to(graph, graph.chosen(graph.op("Not", condition), dy, b), b, output)
-    return [None, by_a, by_b]
+        db = sum_to(graph, graph.selected(graph.op("Not", condition), dy, b), b, output)
+    return [None, da, db]
 
 
 @rule("Trilu", "ReverseSequence")
 def itself(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Linear maps that are their own transposes: a triangle of a matrix, and the beginnings of sequences reversed."""
-    return [graph.again(node, dy, *node.inputs[1:])]
+    """Linear maps that are their own transposes: a triangle of a matrix, and reversal of the start of each sequence."""
+    return [graph.replay(node, dy, *node.inputs[1:])]
 
 
 @rule("CumSum")
 def cumulative_sum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Sums of all elements up to each along an axis: those from each on."""
+    """Cumulative sums along an axis; the gradient is a cumulative sum in the opposite direction."""
     exclusive, reverse = node.attribute("exclusive", 0), 1 - node.attribute("reverse", 0)
     return [graph.op("CumSum", dy, node.inputs[1], exclusive=exclusive, reverse=reverse)]
 
 
 @rule("CenterCropPad")
 def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The middle of a tensor, or a border of zeros around it, for each of some axes: the same back to the former lengths."""
+    """The centre of a tensor, or padding with zeros, along some axes; the gradient restores the lengths of x."""
     x, axes = node.input(0), node.attribute("axes")
     if axes is None:
         return [graph.op("CenterCropPad", dy, graph.shape(x))]
@@ -67,10 +67,10 @@ def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Col2Im")
 def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Blocks that are added up where they lie in an image: each reads dy where it lies.
+    """Blocks added up at their positions in an image: the gradient gathers dy at these.
 
-    That is the derivative of what the specification says. With dilations along any other number of axes than two, ONNX
-    Runtime (1.31 at least) puts blocks elsewhere.
+    This is the derivative of the operator in the specification. With dilations and another number of axes than two, ONNX
+    Runtime (1.31 at least) puts the blocks elsewhere.
     """
     x, image, block = node.inputs
     known = graph.lengths(image) or graph.lengths(block) or [None]
@@ -97,19 +97,19 @@ def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("CumProd")
 def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Products of all elements up to each along an axis: for each factor the products of the others, summed from it on.
+    """Cumulative products along an axis: dx is the cumulative sum from the end of dy times the product of the other factors.
 
-    They are the products over the factor, but the first 0 of a line is left out of these, and joined again for all other
-    factors. So the rule has the right derivative too, unless more than one factor of a line is 0. Half precision is
-    computed in float.
+    That product is the cumulative product divided by the factor. The first 0 along the axis is left out of it and multiplied
+    again for the other factors, so the second derivative is right too, unless several factors are 0. Half precision is
+    computed in float32.
     """
     x, axis = node.inputs
     exclusive, reverse = node.attribute("exclusive", 0), node.attribute("reverse", 0)
-    wide = widened(graph, x)
-    factors, by_products = Term(graph, wide, wide), Term(graph, widened(graph, dy), wide)
+    wide = upcast(graph, x)
+    factors, by_products = Expr(graph, wide, wide), Expr(graph, upcast(graph, dy), wide)
 
-    def so_far(operator: str, terms: Term, *, without: int = exclusive, back: int = reverse) -> Term:
-        return Term(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.like)
+    def so_far(operator: str, terms: Expr, *, without: int = exclusive, back: int = reverse) -> Expr:
+        return Expr(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.like)
 
     is_zero = factors.op("Equal", 0.0)
     zeros = so_far("CumSum", is_zero.op("CastLike", factors), without=0)
@@ -121,5 +121,5 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
         so_far("CumSum", by_products * terms, back=1 - reverse)
         for terms in (others * first.where(is_behind, 1.0), others)
     )
-    by_x = left.where(is_first, whole / factors.of(1.0).where(is_zero, factors))
-    return [narrowed(graph, by_x.name, x)]
+    dx = left.where(is_first, whole / factors.of(1.0).where(is_zero, factors))
+    return [downcast(graph, dx.name, x)]

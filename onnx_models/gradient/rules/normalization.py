@@ -1,4 +1,4 @@
-"""Rules of normalizations. Those of half precision are computed in float, as ONNX's stash_type has it."""
+"""Rules of normalizations. Half precision is computed in float32, which is ONNX's default stash_type."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import HALF, narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, Incoming, Zero, form, rule, rule_of_outputs
+from onnx_models.gradient.half_precision import HALF, downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, decomposition, multi_output_rule, rule
 
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A tensor minus its mean, times `inverse`: one over its standard deviation, both taken along `axes`."""
+    """A tensor minus its mean, times `inverse`, the reciprocal standard deviation; both are taken along `axes`."""
 
     values: str
     inverse: str
@@ -23,7 +23,7 @@ class _Normalized:
 
 
 def _normalized(graph: Graph, x: str, axes: Sequence[int], epsilon: float) -> _Normalized:
-    """A tensor normalized along some of its axes; epsilon is added to the variance."""
+    """A tensor normalized along axes; epsilon is added to the variance."""
     along = graph.ints(axes)
     centred = graph.op("Sub", x, graph.op("ReduceMean", x, along))
     variance = graph.op("ReduceMean", graph.op("Mul", centred, centred), along)
@@ -36,9 +36,9 @@ def _inverse_root(graph: Graph, variance: str, epsilon: float, like: str) -> str
 
 
 def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
-    """From the gradient by the normalized values to that by the tensor itself.
+    """The gradient of a tensor from the gradient of its normalized values.
 
-    Mean and variance take away the part of it that is constant, and the part along the values.
+    The mean removes the constant component of the gradient, and the variance its component along the values.
     """
     values, axes = normalized.values, normalized.axes
     constant = graph.op("ReduceMean", gradient, axes)
@@ -48,63 +48,63 @@ def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
 
 
 def _computed_in(graph: Graph, x: str) -> int | None:
-    """The type to compute in, None where it is that of x, which is unknown."""
+    """The type to compute in; None if the type of x is unknown."""
     kind = graph.element_type(x)
     return onnx.TensorProto.FLOAT if kind in HALF else kind
 
 
-def _widened(graph: Graph, name: str, x: str) -> str:
-    """A tensor, of its own type or of that of x, in the type to compute in."""
+def _upcast(graph: Graph, name: str, x: str) -> str:
+    """The tensor cast to the type to compute in; an unknown type is taken to be that of x."""
     wanted = _computed_in(graph, x)
     if wanted is None or wanted == (graph.element_type(name) or graph.element_type(x)):
         return name
     return graph.op("Cast", name, to=wanted)
 
 
-def _narrowed(graph: Graph, gradient: str, source: str, x: str) -> str:
-    """The gradient by an input, in the type of that input."""
+def _downcast(graph: Graph, gradient: str, source: str, x: str) -> str:
+    """The gradient of an input, cast to the type of that input."""
     if graph.element_type(source) == _computed_in(graph, x):
         return gradient
     return graph.op("CastLike", gradient, source)
 
 
 def _of_inputs(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
-    """The wanted ones of the gradients by the inputs, the first of which is x, in the types of these."""
+    """The needed gradients of the inputs, cast to the types of the inputs; the others None."""
     return [
-        _narrowed(graph, part, source, node.input(0)) if part is not None and node.wants(i) else None
+        _downcast(graph, part, source, node.input(0)) if part is not None and node.wants(i) else None
         for i, (part, source) in enumerate(zip(parts, node.inputs, strict=False))
     ]
 
 
-@rule_of_outputs("LayerNormalization")
+@multi_output_rule("LayerNormalization")
 def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Normalized along the last axes, times Scale, plus B; the mean and one over the deviation are outputs too."""
+    """Normalized along the last axes, times Scale, plus B; further outputs are the mean and the inverse deviation."""
     x = node.input(0)
     axis = node.attribute("axis", -1)
     first = axis if axis < 0 else axis - graph.rank(x, node)
-    dy, by_mean, by_inverse = (None if one is None else _widened(graph, one, x) for one in _padded(incoming, 3))
-    wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
+    dy, by_mean, by_inverse = (None if one is None else _upcast(graph, one, x) for one in _padded(incoming, 3))
+    wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
     normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5))
-    by_x: list[str] = []
+    dx: list[str] = []
     parts: list[str | None] = [None] * len(node.inputs)
     if dy is not None:
-        by_x.append(_by_normalized(graph, normalized, graph.op("Mul", dy, scale)))
+        dx.append(_by_normalized(graph, normalized, graph.op("Mul", dy, scale)))
         terms = [graph.op("Mul", dy, normalized.values), dy]
         parts[1:] = [sum_to(graph, one, name, x) for one, name in zip(terms, node.inputs[1:], strict=False)]
     if by_mean is not None or by_inverse is not None:
         count = graph.op("ReduceProd", graph.shape(x, first), keepdims=0)
         share = graph.op("Reciprocal", graph.op("CastLike", count, wide))
     if by_mean is not None:
-        by_x.append(graph.op("Expand", graph.op("Mul", by_mean, share), graph.shape(x)))
+        dx.append(graph.op("Expand", graph.op("Mul", by_mean, share), graph.shape(x)))
     if by_inverse is not None:
         square = graph.op("Mul", normalized.inverse, normalized.inverse)
         factor = graph.op("Neg", graph.op("Mul", graph.op("Mul", by_inverse, share), square))
-        by_x.append(graph.op("Mul", normalized.values, factor))
-    return _of_statistics(graph, node, [_sum(graph, by_x), *parts[1:]])
+        dx.append(graph.op("Mul", normalized.values, factor))
+    return _of_statistics(graph, node, [_sum(graph, dx), *parts[1:]])
 
 
 def _padded(incoming: Incoming, count: int) -> list[str | None]:
-    """The gradients by all outputs that an operator may have."""
+    """The gradients of outputs, completed by None to all outputs that the operator may have."""
     return [*incoming, *[None] * (count - len(incoming))]
 
 
@@ -113,14 +113,14 @@ def _sum(graph: Graph, parts: Sequence[str]) -> str:
 
 
 def _of_statistics(graph: Graph, node: Node, parts: Sequence[str | None]) -> Gradients:
-    """As `_of_inputs`, of a node whose outputs do not depend on all inputs."""
+    """As `_of_inputs`, with a zero for an input that the outputs in the loss do not depend on."""
     zero = Zero("the loss does not depend on the outputs that depend on it")
     return [zero if part is None else part for part in _of_inputs(graph, node, parts)]
 
 
 @rule("InstanceNormalization")
 def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Each channel normalized by itself, times scale, plus B."""
+    """Each channel of each sample normalized, times scale, plus B."""
     x = node.input(0)
     count = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
     return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=2), count, axis=0))
@@ -128,23 +128,23 @@ def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("GroupNormalization")
 def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Groups of channels normalized, times the scale of each channel, plus its bias; before opset 21 of each group."""
+    """Groups of channels normalized, times scale, plus bias; these are per channel, before opset 21 per group."""
     x, groups = node.input(0), graph.ints([node.attribute("num_groups")])
     count = graph.op("Div", graph.op("ReduceProd", graph.op("Shape", x, start=1), keepdims=1), groups)
     return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=1), groups, count, axis=0))
 
 
 def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
-    """The gradients of x normalized along the last axis of a shape, times a scale of each channel, plus another number.
+    """The gradients of the inputs x, scale and bias, where x is reshaped and normalized along its last axis.
 
     Args:
-        graph: where the nodes are added.
-        node: with these inputs, and with an epsilon.
-        dy: name of the gradient by the output.
-        shape: name of a shape [samples, groups, pixels] that x is seen in.
+        graph: the graph to add nodes to.
+        node: an InstanceNormalization or GroupNormalization.
+        dy: name of the gradient of the output.
+        shape: name of the shape [samples, groups, pixels] that x is reshaped to.
     """
     x = node.input(0)
-    wide, scale, wide_dy = (_widened(graph, name, x) for name in (x, node.input(1), dy))
+    wide, scale, wide_dy = (_upcast(graph, name, x) for name in (x, node.input(1), dy))
     of_groups = node.proto.op_type == "GroupNormalization" and node.version < 21
     if of_groups:
         scale = _for_channels(graph, node, scale)
@@ -170,7 +170,7 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
 
 
 def _for_channels(graph: Graph, node: Node, name: str) -> str:
-    """The value of each channel's group, from one for each group."""
+    """A tensor with a value for each channel, from one with a value for each group."""
     groups = node.attribute("num_groups")
     count = graph.op("Div", graph.shape(node.input(0), 1, 2), graph.ints([groups]))
     lines = graph.op(
@@ -180,27 +180,27 @@ def _for_channels(graph: Graph, node: Node, name: str) -> str:
 
 
 def _by_channel(graph: Graph, node: Node, name: str) -> str:
-    """One value for each channel, to be broadcast to the shape of x."""
+    """A value for each channel, in a shape that broadcasts to that of x."""
     rank = graph.rank(node.input(0), node)
     return graph.op("Unsqueeze", name, graph.ints(range(1, rank - 1))) if rank > 2 else name
 
 
 def _channel_sums(graph: Graph, node: Node, name: str) -> str:
-    """Of a tensor of the shape of x."""
+    """The sum over all axes but that of the channels, of a tensor with the shape of x."""
     rank = graph.rank(node.input(0), node)
     return graph.op("ReduceSum", name, graph.ints([0, *range(2, rank)]), keepdims=0)
 
 
-@rule_of_outputs("BatchNormalization")
+@multi_output_rule("BatchNormalization")
 def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """X minus a mean, over the root of a variance, times scale, plus B: of the batch in training, else as given."""
+    """(X - mean) / sqrt(variance + epsilon) * scale + B; in training with the mean and variance of the batch."""
     if node.attribute("training_mode", 0):
         return _in_training(graph, node, incoming)
     x, dy = node.input(0), incoming[0]
     if dy is None:
-        raise ValueError(f"{node}: its outputs but the first must be unused for training_mode = 0")
-    wide, scale, _, mean, variance = (_widened(graph, name, x) for name in node.inputs)
-    wide_dy = _widened(graph, dy, x)
+        raise ValueError(f"{node}: with training_mode = 0, all outputs but the first must be unused")
+    wide, scale, _, mean, variance = (_upcast(graph, name, x) for name in node.inputs)
+    wide_dy = _upcast(graph, dy, x)
     inverse = _inverse_root(graph, variance, node.attribute("epsilon", 1e-5), wide)
     factor = graph.op("Mul", scale, inverse)
     parts: list[str | None] = [None] * 5
@@ -217,21 +217,21 @@ def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
 
 
 def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """The gradients through the statistics of the batch and those of the running statistics.
+    """The gradients in training: through the batch's mean and variance, and through the running mean and variance.
 
-    The latter are momentum * input + (1 - momentum) * that of the batch; the variance is a mean over all elements of a
-    channel, without a correction for their number (the operator's specification).
+    The running statistics are momentum * input + (1 - momentum) * that of the batch. As in the operator's specification,
+    the variance is a mean over all elements of a channel, without Bessel's correction.
     """
     x, momentum = node.input(0), node.attribute("momentum", 0.9)
     axes = [0, *range(2, graph.rank(x, node))]
-    wide, scale = (_widened(graph, name, x) for name in node.inputs[:2])
-    wide_dy, by_mean, by_variance = (None if dy is None else _widened(graph, dy, x) for dy in _padded(incoming, 3))
+    wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
+    wide_dy, by_mean, by_variance = (None if dy is None else _upcast(graph, dy, x) for dy in _padded(incoming, 3))
     keep, share = graph.number(momentum, wide), graph.number(1 - momentum, wide)
     parts: list[str | None] = [None] * 5
-    by_x = []
+    dx = []
     if wide_dy is not None:
         normalized = _normalized(graph, wide, axes, node.attribute("epsilon", 1e-5))
-        by_x.append(_by_normalized(graph, normalized, graph.op("Mul", wide_dy, _by_channel(graph, node, scale))))
+        dx.append(_by_normalized(graph, normalized, graph.op("Mul", wide_dy, _by_channel(graph, node, scale))))
         parts[1] = _channel_sums(graph, node, graph.op("Mul", wide_dy, normalized.values))
         parts[2] = _channel_sums(graph, node, wide_dy)
     if by_mean is not None or by_variance is not None:
@@ -241,37 +241,38 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     if by_mean is not None:
         parts[3] = graph.op("Mul", by_mean, keep)
         spread = _by_channel(graph, node, graph.op("Mul", by_mean, share))
-        by_x.append(graph.op("Expand", spread, graph.shape(x)))
+        dx.append(graph.op("Expand", spread, graph.shape(x)))
     if by_variance is not None:
         parts[4] = graph.op("Mul", by_variance, keep)
         centred = graph.op("Sub", wide, graph.op("ReduceMean", wide, graph.ints(axes)))
         twice = graph.op("Mul", graph.op("Mul", by_variance, share), graph.number(2.0, wide))
-        by_x.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
-    parts[0] = _sum(graph, by_x)
+        dx.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
+    parts[0] = _sum(graph, dx)
     return _of_statistics(graph, node, parts)
 
 
 def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:
-    """-factor * inverse / 2: what is left of the derivative of scale / sqrt(variance) beside one inverse."""
+    """-factor * inverse / 2: the derivative of scale / sqrt(variance), divided by one inverse."""
     return graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, like))
 
 
-@form("MeanVarianceNormalization")
+@decomposition("MeanVarianceNormalization")
 def mean_variance_normalization(graph: Graph, node: Node) -> list[str]:
-    """A tensor minus its mean, over its standard deviation plus 1e-9, both taken along axes.
+    """(X - mean) / (deviation + 1e-9), taken along axes.
 
-    The function of the specification has constants of float for a tensor of any type, and a difference of squares.
+    The function of the specification is not used: it has float constants for X of any type, and computes the variance as a
+    difference of squares.
     """
-    x, axes = widened(graph, node.input(0)), graph.ints(node.attribute("axes", [0, 2, 3]))
+    x, axes = upcast(graph, node.input(0)), graph.ints(node.attribute("axes", [0, 2, 3]))
     centred = graph.op("Sub", x, graph.op("ReduceMean", x, axes))
     deviation = graph.op("Sqrt", graph.op("ReduceMean", graph.op("Mul", centred, centred), axes))
     normalized = graph.op("Div", centred, graph.op("Add", deviation, graph.number(1e-9, x)))
-    return [narrowed(graph, normalized, node.input(0))]
+    return [downcast(graph, normalized, node.input(0))]
 
 
-@form("LpNormalization")
+@decomposition("LpNormalization")
 def lp_normalization(graph: Graph, node: Node) -> list[str]:
-    """Vectors along an axis over their norms; a vector of zeros stays one, and has a gradient of 0."""
+    """Vectors along an axis divided by their norms; for a vector of zeros both result and gradient are 0."""
     x, order = node.input(0), node.attribute("p", 2)
     norm = graph.op(f"ReduceL{order}", x, graph.ints([node.attribute("axis", -1)]), keepdims=1)
     is_zero = graph.op("Equal", norm, graph.number(0.0, x))

@@ -1,7 +1,7 @@
-"""Roots of sums of powers: norms of vectors, as they are exported for PyTorch's vector_norm, std and their kin.
+"""Recognition of norms: roots of sums of powers, as exported for PyTorch's vector_norm, std and similar functions.
 
-Where a norm is 0 its derivative is 0 in PyTorch (2.13), by convention: there is none. That of the root alone is infinite,
-and times those of the powers, which are 0, it would be no number.
+A norm has no derivative at 0; PyTorch (2.13) defines it as 0. The product of the derivatives of the root, which is infinite,
+and of the powers, which is 0, would be NaN.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import onnx
 from onnx_models.gradient.graph import Graph
 
 _ROUNDING = 1e-6
-"""Relative, of an exponent such as 1/3 in single precision."""
+"""The relative error of an exponent such as 1/3 in float32."""
 
 
 def is_norm(graph: Graph, name: str, power: float) -> bool:
-    """Whether a tensor to this power is a norm: a sum or a mean of powers, perhaps times a number of elements."""
-    node = graph.maker(name)
+    """Whether a tensor to this power is a norm: a sum or mean of powers, perhaps times a number of elements."""
+    node = graph.producer(name)
     if node is None:
         return False
     if node.op_type in ("Mul", "Div"):
@@ -29,8 +29,8 @@ def is_norm(graph: Graph, name: str, power: float) -> bool:
 
 
 def _is_power(graph: Graph, name: str, power: float) -> bool:
-    """Whether a tensor is one to the power of 1/power, which is above 1, and never negative."""
-    node = graph.maker(name)
+    """Whether a tensor is another one to the power 1/power > 1, and never negative."""
+    node = graph.producer(name)
     if node is None or not 0 < power < 1:
         return False
     if node.op_type == "Mul":
@@ -40,13 +40,13 @@ def _is_power(graph: Graph, name: str, power: float) -> bool:
     exponent = constant_number(graph, node.input[1])
     if exponent is None or abs(exponent * power - 1) >= _ROUNDING:
         return False
-    base = graph.maker(node.input[0])
+    base = graph.producer(node.input[0])
     return exponent % 2 != 1 or (base is not None and base.op_type == "Abs")
 
 
 def constant_number(graph: Graph, name: str) -> float | None:
-    """The value of a constant of one element, also of one that was cast; None for any other tensor."""
-    node = graph.maker(name)
+    """The value of a constant of one element, possibly after casts; None for any other tensor."""
+    node = graph.producer(name)
     if node is not None and node.op_type in ("Cast", "CastLike"):
         return constant_number(graph, node.input[0])
     value = graph.constant(name)
@@ -54,10 +54,10 @@ def constant_number(graph: Graph, name: str) -> float | None:
 
 
 def _is_count(graph: Graph, name: str) -> bool:
-    """Whether a tensor follows from numbers of elements and constants alone."""
+    """Whether a tensor is computed from numbers of elements and constants only."""
     if constant_number(graph, name) is not None:
         return True
-    node = graph.maker(name)
+    node = graph.producer(name)
     if node is None:
         return False
     if node.op_type in ("Cast", "CastLike"):

@@ -1,4 +1,4 @@
-"""Rules of pooling."""
+"""Rules of pooling and of LRN."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Sequence
 
 import onnx
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.indexing import added
-from onnx_models.gradient.rules.table import Gradients, form, rule
-from onnx_models.gradient.rules.windows import Windows, by_image, cut, windows
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.indexing import scatter_added
+from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
+from onnx_models.gradient.rules.windows import Windows, image_gradient, sliced, windows
 
 _EXACT = 2**20
-"""A part of a number that a float holds, as many times as it may be there."""
+"""An index is split into quotient and remainder by this number, each of which a float32 holds exactly."""
 
 
 @rule("MaxPool")
 def max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The maximum of each window: dy goes to where it was found, which MaxPool says itself."""
-    return [added(graph, node.input(0), _places(graph, node), dy)]
+    """The maximum of each window: dy goes to the index that MaxPool returns."""
+    return [scatter_added(graph, node.input(0), _places(graph, node), dy)]
 
 
 def _places(graph: Graph, node: Node) -> str:
-    """The index in X, row by row, of each maximum: from the node, or else from another like it."""
+    """The row-major index in X of each maximum: an output of the node, or of a copy of it."""
     if len(node.outputs) > 1 and node.outputs[1] and not node.attribute("storage_order", 0):
         return node.outputs[1]
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
@@ -34,23 +34,23 @@ def _places(graph: Graph, node: Node) -> str:
 
 @rule("AveragePool")
 def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The mean of each window: a convolution of each channel by itself, with ones, divided by the number of pixels."""
+    """The mean of each window: a depthwise convolution with ones, divided by the number of pixels."""
     x = node.input(0)
-    laid, ones = _windows(graph, node, x)
-    return [_summed(graph, graph.op("Div", dy, _counts(graph, node, laid, ones)), ones, x, laid)]
+    layout, ones = _windows(graph, node, x)
+    return [_summed(graph, graph.op("Div", dy, _counts(graph, node, layout, ones)), ones, x, layout)]
 
 
-def _summed(graph: Graph, shares: str, ones: str, x: str, laid: Windows) -> str:
-    """For each pixel of x the sum of the shares of the windows that it is in."""
+def _summed(graph: Graph, shares: str, ones: str, x: str, layout: Windows) -> str:
+    """For each pixel of x the sum of `shares` over the windows that contain it."""
     alone = graph.op("Reshape", shares, _one_channel(graph, shares), allowzero=1)
-    return graph.reshaped(by_image(graph, alone, ones, x, laid, 1), x)
+    return graph.reshaped(image_gradient(graph, alone, ones, x, layout, 1), x)
 
 
 def _windows(graph: Graph, node: Node, x: str) -> tuple[Windows, str]:
-    """The windows of a node, and ones in the shape of one."""
+    """The windows of a node, and a kernel of ones."""
     kernel = list(node.attribute("kernel_shape"))
-    laid = windows(graph, node, len(kernel), x, node.outputs[0], graph.ints(kernel))
-    return laid, _ones(graph, graph.ints([1, 1, *kernel]), x)
+    layout = windows(graph, node, len(kernel), x, node.outputs[0], graph.ints(kernel))
+    return layout, _ones(graph, graph.ints([1, 1, *kernel]), x)
 
 
 def _ones(graph: Graph, shape: str, like: str) -> str:
@@ -63,28 +63,28 @@ def _one_channel(graph: Graph, name: str) -> str:
     return graph.op("Concat", images, graph.ints([1]), graph.op("Shape", name, start=2), axis=0)
 
 
-def _counts(graph: Graph, node: Node, laid: Windows, ones: str) -> str:
-    """How many pixels each window has the mean of: those in X, or in X with its pads; none beyond, with ceil_mode."""
+def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
+    """The number of pixels that each window averages: those in X, or in X with its pads; never those beyond (ceil_mode)."""
     x, y = node.input(0), node.outputs[0]
     with_pads = bool(node.attribute("count_include_pad", 0))
-    if not node.attribute("ceil_mode", 0) and not laid.found and (with_pads or not any(laid.pads)):
+    if not node.attribute("ceil_mode", 0) and not layout.found and (with_pads or not any(layout.pads)):
         return graph.number(float(math.prod(node.attribute("kernel_shape"))), x)
     lengths = graph.op("Shape", x, start=2)
-    begins, ends = _pads(graph, laid)
+    begins, ends = _pads(graph, layout)
     if with_pads:
-        lengths, begins = graph.op("Add", graph.op("Add", lengths, begins), ends), graph.ints([0] * laid.rank)
-    # Zeros up to where the last window ends at most.
-    beyond = graph.op("Add", ends, graph.ints([stride - 1 for stride in laid.strides]))
+        lengths, begins = graph.op("Add", graph.op("Add", lengths, begins), ends), graph.ints([0] * layout.rank)
+    # Pad with zeros up to the furthest end of the last window.
+    beyond = graph.op("Add", ends, graph.ints([stride - 1 for stride in layout.strides]))
     inside = _ones(graph, graph.op("Concat", graph.ints([1, 1]), lengths, axis=0), x)
     zeros = graph.ints([0, 0])
     around = graph.op("Pad", inside, graph.op("Concat", zeros, begins, zeros, beyond, axis=0))
-    counts = graph.op("Conv", around, ones, strides=laid.strides, dilations=laid.dilations)
-    return cut(graph, counts, graph.ints([0] * laid.rank), graph.op("Shape", y, start=2), laid.axes)
+    counts = graph.op("Conv", around, ones, strides=layout.strides, dilations=layout.dilations)
+    return sliced(graph, counts, graph.ints([0] * layout.rank), graph.op("Shape", y, start=2), layout.axes)
 
 
-def _pads(graph: Graph, laid: Windows) -> tuple[str, str]:
-    """Names of the begins and of the ends."""
-    return laid.found or (graph.ints(laid.pads[: laid.rank]), graph.ints(laid.pads[laid.rank :]))
+def _pads(graph: Graph, layout: Windows) -> tuple[str, str]:
+    """Names of the pads at the start and at the end of each spatial axis."""
+    return layout.found or (graph.ints(layout.pads[: layout.rank]), graph.ints(layout.pads[layout.rank :]))
 
 
 @rule("GlobalAveragePool")
@@ -97,7 +97,7 @@ def global_average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("GlobalMaxPool")
 def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The maximum of each channel: dy goes to the first pixel that has it."""
+    """The maximum of each channel: dy goes to the first pixel that equals it."""
     x = node.input(0)
     channels, count = graph.op("Shape", x, end=2), graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
     lines = graph.op("Reshape", x, graph.op("Concat", channels, count, axis=0), allowzero=1)
@@ -109,37 +109,37 @@ def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("LpPool")
 def lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The p-norm of each window; where it is 0 the gradient is."""
-    x, y, dy = (widened(graph, name) for name in (node.input(0), node.outputs[0], dy))
-    laid, ones = _windows(graph, node, x)
+    """The p-norm of each window; where the norm is 0, the gradient is 0."""
+    x, y, dy = (upcast(graph, name) for name in (node.input(0), node.outputs[0], dy))
+    layout, ones = _windows(graph, node, x)
     shares, factors = _of_norm(graph, node, x, y, dy)
-    return [narrowed(graph, graph.op("Mul", _summed(graph, shares, ones, x, laid), factors), node.input(0))]
+    return [downcast(graph, graph.op("Mul", _summed(graph, shares, ones, x, layout), factors), node.input(0))]
 
 
 @rule("GlobalLpPool")
 def global_lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The p-norm of each channel; where it is 0 the gradient is, as with PyTorch's norm."""
-    x, y, dy = (widened(graph, name) for name in (node.input(0), node.outputs[0], dy))
-    return [narrowed(graph, graph.op("Mul", *_of_norm(graph, node, x, y, dy)), node.input(0))]
+    """The p-norm of each channel; where the norm is 0, the gradient is 0, as in PyTorch."""
+    x, y, dy = (upcast(graph, name) for name in (node.input(0), node.outputs[0], dy))
+    return [downcast(graph, graph.op("Mul", *_of_norm(graph, node, x, y, dy)), node.input(0))]
 
 
 def _of_norm(graph: Graph, node: Node, x: str, y: str, dy: str) -> tuple[str, str]:
-    """The derivative of a p-norm y in two factors: one for each y, times dy, and one for each x."""
+    """The gradient of a p-norm y as two factors: one in the shape of y, dy included, and one in the shape of x."""
     p = node.attribute("p", 2)
-    values, norms = Term(graph, x, x), Term(graph, y, x)
+    values, norms = Expr(graph, x, x), Expr(graph, y, x)
     if p == 1:
         return dy, values.op("Sign").name
     is_zero = norms.op("Equal", norms.of(0.0))
-    shares = Term(graph, dy, x) * norms.of(1.0).where(is_zero, norms).op("Pow", 1.0 - p)
+    shares = Expr(graph, dy, x) * norms.of(1.0).where(is_zero, norms).op("Pow", 1.0 - p)
     factors = values if p == 2 else values * values.op("Abs").op("Pow", p - 2.0)
     return shares.of(0.0).where(is_zero, shares).name, factors.name
 
 
-@form("LRN")
+@decomposition("LRN")
 def local_response(graph: Graph, node: Node) -> Sequence[str]:
-    """Each number divided by a power of the mean square of those at the same place in the channels around it."""
+    """Local response normalization: x / (bias + alpha * mean of squares over neighbouring channels)^beta."""
     source = node.input(0)
-    x = widened(graph, source)
+    x = upcast(graph, source)
     size = node.attribute("size")
     rest = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
     one = graph.ints([1])
@@ -147,30 +147,30 @@ def local_response(graph: Graph, node: Node) -> Sequence[str]:
     squares = graph.op("Reshape", graph.op("Mul", x, x), column, allowzero=1)
     pads = [(size - 1) // 2, 0, size // 2, 0]
     means = graph.op("AveragePool", squares, kernel_shape=[size, 1], pads=pads, count_include_pad=1)
-    scale = Term(graph, graph.op("Reshape", means, graph.shape(source), allowzero=1), x)
+    scale = Expr(graph, graph.op("Reshape", means, graph.shape(source), allowzero=1), x)
     scale = scale * node.attribute("alpha", 1e-4) + node.attribute("bias", 1.0)
-    y = Term(graph, x, x) * scale.op("Pow", -node.attribute("beta", 0.75))
-    return [narrowed(graph, y.name, source)]
+    y = Expr(graph, x, x) * scale.op("Pow", -node.attribute("beta", 0.75))
+    return [downcast(graph, y.name, source)]
 
 
 @rule("MaxUnpool")
 def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Numbers put at places of a larger tensor of zeros: of several at one place the one that is there has the gradient.
+    """Elements scattered to a larger tensor of zeros: of several at one index, the one that is kept gets the gradient.
 
-    The node tells where each went, as it is run on the numbers of the elements of X: runtimes differ in what the places
-    mean where there is an output_shape.
+    The node is applied to the flat indices of X to find where each element goes, because runtimes disagree on the meaning of
+    the index input if there is an output_shape.
     """
     x = node.input(0)
     zero, one, parts = (graph.op("Constant", value_int=value) for value in (0, 1, _EXACT))
     size = graph.op("Size", x)
     numbers = graph.reshaped(graph.op("Add", graph.op("Range", zero, size, one), one), x)
-    # A float holds integers of 24 bits.
+    # A float32 holds integers of up to 24 bits exactly.
     ends = [graph.op("Div", numbers, parts), graph.op("Mod", numbers, parts)]
     ends = [graph.op("Cast", end, to=onnx.TensorProto.FLOAT) for end in ends]
-    high, low = (graph.op("Cast", graph.again(node, end, *node.inputs[1:]), to=onnx.TensorProto.INT64) for end in ends)
+    high, low = (graph.op("Cast", graph.replay(node, end, *node.inputs[1:]), to=onnx.TensorProto.INT64) for end in ends)
     line = graph.ints([-1])
     places = graph.op("Reshape", graph.op("Add", graph.op("Mul", high, parts), low), line)
     nothing = graph.op("Expand", graph.number(0.0, x), graph.op("Reshape", graph.op("Add", size, one), line))
     found = graph.op("ScatterElements", nothing, places, graph.op("Reshape", dy, line))
-    # What is no number of an element is 0.
+    # Index 0 stands for outputs that no element went to.
     return [graph.reshaped(graph.op("Slice", found, graph.ints([1]), graph.op("Shape", found)), x)]

@@ -1,25 +1,25 @@
-"""The product of all factors but one: for each factor its derivative."""
+"""The derivatives of a product: the products of all factors but one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.expression import Expr
 
-Whole = Callable[[Term], Term]
-"""From a number for each factor to what all those that are multiplied with it have together, at each of them."""
+Reduction = Callable[[Expr], Expr]
+"""Reduces a tensor with an element for each factor over each product, and broadcasts the result back to the factors."""
 
 
-def of_others(factors: Term, product: Whole, total: Whole) -> Term:
-    """The products of the others, 0 where there is a 0 among those.
+def product_of_others(factors: Expr, product: Reduction, total: Reduction) -> Expr:
+    """The product of the other factors for each factor; 0 if one of these is 0.
 
-    The product over the factor itself, but a 0 is left out of the product, and joined again where it is among the others.
-    So these nodes have the right derivative too, unless more than one factor is 0.
+    It is the whole product divided by the factor. Zeros are left out of the product and multiplied again, so that the second
+    derivative is right too, unless several factors are 0.
 
     Args:
-        factors: those of one or more products.
-        product: the product of all.
-        total: the sum of all.
+        factors: the factors of one or more products.
+        product: reduces by products.
+        total: reduces by sums.
     """
     is_zero = factors.op("Equal", 0.0)
     others = factors.of(1.0).where(is_zero, factors)

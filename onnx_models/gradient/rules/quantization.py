@@ -1,12 +1,12 @@
-"""Rules of quantization: rounding passes a gradient straight through, as in PyTorch's fake quantization.
+"""Rules of quantization: straight-through gradients, as in PyTorch's fake quantization.
 
-Of y = DequantizeLinear(QuantizeLinear(x, s), s) the gradient by x is dy where the rounded value lies within the range of the
-integers, and 0 where it is cut off. That by the scale is that of PyTorch's learnable fake quantization, and of the paper
-"Learned Step Size Quantization" without its factor: the sum of dy*(q - x/s) where nothing is cut off, and of dy*q where
-it is, with q the integer minus the zero point. The two operators have a part of it each. Numbers of 8 bits and less with a
-fraction have the same rules; PyTorch has none for these.
+For y = DequantizeLinear(QuantizeLinear(x, s), s), dx is dy where the rounded value is in the range of the integers, and 0
+where it saturates. ds is that of PyTorch's learnable fake quantization, and of the paper "Learned Step Size Quantization"
+without its factor: the sum of dy*(q - x/s) where nothing saturates, and of dy*q where it does, with q the integer minus
+the zero point. Each of the two operators computes a part of it. Floating-point types of 8 bits and less have the same
+rules; PyTorch has none for these.
 
-The gradient by integers, or by such small numbers, is a tensor of type float.
+The gradient of an integer tensor, or of a small floating-point tensor, has type float.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.indexing import added, numbered
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.rules.indexing import element_indices, scatter_added
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 _FLOAT = onnx.TensorProto.FLOAT
 
@@ -24,18 +24,18 @@ _RANGES: dict[str, tuple[float, float]] = {
     **{f"INT{bits}": (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1) for bits in (2, 4, 8, 16)},
     **{f"UINT{bits}": (0.0, 2.0**bits - 1) for bits in (2, 4, 8, 16)},
 }
-"""The least and the largest integer of each type."""
+"""The minimum and maximum of each integer type."""
 
 _LARGEST = {
     "FLOAT8E4M3FN": 448.0, "FLOAT8E4M3FNUZ": 240.0, "FLOAT8E5M2": 57344.0, "FLOAT8E5M2FNUZ": 57344.0,
     "FLOAT6E2M3": 7.5, "FLOAT6E3M2": 28.0, "FLOAT4E2M1": 6.0,
 }  # fmt: skip
-"""The largest number of each small type with a fraction; the least one is its negative."""
+"""The maximum of each small floating-point type; the minimum is its negative."""
 
 
 @rule("QuantizeLinear")
 def quantize(graph: Graph, node: Node, dy: str) -> Gradients:
-    """x/s rounded to integers, plus a zero point, cut off at the range of the integers."""
+    """x/s rounded to integers, plus the zero point, saturated to the range of the integers."""
     x, scale, zero_point = (node.input(i) for i in range(3))
     spread = _spread(graph, node, _wide(graph, scale))
     ratio = graph.op("Div", _wide(graph, x), spread)
@@ -49,37 +49,39 @@ def quantize(graph: Graph, node: Node, dy: str) -> Gradients:
         graph.op("LessOrEqual", rounded, graph.number(high, ratio)),
     )
     share = graph.masked(is_inside, graph.op("Div", dy, spread), ratio)
-    by_x = _narrow(graph, share, x) if node.wants(0) else None
+    dx = _narrow(graph, share, x) if node.wants(0) else None
     if not node.wants(1):
-        return [by_x]
-    # A ratio that is infinite is cut off; times a share of 0 it would be no number.
+        return [dx]
+    # An infinite ratio saturates; 0 times it would be NaN.
     by_ratio = graph.op("Mul", share, graph.masked(is_inside, ratio, ratio))
-    return [by_x, _by_scale(graph, node, graph.op("Neg", by_ratio))]
+    return [dx, _by_scale(graph, node, graph.op("Neg", by_ratio))]
 
 
 @rule("DequantizeLinear")
 def dequantize(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Integers minus a zero point, times a scale."""
+    """Integers minus the zero point, times the scale."""
     x, scale, zero_point = (node.input(i) for i in range(3))
     wide_dy = _wide(graph, dy)
-    by_x = graph.op("Mul", wide_dy, _spread(graph, node, _wide(graph, scale))) if node.wants(0) else None
+    dx = graph.op("Mul", wide_dy, _spread(graph, node, _wide(graph, scale))) if node.wants(0) else None
     if not node.wants(1):
-        return [by_x]
+        return [dx]
     steps = _wide(graph, x)
     if zero_point:
         steps = graph.op("Sub", steps, _spread(graph, node, _wide(graph, zero_point)))
-    return [by_x, _by_scale(graph, node, graph.op("Mul", wide_dy, steps))]
+    return [dx, _by_scale(graph, node, graph.op("Mul", wide_dy, steps))]
 
 
 def _range(graph: Graph, node: Node) -> tuple[float, float, bool]:
-    """The least and the largest value of the node's output, and whether all values between are integers."""
+    """The minimum and maximum of the output's type, and whether it is an integer type."""
     kind = graph.element_type(node.outputs[0])
     name = onnx.TensorProto.DataType.Name(kind) if kind is not None else "unknown"
     if name in _RANGES:
         return (*_RANGES[name], True)
     if name in _LARGEST:
         return -_LARGEST[name], _LARGEST[name], False
-    raise ValueError(f"{node}: its output of type {name.lower()} must have one of {', '.join([*_RANGES, *_LARGEST])}")
+    raise ValueError(
+        f"{node}: its output has type {name.lower()}: must be one of {', '.join([*_RANGES, *_LARGEST]).lower()}"
+    )
 
 
 def _wide(graph: Graph, name: str) -> str:
@@ -87,12 +89,12 @@ def _wide(graph: Graph, name: str) -> str:
 
 
 def _narrow(graph: Graph, name: str, source: str) -> str:
-    """A gradient of type float in the type of what it is by."""
+    """A float gradient cast to the type of its tensor."""
     return name if graph.element_type(source) == _FLOAT else graph.op("CastLike", name, source)
 
 
 def _spread(graph: Graph, node: Node, scale: str) -> str:
-    """A scale or a zero point, one for all, for each place of an axis or for each block, as it is broadcast to x."""
+    """A scale or zero point (per tensor, per axis or per block) in a shape that broadcasts to x."""
     if node.attribute("block_size", 0):
         return graph.op("Gather", scale, _blocks(graph, node), axis=node.attribute("axis", 1))
     x = node.input(0)
@@ -105,7 +107,7 @@ def _spread(graph: Graph, node: Node, scale: str) -> str:
 
 
 def _blocks(graph: Graph, node: Node) -> str:
-    """For each place of x along the axis the number of its block."""
+    """The block index of each index along the axis."""
     axis = node.attribute("axis", 1) % graph.rank(node.input(0), node)
     length = graph.op("Squeeze", graph.shape(node.input(0), axis, axis + 1))
     zero, one, size = (graph.op("Constant", value_int=n) for n in (0, 1, node.attribute("block_size")))
@@ -113,9 +115,9 @@ def _blocks(graph: Graph, node: Node) -> str:
 
 
 def _by_scale(graph: Graph, node: Node, terms: str) -> str:
-    """The sums over what each element of the scale belongs to, from terms of the shape of x."""
+    """The gradient of the scale: terms in the shape of x, summed over the elements that each scale applies to."""
     x, scale = node.input(0), node.input(1)
     if node.attribute("block_size", 0):
-        return added(graph, scale, _spread(graph, node, numbered(graph, scale)), terms)
+        return scatter_added(graph, scale, _spread(graph, node, element_indices(graph, scale)), terms)
     spread = _spread(graph, node, scale)
     return _narrow(graph, graph.reshaped(sum_to(graph, terms, spread, x), scale), scale)

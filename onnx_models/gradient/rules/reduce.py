@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.products import Whole, of_others
-from onnx_models.gradient.rules.table import Gradients, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.rules.products import Reduction, product_of_others
+from onnx_models.gradient.rules.registry import Gradients, rule
 
 
 def kept(graph: Graph, node: Node, *reduced: str) -> list[str]:
-    """Tensors of the shape of the output, in the shape that the output has with keepdims = 1."""
+    """Tensors in the shape of the output, reshaped to what it would be with keepdims = 1."""
     axes = node.input(1)
     no_op = not axes and node.attribute("noop_with_empty_axes", 0)
     if node.attribute("keepdims", 1) or no_op:
@@ -31,7 +31,7 @@ def _shape_kept(graph: Graph, node: Node, shape: str, axes: str) -> str:
 
 
 def _or_all(graph: Graph, axes: str, rank: str) -> str:
-    """The axes, or all if there are none."""
+    """The axes, or all axes if the tensor of axes is empty."""
     lengths = graph.lengths(axes)
     if lengths is not None and len(lengths) == 1 and isinstance(lengths[0], int) and lengths[0] > 0:
         return axes
@@ -42,31 +42,31 @@ def _or_all(graph: Graph, axes: str, rank: str) -> str:
     return graph.op("Concat", axes, graph.op("Slice", every, graph.ints([0]), end), axis=0)
 
 
-def _again(graph: Graph, node: Node, operator: str, name: str) -> str:
+def _same_reduction(graph: Graph, node: Node, operator: str, name: str) -> str:
     """Another reduction over the axes of a node, with keepdims = 1."""
     noop = node.attribute("noop_with_empty_axes", 0)
     return graph.op(operator, name, node.input(1), keepdims=1, noop_with_empty_axes=noop)
 
 
 def _spread(graph: Graph, node: Node, share: str) -> Sequence[str]:
-    """A share for every term, from one for each sum."""
+    """A tensor in the shape of the output, broadcast to the shape of x."""
     return [graph.op("Expand", *kept(graph, node, share), graph.shape(node.input(0)))]
 
 
 def _scaled(graph: Graph, node: Node, share: str, factors: str) -> Sequence[str]:
-    """A share times a factor for every term, from one share for each sum."""
+    """A tensor in the shape of the output times factors in the shape of x."""
     return [graph.op("Mul", *kept(graph, node, share), factors)]
 
 
 @rule("ReduceSum")
 def reduce_sum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum: dy for every term."""
+    """The sum: dy for each element."""
     return _spread(graph, node, dy)
 
 
 @rule("ReduceMean")
 def reduce_mean(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The mean: dy over the number of terms."""
+    """The mean: dy divided by the number of elements."""
     x, y = node.input(0), node.outputs[0]
     one = graph.op("Constant", value_int=1)
     terms = graph.op("Div", graph.op("Size", x), graph.op("Max", graph.op("Size", y), one))
@@ -75,13 +75,13 @@ def reduce_mean(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("ReduceL1")
 def reduce_l1(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum of absolute values; at 0 their derivative is 0."""
+    """The sum of absolute values; the derivative at 0 is 0."""
     return _scaled(graph, node, dy, graph.op("Sign", node.input(0)))
 
 
 @rule("ReduceL2")
 def reduce_l2(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The square root of the sum of squares; where it is 0 the gradient is, as in PyTorch."""
+    """The square root of the sum of squares; where it is 0, the gradient is 0, as in PyTorch."""
     x, y = node.input(0), node.outputs[0]
     zero = graph.number(0.0, x)
     share = graph.op("Where", graph.op("Equal", y, zero), zero, graph.op("Div", dy, y))
@@ -103,30 +103,30 @@ def reduce_log_sum(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("ReduceLogSumExp")
 def reduce_log_sum_exp(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The logarithm y of the sum of exponential functions: exp(x - y) of dy for each."""
+    """The logarithm y of the sum of exponentials: dx = dy*exp(x - y)."""
     kept_dy, y = kept(graph, node, dy, node.outputs[0])
     return [graph.op("Mul", kept_dy, graph.op("Exp", graph.op("Sub", node.input(0), y)))]
 
 
 @rule("ReduceMax", "ReduceMin")
 def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest: equal ones have equal shares, as with PyTorch's amax.
+    """The maximum or minimum; equal ones share the gradient equally, as in PyTorch's amax.
 
-    Where that is NaN none equals it, and the gradients by all are NaN: 0 times a share of none.
+    If it is NaN, no element equals it, and all gradients are NaN: dy divided by 0 times 0.
     """
     x = node.input(0)
     (y,) = kept(graph, node, node.outputs[0])
     chosen = graph.op("CastLike", graph.op("Equal", x, y), x)
-    number = graph.reshaped(_again(graph, node, "ReduceSum", chosen), dy)
-    return _scaled(graph, node, graph.masked_again(graph.op("Div", dy, number), dy, x), chosen)
+    number = graph.reshaped(_same_reduction(graph, node, "ReduceSum", chosen), dy)
+    return _scaled(graph, node, graph.remasked(graph.op("Div", dy, number), dy, x), chosen)
 
 
 @rule("ReduceProd")
 def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The product: for each factor the product of the others, which is 0 if there is a 0 among those."""
+    """The product: dy times the product of the other factors."""
     x = node.input(0)
 
-    def over(operator: str) -> Whole:
-        return lambda term: Term(graph, _again(graph, node, operator, term.name), x)
+    def over(operator: str) -> Reduction:
+        return lambda term: Expr(graph, _same_reduction(graph, node, operator, term.name), x)
 
-    return _scaled(graph, node, dy, of_others(Term(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)
+    return _scaled(graph, node, dy, product_of_others(Expr(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)

@@ -1,4 +1,4 @@
-"""The rule of Resize: by way of DirectML's resampling, which has a gradient, or by one axis after the other."""
+"""The rule of Resize: by DmlResampleGrad where that computes the same, else by one matrix product for each axis."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ import onnx
 
 from onnx_models.dml_resample import DML_RESAMPLE_GRAD
 from onnx_models.gradient.graph import Graph, Length, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.detection import added
-from onnx_models.gradient.rules.table import Gradients, rule
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.detection import add_operator
+from onnx_models.gradient.rules.registry import Gradients, rule
 from onnx_models.resize import resample_attributes
 from ortops.spec import AttributeValue
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
-"""Numbers of inputs."""
+"""Indices of the inputs."""
 
 _PARTS = 64
-"""Scales of so many parts of a whole, and coordinates that are divided by them, are exact in float32 where they matter."""
+"""With scales that are multiples of 1/64, the coordinates that mode nearest rounds are exact in float32."""
 
 
 @rule("Resize")
 def resize(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The resampling that computes the same, with the ratio of the lengths for a scale where sizes are given.
+    """The gradient by DmlResampleGrad, with ratios of lengths as scales if the node has sizes.
 
-    Where there is none, as for cubic, antialias, or scales that the run time knows alone, one axis after the other is
-    multiplied by its matrix, which has as many numbers as the product of the lengths of X and Y along the axis.
+    In other cases, such as cubic, antialias, or scales that are known at run time only, each axis is multiplied by its
+    interpolation matrix, whose size is the product of the lengths of X and Y along the axis.
     """
     for i, name in enumerate(node.inputs):
         if i > 0 and node.wants(i):
             what = "region" if i == _ROI else "scale"
             raise ValueError(
-                f"{node} has no gradient rule for its input {name!r}: the gradient by a {what} is not computed"
+                f"{node} has no gradient with respect to its input {name!r}, a {what}: only X of Resize has one"
             )
     axes = _axes(graph, node)
     try:
         attributes = _resample_attributes(graph, node, axes)
     except ValueError as error:
         if _has_sizes(graph, node) and _policy(node) != "stretch":
-            # The scale of all axes is that of one of them, for which no matrix of another has a place.
+            # One axis determines the scale of all others, which a matrix for each axis cannot express.
             raise ValueError(
                 f"{node} has no gradient for keep_aspect_ratio_policy = {_policy(node)!r} in this case: {error}"
             ) from error
         return [_by_axes(graph, node, dy, axes)]
     x_shape = graph.shape(node.input(0))
     if not _may_shrink_to_one(node, axes):
-        return added(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
-    # Where Y has one pixel, pytorch_half_pixel reads the first one of X: as if X had no other.
+        return add_operator(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
+    # If Y has one pixel, pytorch_half_pixel reads the first pixel of X, as if X had no other.
     one = graph.ints([1])
     read = graph.op("Where", graph.op("Equal", graph.op("Shape", dy), one), one, x_shape)
-    (by_read,) = added(graph, DML_RESAMPLE_GRAD, [dy, read], [True], attributes)
+    (by_read,) = add_operator(graph, DML_RESAMPLE_GRAD, [dy, read], [True], attributes)
     zeros = graph.ints([0] * len(axes))
     rest = graph.op("Concat", zeros, graph.op("Sub", x_shape, read), axis=0)
     return [graph.op("Pad", str(by_read), rest)]
@@ -59,12 +59,12 @@ def resize(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @dataclass(frozen=True)
 class _Axis:
-    """What is known of an axis before the run.
+    """What is known of an axis before the model runs.
 
-    x, y: its lengths, None for one that is not known. is_kept: it is not resized at all, whatever its length.
-    scale: from the node's scales, None where it has sizes. size: from the node's sizes, None where they are no constant.
-    place: where its values are in scales, sizes and the halves of roi, None where they have none for it.
-    is_cropped: a part alone is read, or that is not known.
+    x, y: its lengths, None if unknown. is_kept: whether it is never resized, whatever its length.
+    scale: from the node's scales, None if it has sizes. size: from the node's sizes, None if these are not constant.
+    place: its index in scales, sizes and the halves of roi, None if these have no value for it.
+    is_cropped: whether only a part of it is read, or may be.
     """
 
     x: int | None
@@ -77,7 +77,7 @@ class _Axis:
 
     @property
     def argument(self) -> int | None:
-        """The length of X that the attributes are made for. That of an axis that is kept does not matter."""
+        """The length of X to compute the attributes for; 1 for an axis that is kept, where it does not matter."""
         if self.is_kept and self.x is None:
             return 1
         is_sized = self.scale is None and self.place is not None
@@ -85,7 +85,7 @@ class _Axis:
 
     @property
     def wanted(self) -> int:
-        """The length of Y that the attributes are made for. Where it is not known, that of X is not given either."""
+        """The length of Y to compute the attributes for; if it is unknown, `argument` is None."""
         if self.is_kept and self.x is None:
             return 1
         return next((length for length in (self.size, self.y) if length is not None), 1)
@@ -120,7 +120,7 @@ def _axes(graph: Graph, node: Node) -> list[_Axis]:
 
 
 def _has_sizes(graph: Graph, node: Node) -> bool:
-    """Whether it has sizes, and not scales: of the two one may be empty."""
+    """Whether the node has sizes instead of scales; the other of the two may be an empty tensor."""
     return bool(node.input(_SIZES)) and graph.lengths(node.input(_SIZES)) != [0]
 
 
@@ -129,13 +129,13 @@ def _policy(node: Node) -> str:
 
 
 def _constant(graph: Graph, node: Node, i: int) -> list[float]:
-    """The values of an input, none where it is not there or no constant."""
+    """The values of an input; [] if it is omitted or not constant."""
     value = graph.constant(node.input(i)) if node.input(i) else None
     return [] if value is None else list(value.tolist())
 
 
 def _cropped(graph: Graph, node: Node, chosen: list[int]) -> list[int]:
-    """The axes of which a part alone is read, or of which that is not known."""
+    """The axes of which only a part is read, or may be."""
     if node.attribute("coordinate_transformation_mode") != "tf_crop_and_resize":
         return []
     roi = _constant(graph, node, _ROI)
@@ -150,7 +150,7 @@ def _number(length: Length) -> int | None:
 
 
 def _may_shrink_to_one(node: Node, axes: list[_Axis]) -> bool:
-    """Whether pytorch_half_pixel could mean two things, as only the run time knows the lengths."""
+    """Whether Y may have one pixel along an axis at run time, a special case of pytorch_half_pixel."""
     if node.attribute("coordinate_transformation_mode") != "pytorch_half_pixel":
         return False
     opened = [axis for axis in axes if axis.y is None and axis.size is None and not axis.is_kept]
@@ -158,9 +158,9 @@ def _may_shrink_to_one(node: Node, axes: list[_Axis]) -> bool:
 
 
 def _may_be_copied(axes: list[_Axis]) -> bool:
-    """Whether ONNX Runtime (1.31 at least) might copy what the scales or regions change.
+    """Whether ONNX Runtime (1.31 at least) may copy X although scales or regions change it.
 
-    It copies X where Y has its shape, and an axis whose scale is 1 though it is cropped.
+    It copies X if Y has the same shape, and it copies an axis whose scale is 1 even if it is cropped.
     """
     found = [axis for axis in axes if not axis.is_kept]
 
@@ -171,13 +171,13 @@ def _may_be_copied(axes: list[_Axis]) -> bool:
 
     if any(axis.is_cropped and (axis.scale == 1 or (axis.scale is None and may(axis))) for axis in found):
         return True
-    # From a scale of 1.5 on, an axis that stays as long as it is has one pixel.
+    # With a scale of 1.5 or more, an axis whose length does not change has one pixel.
     has_one = all(axis.x is None and not axis.is_cropped and (axis.scale or 0) >= 1.5 for axis in found)
     return bool(found) and all(may(axis) for axis in found) and not has_one
 
 
 def _is_exact(graph: Graph, node: Node, axes: list[_Axis]) -> bool:
-    """Whether coordinates in float32 are those of exact arithmetic: nearest may read another pixel if not."""
+    """Whether coordinates are exact in float32; if not, runtimes may read another pixel for mode nearest."""
     simple = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")
     if node.attribute("coordinate_transformation_mode", "half_pixel") not in simple:
         return False
@@ -195,17 +195,17 @@ def _is_exact(graph: Graph, node: Node, axes: list[_Axis]) -> bool:
 
 
 def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[str, AttributeValue]:
-    """Those of DmlResampleGrad.
+    """The attributes of DmlResampleGrad.
 
     Raises:
-        ValueError: it cannot do the same.
+        ValueError: it cannot compute the gradient of this node.
     """
     if not _has_sizes(graph, node) and not _constant(graph, node, _SCALES):
         raise ValueError(f"scales = {node.input(_SCALES)!r} must be a constant")
     if not _constant(graph, node, _SIZES) and _has_sizes(graph, node) and _policy(node) != "stretch":
         raise ValueError(f"sizes = {node.input(_SIZES)!r} must be a constant")
     if _may_be_copied(axes):
-        raise ValueError("Y may have the shape of X, which runtimes copy then")
+        raise ValueError("Y must not have the shape of X, since runtimes then copy X")
     given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
     if _may_shrink_to_one(node, axes):
         given["coordinate_transformation_mode"] = "half_pixel"
@@ -220,46 +220,46 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
         opset=node.version,
     )
     if node.attribute("mode", "nearest") == "nearest" and not _is_exact(graph, node, axes):
-        raise ValueError("runtimes round the coordinates for nearest")
+        raise ValueError("coordinates for mode nearest must be exact in float32")
     del attributes["output_sizes"]
     return attributes
 
 
 def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
-    """The gradient by X from one axis after the other, each by the matrix that the node itself gives, run on columns."""
+    """The gradient of X, one axis after the other, by matrices that the node itself computes from unit columns."""
     x, y = node.input(0), node.output(0)
-    made = widened(graph, dy)
+    made = upcast(graph, dy)
     before, after, one = graph.op("Shape", x), graph.op("Shape", y), graph.ints([1])
-    # ONNX Runtime (1.31 at least) copies X where Y has its shape, whatever else the node says: columns get a second one
-    # unless it did so.
+    # ONNX Runtime (1.31 at least) copies X if Y has its shape, whatever the attributes say: the columns get a width of 2, so
+    # that the shapes differ, unless the node itself copies.
     is_copy = graph.op("ReduceMin", graph.op("Cast", graph.op("Equal", before, after), to=onnx.TensorProto.INT64))
     width = graph.op("Sub", graph.ints([2]), graph.op("Reshape", is_copy, one))
     for number, axis in enumerate(axes):
         if axis.place is None or axis.is_kept:
             continue
         lengths = tuple(graph.op("Gather", shape, graph.ints([number])) for shape in (before, after))
-        # From here on the axes up to this one have the lengths of X.
+        # The axes before this one have the lengths of X by now.
         done, rest = graph.op("Shape", x, end=number), graph.op("Shape", y, start=number + 1)
         first, last = (graph.op("ReduceProd", part, keepdims=1) for part in (done, rest))
         made = graph.op("Reshape", made, graph.op("Concat", first, lengths[1], last, axis=0), allowzero=1)
         column = _Column(graph, node, axis.place, lengths[0], lengths[1], width)
         matrix = graph.op("Transpose", column.matrix(made), perm=[1, 0])
-        # One product of two matrices: ONNX Runtime has none of one with many where there are no samples.
+        # A product of two matrices: ONNX Runtime fails at a batched one without samples.
         rows = graph.op("Concat", graph.op("Mul", first, last), lengths[1], axis=0)
         lines = graph.op("Reshape", graph.op("Transpose", made, perm=[0, 2, 1]), rows, allowzero=1)
         split = graph.op("Concat", first, last, lengths[0], axis=0)
-        turned = graph.op("Reshape", graph.op("MatMul", lines, matrix), split, allowzero=1)
-        made = graph.op("Transpose", turned, perm=[0, 2, 1])
+        multiplied = graph.op("Reshape", graph.op("MatMul", lines, matrix), split, allowzero=1)
+        made = graph.op("Transpose", multiplied, perm=[0, 2, 1])
         made = graph.op("Reshape", made, graph.op("Concat", done, lengths[0], rest, axis=0), allowzero=1)
-    return narrowed(graph, made, x)
+    return downcast(graph, made, x)
 
 
 @dataclass(frozen=True)
 class _Column:
-    """An axis as the only one that a node resizes.
+    """A node applied to columns, to resize only one axis.
 
-    place: where its values are in the node's inputs. x, y: names of its lengths. width: name of how many columns a column
-    becomes, of which the first is read. All are int64 [1].
+    place: index of the axis in the node's inputs. x, y, width: names of int64 [1] tensors: the axis's lengths, and the width
+    that a column is resized to, of which the first column is read.
     """
 
     graph: Graph
@@ -270,9 +270,9 @@ class _Column:
     width: str
 
     def matrix(self, like: str) -> str:
-        """What each pixel of X gives to those of Y, [X, Y], of the element type of a tensor: 0 to what lies outside of X.
+        """The interpolation matrix [X, Y]: the weight of each pixel of X in each of Y; in the element type of `like`.
 
-        Each pixel of X is a column in which it is 1 and all others are 0.
+        The node resizes unit columns, one for each pixel of X, with extrapolated pixels set to 0.
         """
         graph, node = self.graph, self.node
         square = graph.op("Expand", graph.number(0.0, like), graph.op("Concat", self.x, self.x, axis=0))
@@ -296,7 +296,7 @@ class _Column:
         return graph.op("Squeeze", graph.op("Gather", made, graph.op("Constant", value_int=0), axis=3), graph.ints([0]))
 
     def _among(self, i: int, place: int, other: str, last: str = "") -> str:
-        """A value of an input for this axis, among those for the other axes of columns."""
+        """The values of an input for columns: that of this axis, and `other` and `last` for the other axes."""
         graph = self.graph
         value = graph.op("Gather", self.node.input(i), graph.ints([place]))
         others = [graph.op("CastLike", name, value) for name in (other, last or other)]

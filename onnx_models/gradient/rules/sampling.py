@@ -1,8 +1,8 @@
-"""Operators that read a tensor between its pixels, at computed coordinates.
+"""Operators that interpolate a tensor at computed coordinates: GridSample and DeformConv; and AffineGrid.
 
-GridSample and DeformConv are written out as weighted sums of pixels. Each axis has for a coordinate its taps, the pixels
-around it, and their weights; the pixels that are read are all combinations of the taps of the axes. The gradient by the
-tensor is then a sum that is scattered to these pixels, that by the coordinates follows from the weights.
+The first two are decomposed into weighted sums of pixels. A coordinate has taps along its axis: the pixels around it, with
+weights. The pixels that are read are all combinations of the taps of all axes. Differentiated, that scatters the gradient to
+these pixels, and the gradient of the coordinates follows from the weights.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
+from onnx_models.gradient.expression import Expr
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, form, rule
-from onnx_models.gradient.terms import Term
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 
 _CUBIC = -0.75
 """The coefficient of the cubic kernel of GridSample."""
@@ -25,40 +25,40 @@ _CUBIC = -0.75
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that is read.
+    """A spatial axis.
 
-    length: its number of pixels, of the type of the coordinates. count, last: the same, and less one, as int64.
+    length: its number of pixels, in the type of the coordinates. count, last: the same, and one less, as int64.
     """
 
-    length: Term
+    length: Expr
     count: str
     last: str
 
 
 @dataclass(frozen=True)
 class _Tap:
-    """Names of the number of a pixel of an axis, int64, and of its weight; both [samples, points]."""
+    """Names of the int64 index of a pixel along an axis, and of its weight; both [samples, points]."""
 
     pixel: str
     weight: str
 
 
-Border = Callable[[Term, _Axis], Term]
-"""From coordinates to coordinates in the tensor."""
+Border = Callable[[Expr, _Axis], Expr]
+"""A padding mode: maps coordinates to coordinates inside the tensor."""
 
 
-@form("GridSample")
+@decomposition("GridSample")
 def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
-    """Pixels around the points of a grid.
+    """Interpolation at the points of a grid.
 
-    Kinks are those of PyTorch: between two pixels lies the pixel itself and what follows it; of a coordinate that a border
-    holds the derivative is 0, at the border too; nearest has no derivative by the grid. ONNX Runtime rounds a coordinate
-    for nearest before it reflects it.
+    Derivatives at kinks are those of PyTorch: on a pixel, the one from the right; 0 for a coordinate that is clamped to the
+    border, also on the border; 0 with respect to the grid for mode nearest. As in ONNX Runtime, nearest rounds a coordinate
+    before it is reflected.
     """
-    x, grid = widened(graph, node.input(0)), node.input(1)
+    x, grid = upcast(graph, node.input(0)), node.input(1)
     rank = graph.rank(node.input(0), node) - 2
     if rank < 1:
-        raise ValueError(f"{node}: {node.input(0)!r} has rank {rank + 2}: must have axes beside samples and channels")
+        raise ValueError(f"{node}: {node.input(0)!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
     mode = str(node.attribute("mode", "linear")).removeprefix("bi")
     padding, align = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
     shape = graph.shape(grid)
@@ -70,29 +70,29 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
     axes = _axes(graph, node.input(0), x, rank)
     for number, axis in enumerate(axes):
         place = graph.op("Constant", value_int=rank - 1 - number)  # x, the last axis, comes first
-        at = Term(graph, graph.op("Gather", grid, place, axis=2), x)
+        at = Expr(graph, graph.op("Gather", grid, place, axis=2), x)
         coordinate = (at + 1) / 2 * (axis.length - 1) if align else ((at + 1) * axis.length - 1) / 2
         taps.append(_grid_taps(coordinate, axis, mode, _BORDERS[padding, align]))
     rows = _sampled(graph, x, axes, taps)
     channels = graph.shape(node.input(0), 1, 2)
     y_shape = graph.op("Concat", graph.shape(node.input(0), 0, 1), channels, outside, axis=0)
     y = graph.op("Reshape", graph.op("Transpose", rows, perm=[0, 2, 1]), y_shape, allowzero=1)
-    return [narrowed(graph, y, node.input(0))]
+    return [downcast(graph, y, node.input(0))]
 
 
-@form("DeformConv")
+@decomposition("DeformConv")
 def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
-    """A convolution whose kernel reads the image between its pixels, at places moved by offsets, and weighted by a mask.
+    """A convolution that interpolates the image at positions moved by offsets, weighted by a mask.
 
-    Kinks are those of torchvision: on a pixel the derivative by the offset is that towards the next one.
+    On a pixel, the derivative with respect to the offset is the one from the right, as in torchvision.
     """
     given, weights, offset, bias, mask = (node.input(i) for i in range(5))
-    x = widened(graph, given)
+    x = upcast(graph, given)
     rank = graph.rank(given, node) - 2
     if rank < 1:
-        raise ValueError(f"{node}: {given!r} has rank {rank + 2}: must have axes beside samples and channels")
+        raise ValueError(f"{node}: {given!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
     groups = graph.ints([node.attribute("group", 1)])
-    parts = graph.ints([node.attribute("offset_group", 1)])  # of the channels, each has offsets of its own
+    parts = graph.ints([node.attribute("offset_group", 1)])  # groups of channels that share offsets
     samples, channels = graph.shape(given, 0, 1), graph.shape(given, 1, 2)
     kernel, out = graph.shape(weights, 2), graph.shape(offset, 2)
     one = graph.ints([1])
@@ -110,8 +110,8 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     taps = []
     for number, axis in enumerate(axes):
         moved = graph.op("Gather", offset, graph.op("Constant", value_int=number), axis=1 + rank)
-        at = Term(graph, graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x)), x)
-        at = Term(graph, graph.op("Reshape", at.name, listed, allowzero=1), x)
+        at = Expr(graph, graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x)), x)
+        at = Expr(graph, graph.op("Reshape", at.name, listed, allowzero=1), x)
         taps.append(_linear(at, axis, _zeros))
     rows = _sampled(graph, x, axes, taps)
     if mask:
@@ -119,7 +119,7 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
             "Reshape", graph.op("CastLike", mask, x), graph.op("Concat", listed, one, axis=0), allowzero=1
         )
         rows = graph.op("Mul", rows, factors)
-    # One product for each group, of all samples side by side.
+    # One matrix product for each group, over all samples.
     apart = graph.op("Concat", samples, parts, cells, points, of_part, axis=0)
     rows = graph.op("Reshape", rows, apart, allowzero=1)
     terms = graph.op("Mul", graph.op("Div", channels, groups), cells)
@@ -135,11 +135,11 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     if bias:
         column = graph.op("Concat", made, graph.ints([1] * rank), axis=0)
         y = graph.op("Add", y, graph.op("Reshape", graph.op("CastLike", bias, x), column, allowzero=1))
-    return [narrowed(graph, y, given)]
+    return [downcast(graph, y, given)]
 
 
 def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:
-    """Where the kernel reads an axis without offsets, in a shape that broadcasts to [..., kernel, ..., out]."""
+    """The coordinates along an axis without offsets, in a shape that broadcasts to [..., kernel, ..., out]."""
     strides, dilations, pads = (node.attribute(name) for name in ("strides", "dilations", "pads"))
     zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
     number, count = axis
@@ -149,11 +149,11 @@ def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: 
         places = graph.op("Mul", graph.op("Range", zero, end, one), graph.op("Constant", value_int=step))
         return graph.op("Reshape", places, graph.ints([-1, *[1] * ones]))
 
-    # Behind the axis of the kernel are its others and all of the output; behind that of the output are its others.
-    by_kernel = along(kernel, dilations[number] if dilations else 1, 2 * count - 1 - number)
+    # The kernel's axes precede those of the output: count the axes that follow each.
+    weight_gradient = along(kernel, dilations[number] if dilations else 1, 2 * count - 1 - number)
     by_out = along(out, strides[number] if strides else 1, count - 1 - number)
     begin = graph.op("Constant", value_int=pads[number] if pads else 0)
-    return graph.op("CastLike", graph.op("Sub", graph.op("Add", by_kernel, by_out), begin), like)
+    return graph.op("CastLike", graph.op("Sub", graph.op("Add", weight_gradient, by_out), begin), like)
 
 
 def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
@@ -161,7 +161,7 @@ def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
     axes = []
     for number in range(rank):
         count = graph.op("Squeeze", graph.shape(source, 2 + number, 3 + number))
-        length = Term(graph, graph.op("CastLike", count, like), like)
+        length = Expr(graph, graph.op("CastLike", count, like), like)
         axes.append(_Axis(length, count, graph.op("Sub", count, one)))
     return axes
 
@@ -177,7 +177,7 @@ def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequenc
         for axis, tap in zip(axes[1:], combined[1:], strict=True):
             pixel = graph.op("Add", graph.op("Mul", pixel, axis.count), tap.pixel)
             weight = graph.op("Mul", weight, tap.weight)
-        # Each on its own, so that no more than one is in memory.
+        # Each combination is weighted separately, so that only one is in memory at a time.
         values = graph.op("GatherND", rows, graph.op("Unsqueeze", pixel, last), batch_dims=1)
         parts.append(graph.op("Mul", values, graph.op("Unsqueeze", weight, last)))
     return graph.op("Sum", *parts)
@@ -188,7 +188,7 @@ def _product(graph: Graph, x: str) -> str:
     return graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
 
 
-def _grid_taps(coordinate: Term, axis: _Axis, mode: str, border: Border) -> list[_Tap]:
+def _grid_taps(coordinate: Expr, axis: _Axis, mode: str, border: Border) -> list[_Tap]:
     if mode == "nearest":
         place = border(coordinate.op("Round"), axis)
         return _gathered([place], [place.of(1.0)], axis, border)
@@ -199,23 +199,23 @@ def _grid_taps(coordinate: Term, axis: _Axis, mode: str, border: Border) -> list
     return _gathered([border(first + offset, axis) for offset in (-1, 0, 1, 2)], shares, axis, border)
 
 
-def _linear(coordinate: Term, axis: _Axis, border: Border) -> list[_Tap]:
-    """The pixels before and behind a coordinate."""
+def _linear(coordinate: Expr, axis: _Axis, border: Border) -> list[_Tap]:
+    """The taps of linear interpolation: the pixels before and after a coordinate."""
     first = coordinate.op("Floor")
     share = coordinate - first
     return _gathered([first, first + 1], [1 - share, share], axis, border)
 
 
-def _cubic(share: Term, offset: int) -> Term:
-    """The weight of the pixel `offset` behind the one before a coordinate, which is a `share` of a pixel from that."""
+def _cubic(share: Expr, offset: int) -> Expr:
+    """The cubic weight of the pixel floor(c) + offset for a coordinate c = floor(c) + share."""
     distance = share + 1 if offset < 0 else share if offset == 0 else offset - share
     if offset in (0, 1):
         return ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
     return ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC
 
 
-def _gathered(places: Sequence[Term], weights: Sequence[Term], axis: _Axis, border: Border) -> list[_Tap]:
-    """Taps of single pixels: outside of the tensor they have no weight."""
+def _gathered(places: Sequence[Expr], weights: Sequence[Expr], axis: _Axis, border: Border) -> list[_Tap]:
+    """The taps of pixels, with weight 0 outside of the tensor."""
     graph, taps = places[0].graph, []
     zero = graph.op("Constant", value_int=0)
     for place, weight in zip(places, weights, strict=True):
@@ -224,31 +224,31 @@ def _gathered(places: Sequence[Term], weights: Sequence[Term], axis: _Axis, bord
             inside = (place > -1).op("And", place < axis.length)
             share = weight.where(inside, 0)
         number = graph.op("Cast", place.name, to=onnx.TensorProto.INT64)
-        # The numbers of pixels without weight, and of coordinates that are no number, are those of others.
+        # Clamp the indices of pixels without weight, and those of NaN coordinates.
         taps.append(_Tap(graph.op("Min", graph.op("Max", number, zero), axis.last), share.name))
     return taps
 
 
-def _zeros(coordinate: Term, _axis: _Axis) -> Term:
-    """Outside there are zeros."""
+def _zeros(coordinate: Expr, _axis: _Axis) -> Expr:
+    """Padding mode zeros: coordinates stay, and pixels outside get weight 0."""
     return coordinate
 
 
-def _clamped(coordinate: Term, axis: _Axis) -> Term:
-    """Outside there is the last pixel."""
+def _clamped(coordinate: Expr, axis: _Axis) -> Expr:
+    """Padding mode border: coordinates are clamped."""
     last = axis.length - 1
     return coordinate.where(coordinate < last, last).where(coordinate > 0, 0)
 
 
 def _reflected(low: float) -> Border:
-    """Outside there is a mirror image; mirrors are at a coordinate, and at the one as far from the last pixel."""
+    """Padding mode reflection, with mirrors at coordinate `low` and as far beyond the last pixel."""
 
-    def reflected(coordinate: Term, axis: _Axis) -> Term:
+    def reflected(coordinate: Expr, axis: _Axis) -> Expr:
         span = axis.length - (1 + 2 * low)
-        way = coordinate - low
-        way = (-way).where(way < 0, way)
-        flips = (way / span).op("Floor")
-        rest = way - flips * span
+        distance = coordinate - low
+        distance = (-distance).where(distance < 0, distance)
+        flips = (distance / span).op("Floor")
+        rest = distance - flips * span
         is_back = flips - (flips / 2).op("Floor") * 2 > 0
         return _clamped((span - rest).where(is_back, rest) + low, axis)
 
@@ -262,24 +262,24 @@ _BORDERS: dict[tuple[str, bool], Border] = {
     for align in (True, False)
     for name, border in (("zeros", _zeros), ("border", _clamped), ("reflection", _mirrors[align]))
 }
-"""By padding_mode and align_corners."""
+"""The padding modes by padding_mode and align_corners."""
 
 
 @rule("AffineGrid")
 def affine_grid(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Products of a matrix for each sample with the places of pixels: those that the identity gives."""
+    """Products of each sample's matrix with the coordinates of pixels, which the operator gives for the identity."""
     theta, size = node.inputs
     known = (graph.lengths(theta) or [None, None])[1]
     rank = known if isinstance(known, int) else graph.rank(node.output(0), node) - 2
     one, end = graph.ints([1]), graph.ints([rank])
     identity = graph.op("CastLike", graph.tensor(np.eye(rank, rank + 1, dtype=np.float32)[None]), theta)
     of_one = graph.op("Concat", one, graph.op("Slice", size, one, graph.ints([2 + rank])), axis=0)
-    places = graph.op("Reshape", graph.again(node, identity, of_one), graph.ints([-1, rank]))
+    places = graph.op("Reshape", graph.replay(node, identity, of_one), graph.ints([-1, rank]))
     ones = graph.op(
         "Expand", graph.number(1.0, theta), graph.op("Concat", graph.op("Shape", places, end=1), one, axis=0)
     )
     rows = graph.op("Concat", places, ones, axis=1)
     listed = graph.op("Concat", graph.shape(theta, 0, 1), graph.op("Shape", places, end=1), end, axis=0)
-    gradients = graph.op("Reshape", widened(graph, dy), listed, allowzero=1)
-    summed = graph.op("MatMul", graph.op("Transpose", gradients, perm=[0, 2, 1]), widened(graph, rows))
-    return [narrowed(graph, summed, theta)]
+    gradients = graph.op("Reshape", upcast(graph, dy), listed, allowzero=1)
+    summed = graph.op("MatMul", graph.op("Transpose", gradients, perm=[0, 2, 1]), upcast(graph, rows))
+    return [downcast(graph, summed, theta)]

@@ -1,4 +1,4 @@
-"""Rules of operators that keep every element, in another shape, order or type, or repeat them all."""
+"""Rules of operators that keep or repeat all elements, in another shape, order or type; and of Dropout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx
 
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.table import REAL, Gradients, Zero, rule
+from onnx_models.gradient.rules.registry import REAL, Gradients, Zero, rule
 
 
 @rule("Identity")
@@ -18,27 +18,27 @@ def identity(_graph: Graph, _node: Node, dy: str) -> Gradients:
 
 @rule("Cast", "CastLike")
 def cast(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Conversion between types of floating-point numbers, also to types of 8 bits and less and back.
+    """Conversion between floating-point types, including those of 8 bits and less.
 
-    The gradient by a tensor of the latter types is one of type float, which is not rounded.
+    The gradient of a tensor of 8 bits or less has type float, and is not rounded.
     """
     x = node.inputs[0]
     kind = graph.element_type(x)
     if kind not in (None, *REAL):
         kind = onnx.TensorProto.FLOAT
-    by_x = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
-    return [graph.keep_masks(by_x, dy), Zero("its type alone is read")]
+    dx = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
+    return [graph.keep_masks(dx, dy), Zero("only its type is read")]
 
 
 @rule("Dropout")
 def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
-    """A copy; in training the elements that a random mask keeps, over the share of those.
+    """A copy; in training a random mask sets elements to 0 and the others are divided by 1 - ratio.
 
-    Where the node does not give its mask, one that does takes its place in the model: what was dropped is known there.
+    A node without the output `mask` is replaced by one that has it.
     """
     ratio, training = node.input(1), node.input(2)
     value = graph.constant(training) if training else np.array(False)
-    by_ratio = Zero("it decides what is drawn, and the mean of the output does not depend on it")
+    by_ratio = Zero("it only determines the random mask, and the mean of the output does not depend on it")
     if value is not None and not value.any():
         return [dy, by_ratio]
     if not node.wants(0):
@@ -52,8 +52,8 @@ def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 def _mask(graph: Graph, node: Node) -> str:
-    """What a Dropout keeps: an output of the node, or of the one that takes its place."""
-    known = graph.maker(node.outputs[0]) or node.proto
+    """The mask output of a Dropout, or of the node that replaces it."""
+    known = graph.producer(node.outputs[0]) or node.proto
     if len(known.output) > 1 and known.output[1]:
         return str(known.output[1])
     name = graph.name("Dropout")
@@ -76,9 +76,9 @@ def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     perm = node.attribute("perm")
     if not perm:
         return [graph.op("Transpose", dy)]
-    maker = graph.maker(dy)
-    if maker is not None and (maker.domain, maker.op_type) == ("", "Transpose") and _perm(maker) == perm:
-        return [maker.input[0]]
+    producer = graph.producer(dy)
+    if producer is not None and (producer.domain, producer.op_type) == ("", "Transpose") and _perm(producer) == perm:
+        return [producer.input[0]]
     return [graph.op("Transpose", dy, perm=[int(axis) for axis in np.argsort(perm)])]
 
 
@@ -94,7 +94,7 @@ def expand(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("Tile")
 def tile(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Copies side by side: an axis of the gradient is split into one over the copies and one over the elements."""
+    """Repetition: each axis of dy is split into (copies, elements), and summed over the copies."""
     x, repeats = node.inputs
     column = graph.ints([1])
     pairs = graph.op("Concat", *(graph.op("Unsqueeze", n, column) for n in (repeats, graph.shape(x))), axis=1)
@@ -107,7 +107,7 @@ def tile(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("DepthToSpace")
 def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Channels to blocks of blocksize x blocksize, for mode CRD with those of a block side by side."""
+    """Channels to blocks of blocksize x blocksize; in mode CRD, the channels of a block are adjacent."""
     x, size = node.inputs[0], node.attribute("blocksize")
     deep = graph.op("SpaceToDepth", dy, blocksize=size)
     if node.attribute("mode", "DCR") == "DCR":
@@ -122,5 +122,5 @@ def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @rule("SpaceToDepth")
 def space_to_depth(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Blocks to channels, for mode CRD (opset 28) with those of a block side by side."""
+    """Blocks to channels; in mode CRD (opset 28), the channels of a block are adjacent."""
     return [graph.op("DepthToSpace", dy, blocksize=node.attribute("blocksize"), mode=node.attribute("mode", "DCR"))]

@@ -1,4 +1,4 @@
-"""Rules of Fourier transforms. Their last axis has real and imaginary parts, or real parts alone."""
+"""Rules of Fourier transforms. The last axis holds real and imaginary parts, or real parts only."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half import narrowed, widened
-from onnx_models.gradient.rules.table import Gradients, form, rule
+from onnx_models.gradient.half_precision import downcast, upcast
+from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 
 _AXIS_IS_INPUT = 20
-"""The opset from which on DFT has its axis as an input."""
+"""From this opset on, DFT has its axis as an input."""
 
 
 @rule("DFT")
 def dft(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The discrete Fourier transform of numbers that are cut, or continued by zeros, to a length.
+    """The discrete Fourier transform of a signal truncated or zero-padded to a length.
 
-    Its matrix is symmetric: the gradient is the transform of dy by the conjugate matrix. Of a onesided result the other half
-    has no gradient; of a onesided input with inverse = 1 most numbers count twice: once as their conjugates.
+    The matrix is symmetric, so the gradient is the transform of dy by the conjugate matrix. The missing half of a onesided
+    result contributes nothing. In a onesided input with inverse = 1 most numbers count twice, once as their conjugates.
     """
     x, y = node.input(0), node.outputs[0]
     inverse, onesided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     axis = _axis(graph, node)
     own = graph.op("Gather", graph.op("Shape", x), axis)
     length = graph.op("Gather", graph.op("Shape", y), axis)
-    if onesided and not inverse:  # y has half of the numbers, dft_length or x has all
+    if onesided and not inverse:  # y has half of the transform; the length is dft_length or that of x
         length = graph.op("Reshape", node.input(1), graph.ints([1])) if node.input(1) else own
-    wide = widened(graph, dy)
+    wide = upcast(graph, dy)
     size = graph.op("Squeeze", length)
     if inverse:
         made = graph.op("Div", transform(graph, wide, size, axis, node.version), graph.op("CastLike", length, wide))
-    else:  # not by inverse = 1, for which ONNX Runtime (1.31 at least) has 1/length in float alone
+    else:  # not by inverse = 1: ONNX Runtime (1.31 at least) then rounds 1/length to float
         sign = graph.op("CastLike", graph.tensor(np.array([1, -1], np.float32)), wide)
         made = graph.op("Mul", transform(graph, graph.op("Mul", wide, sign), size, axis, node.version), sign)
     rest = graph.op("Sub", own, length)
@@ -41,7 +41,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     if onesided and inverse:
         made = graph.op("Mul", made, _counts(graph, node, axis, length, wide))
     parts = graph.op("Slice", made, graph.ints([0]), graph.op("Shape", x, start=-1), graph.ints([-1]))
-    return [narrowed(graph, parts, x)]
+    return [downcast(graph, parts, x)]
 
 
 def _axis(graph: Graph, node: Node) -> str:
@@ -55,10 +55,7 @@ def _axis(graph: Graph, node: Node) -> str:
 def transform(
     graph: Graph, x: str, length: str, axis: str, opset: int, *, inverse: bool = False, onesided: bool = False
 ) -> str:
-    """A DFT along an axis, int64 [1], of a length, int64 [], continued by zeros.
-
-    Before opset 20 the axis is a constant.
-    """
+    """Add a DFT along an axis (int64 [1], a constant before opset 20), zero-padded to a length (int64 [])."""
     flags = {"inverse": int(inverse), "onesided": int(onesided)}
     if opset >= _AXIS_IS_INPUT:
         return graph.op("DFT", x, length, graph.op("Squeeze", axis), **flags)
@@ -67,10 +64,10 @@ def transform(
 
 
 def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
-    """How often each number of a onesided input is in what is transformed, in a shape that broadcasts to that of x.
+    """How often each number of a onesided input occurs in the full spectrum, in a shape that broadcasts to that of x.
 
-    The node tells, run on ones and on imaginary ones: where x has more numbers than a half or fewer, runtimes differ in
-    those that they count as the others' conjugates.
+    Determined by transforming real and imaginary units: if x does not have exactly half of the spectrum, runtimes disagree
+    on which numbers are also used as conjugates.
     """
     x, one, size = node.input(0), graph.ints([1]), graph.op("Squeeze", length)
     units = graph.op("CastLike", graph.tensor(np.eye(2, dtype=np.float32)[:, None]), like)
@@ -87,11 +84,11 @@ def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
     return graph.op("Reshape", counts, graph.op("ScatterElements", ones, axis, own))
 
 
-@form("STFT")
+@decomposition("STFT")
 def stft(graph: Graph, node: Node) -> Sequence[str]:
-    """Fourier transforms of frames of a signal, each of which is weighted by a window."""
+    """Fourier transforms of the frames of a signal, weighted by a window."""
     signal, step, window, length = (node.input(i) for i in range(4))
-    x = widened(graph, signal)
+    x = upcast(graph, signal)
     zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
     if length:
         length = graph.op("Squeeze", graph.op("Cast", length, to=onnx.TensorProto.INT64))
@@ -109,4 +106,4 @@ def stft(graph: Graph, node: Node) -> Sequence[str]:
         frames = graph.op("Mul", frames, graph.op("Unsqueeze", graph.op("CastLike", window, x), graph.ints([1])))
     onesided = bool(node.attribute("onesided", 1))
     axis = graph.ints([2])
-    return [narrowed(graph, transform(graph, frames, length, axis, graph.opsets[""], onesided=onesided), signal)]
+    return [downcast(graph, transform(graph, frames, length, axis, graph.opsets[""], onesided=onesided), signal)]

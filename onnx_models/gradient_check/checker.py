@@ -1,4 +1,4 @@
-"""Trying a way to differentiate on a case: what it gives by each input, against finite differences."""
+"""Checks the gradient of a case with respect to each input against finite differences."""
 
 from __future__ import annotations
 
@@ -19,61 +19,76 @@ from onnx_models.gradient_check.cases import (
     Case,
     Kind,
     Weighted,
-    baked,
     converted,
     flattened,
+    is_extension_type,
     is_floating,
-    is_strange,
     retyped,
     with_constants,
+    with_initializers,
     with_loss,
     with_opset,
 )
-from onnx_models.gradient_check.differences import Slope, as_double, direction, moved, slope
-from onnx_models.gradient_check.evaluate import Evaluator, Run, RunError, drawing, loaded, newest_opset, same, seeded
+from onnx_models.gradient_check.evaluate import (
+    Evaluator,
+    Run,
+    RunError,
+    loaded,
+    newest_opset,
+    random_nodes,
+    same,
+    seeded,
+)
+from onnx_models.gradient_check.finite_differences import (
+    Derivative,
+    as_double,
+    direction,
+    directional_derivative,
+    perturbed,
+)
 from onnx_models.traversal import onnx_opset
 
 Differentiate = Callable[[onnx.ModelProto, str, Sequence[str]], onnx.ModelProto]
 """From a model, the name of its loss and names of inputs to the model with an output NAME_grad for each of these.
 
-It raises ValueError or TypeError where it refuses."""
+Raises ValueError or TypeError to refuse."""
 
 Outcome = Literal["agree", "refused", "wrong", "not testable"]
 
 POINTS = 5
-"""The case's own data, then data that are moved a little, and at last a tenth of these, where functions saturate less."""
+"""The number of points tried: the case's own data, then perturbed data, the last a tenth of it, to avoid saturation."""
 
 _TOLERANCE: dict[Kind, float] = {"double": 1e-6, "float": 2e-4}
-"""Of a gradient computed in this type, relative to the sum of the absolute values of what it is the sum of."""
+"""The tolerance of a gradient computed in this type, relative to the sum of the absolute values of its terms."""
 
 _SAME: dict[Kind, float] = {"double": 1e-5, "float": 1e-3}
-"""How far an output of the model may be from itself in the gradient's model, where ONNX Runtime may fuse otherwise, and an
-operator may be written out as a function's body, which casts to float."""
+"""The tolerance of a model's outputs in the gradient's model, since ONNX Runtime may fuse other nodes there, and function
+bodies may cast to float."""
 
 _OF_TEST = 2e-2
-"""How far a model may be from the test's values, which may be rounded to float16 or bfloat16."""
+"""The tolerance of a model's outputs against the test's values, which may be rounded to float16 or bfloat16."""
 
 _ROUNDING = 1e-6
-"""Of a gradient in float, relative to the outputs' values: derivatives that are so small may be lost between them."""
+"""Relative to the outputs' values, derivatives that are this small may be lost to rounding in float."""
 
 _LARGE = 50_000
-"""Numbers of a case with which the reference evaluator, which is written in Python, takes too long for differences."""
+"""With more elements in a case, the reference evaluator, written in Python, is too slow for finite differences."""
 
 _NO_DERIVATIVE = "no derivative: one-sided differences disagree at each point tried"
 
 _LOST = "the derivative is too small for float"
 
 _EXACT = 1e-12
-"""Where an output differs by more in double, the gradient's model computes some of it in float."""
+"""If an output in double differs by more, the gradient's model computes a part of it in float."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a way to differentiate gives for one input of one case.
+    """The result for one input of one case.
 
-    operator: that the case is about. number: of the input. element_type: in which the gradient was computed, "" where
-    none was. forward: what evaluated the model for the differences. reason: of the verdict, and what was warned of.
-    gradient, difference: the numbers that were compared, derivatives along a random direction; None where none were.
+    operator: the operator that the case tests. number: index of the input. element_type: the type in which the gradient was
+    computed, "" if none was. forward: what ran the model for finite differences. reason: the reason of the verdict, and
+    warnings. gradient, difference: the directional derivatives that were compared; None if none were.
     """
 
     case: str
@@ -90,9 +105,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Setting:
-    """A type and an evaluator in which a case's model runs.
+    """An evaluator and an element type in which a case's model runs.
 
-    afresh: whether random numbers need a new session for each run. faithful: whether the values are those of the test.
+    reload: whether random numbers require a new session for each run. faithful: whether the outputs match the test's values.
     """
 
     evaluator: Evaluator
@@ -101,32 +116,32 @@ class _Setting:
     feeds: dict[str, Any]
     values: list[Any]
     run: Run
-    afresh: bool
+    reload: bool
     faithful: bool
 
 
 @dataclass(frozen=True)
 class _Gradient:
-    """A gradient's model, loaded; `outputs` are the names of its outputs, `said` what was warned of."""
+    """A gradient's model, loaded. outputs: the names of its outputs. warned: the warnings of its differentiation."""
 
     run: Run
     outputs: list[str]
-    said: str
+    warned: str
 
     def __call__(self, feeds: dict[str, Any]) -> dict[str, Any]:
         return dict(zip(self.outputs, self.run(feeds), strict=True))
 
 
 class RefusalError(Exception):
-    """A way to differentiate raised ValueError or TypeError."""
+    """A differentiate function raised ValueError or TypeError."""
 
 
-class Trial:
-    """A case with its sessions and its differences, which several ways to differentiate share.
+class Checker:
+    """Checks one case; sessions and finite differences are shared between differentiate functions.
 
     Args:
         case: the case.
-        stage: called with what is begun: "the model" or "the gradient".
+        stage: called with "the model" or "the gradient" before one of these runs.
     """
 
     def __init__(self, case: Case, stage: Callable[[str], None] = lambda _: None) -> None:
@@ -134,14 +149,14 @@ class Trial:
         self._seed = zlib.crc32(case.name.encode())
         self._why_not: list[str] = []
         self._points: dict[tuple[int, str], dict[str, Any]] = {}
-        self._slopes: dict[tuple[Any, ...], Slope] = {}
-        self._simpler: dict[str, Trial | None] = {}
+        self._derivatives: dict[tuple[Any, ...], Derivative] = {}
+        self._simpler: dict[str, Checker | None] = {}
         self._known: dict[tuple[Evaluator, Kind], _Setting | None] = {}
 
     def _settings(self) -> Iterator[_Setting]:
-        """The settings that the model runs in: those of ONNX Runtime, or else those of the reference evaluator.
+        """The settings in which the model runs: those of ONNX Runtime, or else those of the reference evaluator.
 
-        Where all of ONNX Runtime's give other values than the test has, those of the evaluator come after them.
+        If no setting of ONNX Runtime matches the test's values, both are returned.
         """
         kinds: tuple[Kind, ...] = ("double", "float")
         evaluators: tuple[Evaluator, ...] = ("onnxruntime", "onnx reference")
@@ -156,7 +171,7 @@ class Trial:
                 return
 
     def _setting(self, evaluator: Evaluator, kind: Kind) -> _Setting | None:
-        """What is made once for each evaluator and type; None where the model does not run so."""
+        """The setting of an evaluator and a type, built once; None if the model does not run in it."""
         if (evaluator, kind) not in self._known:
             self._stage("the model")
             self._known[evaluator, kind] = self._made(evaluator, kind)
@@ -167,21 +182,21 @@ class Trial:
         later = evaluator == "onnxruntime" and version > newest_opset()
         try:
             model = with_opset(self.case.model, newest_opset() if later else None)
-            model, feeds = baked(
-                retyped(model, kind), converted(self.case.feeds, kind), lambda _, value: is_strange(value)
+            model, feeds = with_initializers(
+                retyped(model, kind), converted(self.case.feeds, kind), lambda _, value: is_extension_type(value)
             )
-            run, afresh = loaded(evaluator, model), False
+            run, reload = loaded(evaluator, model), False
             values = run(feeds)
             if not same(values, run(feeds), 0):
-                model, afresh = seeded(model), True
-                run = loaded(evaluator, model, afresh=True)
+                model, reload = seeded(model), True
+                run = loaded(evaluator, model, reload=True)
                 values = run(feeds)
                 if not same(values, run(feeds), 0):
-                    raise RunError("random numbers that no seed makes the same again")
-            faithful = bool(drawing(model)) or same(_floating(values), _floating(self.case.expected), _OF_TEST)
+                    raise RunError("it draws random numbers that no seed reproduces")
+            faithful = bool(random_nodes(model)) or same(_floating(values), _floating(self.case.expected), _OF_TEST)
             if later and not faithful:
-                raise RunError(f"it gives other values than the test has, at opset {newest_opset()}")
-            return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, afresh, faithful)
+                raise RunError(f"at opset {newest_opset()} its outputs differ from the test's values")
+            return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, reload, faithful)
         except RunError as error:
             self._why_not.append(f"{evaluator}, {kind}: {error}")
             return None
@@ -197,7 +212,7 @@ class Trial:
             )
 
         if not _floating(self.case.expected):
-            return untried(self.case, "not testable", "no floating-point output")
+            return same_verdicts(self.case, "not testable", "no floating-point output")
         broken: dict[str, tuple[_Setting, str]] = {}
         doubtful: dict[str, Verdict] = {}
         for setting in self._settings():
@@ -215,7 +230,7 @@ class Trial:
                         for _, again in self._gradients(exact, differentiate, [name]):
                             if isinstance(again, _Gradient):
                                 self._judge(exact, again, name, conclude)
-            if not setting.faithful:  # a gradient need not follow a runtime where it departs from the operator
+            if not setting.faithful:  # a gradient need not agree with a runtime that computes the operator wrongly
                 wrong = {name for name, verdict in found.items() if verdict.verdict in ("wrong", "not testable")}
                 doubtful |= {name: found.pop(name) for name in wrong}
         for name, verdict in doubtful.items():
@@ -228,14 +243,14 @@ class Trial:
         return [self._with_constants(found[name], differentiate) for name in self.case.wrt]
 
     def _with_constants(self, verdict: Verdict, differentiate: Differentiate) -> Verdict:
-        """The verdict; of a refusal that ends where the other inputs are constants, as in most models, what comes then."""
+        """The verdict, or for a refusal the verdict with constants for the other inputs, as most models have them."""
         if verdict.verdict != "refused":
             return verdict
         if verdict.input not in self._simpler:
             case = with_constants(self.case, verdict.input)
-            self._simpler[verdict.input] = None if case is None else Trial(case, self._stage)
-        trial = self._simpler[verdict.input]
-        for other in trial.verdicts(differentiate) if trial is not None else ():
+            self._simpler[verdict.input] = None if case is None else Checker(case, self._stage)
+        checker = self._simpler[verdict.input]
+        for other in checker.verdicts(differentiate) if checker is not None else ():
             if other.verdict in ("agree", "wrong"):
                 reason = _joined("only with constants for the other inputs", other.reason)
                 return dataclasses.replace(other, number=verdict.number, reason=reason)
@@ -259,11 +274,11 @@ class Trial:
     def _gradients(
         self, setting: _Setting, differentiate: Differentiate, names: Sequence[str]
     ) -> Iterator[tuple[str, _Gradient | RefusalError | str]]:
-        """For each name a gradient that runs, a refusal, or how it breaks; all names at once where that goes."""
+        """For each name a gradient that runs, a refusal, or an error message; all names at once if possible."""
         self._stage("the gradient")
         try:
-            made, said = _differentiated(differentiate, setting.weighted.model, names)
-            gradient = self._loaded(setting, made, said)
+            made, warned = _differentiated(differentiate, setting.weighted.model, names)
+            gradient = self._loaded(setting, made, warned)
         except (RefusalError, RunError) as error:
             if len(names) > 1:
                 for name in names:
@@ -274,25 +289,25 @@ class Trial:
         for name in names:
             yield name, gradient
 
-    def _loaded(self, setting: _Setting, made: onnx.ModelProto, said: str) -> _Gradient:
+    def _loaded(self, setting: _Setting, made: onnx.ModelProto, warned: str) -> _Gradient:
         """A gradient that has been run at the case's data."""
         outputs = [output.name for output in made.graph.output]
         feeds = setting.feeds | self._weights(setting, setting.values)
         try:
-            gradient = _Gradient(loaded(setting.evaluator, made, afresh=setting.afresh), outputs, said)
+            gradient = _Gradient(loaded(setting.evaluator, made, reload=setting.reload), outputs, warned)
             gradient(feeds)
         except RunError as error:
-            # Some valid models are spoilt by an optimization, which a user can switch off.
+            # Some optimizations break valid models; a user can disable them.
             try:
-                plain = loaded(setting.evaluator, made, afresh=setting.afresh, optimized=False)
-                gradient = _Gradient(plain, outputs, _joined(said, f"only without graph optimizations: {error}"))
+                plain = loaded(setting.evaluator, made, reload=setting.reload, optimized=False)
+                gradient = _Gradient(plain, outputs, _joined(warned, f"only without graph optimizations: {error}"))
                 gradient(feeds)
             except RunError:
                 raise error from None
         return gradient
 
     def _judge(self, setting: _Setting, gradient: _Gradient, name: str, conclude: Callable[..., None]) -> None:
-        """Conclude on a gradient that runs."""
+        """Compare a gradient with finite differences at one point after another, and pass the verdict to `conclude`."""
         differences = self._differences(setting)
         of = _of(setting) | {"forward": f"{differences.evaluator}, {differences.kind}"}
         if not setting.feeds[name].size:
@@ -306,25 +321,25 @@ class Trial:
                 continue
             verdict, reason, *numbers = judged
             compared = dict(zip(("gradient", "difference"), numbers, strict=False))
-            conclude(name, verdict, _joined(reason, gradient.said), **compared, **of)
+            conclude(name, verdict, _joined(reason, gradient.warned), **compared, **of)
             return
         conclude(name, "not testable", _joined(*dict.fromkeys(reasons)), **of)
 
     def _judged(
         self, setting: _Setting, differences: _Setting, gradient: _Gradient, name: str, point: int
     ) -> str | tuple[Outcome, str] | tuple[Outcome, str, float, float]:
-        """A verdict, its reason and the numbers, from the data of one point; or why they allow none."""
+        """The verdict at one point, its reason and the numbers compared; or the reason why there is none."""
         self._stage("the model")
         try:
             feeds = self._point(setting, differences, point, name)
             weights = self._weights(differences, differences.run(converted(feeds, differences.kind)))
             along = direction(feeds[name], self._rng("direction", point, name))
-            first = self._slope(differences, name, feeds, weights, along, point)
+            first = self._derivative(differences, name, feeds, weights, along, point)
             at = converted(feeds, setting.kind)
             own = setting.run(at)
             _of_loss(setting, own)
         except RunError as error:
-            return f"the model cannot be asked at {'moved' if point else 'its own'} data: {error}"
+            return f"the model does not run at {'perturbed' if point else 'its own'} data: {error}"
         if not first.smooth:
             return _NO_DERIVATIVE
         self._stage("the gradient")
@@ -334,9 +349,9 @@ class Trial:
             return _broken(setting, str(error))
         again = [found[output.name] for output in self.case.model.graph.output]
         if not same(again, own, _SAME[setting.kind]):
-            if setting.afresh:
+            if setting.reload:
                 return "not testable", "the gradient's model draws other random numbers"
-            return "wrong", "an output of the model is another in the gradient's model"
+            return "wrong", "an output of the model differs in the gradient's model"
         made = as_double(found[f"{name}_grad"])
         if made.shape != along.shape:
             return (
@@ -348,13 +363,13 @@ class Trial:
             if not all(np.all(array) for array in weights.values()):
                 return "outputs are not finite"
             return "wrong", f"the gradient is not finite, where the derivative along a direction is {first.value:.6g}"
-        # Where all parts have one sign, none cancels: an error of the gradient is in proportion to all of it.
+        # A direction in which all terms have one sign: nothing cancels, so the error is relative to the whole gradient.
         up = np.copysign(along, np.where(made == 0, along, made))
         self._stage("the model")
         try:
-            second = self._slope(differences, name, feeds, weights, up)
+            second = self._derivative(differences, name, feeds, weights, up)
         except RunError as error:
-            return f"the model cannot be asked near its data: {error}"
+            return f"the model does not run near its data: {error}"
         if not second.smooth:
             return _NO_DERIVATIVE
         kind = setting.kind if same(again, own, _EXACT) else "float"
@@ -369,12 +384,12 @@ class Trial:
         return "agree", "", ours, one.value
 
     def _differences(self, setting: _Setting) -> _Setting:
-        """Where the model is evaluated for differences: in double where anything runs it in double."""
+        """The setting for finite differences: one in double if the model runs in double anywhere."""
         arrays = [*flattened(list(setting.feeds.values())), *flattened(setting.values)]
-        if setting.kind == "double" or setting.afresh or sum(array.size for array in arrays) > _LARGE:
+        if setting.kind == "double" or setting.reload or sum(array.size for array in arrays) > _LARGE:
             return setting
         found = self._setting("onnx reference", "double")
-        if found is not None and not found.afresh and same(found.values, setting.values, 1e-3):
+        if found is not None and not found.reload and same(found.values, setting.values, 1e-3):
             return found
         return setting
 
@@ -382,7 +397,7 @@ class Trial:
         return np.random.default_rng([self._seed, *(zlib.crc32(str(item).encode()) for item in what)])
 
     def _weights(self, setting: _Setting, values: Sequence[Any]) -> dict[str, Array]:
-        """A random weight for each number of the outputs that is finite, 0 for the others."""
+        """Random weights for all elements of the outputs, 0 where these are not finite."""
         arrays = _of_loss(setting, values)
         made = {}
         for name, array in arrays.items():
@@ -392,9 +407,9 @@ class Trial:
         return converted(made, setting.kind)
 
     def _point(self, setting: _Setting, differences: _Setting, number: int, name: str) -> dict[str, Any]:
-        """Values of the inputs, the floating-point ones in double: those of the case, or moved ones.
+        """Values of the inputs, floating-point ones in double: those of the case (number 0), or perturbed ones.
 
-        All inputs are moved; where the model does not take that, the one that is asked about.
+        All inputs are perturbed, or only the one called `name` if the model does not run otherwise.
         """
         own = {**differences.feeds, **converted({n: setting.feeds[n] for n in self.case.wrt}, "double")}
         if number == 0:
@@ -404,7 +419,7 @@ class Trial:
             if key not in self._points:
                 rng = self._rng("point", number)
                 self._points[key] = own | {
-                    n: moved(own[n] * (0.1 if number == POINTS - 1 else 1.0), rng) for n in names
+                    n: perturbed(own[n] * (0.1 if number == POINTS - 1 else 1.0), rng) for n in names
                 }
             feeds = self._points[key]
             try:
@@ -416,7 +431,7 @@ class Trial:
             return feeds
         raise AssertionError
 
-    def _slope(
+    def _derivative(
         self,
         setting: _Setting,
         name: str,
@@ -424,23 +439,23 @@ class Trial:
         weights: dict[str, Array],
         along: Array,
         shared: int | None = None,
-    ) -> Slope:
-        """The derivative by an input; with the number of a point in `shared`, it is kept for other ways to differentiate."""
+    ) -> Derivative:
+        """The directional derivative with respect to an input; cached if `shared`, the number of a point, is given."""
         key = (setting.evaluator, setting.kind, name, shared)
-        if shared is not None and key in self._slopes:
-            return self._slopes[key]
+        if shared is not None and key in self._derivatives:
+            return self._derivatives[key]
 
         def function(at: Array) -> Array:
             return _vector(_of_loss(setting, setting.run(converted(feeds | {name: at}, setting.kind))))
 
-        found = slope(function, as_double(feeds[name]), along, _vector(weights), setting.kind)
+        found = directional_derivative(function, as_double(feeds[name]), along, _vector(weights), setting.kind)
         if shared is not None:
-            self._slopes[key] = found
+            self._derivatives[key] = found
         return found
 
 
-def untried(case: Case, verdict: Outcome, reason: str) -> list[Verdict]:
-    """The same verdict for all inputs of a case."""
+def same_verdicts(case: Case, verdict: Outcome, reason: str) -> list[Verdict]:
+    """One verdict for all inputs of a case."""
     names = [value.name for value in case.model.graph.input]
     return [Verdict(case.name, case.operator, name, names.index(name), verdict, reason=reason) for name in case.wrt]
 
@@ -459,7 +474,7 @@ def _of_loss(setting: _Setting, values: Sequence[Any]) -> dict[str, Array]:
     names = setting.weighted.outputs
     found = {name: array for name, array in zip(names, arrays, strict=False) if name is not None}
     if len(arrays) != len(names) or any(array.shape != setting.weighted.shapes[n] for n, array in found.items()):
-        raise RunError("the shape of an output is another")
+        raise RunError("the shape of an output differs")
     return found
 
 
@@ -468,7 +483,7 @@ def _of(setting: _Setting) -> dict[str, Any]:
 
 
 def _broken(setting: _Setting, text: str) -> tuple[Outcome, str]:
-    """The verdict on a gradient's model that cannot be run."""
+    """The verdict on a gradient's model that does not run."""
     if setting.evaluator == "onnxruntime" or text.startswith("ValidationError"):
         return "wrong", f"breaks: {text}"
     return "not testable", f"the reference evaluator does not run the gradient's model: {text}"
@@ -481,13 +496,13 @@ def _joined(*texts: str) -> str:
 def _differentiated(
     differentiate: Differentiate, model: onnx.ModelProto, names: Sequence[str]
 ) -> tuple[onnx.ModelProto, str]:
-    """The gradient's model, and what was warned of.
+    """The gradient's model, and the warnings of `differentiate`.
 
     Raises:
-        RefusalError: ValueError or TypeError.
-        RunError: anything else was raised.
+        RefusalError: it raised ValueError or TypeError.
+        RunError: it raised another exception.
     """
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
             made = differentiate(model, LOSS, names)
@@ -495,4 +510,4 @@ def _differentiated(
             raise RefusalError(" ".join(str(error).split())) from error
         except Exception as error:
             raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
-    return made, "; ".join(f"warned: {item.message}" for item in said)
+    return made, "; ".join(f"warned: {item.message}" for item in warned)

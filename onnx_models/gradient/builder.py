@@ -1,4 +1,4 @@
-"""A model while it is differentiated: what is asked of it, the nodes that are added to it, and the model that is made."""
+"""The builder of a differentiated model: it checks the arguments, runs reverse mode and adds the nodes and outputs."""
 
 from __future__ import annotations
 
@@ -8,42 +8,44 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.gradient.backward import Findings, backward
-from onnx_models.gradient.bodies import learn_from_bodies
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared
-from onnx_models.gradient.rules.table import REAL
+from onnx_models.gradient.rules.registry import REAL
+from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.large_models import restore_weights
 from onnx_models.traversal import all_nodes, label, normalize_domain, subgraphs
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 PARAMETERS = "parameters"
-"""For `wrt`: all parameters of a model."""
+"""The value of `wrt` that selects all parameters of a model."""
 
 Names = Sequence[str] | Mapping[str, str] | str
-"""Names of tensors, or these with the names of what is made for them, or `PARAMETERS`."""
+"""Names of tensors, a mapping from these to the names of new outputs or inputs, or `PARAMETERS`."""
 
 _MOST_SHOWN = 10
 
+_ADVICE = "To differentiate the rest, name a tensor of each path in stop_at: it is then treated as a constant."
+
 _STATISTICS = {("", "BatchNormalization"): (3, 4)}
-"""Inputs that are no parameters, though they may be initializers: numbers that training measures."""
+"""Inputs that hold running statistics: they may be initializers, but are not parameters."""
 
 
 class ZeroGradientWarning(UserWarning):
-    """A gradient is 0 for all inputs, since the loss does not depend on the tensor, or not in a way with a derivative."""
+    """A gradient is 0 for all inputs: the loss does not depend on the tensor, or only where the derivative is 0."""
 
 
-class Draft:
-    """A model that is being differentiated.
+class GradientBuilder:
+    """Builds a differentiated copy of a model.
 
-    ready: the prepared copy. graph: its graph, with the new nodes. findings: what was met on the way back.
+    ready: the prepared copy. graph: its graph, with the new nodes. findings: refusals and zeros from reverse mode.
 
     Args:
         model: not modified.
-        stop_at: names of tensors that are taken for constants.
-        through_rois: False for RoIs that are taken for constants by RoiAlign.
+        stop_at: names of tensors to treat as constants.
+        through_rois: False to treat the RoIs of RoiAlign as constants.
 
     Raises:
-        ValueError, TypeError: as of `onnx_models.gradient`, for the model and for `stop_at`.
+        ValueError, TypeError: as `onnx_models.gradient`, for the model and for `stop_at`.
     """
 
     def __init__(self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool) -> None:
@@ -54,21 +56,21 @@ class Draft:
         self._model = model
         self._known = _tensors(self.graph.proto)
         if isinstance(stop_at, str):
-            raise ValueError(f"stop_at = {stop_at!r}: must be names, as in a list")
-        stops = frozenset(_listed("stop_at", stop_at))
+            raise ValueError(f"stop_at = {stop_at!r}: must be a list or another collection of names")
+        stops = frozenset(_as_list("stop_at", stop_at))
         self.findings = Findings(stops, through_rois)
-        self._fed: list[onnx.ValueInfoProto] = []
+        self._new_inputs: list[onnx.ValueInfoProto] = []
         self._check_known("stop_at", stops)
-        learn_from_bodies(self.graph, self.ready.graph.node)
+        infer_subgraph_ranks(self.graph, self.ready.graph.node)
 
-    # What is asked for.
+    # Checking arguments.
 
     def named(self, argument: str, names: Names, suffix: str) -> dict[str, str]:
-        """By the names of tensors of real numbers, those of what is made for them: given, or with a suffix.
+        """The names of new outputs or inputs by the names of floating-point tensors: as given, or with the suffix.
 
         Raises:
-            ValueError: a name is unknown, or there twice, or not of a floating-point type; or there is none.
-            TypeError: what is given is no collection of names.
+            ValueError: a name is unknown, repeated or not of a floating-point type, or there is no name.
+            TypeError: `names` is not a collection of names.
         """
         if isinstance(names, str):
             if (argument, names) != ("wrt", PARAMETERS):
@@ -79,19 +81,19 @@ class Draft:
             if not given:
                 raise ValueError(f"wrt = {names!r}: the model must have initializers of a floating-point type")
         else:
-            given = _listed(argument, names)
+            given = _as_list(argument, names)
         if not given or len(set(given)) != len(given):
-            raise ValueError(f"{argument} = {given}: must be one or more names, none twice")
+            raise ValueError(f"{argument} = {given}: must be one or more different names")
         self.check(argument, given)
         if not isinstance(names, Mapping):
             return {name: f"{name}{suffix}" for name in given}
         for name, made in names.items():
             if not isinstance(made, str) or not made:
-                raise ValueError(f"{argument} names {made!r} for {name!r}: must be a name, a str that is not empty")
+                raise ValueError(f"{argument} maps {name!r} to {made!r}: must be a name, a str that is not empty")
         return dict(names)
 
     def check(self, argument: str, names: Collection[str]) -> None:
-        """Check that tensors are there and of a floating-point type."""
+        """Raise ValueError unless all names are those of floating-point tensors."""
         self._check_known(argument, names)
         for name in names:
             kind = self.graph.element_type(name)
@@ -101,7 +103,8 @@ class Draft:
                 )
             if kind not in REAL:
                 raise ValueError(
-                    f"{argument} has {name!r} of type {onnx.TensorProto.DataType.Name(kind).lower()}: must be floats"
+                    f"{argument} has {name!r} of type {onnx.TensorProto.DataType.Name(kind).lower()}: "
+                    "must have a floating-point type"
                 )
 
     def _check_known(self, argument: str, names: Collection[str]) -> None:
@@ -110,7 +113,7 @@ class Draft:
                 raise ValueError(f"{argument} has {name!r}: must be the name of a tensor of the graph")
 
     def _parameters(self) -> list[str]:
-        """Names of the initializers that may be parameters."""
+        """Names of the floating-point initializers that are not running statistics."""
         statistics = {
             node.input[i]
             for node in self.graph.proto.node
@@ -120,65 +123,66 @@ class Draft:
         tensors = [tensor for tensor in self.graph.proto.initializer if tensor.name not in statistics]
         return [tensor.name for tensor in tensors if tensor.data_type in REAL]
 
-    # What is added.
+    # Adding nodes.
 
     def input(self, name: str, like: str) -> str:
-        """A new input of the model, with the shape and the type of a tensor; the name of what nodes shall read."""
+        """Add an input with the type and shape of the tensor `like`; return the name that nodes have to read."""
         self.graph.reserve(name)
         kind = self.graph.type_of(like) or onnx.TypeProto.Tensor()
-        self._fed.append(onnx.ValueInfoProto(name=name))
-        self._fed[-1].type.tensor_type.CopyFrom(kind)
+        self._new_inputs.append(onnx.ValueInfoProto(name=name))
+        self._new_inputs[-1].type.tensor_type.CopyFrom(kind)
         self.graph.known.types[name] = kind
         lengths = self.graph.lengths(like)
         if lengths is not None and all(isinstance(length, int) for length in lengths):
             return name
-        # A session does not see to open lengths: what has not as many elements would be broadcast.
+        # A session does not check dynamic lengths: a tensor with another number of elements would be broadcast.
         return self.graph.reshaped(name, like)
 
     def backward(
         self, seeds: Mapping[str, str], wrt: Collection[str], nodes: Sequence[onnx.NodeProto] | None = None
     ) -> dict[str, str]:
-        """Reverse mode: as of `onnx_models.gradient.backward`, over the model's nodes or over new ones."""
+        """Run `onnx_models.gradient.backward` over the model's nodes, or over `nodes`, which were added."""
         if nodes is None:
             nodes = self.ready.graph.node
         else:
-            self.graph.learn(nodes)
-            learn_from_bodies(self.graph, nodes)
+            self.graph.infer_added(nodes)
+            infer_subgraph_ranks(self.graph, nodes)
         return backward(self.graph, nodes, seeds, wrt, self.findings)
 
     @property
     def refused(self) -> list[str]:
-        """Operators that a gradient cannot pass, each with the reason."""
+        """A description of each operator that cannot be differentiated."""
         return list(dict.fromkeys(self.findings.errors))
 
     def size(self) -> int:
-        """How many nodes the model has, with those inside of others."""
+        """The number of nodes in the model, subgraphs included."""
         return sum(1 for _ in all_nodes(self.ready))
 
-    # What is made.
+    # Building the model.
 
-    def finished(self, found: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
-        """The prepared model with those of the new nodes that its new outputs need, and these outputs.
+    def build(self, found: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
+        """The prepared model with the new outputs and the new nodes that they need.
 
         Args:
-            found: by names of tensors, names of what has been found for them; what has not is 0, with a warning.
-            names: by the same the names of the outputs.
-            zero: the warning, with a place for the tensor's name.
+            found: names of derivatives by the names of tensors. A tensor without one has an output of 0, with a warning.
+            names: names of the outputs by the names of tensors.
+            zero: format of the warning, with a place for the tensor's name.
 
         Raises:
-            ValueError: a gradient could not pass operators, which the message names; or an output's name is taken.
+            ValueError: operators cannot be differentiated, or an output's name is taken.
         """
         if errors := self.refused:
-            more = f"; and {len(errors) - _MOST_SHOWN} more" if len(errors) > _MOST_SHOWN else ""
-            raise ValueError("; ".join(errors[:_MOST_SHOWN]) + more)
+            lines = [f"- {error}" for error in errors[:_MOST_SHOWN]]
+            lines += [f"- and {len(errors) - _MOST_SHOWN} more"] * (len(errors) > _MOST_SHOWN)
+            raise ValueError("\n".join(["the model cannot be differentiated:", *lines, _ADVICE]))
         for name in names:
             if name not in found:
-                warnings.warn(self._why_zero(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
+                warnings.warn(self._zero_message(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
         self.complete(found, names)
         return restore_weights(self.ready, self._model)
 
     def complete(self, found: Mapping[str, str], names: Mapping[str, str]) -> None:
-        """Add to the prepared model the nodes and the outputs that `finished` speaks of."""
+        """Add the new outputs, and the new nodes that they need, to the prepared model."""
         for name in names.values():
             self.graph.reserve(name)
         values = {name: found.get(name) or self.graph.zeros(name) for name in names}
@@ -189,7 +193,7 @@ class Draft:
             del made.node[:]
             made.node.extend(own)
         made.node.extend(nodes)
-        made.input.extend(self._fed)
+        made.input.extend(self._new_inputs)
         del made.output[:]
         made.output.extend(self._model.graph.output)
         for name, value in values.items():
@@ -199,19 +203,19 @@ class Draft:
         if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in self.graph.opsets:
             self.ready.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
 
-    def _why_zero(self, what: str) -> str:
+    def _zero_message(self, what: str) -> str:
         ends = list(dict.fromkeys(self.findings.zeros))
-        return what + (f", or where it does, a derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
+        return what + (f", or only where the derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
 
 
-def _listed(argument: str, names: object) -> list[str]:
-    """Names that may come from something that can be read once.
+def _as_list(argument: str, names: object) -> list[str]:
+    """The names as a list; they may come from an iterator.
 
     Raises:
-        TypeError: these are no names.
+        TypeError: `names` is not a collection of str.
     """
     if isinstance(names, bytes) or not isinstance(names, Iterable):
-        raise TypeError(f"{argument} = {names!r}: must be names, as in a list")
+        raise TypeError(f"{argument} = {names!r}: must be a list or another collection of names")
     listed = list(names)
     for name in listed:
         if not isinstance(name, str):
@@ -220,34 +224,36 @@ def _listed(argument: str, names: object) -> list[str]:
 
 
 def _tensors(graph: onnx.GraphProto, outside: Collection[str] = ()) -> set[str]:
-    """The names of all tensors that a graph knows, each made once and before it is read: reverse mode goes by that.
+    """The names of all tensors of a graph, after a check that each is computed once and before it is read.
 
     Args:
-        graph: of a model, or of a node inside it.
-        outside: names that the graph around it knows.
+        graph: of a model, or a subgraph.
+        outside: names of tensors of the enclosing graph.
 
     Raises:
-        ValueError: a node reads a tensor that no node before it makes, or makes one that is there already, or an output
-            is none of the tensors. That counts for graphs inside too.
+        ValueError: the graph or a subgraph is not in topological order, two nodes have an output of one name, or an output
+            of the graph is not computed.
     """
     known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     known |= {tensor.values.name for tensor in graph.sparse_initializer}
     if shadowed := sorted(known.intersection(outside)):
         raise ValueError(
-            f"graph {graph.name!r} has {shadowed[0]!r}: must be named otherwise than a tensor outside of it"
+            f"graph {graph.name!r} has {shadowed[0]!r}: must not have the name of a tensor of the enclosing graph"
         )
     known.update(outside)
     for node in graph.node:
         for name in node.input:
             if name and name not in known:
-                raise ValueError(f"{label(node)} reads {name!r}: must be made by a node before it")
+                raise ValueError(f"{label(node)} reads {name!r}: must be computed by an earlier node")
         for inner in subgraphs([node]):
             _tensors(inner, known)
         for name in filter(None, node.output):
             if name in known:
-                raise ValueError(f"{label(node)} makes {name!r}: must be made once, and is there already")
+                raise ValueError(f"{label(node)} computes {name!r}: must be a new name, another tensor has it")
             known.add(name)
     for value in graph.output:
         if value.name not in known:
-            raise ValueError(f"graph {graph.name!r} has the output {value.name!r}: must be made by a node in it")
+            raise ValueError(
+                f"graph {graph.name!r} has the output {value.name!r}: must be computed by one of its nodes"
+            )
     return known

@@ -1,4 +1,4 @@
-"""Graphs inside of nodes (branches of If, bodies of Loop and Scan) as graphs that gradients can be written into."""
+"""Copies of subgraphs (branches of If, bodies of Loop and Scan) that the nodes of gradients can be appended to."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.copies import copy_of_graph, taken_branch
+from onnx_models.gradient.cloning import clone_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
 from onnx_models.traversal import label, normalize_domain, walk_nodes
 
 _DEEPEST = 3
-"""In how many graphs a Loop may be whose ranks are found."""
+"""The deepest nesting at which the ranks of an inner Loop are inferred."""
 
 _DRAWN = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
-class Body:
-    """A copy, under new names, of a graph inside of a node, with room for new nodes after its own.
+class Subgraph:
+    """A copy of a subgraph under new names, with nodes to be appended.
 
     Args:
-        graph: the graph with the node.
-        node: the node.
-        inner: its graph.
-        types: of the inputs of the inner graph; None for one that is not known.
+        graph: the enclosing graph.
+        node: the node that the subgraph belongs to.
+        inner: the subgraph.
+        types: types of its inputs, None for an unknown one.
     """
 
     def __init__(
@@ -33,63 +33,63 @@ class Body:
     ) -> None:
         self.node, self._outside = node, graph
         self.first: list[onnx.NodeProto] = []
-        """Nodes that come before those of the copy, as they make its inputs."""
+        """Nodes that precede those of the copy, because they compute its inputs."""
         self.shapes: dict[str, str] = {}
-        """For inputs of which no more than the shape is read: names of tensors with their shapes."""
+        """Names of shape tensors for the inputs of which only the shape is read."""
         names: dict[str, str] = {}
-        proto = copy_of_graph(graph, inner, names, node.proto.op_type)
+        proto = clone_graph(graph, inner, names, node.proto.op_type)
         self.graph = Graph(proto, graph.opsets, graph)
         self.inputs = [value.name for value in proto.input]
         self.outputs = [value.name for value in proto.output]
         outside = captured(proto)
         for name in outside:
-            graph.type_of(name)  # so that it is learnt by the graph that has its maker
+            graph.type_of(name)  # inferred by the graph that contains its producer
         known = self.graph.known.types
         for name in [*self.inputs, *self.outputs]:
             del known[name]
         known.update({name: kind for name, kind in zip(self.inputs, types, strict=True) if kind is not None})
         self.graph.infer(proto.node)
-        learn_from_bodies(self.graph, proto.node)
+        infer_subgraph_ranks(self.graph, proto.node)
         wanted = {*node.captured, *(name for i, name in enumerate(node.inputs) if node.wants(i))}
         self.captured = [name for name in sorted(outside) if name in wanted]
-        """Names of the tensors from outside that it reads and whose gradients are wanted."""
+        """Names of the outer tensors that it reads and whose gradients are needed."""
 
     def new_input(self, base: str, kind: onnx.TypeProto.Tensor | None = None) -> str:
-        """The name of one more tensor that it is given, of a type that is known or not."""
+        """The name of an additional input."""
         name = self.graph.name(base)
         if kind is not None:
             self.graph.known.types[name] = kind
         return name
 
     def like(self, name: str, other: str) -> str:
-        """Enter that a tensor has the type of another, where inference does not find its rank; its name."""
+        """Set a tensor's type to that of another if inference does not find its rank; returns its name."""
         kind = self.graph.type_of(other)
         if kind is not None and not _has_rank(self.graph.type_of(name)):
             self.graph.known.types[name] = kind
         return name
 
     def is_fixed(self, name: str) -> bool:
-        """Whether all lengths of an input are known to be the same in each trip."""
+        """Whether an input is known to have the same shape in each iteration."""
         lengths = self.graph.lengths(name)
         return lengths is not None and None not in lengths
 
     def before(self, op_type: str, *inputs: str, output: str = "", **attributes: Any) -> str:
-        """Add a node before those of the copy, which makes one of its inputs or helps to; the name of its output."""
+        """Add a node before those of the copy, and return the name of its output."""
         output = output or self.graph.name(op_type)
         self.first.append(onnx.helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
 
-    def finished(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
-        """The graph that computes some tensors, of its own nodes and new ones no more than these need.
+    def build(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
+        """The graph with these inputs and outputs, and no more nodes than the outputs need.
 
         Raises:
-            ValueError: the nodes that are needed would draw other random numbers than when the model itself ran.
+            ValueError: it would draw random numbers, which differ from those of the model's own subgraph.
         """
         self._check_drawn(outputs)
         inside = {name for node in self._nodes() for name in node.output}
         made, names = onnx.GraphProto(name=self.graph.name("body")), []
         for name in outputs:
-            # ONNX Runtime wants each output of a graph made by a node of that graph.
+            # ONNX Runtime requires that each output of a graph is computed by a node of that graph.
             is_own = name in inside and name not in names
             names.append(name if is_own else self.graph.op("Identity", name))
         made.node.extend(needed(self._nodes(), names))
@@ -104,18 +104,18 @@ class Body:
         return made
 
     def read(self, outputs: Iterable[str]) -> set[str]:
-        """Names of all tensors that are read to compute some."""
+        """Names of all tensors that the computation of these outputs reads."""
         outputs = set(outputs)
         return outputs.union(*(reads(node) for node in needed(self._nodes(), outputs)))
 
     def reads_shape_alone(self, name: str, outputs: Iterable[str]) -> bool:
-        """Whether a tensor is read, but no more of it than its shape."""
+        """Whether the computation of these outputs reads the shape of a tensor, but not its values."""
         outputs = set(outputs)
         readers = [node for node in needed(self._nodes(), outputs) if name in reads(node)]
         return bool(readers) and name not in outputs and all(node.op_type == "Shape" for node in readers)
 
     def _with_shapes(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """A node that reads the shape of an input as it is given, not the input."""
+        """The node, or a Slice of a given shape tensor in place of Shape."""
         if node.op_type != "Shape" or node.input[0] not in self.shapes:
             return node
         bounds = {attribute.name: attribute.i for attribute in node.attribute}
@@ -127,7 +127,7 @@ class Body:
         return [*self.first, *map(self._with_shapes, [*self.graph.with_replaced(), *self.graph.added])]
 
     def _declare(self, value: onnx.ValueInfoProto) -> None:
-        """Say of what type a tensor is; where its rank is not known, nothing, which ONNX Runtime takes better."""
+        """Declare a tensor's type, but only if its rank is known: ONNX Runtime handles a missing type better."""
         kind = self.graph.type_of(value.name)
         if kind is not None and kind.elem_type and kind.HasField("shape"):
             value.type.tensor_type.CopyFrom(kind)
@@ -138,7 +138,8 @@ class Body:
             for one in walk_nodes([node]) if not own.isdisjoint(node.output) else ():
                 if normalize_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
                     raise ValueError(
-                        f"{self.node} has {label(one)} inside, whose random numbers the gradient cannot draw again"
+                        f"{self.node} has no gradient: {label(one)} in its subgraph draws random numbers, "
+                        "which the gradient cannot reproduce"
                     )
 
     def _is_training(self, node: onnx.NodeProto) -> bool:
@@ -149,11 +150,11 @@ class Body:
 
 
 LOOP_INPUTS = (("number", onnx.TensorProto.INT64), ("goes_on", onnx.TensorProto.BOOL))
-"""The first two inputs of the body of a Loop, by names of this project, and the types of their elements."""
+"""Names and element types of the first two inputs of a Loop's body."""
 
 
-def body_of_loop(graph: Graph, node: Node) -> Body:
-    """The body; of the shapes of its states it knows what is the same before and after a trip, and so in all trips."""
+def loop_body(graph: Graph, node: Node) -> Subgraph:
+    """A Loop's body; of the shapes of its states it knows the lengths that no iteration changes."""
     inner = node.attribute("body")
     kinds = [tensor_type(kind, []) for _, kind in LOOP_INPUTS]
     for i, value in enumerate(inner.input[:2]):
@@ -161,7 +162,7 @@ def body_of_loop(graph: Graph, node: Node) -> Body:
             kinds[i] = value.type.tensor_type
     kinds += [graph.type_of(name) for name in node.inputs[2:]]
     while True:
-        body = Body(graph, node, inner, kinds)
+        body = Subgraph(graph, node, inner, kinds)
         after = kinds[:2] + [body.graph.type_of(name) for name in body.outputs[1 : len(kinds) - 1]]
         common = [_common(*pair) for pair in zip(kinds, after, strict=True)]
         if common == kinds:
@@ -169,14 +170,14 @@ def body_of_loop(graph: Graph, node: Node) -> Body:
         kinds = common
 
 
-def learn_from_bodies(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
-    """Find ranks that ONNX's inference leaves open: of what a Loop makes, or an If on a condition that is known.
+def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Infer ranks that ONNX's inference does not find: of outputs of Loop, and of If with a known condition.
 
-    In Loops that are far inside of others they stay open: each level multiplies how often the innermost is looked at.
+    Deeply nested Loops are left out: each level multiplies how often the innermost one is visited.
 
     Args:
-        graph: where the nodes are, and their types are entered.
-        nodes: all of a graph, after inference.
+        graph: the graph; the types are added to what it knows.
+        nodes: all nodes of that graph, after inference.
     """
     while _depth(graph) <= _DEEPEST:
         found: dict[str, onnx.TypeProto.Tensor] = {}
@@ -196,15 +197,15 @@ def _depth(graph: Graph) -> int:
 
 
 def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
-    """The types of what an If or a Loop makes."""
+    """The types of the outputs of an If or a Loop."""
     node = Node(proto, graph.opsets[""], [])
     if proto.op_type == "If":
         branch = taken_branch(graph, proto, proto.input[0])
         if branch is None:
             return [None] * len(proto.output)
-        body = Body(graph, node, branch)
+        body = Subgraph(graph, node, branch)
         return [body.graph.type_of(name) for name in body.outputs]
-    body = body_of_loop(graph, node)
+    body = loop_body(graph, node)
     states = len(body.inputs) - 2
     made = [
         _common(graph.type_of(outer), body.graph.type_of(name))
@@ -221,7 +222,7 @@ def _has_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
 
 
 def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.TypeProto.Tensor | None:
-    """The type of a tensor; None where not even the type of its elements is known."""
+    """The type of a tensor; None if its element type is unknown."""
     if kind is None:
         return None
     made: onnx.TypeProto.Tensor = onnx.helper.make_tensor_type_proto(kind, lengths).tensor_type
@@ -229,7 +230,7 @@ def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.Type
 
 
 def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
-    """The type of what stands at one place along an axis of a tensor."""
+    """The type of a slice of a tensor at one index of an axis."""
     lengths = graph.lengths(name)
     if lengths is not None:
         del lengths[axis]
@@ -237,7 +238,7 @@ def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | No
 
 
 def _common(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> onnx.TypeProto.Tensor | None:
-    """What two types have in common."""
+    """The most specific type that covers two types; None if the element types differ."""
     if one is None or other is None or one.elem_type != other.elem_type:
         return None
     made = onnx.TypeProto.Tensor(elem_type=one.elem_type)

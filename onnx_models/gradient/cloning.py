@@ -1,4 +1,4 @@
-"""Copies of nodes and of graphs under new names, so that no name is made twice in scopes that are in each other."""
+"""Copies of nodes and of subgraphs under new names, since nested scopes may not reuse a name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from onnx_models.gradient.graph import Graph
 from onnx_models.traversal import normalize_domain, subgraphs
 
 
-def add_copies(
+def clone_nodes(
     graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, str], outputs: Sequence[str]
 ) -> list[str]:
-    """Add copies of nodes, what they make under new names; those of the outputs.
+    """Add copies of nodes with new names for their outputs; return the new names of `outputs`.
 
-    Of an If on a condition that is known the nodes of its branch are added in its place: of what it makes, inference
-    would not find the ranks where the branches differ in them.
+    An If whose condition is known is replaced by the nodes of the branch: inference would not find the ranks of its outputs
+    if the branches differ in them.
 
     Args:
-        graph: where they are added.
-        nodes: each after those that it reads from.
-        names: for each tensor that the nodes read from outside, the name of what they shall read, if it is another.
-        outputs: names of tensors that the nodes make, or "".
+        graph: the graph to add nodes to.
+        nodes: in topological order.
+        names: new names of outer tensors, where these change.
+        outputs: names of outputs of the nodes, or "".
     """
     names = dict(names)
     for node in nodes:
@@ -32,19 +32,19 @@ def add_copies(
         if branch is None:
             graph.add(_copy(graph, node, names))
         else:
-            made = zip(node.output, add_graph(graph, branch, names), strict=True)
+            made = zip(node.output, inline_graph(graph, branch, names), strict=True)
             names.update({name: other for name, other in made if name})
     return [names.get(name, name) for name in outputs]
 
 
-def add_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str]) -> list[str]:
-    """Add copies of the nodes of a graph without inputs, its initializers as constants; the names of its outputs."""
+def inline_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str]) -> list[str]:
+    """Add copies of the nodes of a branch, its initializers as constants; return the new names of its outputs."""
     constants = {tensor.name: graph.tensor(onnx.numpy_helper.to_array(tensor)) for tensor in inner.initializer}
-    return add_copies(graph, inner.node, {**names, **constants}, [value.name for value in inner.output])
+    return clone_nodes(graph, inner.node, {**names, **constants}, [value.name for value in inner.output])
 
 
 def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.GraphProto | None:
-    """The branch that an If takes on a condition, where it is known; None where it is not, or for another node."""
+    """The branch that an If takes if its condition is known; else, and for other nodes, None."""
     if (normalize_domain(node.domain), node.op_type) != ("", "If"):
         return None
     value = known_value(graph, condition)
@@ -55,17 +55,16 @@ def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.Gra
     return None if branch.sparse_initializer else branch
 
 
-def copy_of_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body") -> onnx.GraphProto:
-    """A copy of a graph inside of a node, with new names for what it makes.
+def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body") -> onnx.GraphProto:
+    """A copy of a subgraph with new names.
 
-    Each of its outputs is made by a node of the copy, and no two are the same tensor.
+    Each output is computed by a node of the copy, and no two outputs are the same tensor.
 
     Args:
-        graph: the graph with the node.
-        inner: the graph to copy.
-        names: for tensors that it reads from outside, what the copy shall read, if it is another; names of the copy by
-            those of the original are added.
-        base: beginning of new names.
+        graph: the enclosing graph.
+        inner: the subgraph to copy.
+        names: new names of outer tensors, where these change; the new names of the subgraph's own tensors are added.
+        base: prefix of new names.
     """
     made = onnx.GraphProto(name=graph.name(base))
     for value in inner.input:
@@ -93,12 +92,12 @@ def copy_of_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], b
 
 
 def _copy(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
-    """A copy of a node, with new names for what it and its subgraphs make; the former are added to `names`."""
+    """A copy of a node with new names for its outputs, which are added to `names`, and for those of its subgraphs."""
     made = onnx.NodeProto()
     made.CopyFrom(node)
     made.input[:] = [names.get(name, name) for name in node.input]
     for subgraph in subgraphs([made]):
-        subgraph.CopyFrom(copy_of_graph(graph, subgraph, dict(names), node.op_type))
+        subgraph.CopyFrom(clone_graph(graph, subgraph, dict(names), node.op_type))
     for i, name in enumerate(node.output):
         if name:
             names[name] = made.output[i] = graph.name(node.op_type)

@@ -266,7 +266,10 @@ def test_huge_scales_and_offsets_read_the_edges(attributes: dict[str, Any], mode
         ({"scales": [1.0, -2.0]}, r"scales\[1\] = -2.0: must be finite and > 0"),
         ({"scales": [np.inf, 1.0]}, r"scales\[0\] = inf: must be finite and > 0"),
         ({"scales": [np.nan, 1.0]}, r"scales\[0\] = nan: must be finite and > 0"),
-        ({"scales": [1.0, 1.0], "output_sizes": [1]}, "scales has 2, output_sizes has 1 values: must have the same number"),
+        (
+            {"scales": [1.0, 1.0], "output_sizes": [1]},
+            "scales has 2, output_sizes has 1 values: must have the same number",
+        ),
         ({"scales": [1.0] * 5}, "scales has 5 values: must have at most 4, one for each axis"),
         ({"output_sizes": [1, -1]}, r"output_sizes\[1\] = -1: must be >= 0"),
         ({"scales": [3e38, 1.0]}, r"scales\[0\] = .*: must not make an axis longer"),

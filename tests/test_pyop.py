@@ -214,9 +214,9 @@ def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> 
         class Bare:
             def __init__(self, path): pass
 
-        extensions.ctypes.CDLL, engine._chosen = Bare, None
+        extensions.ctypes.CDLL, engine._engine_in_use = Bare, None
         try:
-            engine._choose("direct")
+            engine._select_engine("direct")
         except RuntimeError as error:
             print(error)
         """).startswith("onnxruntime-extensions does not export AddExternalCustomOp here")

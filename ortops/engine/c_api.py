@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ortops.engine.shutdown import PROCESS
+from ortops.engine.shutdown import PROCESS_STATE
 from ortops.kernels import layout
 from ortops.kernels.jit.exceptions import uninterrupted
 from ortops.kernels.jit.kernel import Kernel
@@ -147,7 +147,7 @@ def add_custom_op(
     table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
     table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
     table[layout.API] = _api_address[0] if _api_address else 0
-    table[layout.PROCESS] = PROCESS.ctypes.data
+    table[layout.PROCESS] = PROCESS_STATE.ctypes.data
     table[layout.TENSORS :] = tensors
     _fill(table, API_VERSION)
     keep_forever((texts, table, create, infer))

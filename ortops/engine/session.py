@@ -12,7 +12,7 @@ import onnxruntime
 
 from ortops.engine import extensions
 from ortops.engine.c_api import OrtError
-from ortops.engine.shutdown import close_first, inside
+from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.kernels.jit import exceptions
 from ortops.operators import OPERATORS
 
@@ -25,7 +25,7 @@ _CONFLICT = "Conflicting with a registered kernel"
 Engine = Literal["auto", "direct", "pyop"]
 
 _lock = threading.RLock()
-_chosen: Engine | None = None
+_engine_in_use: Engine | None = None
 _registered: set[weakref.ref[onnxruntime.SessionOptions]] = set()
 
 
@@ -37,7 +37,7 @@ def library_path() -> str:
     Raises:
         RuntimeError: onnxruntime-extensions cannot be imported or lacks a part, or onnxruntime is too old.
     """
-    exceptions.uninterrupted(lambda: _choose("auto"))
+    exceptions.uninterrupted(lambda: _select_engine("auto"))
     return extensions.library_path()
 
 
@@ -64,7 +64,7 @@ def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto
 
 
 def _register(session_options: onnxruntime.SessionOptions, engine: Engine) -> None:
-    _choose(engine)
+    _select_engine(engine)
     with _lock:
         # Not a WeakSet: its callbacks are Python code, and an exception that a signal handler raises in them is lost.
         _registered.difference_update([reference for reference in _registered if reference() is None])
@@ -73,20 +73,20 @@ def _register(session_options: onnxruntime.SessionOptions, engine: Engine) -> No
             _registered.add(weakref.ref(session_options))
 
 
-def _choose(engine: Engine) -> Engine:
+def _select_engine(engine: Engine) -> Engine:
     """Add the operators to the library once in a process. With one name in both engines, the library would loop forever."""
-    global _chosen  # noqa: PLW0603 - a process has one library
+    global _engine_in_use  # noqa: PLW0603 - a process has one library
     if engine not in ("auto", "direct", "pyop"):
         raise ValueError(f"engine = {engine!r}: must be one of 'auto', 'direct', 'pyop'")
     with _lock:
-        if _chosen is None:
-            _chosen = _add_all(engine)
-            close_first()  # again, to run before the exit functions of onnxruntime-extensions, imported by now
-        if engine not in ("auto", _chosen):
+        if _engine_in_use is None:
+            _engine_in_use = _add_all(engine)
+            register_exit_function()  # again, to run before the exit functions of onnxruntime-extensions, imported by now
+        if engine not in ("auto", _engine_in_use):
             raise RuntimeError(
-                f"engine = {engine!r}: this process already uses {_chosen!r}, and a process can use only one engine"
+                f"engine = {engine!r}: this process already uses {_engine_in_use!r}, and a process can use only one engine"
             )
-        return _chosen
+        return _engine_in_use
 
 
 def _add_all(engine: Engine) -> Engine:
@@ -121,7 +121,7 @@ class _RaiseOperatorErrors:
         """Drop an exception that an earlier session of onnxruntime's own class has left on this thread."""
         exceptions.take()
         self._errors = None
-        if _chosen == "pyop":
+        if _engine_in_use == "pyop":
             from ortops.engine.pyop import RunErrors
 
             self._errors = RunErrors()
@@ -140,8 +140,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     It calls `register` for the given options too. If Python raises an exception while an operator of ours runs, such as
     KeyboardInterrupt for Ctrl-C, the session raises the same exception; a session of onnxruntime's own class raises an
-    error with the text "interrupted". With the pyop engine, nodes may omit attributes and have lists, and errors of our
-    operators are raised, of which ONNX Runtime itself gets none there.
+    error with the text "interrupted". With the pyop engine, nodes may omit attributes and have lists, and the session raises
+    the errors of our operators, which ONNX Runtime itself does not see there.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         register(options)
-        if _chosen == "pyop":
+        if _engine_in_use == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes
 
             model = with_readable_attributes(path_or_bytes)
@@ -168,7 +168,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = model
         try:
-            with inside(), _RaiseOperatorErrors():
+            with inside_session(), _RaiseOperatorErrors():
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
             if _CONFLICT not in str(error):
@@ -186,7 +186,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             BaseException: the exception that Python raised in an operator of ours, in place of onnxruntime's error.
             ValueError: with the pyop engine, an operator of ours refused its input.
         """
-        with inside(), _RaiseOperatorErrors():
+        with inside_session(), _RaiseOperatorErrors():
             outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
 
@@ -194,16 +194,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
     ) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside(), _RaiseOperatorErrors():
+        with inside_session(), _RaiseOperatorErrors():
             outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return outputs
 
     def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside(), _RaiseOperatorErrors():
+        with inside_session(), _RaiseOperatorErrors():
             super().run_with_ortvaluevector(*args, **kwargs)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside(), _RaiseOperatorErrors():
+        with inside_session(), _RaiseOperatorErrors():
             super().run_with_iobinding(iobinding, run_options)

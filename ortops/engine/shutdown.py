@@ -19,53 +19,53 @@ from ortops.kernels.jit.exceptions import MOST_SECONDS
 from ortops.kernels.jit.machine_code import keep_forever
 from ortops.kernels.layout import ACTIVE, ENDING
 
-PROCESS = np.zeros(2, np.int64)
-"""The state that the compiled callbacks of sessions share: the fields ACTIVE and ENDING of `ortops.kernels.layout`."""
-keep_forever(PROCESS)
+PROCESS_STATE = np.zeros(2, np.int64)
+"""The fields ACTIVE and ENDING of `ortops.kernels.layout`, which the compiled callbacks of sessions read and write."""
+keep_forever(PROCESS_STATE)
 
 # One lock for each thread: a signal handler may raise an exception at any line, and only a lock in a `with` statement, which
 # C code acquires and releases, stays consistent then.
 _locks: dict[int, Any] = {}
-_shut = threading.RLock()
-_is_shut = False
+_closed_lock = threading.RLock()
+_is_closed = False
 
 
-def inside() -> Any:
+def inside_session() -> Any:
     """A context in which the current thread is inside a session. It may be nested.
 
     While the interpreter exits, a thread that enters its first context waits there for the end of the process.
     """
     thread = threading.get_ident()
-    if thread not in _locks and _is_shut:
-        return _shut
+    if thread not in _locks and _is_closed:
+        return _closed_lock
     return _locks.setdefault(thread, threading.RLock())
 
 
 def close() -> None:
     """Stop other threads from beginning calls, and wait for the running ones, for `MOST_SECONDS` at most."""
-    global _is_shut  # noqa: PLW0603 - the interpreter exits once
+    global _is_closed  # noqa: PLW0603 - the interpreter exits once
     deadline = time.monotonic() + MOST_SECONDS
-    _shut.acquire()
-    _is_shut = True
+    _closed_lock.acquire()
+    _is_closed = True
     for lock in list(_locks.values()):
         lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
     # Sessions of onnxruntime's own class hold none of these locks; their callbacks read ENDING and count in ACTIVE.
-    PROCESS[ENDING] = threading.get_ident()
-    while PROCESS[ACTIVE] > 0 and time.monotonic() < deadline:
+    PROCESS_STATE[ENDING] = threading.get_ident()
+    while PROCESS_STATE[ACTIVE] > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def reset_after_fork() -> None:
     """Forget the threads of the parent, which a forked child does not have."""
     _locks.clear()
-    PROCESS[ACTIVE] = 0
+    PROCESS_STATE[ACTIVE] = 0
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=reset_after_fork)
 
 
-def close_first() -> None:
+def register_exit_function() -> None:
     """Register `close` as the exit function that runs first, before those of other modules free what running calls use.
 
     The interpreter has joined all threads that are not daemons by then.
@@ -74,4 +74,4 @@ def close_first() -> None:
     atexit.register(close)
 
 
-close_first()
+register_exit_function()

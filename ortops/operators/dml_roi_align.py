@@ -135,7 +135,7 @@ interpolate(M, y, x), by interpolation_mode:
     linear:            clamp x to [0, W - 1], and interpolate between the pixels floor(x) and ceil(x); y likewise
     nearest_neighbor:  the pixel floor(x + 0.5), clamped to [0, W - 1]; y likewise
 
-A maximum over values of which one is NaN is NaN."""
+A maximum is NaN if one of its values is NaN."""
 
 _GRADIENT_FORMULA = """\
 With L = sum(InputGradientTensor * OutputTensor), where OutputTensor is the output of DmlRoiAlign:

@@ -76,7 +76,7 @@ interpolate(M, y, x) is bilinear:
     (floor(y), floor(x)), (floor(y), floor(x) + 1), (floor(y) + 1, floor(x)), (floor(y) + 1, floor(x) + 1);
     a pixel beyond the last row or column is 0
 
-A bin without samples (G = 0) is 0. A maximum over values of which one is NaN is NaN."""
+A bin without samples (G = 0) is 0. A maximum is NaN if one of its values is NaN."""
 
 _GRADIENT_FORMULA = """\
 With L = sum(dY * Y), where Y = RoiAlign(X, rois, batch_indices) with the same attributes:

@@ -1,8 +1,8 @@
-"""RoIAlignRotated and its gradient over scenes of turned RoIs, aligned or not, clockwise or not, by the reference.
+"""RoIAlignRotated and its gradient on scenes of rotated RoIs, aligned or not, clockwise or not.
 
-Numbers of RoIs are short binary fractions, exact in every element type. The centre of a RoI is moved, if it must be, until
-its samples keep away from where the last bit of a coordinate decides: the borders, the pixels, whole numbers of samples,
-the least size.
+The reference computes the expected values. The numbers of RoIs are short binary fractions, which are exact in every element
+type. If necessary, the centre of a RoI is shifted until its samples keep away from where rounding of a coordinate decides:
+borders, pixels, whole numbers of samples, and the minimum size.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ import numpy as np
 
 from conformance.case import Array, Basis, Case
 from conformance.rotated.geometry import Sampling, coordinates
-from conformance.vectors.dialects import ROTATED, Rule, ask
+from conformance.vectors.dialects import ROTATED, Rule, make_cases
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import scatter
 
 MARGIN = 1e-3
-"""Pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of it."""
+"""In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
 
 SHIFTS = tuple(itertools.product((0, 1, -1, 2, -2, 3, -3), repeat=2))
-"""By which centres are moved, in steps of the scene."""
+"""The shifts of a centre that are tried, in steps of the scene."""
 
 SMALL, OF_30, OF_45, OF_90, OF_135, OF_180 = 1 / 64, 67 / 128, 201 / 256, 201 / 128, 151 / 64, 201 / 64
-"""Radians, about as many degrees as the names say, with so few digits that bfloat16 has them."""
+"""Angles in radians, close to the degrees in their names, that are exact in bfloat16."""
 
 MORE_THAN_A_TURN = 29 / 4
 
 Numbers = tuple[float, float, float, float, float, int]
-"""A RoI: cx cy w h angle, and the index of its image."""
+"""A RoI: cx, cy, w, h, angle, and the index of its image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """A feature map, RoIs on it, and how they are sampled.
 
-    seed: of the numbers in the map; those of the gradient have 100 more.
+    seed: the seed of the map's numbers; those of dY have `seed + 100`.
+    note: what the scene tests, in words.
     x_shape: [N, C, H, W].
     bins: output height and width.
-    variants: values of aligned and clockwise.
-    step: by which centres may be moved, in their own units.
-    basis: whose rule decides what samples of these RoIs are.
-    outputs: roles of those asked for; none for y and those of the gradient that have their turn.
+    variants: the values of aligned and clockwise.
+    step: the step by which centres may be shifted, in units of the stored coordinates.
+    basis: whose rule decides what the samples of these RoIs are.
+    types: element types; if empty, float, double and one of the 16-bit types.
+    outputs: the roles of the outputs; if empty, y and alternating outputs of the gradient.
     """
 
     name: str
@@ -63,15 +65,15 @@ class Scene:
     outputs: tuple[str, ...] = ()
 
     def sampling(self, aligned: int, clockwise: int) -> Sampling:
-        """How RoIs are sampled in one of the variants."""
+        """The sampling of one of the variants."""
         lengths, scale = (self.x_shape[2], self.x_shape[3]), float(np.float32(self.scale))
         return Sampling(self.bins, lengths, aligned, clockwise, self.ratio, scale)
 
     def tensors(self, aligned: int, clockwise: int) -> dict[str, Array]:
-        """By their roles: x, rois, indices, dy and x_shape; floats are float64."""
+        """The tensors by role: x, rois, indices, dy and x_shape, in float64 and int64."""
         sampling = self.sampling(aligned, clockwise)
         has_slopes = not self.outputs or "drois" in self.outputs
-        rois = [self._settled(roi, sampling, has_slopes) for roi in self.rois]
+        rois = [self._shifted(roi, sampling, has_slopes) for roi in self.rois]
         return {
             "x": scatter(self.x_shape, seed=self.seed),
             "rois": np.array(rois, np.float64).reshape(-1, 5),
@@ -80,20 +82,20 @@ class Scene:
             "x_shape": np.array(self.x_shape),
         }
 
-    def _settled(self, roi: Numbers, sampling: Sampling, has_slopes: bool) -> list[float]:
-        """The RoI with its centre moved as little as it must be."""
+    def _shifted(self, roi: Numbers, sampling: Sampling, has_slopes: bool) -> list[float]:
+        """The RoI with its centre shifted by the first of `SHIFTS` that keeps it away from where rounding decides."""
         cx, cy, *rest = roi[:5]
         for right, down in SHIFTS:
             moved = [cx + right * self.step, cy + down * self.step, *rest]
             if is_clear(moved, sampling, has_slopes):
                 return moved
-        raise ValueError(f"{self.name}: no centre near {cx}, {cy} keeps samples away from where a last bit decides")
+        raise ValueError(f"scene {self.name}: no centre near {cx}, {cy} keeps samples away from where rounding decides")
 
 
 def is_clear(roi: Sequence[float], sampling: Sampling, has_slopes: bool) -> bool:
-    """Whether no last bit decides: not how many samples there are, not what they read and not their slopes, if these count.
+    """Whether rounding decides neither the number of samples, nor which pixels they read, nor their slopes if these matter.
 
-    A region of so many samples that not all of them can be listed is clear by being large.
+    A region with too many samples to list is not checked further.
     """
     region = sampling.region(roi)
     for stored, side in ((roi[2], region.width), (roi[3], region.height)):
@@ -112,7 +114,7 @@ def is_clear(roi: Sequence[float], sampling: Sampling, has_slopes: bool) -> bool
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of all scenes and their variants."""
     for turn, (scene, variant) in enumerate((one, variant) for one in SCENES for variant in one.variants):
         types = scene.types or ("float", "double", ("float16", "bfloat16")[turn % 2])
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
@@ -120,10 +122,10 @@ def cases() -> Iterator[Case]:
 
 
 def of_scene(scenario: str, scene: Scene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
-    """The cases of one variant of a scene; rest: further arguments of `ask`."""
+    """The cases of one variant of a scene; `rest` has further arguments of `make_cases`."""
     words = f"{'aligned' if aligned else 'not_aligned'}/{'clockwise' if clockwise else 'counter_clockwise'}"
     given = {"note": scene.note, "basis": scene.basis, "types": scene.types, "variant": words}
-    yield from ask(
+    yield from make_cases(
         scenario,
         Rule(scale=scene.scale, ratio=scene.ratio),
         scene.tensors(aligned, clockwise),

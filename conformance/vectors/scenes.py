@@ -1,8 +1,7 @@
-"""Maps and RoIs that the generated cases share: each makes one property of the geometry matter.
+"""Maps and RoIs that the generated cases share. Each scene tests one property of the sampling geometry.
 
-Coordinates are short binary fractions, exact in every element type, so that the type rounds values and nothing else.
-They keep away from where a coordinate's last bit decides: the borders, the pixels, pairs of samples as far from a pixel
-on either side, whole numbers of samples.
+Coordinates are short binary fractions, which are exact in every element type, so the type rounds only values. Samples keep
+away from where rounding of a coordinate decides: borders, pixels, ties between samples, and whole numbers of samples.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from conformance.case import Array, Basis
 class Scene:
     """A feature map, RoIs on it, and how they are sampled.
 
-    seed: of the numbers in the map; those of the gradient have 100 more.
+    seed: the seed of the map's numbers; those of dY have `seed + 100`.
+    note: what the scene tests, in words.
     x_shape: [N, C, H, W].
-    rois: x1 y1 x2 y2 and the index of the image.
+    rois: x1, y1, x2, y2 and the index of the image.
     bins: output height and width.
-    basis: whose rule decides what samples of these RoIs are.
+    basis: whose rule decides what the samples of these RoIs are.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Scene:
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """By their roles: x, rois, indices, dy and x_shape; floats are float64."""
+        """The tensors by role: x, rois, indices, dy and x_shape, in float64 and int64."""
         y_shape = (len(self.rois), self.x_shape[1], *self.bins)
         return {
             "x": scatter(self.x_shape, seed=self.seed),
@@ -49,7 +49,7 @@ class Scene:
 
 
 def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
-    """Numbers between -2 and 3, without order, the same on every machine and with every release of NumPy."""
+    """Quasi-random numbers between -2 and 3, the same on every machine and with every release of NumPy."""
     i = np.arange(1.0, 1.0 + np.prod(shape)) + 1000.0 * seed
     values: Array = 5.0 * np.mod(i * (np.sqrt(5.0) - 1) / 2 + i * i * (np.sqrt(2.0) - 1), 1.0) - 2.0
     return values.reshape(shape)

@@ -1,6 +1,6 @@
-"""Values of the field: pixels that are no numbers, sums that leave the type's range, results that are tiny.
+"""Unusual values: NaN and infinite pixels, sums beyond the range of a type, subnormal results.
 
-What a runtime does with them no specification says, beyond the arithmetic of its types: all of this is our rule.
+No specification says more about them than the arithmetic of the types, so nearly all of these rules are this project's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, Inputs, sixteenths
-from conformance.vectors.dialects import Rule, ask
+from conformance.vectors.dialects import Rule, make_cases
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import OF_MODE
 from ortops.spec import ELEMENT_DTYPES
@@ -28,11 +28,11 @@ NAN, INFINITY = float("nan"), float("inf")
 SOURCE = Source("conformance/vectors/values.py", f"ortops {ortops.__version__}", "closed forms")
 
 CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3), basis=Basis.OURS)
-"""Windows with pixels before, between and behind them that no sample touches."""
+"""Windows with pixels before, between and after them that no sample reads."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     yield from _untouched()
     yield from _touched()
     yield from _no_floor()
@@ -53,7 +53,7 @@ def _untouched() -> Iterator[Case]:
 
 
 def _outside_windows(inputs: Inputs, value: float) -> Inputs:
-    """The map has this value wherever no window is."""
+    """Set the map to this value outside of all windows."""
     x = inputs["x"]
     changed = np.full(x.shape, value)
     height, width = CROP.bins
@@ -64,7 +64,7 @@ def _outside_windows(inputs: Inputs, value: float) -> Inputs:
 
 
 def _touched() -> Iterator[Case]:
-    """A pixel that is no number spoils the bins that read it, and no others."""
+    """A NaN or infinite pixel changes the bins that read it, and no others."""
     for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         for mode in MODES:
             yield from crops.cases(
@@ -84,14 +84,14 @@ def _touched() -> Iterator[Case]:
 
 
 def _with_element(inputs: Inputs, role: str, place: tuple[int, ...], value: float) -> Inputs:
-    """One element of x or dy has this value."""
+    """Set one element of x or dy to this value."""
     array = inputs[role].copy()
     array[place] = value
     return {**inputs, role: array}
 
 
 def _filled(inputs: Inputs, role: str, value: float) -> Inputs:
-    """All elements of x or dy have this value."""
+    """Set all elements of x or dy to this value."""
     return {**inputs, role: np.full(inputs[role].shape, value)}
 
 
@@ -107,12 +107,12 @@ def _no_floor() -> Iterator[Case]:
 
 
 def _large_and_tiny() -> Iterator[Case]:
-    """Constant maps: their average is the constant, although the sum of a bin's samples may leave the range of the type."""
+    """Constant maps: their average is the constant, although the sum of a bin's samples may overflow the type."""
     for element_type, dtype in ELEMENT_DTYPES.items():
         if dtype.kind in "iu":
             continue
         large, tiny, least = ends(dtype)
-        if dtype != np.float64:  # whose sums have no wider type to be in
+        if dtype != np.float64:  # there is no wider type for sums of double
             for scenario, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
                 note = "the sum of 64 samples is beyond the type's range, their average is not"
                 yield from _constant(scenario, note, value, element_type)
@@ -124,7 +124,7 @@ def _large_and_tiny() -> Iterator[Case]:
 
 
 def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
-    """Nearly the largest number of a type, its least normal and its least subnormal one, all exact."""
+    """A number near the largest of a type, its smallest normal and its smallest subnormal number, all exact."""
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_normal), float(info.smallest_subnormal)
 
@@ -137,7 +137,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
         "indices": np.array([0, 0]),
     }
     for dialect, mode in (("roi_align", "avg"), ("roi_align", "max_interpolated"), ("dml_roi_align", "")):
-        yield from ask(
+        yield from make_cases(
             f"values/{scenario}",
             Rule(mode or None, ratio=8),
             tensors,
@@ -160,7 +160,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
 
 
 def _beyond_float16() -> Iterator[Case]:
-    """A result that is rounded to float16 is infinite from 65520 on, and not the largest number."""
+    """A result of 65520 or more rounds to infinity in float16, not to the largest number."""
     count = 4096
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1), basis=Basis.OURS)
     for scenario, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
@@ -175,7 +175,7 @@ def _beyond_float16() -> Iterator[Case]:
 
 
 def _on_pixels() -> Iterator[Case]:
-    """Derivatives by the RoI where its only sample stands exactly on a pixel of the axis that is named."""
+    """The gradient by a RoI whose only sample lies exactly on a pixel along one axis."""
     x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     places: Mapping[str, tuple[float, float]] = {
         "at_the_first_pixel": (0.0, 1.0),
@@ -187,7 +187,7 @@ def _on_pixels() -> Iterator[Case]:
         "drois where a sample stands on a pixel along one axis: along it the slope is 0, along the other one it is not"
     )
     for (scenario, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
-        # The map does not change along the other axis for ONNX, and for DirectML by 1 from pixel to pixel.
+        # Along the other axis, the map is constant for ONNX and rises by 1 per pixel for DirectML.
         for dialect, note, on_axis, on_other in (
             ("roi_align", of_onnx, slope, 0.0),
             ("dml_roi_align", of_directml, 0.0, 1.0),
@@ -195,7 +195,7 @@ def _on_pixels() -> Iterator[Case]:
             pixels = np.tile(x, (5, 1)) + on_other * np.arange(5.0)[:, None]
             ends, droi = [[c - 1, 1.0], [c + 1, 2.0]], [on_axis / 2, on_other / 2]
             step = 1 if along_x else -1
-            yield from ask(
+            yield from make_cases(
                 f"values/sample_{scenario}",
                 Rule(coordinates="output_half_pixel", ratio=1),
                 {
@@ -216,13 +216,13 @@ def _on_pixels() -> Iterator[Case]:
 
 
 def _among_samples() -> Iterator[Case]:
-    """NaN wins a maximum over several samples wherever among them it is."""
+    """A maximum over several samples is NaN if any of them is."""
     x = sixteenths((1, 4, 5, 9))
     for channel, (row, column) in enumerate(((1, 1), (1, 3), (3, 2), (4, 8))):
         x[0, channel, row, column] = NAN
-    # Each sample stands in the middle between four pixels that no other one reads.
+    # Each sample lies in the middle between four pixels that no other sample reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
-    yield from ask(
+    yield from make_cases(
         "values/nan_among_samples",
         Rule("max_interpolated", "output_half_pixel", ratio=2),
         {"x": x, "rois": np.array([[0.5, 0.5, 8.5, 4.5]]), "indices": np.array([0])},

@@ -65,21 +65,21 @@ def _defaults() -> Iterator[Case]:
 
 def _empty() -> Iterator[Case]:
     """Empty tensors, which are valid."""
-    no_images, no_pixels = (f"no {things} are no error where there are no" for things in ("images", "pixels"))
+    no_images, no_pixels = (f"a map without {things} is valid if there are no" for things in ("images", "pixels"))
     without_both = {"no_images_no_rois": f"{no_images} RoIs", "no_pixels_no_rois": f"{no_pixels} RoIs"}
     of_onnx = {
-        "no_rois": "no RoIs give an empty result",
-        "no_channels": "no channels give an empty result",
+        "no_rois": "without RoIs, the result is empty",
+        "no_channels": "without channels, the result is empty",
         **without_both,
     }
     of_gradient = {
-        "no_rois": "without RoIs dX is 0 and drois is empty",
-        "no_channels": "without channels dX is empty and drois is 0",
+        "no_rois": "without RoIs, dX is 0 and drois is empty",
+        "no_channels": "without channels, dX is empty and drois is 0",
         **without_both,
     }
     of_directml = {
-        "no_regions": "without regions the output and their gradient are empty, the map's gradient is 0",
-        "no_channels": "without channels the output is empty, the regions' gradient is 0",
+        "no_regions": "without regions, the output and the gradient by regions are empty, and the gradient by the map is 0",
+        "no_channels": "without channels, the output is empty, and the gradient by regions is 0",
         "no_images_no_regions": f"{no_images} regions",
         "no_pixels_no_regions": f"{no_pixels} regions",
     }
@@ -120,7 +120,7 @@ def _far() -> Iterator[Case]:
             bins=(1, 4),
             dialects=[dialect],
             variant="",
-            note="coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
+            note="coordinates have more digits than the tensors' type: float16 cannot represent 300.3",
             basis=basis,
         )
     for mode in OF_ONNX["mode"]:
@@ -131,7 +131,7 @@ def _far() -> Iterator[Case]:
             ["y"],
             dialects=[ONNX],
             variant=mode,
-            note="adaptive: a RoI of 2e9 pixels that begins far from the map",
+            note="adaptive: a RoI of 2e9 pixels that starts far from the map",
             basis=Basis.OURS,
             types=["double"],
         )
@@ -151,7 +151,7 @@ def _far() -> Iterator[Case]:
             },
             dialects=[DIRECTML],
             variant=f"{reduction}/{interpolation}",
-            note="adaptive: a region of 2e9 pixels that begins far from the map",
+            note="adaptive: a region of 2e9 pixels that starts far from the map",
             basis=Basis.OURS,
             types=["double"],
         )

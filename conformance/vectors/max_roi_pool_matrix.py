@@ -74,7 +74,7 @@ SCENES = (
     Scene(
         "scale_0_3",
         2,
-        "a scale that is no power of two, and as float32 not even three tenths",
+        "a scale that is not a power of two and, as float32, not exactly 0.3",
         (1, 2, 7, 6),
         ((0, 3.25, 2.5, 15.75, 20.25), (0, 6.5, 5.25, 12, 9.75), (0, 0.75, 13.5, 17.25, 19)),
         (3, 2),
@@ -83,7 +83,7 @@ SCENES = (
     Scene(
         "scale_1_16",
         3,
-        "a scale of one sixteenth with RoIs in image coordinates",
+        "a scale of 1/16, with RoIs in image coordinates",
         (2, 1, 8, 9),
         ((0, 13, 9, 110, 97), (1, 41, 22, 75, 118)),
         (2, 2),
@@ -92,7 +92,7 @@ SCENES = (
     Scene(
         "scale_1_4",
         4,
-        "a scale above 1 that is no power of two",
+        "a scale above 1 that is not a power of two",
         (1, 2, 7, 6),
         ((0, 0.75, 0.5, 3, 4.25), (0, 1.25, 1, 4.75, 2.75)),
         (2, 2),
@@ -102,7 +102,7 @@ SCENES = (
     Scene(
         "whole_bins",
         6,
-        "as many bins as pixels, half as many, a quarter as many",
+        "as many bins as pixels, half as many, or a quarter",
         (1, 2, 8, 8),
         ((0, 0, 0, 3, 3), (0, 0, 0, 7, 7), (0, 4, 4, 7, 7)),
         (4, 4),
@@ -110,7 +110,7 @@ SCENES = (
     Scene(
         "seven_bins",
         7,
-        "7 x 7 bins, as the networks of Fast R-CNN have, of 14, 10 and 5 pixels",
+        "7 x 7 bins of 14, 10 and 5 pixels, as in the networks of Fast R-CNN",
         (1, 2, 15, 16),
         ((0, 1, 1, 14, 14), (0, 3, 2, 12, 11), (0, 6, 5, 10, 9)),
         (7, 7),
@@ -134,7 +134,7 @@ SCENES = (
     Scene(
         "half_outside",
         10,
-        "RoIs over each side of the map and over a corner",
+        "RoIs across each side of the map and across corners",
         (1, 2, 5, 6),
         ((0, -3, 1, 2, 4), (0, 1, -4, 4, 2), (0, 4, 1, 9, 4), (0, 1, 3, 5, 9), (0, 4, 3, 9, 9), (0, -2, -2, 1, 1)),
         (2, 2),
@@ -150,7 +150,7 @@ SCENES = (
     Scene(
         "beside_the_map",
         12,
-        "RoIs beside the map on either axis or both, among some that are on it",
+        "RoIs outside the map along either axis or both, among some that are on it",
         (2, 2, 5, 6),
         ((0, 7, 1, 9, 3), (1, 1, 1, 3, 3), (0, 2, -7, 4, -3), (1, -9, -9, -3, -2), (0, 0, 0, 5, 4), (0, 6, 5, 8, 8)),
         (2, 3),
@@ -183,7 +183,7 @@ SCENES = (
     Scene(
         "swapped_ends",
         17,
-        "RoIs whose ends are swapped on either axis or both",
+        "RoIs with swapped ends along either axis or both",
         (1, 2, 6, 6),
         ((0, 5, 4, 1, 1), (0, 5, 1, 1, 4), (0, 1, 4, 4, 1), (0, 3, 3, 2, 2)),
         (2, 2),
@@ -209,7 +209,7 @@ SCENES = (
     Scene(
         "ties",
         20,
-        "pixels of three different numbers: nearly every bin has several that are largest",
+        "pixels with three distinct values: nearly every bin has several maxima",
         (2, 2, 6, 8),
         ((0, 0, 0, 7, 5), (1, 1, 1, 6, 4), (0, 2, 0, 7, 3), (1, 0, 2, 4, 5)),
         (2, 4),
@@ -317,7 +317,7 @@ def _defaults() -> Iterator[Case]:
         yield from expand(
             "defaults/scale_left_out",
             function=function,
-            note="spatial_scale is 1 where nothing is said",
+            note="spatial_scale defaults to 1",
             attributes=attributes,
             inputs=given,
             outputs=[output],
@@ -328,10 +328,10 @@ def _defaults() -> Iterator[Case]:
 def _empty() -> Iterator[Case]:
     """Empty tensors, which are valid."""
     for scenario, note, x_shape, count in (
-        ("no_rois", "without RoIs Y is empty and dX is 0", (2, 3, 4, 5), 0),
-        ("no_channels", "without channels Y and dX are empty", (2, 0, 4, 5), 2),
-        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
-        ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
+        ("no_rois", "without RoIs, Y is empty and dX is 0", (2, 3, 4, 5), 0),
+        ("no_channels", "without channels, Y and dX are empty", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "a map without images is valid if there are no RoIs", (0, 3, 4, 5), 0),
+        ("no_pixels_no_rois", "a map without pixels is valid if there are no RoIs", (2, 3, 0, 0), 0),
     ):
         y = np.zeros((count, x_shape[1], 2, 3))
         rois = np.tile([1.0, 0, 0, 3, 2], (count, 1))
@@ -363,7 +363,7 @@ def _exact_bounds() -> Iterator[Case]:
             expected={"Y": y, "dX": dx},
             types=types,
             variant="along_x" if along_x else "along_y",
-            note=f"the bounds of {bins} bins of a RoI of {size} pixels are exact: floating point takes a pixel more",
+            note=f"{bins} bins of a RoI of {size} pixels have exact bounds; floating point would add a pixel to one",
             source=BY_HAND,
             basis=Basis.OURS,
         )
@@ -379,7 +379,7 @@ def _coordinates() -> Iterator[Case]:
         np.array([[[[1.0]]], [[[2.0]]]]),
         spatial_scale=0.3,
         expected={"Y": np.array([4.0, 4.0]).reshape(2, 1, 1, 1)},
-        note="1001.5 at scale 0.3 is below 300.5 and so pixel 300; float16 would make it 301",
+        note="1001.5 at scale 0.3 is below 300.5 and so pixel 300, but float16 would make it 301",
         source=BY_HAND,
         basis=Basis.OURS,
     )

@@ -39,9 +39,9 @@ def cases() -> Iterator[Case]:
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
         yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
     for scenario, note, images in (
-        ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
-        ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
-        ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
+        ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
+        ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
+        ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
         ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
     ):
         crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
@@ -108,10 +108,12 @@ def _odd_pixels() -> Iterator[Case]:
         for n, row, column in WINDOWS.windows:
             window = np.s_[n, :, row : row + height + 1, column : column + width + 1]
             x[window] = WINDOWS.x[window]
-        note = f"pixels that no bin has are {scenario.replace('_', ' ')}, and do nothing"
+        note = f"pixels outside of all bins are {scenario.replace('_', ' ')}, and change nothing"
         yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x, basis=Basis.OURS)
     for scenario, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        note = f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of each bin has its gradient"
+        note = (
+            f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of a bin gets the gradient"
+        )
         everywhere = np.full(WINDOWS.x_shape, value)
         yield from _of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere, basis=Basis.OURS)
     for place in np.ndindex(2, 2):
@@ -124,7 +126,7 @@ def _odd_pixels() -> Iterator[Case]:
             [[0, 0, 0, 1, 1]],
             np.full((1, 1, 1, 1), 2.0),
             expected={"Y": y, "dX": dx},
-            note="NaN is the largest of its bin, be it the first pixel of it, the last or another",
+            note="the maximum of a bin with a NaN is NaN, wherever in the bin it is",
             source=SOURCE,
             basis=Basis.OURS,
         )
@@ -136,14 +138,18 @@ def _large_and_tiny() -> Iterator[Case]:
         info = ml_dtypes.finfo(ELEMENT_DTYPES[element_type])  # type: ignore[no-untyped-call]
         large, least = 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_subnormal)
         for scenario, value, note in (
-            ("large", large, "numbers near the largest one of the type are not infinite"),
-            ("large_negative", -large, "a maximum of numbers near the most negative one of the type: none begins at 0"),
-            ("tiny", float(info.smallest_normal), "the least normal numbers are not flushed to 0"),
-            ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
+            ("large", large, "numbers near the largest of the type do not overflow"),
+            (
+                "large_negative",
+                -large,
+                "a maximum of numbers near the lowest of the type: it does not start above them",
+            ),
+            ("tiny", float(info.smallest_normal), "the smallest normal numbers are not flushed to 0"),
+            ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
             (
                 "negative_subnormal",
                 -8 * least,
-                "numbers between 0 and the least normal one below it are not flushed to 0",
+                "negative subnormal numbers are not flushed to 0",
             ),
         ):
             y = np.full((1, 1, 1, 2), value)

@@ -61,11 +61,15 @@ class Scene:
 
 
 SCENES = (
-    Scene("row_up", "one axis, 1.75 outputs for each pixel; the last part of an output is none", (7,), (1.75,), seed=6),
+    Scene("row_up", "one axis, 1.75 outputs for each pixel; the output length is rounded down", (7,), (1.75,), seed=6),
     Scene("row_down", "one axis, three outputs for eight pixels", (11,), (0.375,), seed=8),
     Scene("rows_up_columns_down", "two axes, one enlarged and one reduced", (5, 6), (1.375, 0.625), seed=20),
     Scene(
-        "three_tenths", "scales that are no power of two, and as float32 no tenths", (3, 9, 4), (1.3, 0.3, 2.7), seed=12
+        "three_tenths",
+        "scales that are not powers of two and, as float32, not exact tenths",
+        (3, 9, 4),
+        (1.3, 0.3, 2.7),
+        seed=12,
     ),
     Scene(
         "images_and_channels_alone",
@@ -76,14 +80,14 @@ SCENES = (
     ),
     Scene(
         "every_axis_of_four",
-        "four axes, images and channels among them, each by another scale",
+        "four axes, including images and channels, each with another scale",
         (3, 2, 3, 4),
         (0.7, 1.6, 1.3, 0.8),
         seed=18,
     ),
     Scene(
         "cut",
-        "outputs shorter than the scaled tensor: what lies beyond is not read",
+        "outputs shorter than the scaled tensor, whose end is not read",
         (5, 6),
         (2.3, 1.7),
         (6, 5),
@@ -91,13 +95,20 @@ SCENES = (
     ),
     Scene(
         "continued",
-        "outputs longer than the scaled tensor: the edges go on",
+        "outputs longer than the scaled tensor, which continue with the edge",
         (2, 4, 3),
         (0.8, 0.6, 1.3),
         (4, 7, 9),
         seed=9,
     ),
-    Scene("sizes_alone", "no scales: the ratio of the lengths, up and down", (5, 7, 1), (), (8, 3, 2), seed=11),
+    Scene(
+        "sizes_alone",
+        "no scales: the scale is the ratio of the lengths, up and down",
+        (5, 7, 1),
+        (),
+        (8, 3, 2),
+        seed=11,
+    ),
     Scene("blocks_do_not_fit", "lengths that no block of a kernel divides", (2, 7, 9, 19), (1, 1, 1.3, 1.9), seed=17),
 )
 
@@ -210,7 +221,7 @@ def _defaults() -> Iterator[Case]:
 
 def _fine_coordinates() -> Iterator[Case]:
     """Coordinates that float16 cannot represent, on a tensor whose neighbouring elements differ."""
-    note = "coordinates have more digits than the tensor's type: 300.3 is no half-precision number"
+    note = "coordinates have more digits than the tensors' type: float16 cannot represent 300.3"
     scene = Scene("fine_coordinates", note, (640,), (0.15,), seed=16)
     for interpolation, offsets in (("linear", {}), ("nearest_neighbor", _offsets(scene, 0, "half_up"))):
         attributes = {"interpolation_mode": interpolation, **offsets}
@@ -219,7 +230,7 @@ def _fine_coordinates() -> Iterator[Case]:
 
 def _empty() -> Iterator[Case]:
     """Empty tensors, which are valid."""
-    no_pixels = "an axis without pixels may be one with outputs where another has none"
+    no_pixels = "an axis without pixels may have outputs if another axis has none"
     for scene in (
         Scene("no_outputs", "an output without elements reads nothing; its gradient is 0", (3, 4), (), (0, 5)),
         Scene("nothing_scaled", "an axis without pixels has no outputs", (0, 4), (2.0, 0.5)),

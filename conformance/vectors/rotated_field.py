@@ -140,10 +140,10 @@ def _defaults() -> Iterator[Case]:
 def _empty() -> Iterator[Case]:
     """Empty tensors, which are valid."""
     for scenario, note, x_shape, count in (
-        ("no_rois", "without RoIs Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
-        ("no_channels", "without channels Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
-        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
-        ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
+        ("no_rois", "without RoIs, Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
+        ("no_channels", "without channels, Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "a map without images is valid if there are no RoIs", (0, 3, 4, 5), 0),
+        ("no_pixels_no_rois", "a map without pixels is valid if there are no RoIs", (2, 3, 0, 0), 0),
     ):
         x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 5))
         indices, shape = np.zeros(count, np.int64), np.array(x_shape)
@@ -199,7 +199,7 @@ def _odd_values() -> Iterator[Case]:
         unread[n].reshape(SMALL.x_shape[1], -1)[:, taps[taps >= 0]] = False
     for scenario, value in (("nan", np.nan), ("infinity", np.inf)):
         changed = {**tensors, "x": np.where(unread, value, tensors["x"])}
-        note = f"pixels that no sample reads are {scenario}, and do nothing"
+        note = f"pixels that no sample reads are {scenario}, and change nothing"
         yield from _make_cases(
             f"values/{scenario}_beside_the_samples", changed, SMALL.outputs, ("float",), note, bins=SMALL.bins
         )
@@ -207,7 +207,7 @@ def _odd_values() -> Iterator[Case]:
             odd = tensors[role].copy()
             odd[place] = value
             where = "in a sample" if role == "x" else "in a gradient"
-            note = f"{scenario} {where} is in what reads it, and in nothing else"
+            note = f"{scenario} {where} changes only the results that depend on it"
             of_role = f"values/{scenario}_{where.replace(' ', '_')}"
             yield from _make_cases(of_role, {**tensors, role: odd}, outputs, ("float",), note, bins=SMALL.bins)
 
@@ -227,9 +227,9 @@ def _constants() -> Iterator[Case]:
                 {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
                 ("y",),
                 (element_type,),
-                "a constant map, the sum of whose samples may be beyond the type's range"
+                "a constant map: the sum of a bin's samples may be beyond the type's range, but the average is not"
                 if scenario in overflows
-                else "the least numbers are not flushed to 0",
+                else "the smallest normal and subnormal numbers are not flushed to 0",
                 ratio=8,
                 bins=(1, 2),
                 expected={"y": np.full((2, 2, 1, 2), value)},
@@ -272,7 +272,7 @@ def _on_pixels() -> Iterator[Case]:
                 },
                 ("drois",),
                 ("float", "double"),
-                "drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does",
+                "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does",
                 more={"aligned": 0},
                 variant=f"along_{along}",
             )
@@ -300,7 +300,7 @@ def _sessions() -> Iterator[Case]:
         before = [{case.operator: case.inputs for case in _small(scenario, note, other)} for other in others]
         for case in _small(scenario, note):
             yield replace(with_open_lengths(case), before=tuple(inputs[case.operator] for inputs in before))
-    yield from map(with_open_lengths, _small("named_lengths", "a model whose lengths have names and no values"))
+    yield from map(with_open_lengths, _small("named_lengths", "a model with symbolic dimensions"))
     yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     small = _small("constant", "inputs that are constants of the model")
     for (scenario, names), case in itertools.product(CONSTANTS.items(), small):

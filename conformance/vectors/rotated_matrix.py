@@ -169,7 +169,7 @@ SCENES = (
     Scene(
         "scale_0_3",
         9,
-        "a scale that is no power of two, and as float32 not even three tenths",
+        "a scale that is not a power of two and, as float32, not exactly 0.3",
         (1, 2, 7, 6),
         ((9.5, 11.375, 12.5, 17.75, OF_30, 0), (9.25, 7.5, 5.5, 4.5, -OF_45, 0), (9.0, 16.25, 16.5, 5.5, 3.0, 0)),
         (3, 2),
@@ -180,7 +180,7 @@ SCENES = (
     Scene(
         "scale_1_16",
         10,
-        "a scale of one sixteenth with RoIs in image coordinates",
+        "a scale of 1/16, with RoIs in image coordinates",
         (2, 1, 8, 9),
         ((62.0, 53.5, 97.0, 88.0, -OF_30, 0), (58.5, 70.5, 34.0, 96.0, OF_135, 1)),
         (2, 2),
@@ -191,7 +191,7 @@ SCENES = (
     Scene(
         "scale_6_5",
         11,
-        "a scale of several pixels",
+        "a scale of 6.5 pixels per unit",
         (1, 2, 8, 9),
         ((0.8125, 0.6875, 0.75, 0.5, OF_45, 0), (0.5625, 0.6875, 0.375, 1.0625, -1.0, 0)),
         (2, 2),
@@ -202,7 +202,7 @@ SCENES = (
     Scene(
         "ratio_0_sides_differ",
         20,
-        "adaptive: one to three samples a bin, another number on each axis of each RoI, turned or not",
+        "adaptive: one to three samples per bin, a different number along each axis of each RoI, rotated or not",
         (1, 2, 8, 9),
         (
             (3.0625, 2.0, 4.75, 1.8125, OF_30, 0),
@@ -215,7 +215,7 @@ SCENES = (
     Scene(
         "ratio_0_scale_0_7",
         17,
-        "adaptive: the numbers of samples are of the scaled sizes",
+        "adaptive: the numbers of samples follow from the scaled sizes",
         (1, 1, 8, 9),
         ((5.375, 3.5, 8.25, 5.5, OF_45, 0), (4.125, 6.375, 3.25, 6.25, -OF_30, 0)),
         (3, 2),
@@ -225,7 +225,7 @@ SCENES = (
     Scene(
         "half_outside",
         12,
-        "RoIs over each side of the map and over a corner: samples outside count and are 0",
+        "RoIs across each side of the map and across a corner: samples outside are 0 and count",
         (1, 2, 5, 6),
         (
             (-0.625, 2.4375, 5.375, 2.6875, OF_30, 0),
@@ -241,7 +241,7 @@ SCENES = (
     Scene(
         "all_outside",
         13,
-        "RoIs beside the map that upright would lie on it, and the other way round",
+        "RoIs outside the map that would be on it if they were upright, and the other way round",
         (1, 1, 4, 9),
         ((4.25, 7.1875, 2.0, 9.0, OF_90, 0), (4.25, 7.1875, 9.0, 2.0, OF_90, 0), (-7.0, -6.0, 3.0, 2.0, OF_45, 0)),
         (2, 2),
@@ -316,7 +316,7 @@ SCENES = (
     Scene(
         "mirrored",
         12,
-        "a negative width or height or both: mirrored where aligned, at least 1 where not",
+        "a negative width, height or both: mirrored if aligned = 1, raised to 1 otherwise",
         (1, 2, 6, 6),
         (
             (3.0, 2.5625, -3.375, 3.25, OF_30, 0),
@@ -331,7 +331,7 @@ SCENES = (
     Scene(
         "mirrored_ratio_0",
         14,
-        "adaptive: a negative width or height has no samples where aligned",
+        "adaptive: a negative width or height has no samples if aligned = 1",
         (1, 2, 6, 6),
         (
             (3.0, 2.5625, -3.375, 3.25, OF_30, 0),
@@ -360,7 +360,7 @@ SCENES = (
     Scene(
         "less_than_a_pixel",
         15,
-        "sizes below 1: the least size of either side, where not aligned",
+        "sizes below 1, which are raised to 1 if aligned = 0",
         (1, 2, 6, 6),
         (
             (2.625, 2.875, 0.375, 0.8125, OF_30, 0),
@@ -374,7 +374,7 @@ SCENES = (
     Scene(
         "less_than_a_pixel_scaled",
         16,
-        "adaptive: the least size is one pixel of the map, whatever it is before scaling",
+        "adaptive: sizes below 1, which are raised to 1 after scaling if aligned = 0",
         (1, 2, 6, 6),
         ((5.25, 5.75, 1.5, 1.625, OF_30, 0), (4.9375, 4.625, 1.5, 6.5, OF_135, 0), (4.625, 6.375, 0.75, 3.5, -1.0, 0)),
         (2, 2),
@@ -397,7 +397,7 @@ SCENES = (
     Scene(
         "huge",
         22,
-        "adaptive: RoIs of 1e9 pixels, in the middle of which the map is or towards a corner",
+        "adaptive: RoIs of 1e9 pixels, with the map in the middle or towards a corner",
         (1, 1, 5, 6),
         ((2.5, 2.25, 1e9, 1e9, OF_30, 0), (-3e8, 2e8, 1e9, 1e9, OF_30, 0), (2.5, 2.25, 1e9, 3.25, OF_45, 0)),
         (2, 2),

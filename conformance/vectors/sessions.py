@@ -35,11 +35,11 @@ def cases() -> Iterator[Case]:
     """The cases of this module."""
     for turn, (scenario, other) in enumerate(OTHERS):
         mode = list(OF_MODE)[turn % len(OF_MODE)]
-        note = f"the second call of a session, after one with tensors {scenario.replace('_', ' ')}"
+        note = f"the second call of a session; the tensors of the first were {scenario.replace('_', ' ')}"
         yield from _in_one_session(f"session/after_{scenario}", note, mode, (other,))
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
-    yield from map(with_open_lengths, _of_crop("named_lengths", "a model whose lengths have names and no values"))
+    yield from map(with_open_lengths, _of_crop("named_lengths", "a model with symbolic dimensions"))
     yield from _of_crop("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     for scenario, names in CONSTANTS:
         for case in _of_crop(f"constant_{scenario}", f"{scenario.replace('_', ' ')} given as a constant of the model"):

@@ -86,10 +86,10 @@ def _images_without_rois() -> Iterator[Case]:
     """Images without RoIs, whose dX is 0, and the same box on several images."""
     for turn, (scenario, note, images) in enumerate(
         (
-            ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
-            ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
-            ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
-            ("a_roi_on_one_image_alone", "of all images only one has a RoI", (2,)),
+            ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
+            ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
+            ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
+            ("a_roi_on_one_image_alone", "only one image has a RoI", (2,)),
             ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
         )
     ):

@@ -46,7 +46,7 @@ def _untouched() -> Iterator[Case]:
     for (scenario, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
         yield from crops.cases(
             f"values/{scenario}_beside_the_samples",
-            f"pixels that no sample touches are {scenario}, and do nothing",
+            f"pixels that no sample reads are {scenario}, and change nothing",
             replace(CROP, mode=mode),
             change=partial(_outside_windows, value=value),
         )
@@ -69,14 +69,14 @@ def _touched() -> Iterator[Case]:
         for mode in MODES:
             yield from crops.cases(
                 f"values/{scenario}_in_a_sample",
-                f"a pixel that is {scenario.replace('_', ' ')} is in the bins that read it, and in no others",
+                f"a pixel that is {scenario.replace('_', ' ')} affects only the bins that read it",
                 replace(CROP, mode=mode),
                 outputs=["y"],
                 change=partial(_with_element, role="x", place=(1, 1, 2, 4), value=value),
             )
         yield from crops.cases(
             f"values/{scenario}_gradient",
-            f"a gradient that is {scenario.replace('_', ' ')} goes to the four pixels that its bin has read and to no other",
+            f"a gradient is {scenario.replace('_', ' ')}, and goes to the four pixels that its bin reads and to no other",
             CROP,
             outputs=["dx"],
             change=partial(_with_element, role="dy", place=(0, 1, 1, 1), value=value),
@@ -99,7 +99,7 @@ def _no_floor() -> Iterator[Case]:
     for mode in MODES:
         yield from crops.cases(
             "values/minus_infinity_everywhere",
-            "a map of minus infinity: no maximum starts at the least number",
+            "a map of minus infinity: a maximum does not start at the lowest finite number",
             replace(CROP, mode=mode),
             outputs=["y"],
             change=partial(_filled, role="x", value=-INFINITY),
@@ -114,11 +114,11 @@ def _large_and_tiny() -> Iterator[Case]:
         large, tiny, least = ends(dtype)
         if dtype != np.float64:  # there is no wider type for sums of double
             for scenario, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
-                note = "the sum of 64 samples is beyond the type's range, their average is not"
+                note = "the sum of 64 samples is beyond the type's range, but their average is not"
                 yield from _constant(scenario, note, value, element_type)
         for scenario, value, note in (
-            ("tiny", tiny, "the least normal numbers are not flushed to 0"),
-            ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
+            ("tiny", tiny, "the smallest normal numbers are not flushed to 0"),
+            ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
         ):
             yield from _constant(scenario, note, value, element_type)
 
@@ -182,9 +182,9 @@ def _on_pixels() -> Iterator[Case]:
         "on_a_pixel": (2.0, 4.0),
         "on_the_last_pixel": (4.0, 0.0),
     }
-    of_onnx = "drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does"
+    of_onnx = "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does"
     of_directml = (
-        "drois where a sample stands on a pixel along one axis: along it the slope is 0, along the other one it is not"
+        "drois of a sample on a pixel along one axis: the slope along this axis is 0, along the other one it is not"
     )
     for (scenario, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
         # Along the other axis, the map is constant for ONNX and rises by 1 per pixel for DirectML.
@@ -230,6 +230,6 @@ def _among_samples() -> Iterator[Case]:
         bins=(1, 2),
         expected={"y": samples.reshape(1, 4, 2, 2, 2).max(axis=(2, 4))[:, :, None]},
         source=SOURCE,
-        note="NaN wins a maximum over four samples, be it the first, the second, the third or the last of them",
+        note="a maximum over four samples is NaN if any of them is",
         basis=Basis.OURS,
     )

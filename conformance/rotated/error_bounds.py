@@ -117,7 +117,7 @@ class _Region:
         np.add.at(made.T, self.samples.bins, values.T * self.share)
         return made
 
-    def given_back(self, dy: Floats) -> Floats:
+    def transposed(self, dy: Floats) -> Floats:
         """The gradient of each pixel, [C, H, W], from `dy` [C, PH, PW]."""
         made = np.zeros((len(dy), self.pixels + 1))
         passed = dy.reshape(len(dy), self.bins)[:, self.samples.bins, None] * self.samples.weights * self.share
@@ -157,7 +157,7 @@ def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) ->
     terms = np.zeros((x_shape[0], 1, 1, 1))
     for region, dy in zip(regions, sizes, strict=True):
         window = (region.n, slice(None), *region.window(1))
-        part = region.given_back(dy)[window[1:]]
+        part = region.transposed(dy)[window[1:]]
         magnitude[window] += part
         coordinate_error[window] += sum(region.by.delta) * _beside(part)
         terms[region.n] += np.bincount(region.samples.taps[region.samples.taps >= 0]).max(initial=0)
@@ -184,7 +184,7 @@ def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:
     for r, (region, dy) in enumerate(zip(regions, sizes, strict=True)):
         largest, *steepest = region.largest_and_steepest
         weight = (dy * region.inside).sum(axis=(1, 2))
-        for steep, (means, errors) in zip(steepest, _moves(region), strict=True):
+        for steep, (means, errors) in zip(steepest, _derivatives(region), strict=True):
             moved = dy.reshape(len(dy), region.bins) @ means.T
             magnitude[r] += 2 * largest @ moved
             coordinate_error[r] += 2 * sum(region.by.delta) * (steep @ moved) + float(steep @ weight) * errors
@@ -193,7 +193,7 @@ def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:
     return ErrorTerms(magnitude, terms, coordinate_error, condition)
 
 
-def _moves(region: _Region) -> list[tuple[Floats, Floats]]:
+def _derivatives(region: _Region) -> list[tuple[Floats, Floats]]:
     """Along x and y: the average derivative of a bin's samples by each number of the RoI, [5, PH PW], and its error [5]."""
     placed, samples, by = region.region, region.samples, region.by
     scale, cos, sin = placed.scale, abs(placed.cos), abs(placed.sin)

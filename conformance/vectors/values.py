@@ -64,7 +64,7 @@ def _outside_windows(inputs: Inputs, value: float) -> Inputs:
 
 
 def _touched() -> Iterator[Case]:
-    """A NaN or infinite pixel changes the bins that read it, and no others."""
+    """A NaN or infinite pixel affects only the bins that read it."""
     for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         for mode in MODES:
             yield from crops.cases(

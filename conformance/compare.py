@@ -6,13 +6,13 @@ arithmetic, float32 at least (double for double tensors), an element may differ 
     u(T) |expected| + half the least subnormal of T      the one rounding to the tensor's type
     + (terms + 8) u(A) magnitude                         sums of `terms` products: each sum, product, weight, division
     + (terms + 8) half the least subnormal of A          the same, where there is no smaller number
-    + drift                                              coordinates computed in A instead of float64
+    + coordinate_error                                   coordinates computed in A instead of float64
     + half a unit of the last printed digit              where the expected value is printed
-    + input_error * gain                                 where the inputs are not those it was computed from
+    + input_error * condition                            where the inputs are not those it was computed from
 
-`magnitude`, `terms`, `drift` and `gain` follow from operator, shapes and data: `families/`. The contract wants float64
-coordinates; `drift` is there so that a runtime with float32 coordinates, as most are, is judged by its semantics. No
-term allows for half-precision sums or coordinates.
+`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: `families/`. The contract
+wants float64 coordinates; `coordinate_error` is there so that a runtime with float32 coordinates, as most are, is judged by
+its semantics. No term allows for half-precision sums or coordinates.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_the_command_tells_and_writes_what_was_measured(tmp_path: Path, monkeypa
     assert set(found) == {"roi_align:Opset10As16", "dml_resample:IntegersTaken"}
     assert all("/v10/" in case_id for case_id in found["roi_align:Opset10As16"])
     assert data["needed"]["dml_resample/refusal/input_of_integers"] == ["dml_resample:IntegersTaken"]
-    assert "| roi_align:Opset10As16 | Opset 10 has half_pixel" in files[1].read_text("utf-8")
+    assert "| roi_align:Opset10As16 | Opset 10 uses half_pixel" in files[1].read_text("utf-8")
 
 
 @pytest.mark.parametrize("everything", [False, True])

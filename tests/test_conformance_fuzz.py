@@ -1,4 +1,4 @@
-"""Fuzzing: what is right passes, what is wrong is found, made small and written so that it fails again."""
+"""Fuzzing: right backends pass, and failures of wrong ones are found, shrunk and written to files that fail again."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("conformance.mutants.dml_resample:ResampleTieGoesDown", "DmlResample", 27),
     ],
 )
-def test_a_fault_is_found_made_small_and_fails_again(
+def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
     backend_name: str, operator: str, number: int, tmp_path: Path
 ) -> None:
     path, examiner = tmp_path / "case.json", examiner_of(backend_name)

@@ -1,4 +1,4 @@
-"""Fuzzing on a cluster of dask.distributed: what one machine finds, whatever becomes of the workers."""
+"""Fuzzing on a dask.distributed cluster finds the same as one machine, even if workers die."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_cluster_finds_what_processes_here_find(workers: LocalCluster, tmp_pat
 
 @pytest.mark.parametrize("allowed", [0, 3])
 def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The campaign hands out again what the scheduler does not try again."""
+    """The campaign submits again what the scheduler does not repeat."""
     monkeypatch.setattr(workers.scheduler, "allowed_failures", allowed)
     cases, plan, counts = 60, Plan("reference", 4), Counter[str]()
     with Client(workers.scheduler_address, set_as_default=False) as client:

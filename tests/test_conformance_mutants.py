@@ -1,4 +1,4 @@
-"""The suite tells right from wrong: each of the faults fails a case, and the same code without a fault none."""
+"""The suite tells right from wrong: each mutant fails a case, and the control, the same code without a fault, none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_second_implementation_passes_large_cases(operators: str) -> None:
 
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align", "roi_align_rotated"])
-def test_a_large_case_catches_a_fault_whatever_the_size_from_which_on_it_is_wrong(operators: str, seed: int) -> None:
+def test_a_large_case_catches_a_mutant_whatever_the_size_from_which_on_it_is_wrong(operators: str, seed: int) -> None:
     mutants = add_sizes(MutantFactory(CONTROLS[operators]), seed, has_maxima=operators != "roi_align_rotated")
     of_gradients = [case for case in large_cases(operators) if case.id.startswith("g/")]
     missed = [
@@ -59,7 +59,7 @@ def test_a_large_case_catches_a_fault_whatever_the_size_from_which_on_it_is_wron
     assert missed == []
 
 
-def test_faults_of_sizes_are_drawn_from_a_seed() -> None:
+def test_the_thresholds_of_mutants_are_drawn_from_a_seed() -> None:
     words = [
         [str(mutant.__doc__) for mutant in add_sizes(MutantFactory(CONTROLS["roi_align"]), seed)] for seed in (1, 1, 2)
     ]
@@ -89,33 +89,33 @@ def test_inputs_may_be_constants_of_the_model() -> None:
     np.testing.assert_array_equal(y, expected)
 
 
-def test_each_fault_is_another_by_name_and_in_words() -> None:
+def test_mutants_differ_in_name_and_description() -> None:
     assert len(MUTANTS) >= 380
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert len({(mutant.operators, mutant.description) for mutant in MUTANTS}) == len(MUTANTS)
 
 
-def test_each_fault_is_told_in_a_line() -> None:
+def test_the_description_of_a_mutant_is_one_line() -> None:
     told = [mutant.description for mutant in MUTANTS]
     assert [words for words in told if not re.fullmatch(r"[^\n]{1,120}[^.]\.", words)] == []
 
 
 @pytest.mark.parametrize("operators", CONTROLS)
-def test_every_family_of_faults_is_met_by_every_family_of_operators(operators: str) -> None:
+def test_every_family_of_operators_has_mutants_of_every_category(operators: str) -> None:
     assert {mutant.category for mutant in MUTANTS if mutant.operators == operators} == set(Category)
 
 
-def test_every_fault_can_be_named_as_a_backend() -> None:
+def test_every_mutant_can_be_named_as_a_backend() -> None:
     assert [mutant for mutant in MUTANTS if not isinstance(load(f"conformance.mutants.{mutant.name}"), External)] == []
 
 
 @pytest.mark.parametrize("operators", CONTROLS)
-def test_what_is_no_fault_cannot_be_named_as_a_backend(operators: str) -> None:
-    with pytest.raises(MissingBackendError, match="NoSuchFault"):
-        load(f"conformance.mutants.{operators}:NoSuchFault")
+def test_an_unknown_mutant_cannot_be_named_as_a_backend(operators: str) -> None:
+    with pytest.raises(MissingBackendError, match="NoSuchMutant"):
+        load(f"conformance.mutants.{operators}:NoSuchMutant")
 
 
-def test_a_fault_is_made_once_and_changes_steps_that_there_are() -> None:
+def test_a_mutant_is_made_once_and_replaces_existing_steps() -> None:
     mutant = MutantFactory(CONTROLS["roi_align"])
     mutant("Once", "It is made once.")()
     with pytest.raises(ValueError, match="Once is made twice"):

@@ -1,7 +1,7 @@
-"""What the suite knows of each family of operators beyond its cases: a module here for each, with the functions of `Family`.
+"""The operator-specific code of the suite: one module for each family of operators, with the functions of `Family`.
 
-`Operator.family` names the module, here as in `ortops.reference` and `ortops.kernels`. The wrong implementations of a family
-are `conformance.mutants.<family>`.
+`Operator.family` is the name of the module, as in `ortops.reference` and `ortops.kernels`. The mutants of a family are in
+`conformance.mutants.<family>`.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ from conformance.case import Array, Case
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    # Those that ask a family import this module.
+    # These modules import this one.
     from conformance.error_bounds import ErrorTerms
     from conformance.explain.explanation import Comparison, Explanation
     from conformance.fuzz.random_draw import RandomDraw
     from conformance.run import Asker
 
 DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
-"""The attributes, the inputs in float64 and integers, and the outputs of a random case."""
+"""The attributes, the inputs (float64 or integer, by name) and the names of the outputs of a random case."""
 
 
 class Family(Protocol):
-    """The functions of a module."""
+    """The functions of each module here. "Valid" cases are those that no runtime should refuse."""
 
     @staticmethod
     def error_terms(case: Case) -> dict[str, ErrorTerms]:
-        """How errors grow into the outputs of a right case, by their names."""
+        """The terms of the error bounds of a valid case's outputs, by name."""
         ...
 
     @staticmethod
     def samples(case: Case) -> float:
-        """The samples that a right case asks for in one channel; 0 of an operator that takes none."""
+        """The number of samples of a valid case in one channel; 0 for operators that do not sample RoIs."""
         ...
 
     @staticmethod
     def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
-        """A random case for the fuzz campaign."""
+        """A random case for a fuzz campaign."""
         ...
 
     @staticmethod
     def work(case: Case) -> float:
-        """About as many samples as the reference computes for a right case."""
+        """An estimate of the number of samples that the reference computes for a valid case."""
         ...
 
     @staticmethod
     def is_well_posed(case: Case, oracle: Asker) -> bool:
-        """Whether a right case has one right answer, and not several of which the last bit of a number decides."""
+        """Whether the result of a valid case does not depend on how a number is rounded; the oracle is the reference."""
         ...
 
     @staticmethod
     def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-        """The drawings and tables of a right case.
+        """The drawings and tables that explain a valid case.
 
         Args:
             case: the case.
-            facts: lines under its id, by heading.
-            compared: what is expected beside what came of it.
+            facts: the lines under the case's id, by heading.
+            compared: expected and actual outputs.
             roi: the number of the RoI to draw; None for the one with the worst element, or else the first.
 
         Raises:
@@ -72,6 +72,6 @@ def family_of(operator: Operator) -> Family:
     """The module of an operator's family.
 
     Raises:
-        ModuleNotFoundError: there is none.
+        ModuleNotFoundError: the family has no module here.
     """
     return cast(Family, importlib.import_module(f"{__name__}.{operator.family}"))

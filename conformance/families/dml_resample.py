@@ -1,10 +1,10 @@
 """DmlResample and its gradient.
 
-Errors grow as follows. Both operators are one dense matrix A [M, N] for each axis, whose entries are not negative; the
-gradient has their transposes. So the magnitude is that of the same operator on absolute values. A coordinate
-x = (o - O)/S - I errs by a few roundings of its terms, and where linear interpolation reads with it, it moves each weight
-within a pixel of it by as much. The nearest pixel does not depend on the last bit of a coordinate: cases whose samples
-stand where it changes are in the suite only where every number on the way is exact. Its values have no drift, then.
+Their error bounds: both operators multiply by one dense matrix A [M, N] for each axis, whose entries are not negative, and
+the gradient by its transpose. So the magnitude is the result of the same operator on absolute values. A coordinate
+x = (o - O)/S - I has the error of a few roundings of its terms, and linear interpolation changes each weight within one
+pixel of it by as much. The nearest pixel does not depend on rounding, since the suite has samples where it changes only
+if all intermediate numbers are exact; so `coordinate_error` is 0 with nearest_neighbor.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ortops.shapes import output_shapes
 from ortops.spec import Operator
 
 ROUNDINGS = 8
-"""Of the terms of a coordinate: in the scale, the quotient and the differences, in whatever order they are evaluated."""
+"""The roundings of a coordinate: in the scale, the quotient and the differences, in any order of evaluation."""
 
 
 class Axis(NamedTuple):
-    """One axis: lengths after and before resampling, the scale S and the pixel offsets I and O."""
+    """One axis: its lengths after and before resampling, the scale S and the pixel offsets I and O."""
 
     outputs: int
     length: int
@@ -44,19 +44,19 @@ class Axis(NamedTuple):
 
     @property
     def coordinates(self) -> Floats:
-        """[outputs]: where each output lies, in pixels."""
+        """The input coordinate of each output, in pixels, [outputs]."""
         return (np.arange(float(self.outputs)) - self.after) / self.scale - self.before
 
 
 def axes_of(case: Case) -> list[Axis]:
-    """The axes of a right case of the operator or of its gradient."""
+    """The axes of a valid case."""
     arguments = case.definition.check_attributes(case.attributes)
     if "x_shape" in case.inputs:
         lengths, outputs = case.inputs["x_shape"].tolist(), case.inputs["InputGradientTensor"].shape
     else:
         lengths = case.inputs["InputTensor"].shape
         (outputs,) = output_shapes(case.definition, {"InputTensor": lengths}, {}, arguments)
-    # Without scales, the ratio of the lengths; an axis without pixels has no outputs, and then none is needed.
+    # Without scales, the ratio of the lengths. An axis without pixels has no outputs and needs no scale.
     scales = arguments["scales"] or [many / max(few, 1) for many, few in zip(outputs, lengths, strict=True)]
     before = arguments["input_pixel_offsets"] or [INPUT_PIXEL_OFFSET] * len(lengths)
     after = arguments["output_pixel_offsets"] or [OUTPUT_PIXEL_OFFSET] * len(lengths)
@@ -64,12 +64,12 @@ def axes_of(case: Case) -> list[Axis]:
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
-    """Growth into OutputTensor [M...], or of the gradient into OutputGradientTensor [N...]."""
+    """The error terms of OutputTensor [M...] or OutputGradientTensor [N...], by name."""
     pairs = [_weights_and_errors(case, axis) for axis in axes_of(case)]
     if "x_shape" in case.inputs:
         pairs = [(weights.T, errors.T) for weights, errors in pairs]
     data = case.inputs[case.definition.inputs[0].name].astype(np.float64)
-    # What is infinite or not a number is compared exactly.
+    # Outputs that infinities or NaN reach are compared exactly.
     magnitudes = np.where(np.isfinite(data), np.abs(data), 0.0)
     weights = [weights for weights, _ in pairs]
     coordinate_errors = [
@@ -86,14 +86,14 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
 
 
 def _along(matrices: Sequence[Floats], data: Floats) -> Floats:
-    """`data` with a matrix along each of its axes."""
+    """Multiply `data` by a matrix along each of its axes."""
     for i, matrix in enumerate(matrices):
         data = np.moveaxis(np.tensordot(matrix, data, (1, i)), 0, i)
     return data
 
 
 def _weights_and_errors(case: Case, axis: Axis) -> tuple[Floats, Floats]:
-    """[outputs, length] each: the weight of every pixel in every output, and the most that it errs."""
+    """The weight of every pixel in every output, and an upper bound of its error, [outputs, length] each."""
     arguments = case.definition.check_attributes(case.attributes)
     x, pixels = axis.coordinates, np.arange(float(axis.length))
     if arguments["interpolation_mode"] == "nearest_neighbor":
@@ -103,26 +103,26 @@ def _weights_and_errors(case: Case, axis: Axis) -> tuple[Floats, Floats]:
     reach = (np.arange(axis.outputs) + abs(axis.after)) / axis.scale + abs(axis.before)
     delta = ROUNDINGS * unit_roundoff(compute_dtype(case)) * reach
     clamped = np.clip(x, 0, axis.length - 1)
-    # A coordinate that is clamped, and stays so whatever its error, has none.
+    # A coordinate that is clamped in spite of its error has no error after that.
     delta = np.where(np.abs(x - clamped) > delta, 0.0, np.minimum(delta, 1.0))
     distances = np.abs(np.subtract.outer(clamped, pixels))
     return np.maximum(1 - distances, 0.0), (distances < 1 + delta[:, None]) * delta[:, None]
 
 
 def samples(case: Case) -> float:
-    """It takes none of RoIs."""
+    """Return 0: the operator does not sample RoIs."""
     del case
     return 0
 
 
 def work(case: Case) -> float:
-    """Little: a sum of few pixels for each output."""
+    """Return 0: the reference adds only a few pixels for each output."""
     del case
     return 0
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
-    """As `conformance.families.Family` has it."""
+    """A random case of DmlResample or its gradient."""
     rank = draw.integer(1, 4)
     lengths = [draw.integer(1, (60, 12, 6, 4)[rank - 1]) for _ in range(rank)]
     if draw.chance(LARGE):
@@ -144,7 +144,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
 
 
 def is_well_posed(case: Case, oracle: Asker) -> bool:
-    """Whether no number of outputs and no pixel that an output reads hinges on a last bit."""
+    """Whether rounding decides neither an output length nor which pixel an output reads."""
     del oracle
     arguments = case.definition.check_attributes(case.attributes)
     rounding = unit_roundoff(compute_dtype(case)) * max(FACTORS)
@@ -157,7 +157,7 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
         size = np.array([axis.length * axis.scale])
         if is_floored and not is_exact and is_near_integer(size, rounding * axis.outputs):
             return False
-        # Where a pixel is infinite or NaN, it matters also whether linear interpolation reads it at all.
+        # If a pixel is infinite or NaN, it also matters whether linear interpolation reads it at all.
         if (has_numbers and not is_nearest) or (is_exact and have_few_bits([axis.before, axis.after])):
             continue
         if axis.outputs:
@@ -170,7 +170,7 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
 
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """As `conformance.families.Family` has it."""
+    """The drawings of the resampled axes and the tables of a valid case; raises ValueError if `roi` is given."""
     if roi is not None:
         raise ValueError(f"{case.operator} has no RoIs")
     drawings = axis_drawings(case, compared.worst.at if compared.worst else None)

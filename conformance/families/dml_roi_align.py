@@ -1,4 +1,4 @@
-"""DirectML's RoiAlign and its gradient: what is not the same for ONNX's."""
+"""DmlRoiAlign and its gradient; what they share with RoiAlign is in `conformance.rois`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "sample
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
-    """As `conformance.families.Family` has it."""
+    """A random case of DmlRoiAlign or its gradient."""
     scale_y, scale_x, sizes = draw.scale(), draw.scale(), random_sizes(draw)
     fewest = max(sizes.ratio, 1)
     given = {

@@ -1,11 +1,11 @@
 """MaxRoiPool and its gradient.
 
-An output is a pixel of the map or 0: nothing is rounded. Of the gradient a pixel gets a sum, of as many outputs as it is the
-largest pixel of.
+An output is a pixel of the map or 0, so it is not rounded. The gradient of a pixel is the sum of dY over the outputs that it
+is the maximum of.
 
-What rounding may change is which pixels a bin has. Caffe and ONNX Runtime scale the ends of a RoI in float32, and multiply
-the number of a bin by the size of one in float32; others do so in float64. Of all these readings of a bin there are a widest
-and a narrowest range of pixels. If both have the same largest pixel, every reading has.
+Rounding may change which pixels a bin has. Caffe and ONNX Runtime scale RoI ends in float32 and multiply the number
+of a bin by the bin size in float32, others in float64. Among all these variants, a bin has a widest and a narrowest
+range of pixels. If both have the same maximum, all variants do.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import Operator
 
 PIXELS_A_SAMPLE = 20
-"""The reference compares so many pixels in the time that another one takes for a sample of a RoI."""
+"""The number of pixels that the reference compares in the time in which RoiAlign's computes a sample."""
 
 MOST_IMAGES = 256
-"""Of a case: bfloat16 holds every batch_id of so many."""
+"""The most images of a case: bfloat16 represents every batch_id below this exactly."""
 
 
 class Side(NamedTuple):
-    """A RoI along one axis of the map: its stored ends, the scale, bins, and pixels of the map."""
+    """A RoI along one axis of the map: its stored ends, the scale, the number of bins, and the length of the map."""
 
     ends: tuple[float, float]
     scale: float
@@ -47,38 +47,38 @@ class Side(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Pixels of a bin along one axis: the widest range that it has in any reading, and the narrowest."""
+    """The widest and the narrowest range of pixels that rounding may give a bin along one axis."""
 
     widest: slice
     narrowest: slice
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
-    """Growth into Y [R, C, PH, PW], which is not rounded, or into dX [N, C, H, W]."""
+    """The error terms of Y [R, C, PH, PW], which is not rounded, or of dX [N, C, H, W], by name."""
     none, one = np.zeros(1), np.ones(1)
     if not case.definition.is_gradient:
         return {"Y": ErrorTerms(none, 0.0, none, one)}
     dy = case.inputs["dY"].astype(np.float64)
-    # What is infinite or not a number is compared exactly.
+    # Outputs that infinities or NaN reach are compared exactly.
     magnitude = _passed(case, np.where(np.isfinite(dy), np.abs(dy), 0.0))
     count = _passed(case, np.ones(dy.shape))
     return {"dX": ErrorTerms(magnitude, count, none, count)}
 
 
 def _passed(case: Case, dy: Floats) -> Floats:
-    """DX of another gradient."""
+    """The dX of the case with another dY."""
     return reference(case.definition, case.attributes, {**case.inputs, "dY": dy.astype(case.dtype)}, ["dX"])["dX"]
 
 
 def samples(case: Case) -> float:
-    """It takes none: a RoI has pixels, and only those of the map are visited."""
+    """Return 0: the operator visits pixels instead of sampling RoIs."""
     del case
     return 0
 
 
 def work(case: Case) -> float:
-    """As `conformance.families.Family` has it."""
-    evaluations = 3 if case.definition.is_gradient else 1  # the errors of a gradient take two more
+    """An estimate of the time of the reference for a valid case, in samples of RoiAlign."""
+    evaluations = 3 if case.definition.is_gradient else 1  # the error terms of a gradient take two more
     _, channels, *_ = case.inputs["X"].shape
     areas: list[int] = []
     for _, sides in _rois(case):
@@ -88,7 +88,7 @@ def work(case: Case) -> float:
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
-    """As `conformance.families.Family` has it."""
+    """A random case of MaxRoiPool or its gradient."""
     scale, sizes = draw.scale(), random_sizes(draw)
     sizes = sizes._replace(images=min(sizes.images, MOST_IMAGES))
     attributes = draw_attributes(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
@@ -101,10 +101,10 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
 
 
 def is_well_posed(case: Case, oracle: Asker) -> bool:
-    """Whether the rounding of an end or of a bin's bound decides nowhere which pixel is the largest of a bin.
+    """Whether rounding of RoI ends and bin bounds decides nowhere which pixel is the maximum of a bin.
 
-    That of several the first wins, row by row, is a rule, so they have one gradient. Of several NaN no rule says which of
-    them is the largest, so their gradient is not settled.
+    Ties have a rule, the first pixel in row order, so their gradient is well-posed. Which of several NaN is the maximum has
+    no rule, so their gradient is not.
     """
     del oracle
     dtypes, is_gradient = {np.dtype(np.float64), compute_dtype(case)}, case.definition.is_gradient
@@ -123,7 +123,7 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
 
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """As `conformance.families.Family` has it, with the pixels of the RoI's bins."""
+    """The tables and drawings that explain a valid case, with the pixels of the RoI's bins; see `Family`."""
     rois = list(_rois(case))
     if roi is not None and not 0 <= roi < len(rois):
         raise ValueError(f"RoI {roi}: the case has {len(rois)}")
@@ -132,7 +132,7 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi:
         return Explanation(case, facts, outputs=compared.slices({}), notes=(note,))
     worst, is_gradient = compared.worst, case.definition.is_gradient
     of_worst = 0 if worst is None else worst.at[0]
-    if worst is not None and is_gradient:  # the first RoI of the pixel's image, if there is one
+    if worst is not None and is_gradient:  # the first RoI on the image of the worst pixel, if there is one
         of_worst = next((r for r, (n, _) in enumerate(rois) if n == worst.at[0]), 0)
     r = of_worst if roi is None else roi
     channel = worst.at[1] if worst else 0
@@ -165,7 +165,7 @@ def _drawing(case: Case, n: int, sides: tuple[Side, Side], c: int, marked: tuple
 
 
 def _listed(name: str, side: Side, marked: int | None) -> Table:
-    """The pixels of each bin along an axis, as far as they are on the map."""
+    """A table of the pixels of each bin along an axis, as far as they are on the map."""
     rows = []
     for p, bounds in enumerate(_bounds(side)):
         first, end = bounds.widest.start, bounds.widest.stop
@@ -174,7 +174,7 @@ def _listed(name: str, side: Side, marked: int | None) -> Table:
 
 
 def _rois(case: Case) -> Iterator[tuple[int, tuple[Side, Side]]]:
-    """Of each RoI its image, and its sides along y and along x."""
+    """Yield the image of each RoI and its sides along y and along x."""
     arguments = case.definition.check_attributes(case.attributes)
     bins = case.inputs["dY"].shape[2:] if case.definition.is_gradient else arguments["pooled_shape"]
     height, width = case.inputs["X"].shape[2:]
@@ -184,7 +184,7 @@ def _rois(case: Case) -> Iterator[tuple[int, tuple[Side, Side]]]:
 
 
 def _bounds(side: Side, *dtypes: np.dtype[Any]) -> Iterator[Bounds]:
-    """The bounds of each bin, by the definition and as they may be where they are computed in any of some types."""
+    """Yield the bounds of each bin over the exact definition and computations in any of these types."""
     wide: np.dtype[Any] = np.dtype(np.float64)
     of_roi = {_pixels_of(side, dtype) for dtype in (wide, *dtypes)}
     readings = [_edges(*pixels, side.bins, dtype) for pixels in of_roi for dtype in (None, *dtypes)]
@@ -194,7 +194,7 @@ def _bounds(side: Side, *dtypes: np.dtype[Any]) -> Iterator[Bounds]:
 
 
 def _pixels_of(side: Side, dtype: np.dtype[Any]) -> tuple[int, int]:
-    """The first pixel of a RoI and how many it has, where its ends are scaled in a type."""
+    """The first pixel and the number of pixels of a RoI whose ends are scaled in this type."""
     with np.errstate(over="ignore"):
         scaled = (np.array(side.ends, dtype) * np.array(side.scale, dtype)).astype(np.float64).tolist()
     start, end = (_half_away(min(max(one, -MAX_COORDINATE), MAX_COORDINATE)) for one in scaled)
@@ -202,14 +202,14 @@ def _pixels_of(side: Side, dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def _half_away(end: float) -> int:
-    """The nearest pixel, of two the one further from 0."""
+    """The nearest pixel; ties go away from 0."""
     pixel = math.floor(abs(end))
     pixel += abs(end) - pixel >= 0.5
     return pixel if end > 0 else -pixel
 
 
 def _edges(start: int, size: int, bins: int, dtype: np.dtype[Any] | None) -> list[tuple[int, int]]:
-    """Of each bin the first pixel and the one after the last, where a type has the size of a bin; None is exact."""
+    """The first and end pixel of each bin, with the bin size computed in this type; None computes exactly."""
     if dtype is None:
         return [(start + p * size // bins, start - (-(p + 1) * size // bins)) for p in range(bins)]
     edges = (np.arange(bins + 1).astype(dtype) * (np.array(size, dtype) / np.array(bins, dtype))).astype(np.float64)
@@ -222,7 +222,7 @@ def _on_map(begin: int, end: int, length: int) -> slice:
 
 
 def _largest(image: Floats, rows: slice, columns: slice, is_gradient: bool) -> list[Any]:
-    """Of each channel the largest pixel of a bin, or where the first of several is; 0 or none where the bin is empty."""
+    """For each channel, the maximum of a bin, or for a gradient its position; 0 or None if the bin is empty."""
     size = (rows.stop - rows.start) * (columns.stop - columns.start)
     if not size:
         return [None if is_gradient else 0.0] * len(image)

@@ -1,4 +1,4 @@
-"""RoiAlign and its gradient: what is not the same for DirectML's operators."""
+"""RoiAlign and its gradient; what they share with DmlRoiAlign is in `conformance.rois`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "sample
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
-    """As `conformance.families.Family` has it."""
+    """A random case of RoiAlign or its gradient."""
     scale, sizes = draw.scale(), random_sizes(draw)
     given = {
         "output_height": sizes.bins_y,

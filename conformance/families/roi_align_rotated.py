@@ -1,4 +1,4 @@
-"""RoIAlignRotated and its gradient."""
+"""RoIAlignRotated and its gradient, with `conformance.rotated`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ortops.spec import Operator
 __all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "samples", "work"]
 
 QUARTERS = (0.0, math.pi / 2, -math.pi / 2, math.pi, 1e-3, 50 * math.pi)
-"""Radians."""
+"""Angles in radians: quarter turns, a small angle, and many turns."""
 
 
 def work(case: Case) -> float:
-    """As `conformance.families.Family` has it."""
+    """An estimate of the number of samples that the reference computes for a valid case."""
     return work_of(geometry_of(case))
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
-    """As `conformance.families.Family` has it."""
+    """A random case of RoIAlignRotated or its gradient."""
     scale, sizes = draw.scale(), random_sizes(draw)
     given = {
         "output_height": sizes.bins_y,
@@ -45,9 +45,9 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
 
 
 def _turned(draw: RandomDraw, upright: Array) -> Array:
-    """[R, 5] from the ends x1 y1 x2 y2 of the RoIs: all with angle 0, or each with another angle."""
+    """Convert RoIs x1, y1, x2, y2 to cx, cy, w, h, angle, [R, 5]: with angle 0 in exact cases, else with random angles."""
     first, last = upright[:, :2], upright[:, 2:]
-    # What goes from one end of float16 to the other is no float16.
+    # A RoI from one end of the float16 range to the other has a size beyond it.
     largest = float(np.finfo(np.float16).max) if draw.dtype == np.float16 else np.inf
     angles = [0.0 if draw.exact else _angle(draw) for _ in upright]
     sizes = np.clip(last - first, -largest, largest)
@@ -55,7 +55,7 @@ def _turned(draw: RandomDraw, upright: Array) -> Array:
 
 
 def _angle(draw: RandomDraw) -> float:
-    """Radians: any, more than a turn, or one of `QUARTERS`."""
+    """A random angle in radians: up to half a turn, several turns, or one of `QUARTERS`."""
     if draw.chance(0.3):
         return draw.choice(QUARTERS)
     return float(draw.rng.uniform(-math.pi, math.pi) * (10 if draw.chance(0.2) else 1))

@@ -87,8 +87,8 @@ def run(plan: Plan, pool: WorkerPool, cases: int | None = None, seconds: float |
 class _Campaign:
     """The state of a campaign: submitted ranges of cases and failures that are being shrunk, both in order."""
 
-    def __init__(self, plan: Plan, pool: WorkerPool, cases: float, ends: float) -> None:
-        self._plan, self._pool, self._cases, self._ends = plan, pool, cases, ends
+    def __init__(self, plan: Plan, pool: WorkerPool, cases: float, deadline: float) -> None:
+        self._plan, self._pool, self._cases, self._deadline = plan, pool, cases, deadline
         self._next = 0
         self._ranges = deque[tuple[int, int, Future[Report]]]()
         self._shrinking = deque[tuple[Failure, Future[Failure]]]()
@@ -98,12 +98,12 @@ class _Campaign:
         """Submit ranges until every worker has two, and return whether there is anything to wait for."""
         worker_count = self._pool.worker_count
         size = math.ceil(min(self._cases / 4 / worker_count, RANGE))
-        while self._next < self._cases and time.time() < self._ends and len(self._ranges) < AHEAD * worker_count:
+        while self._next < self._cases and time.time() < self._deadline and len(self._ranges) < AHEAD * worker_count:
             if len(self._running()) >= 2 * worker_count:
                 break
             first, self._next = self._next, int(min(self._next + size, self._cases))
             self._ranges.append((first, self._next, self._submit_range(first, self._next)))
-        return bool(self._ranges or self._shrinking) and time.time() < self._ends + GRACE
+        return bool(self._ranges or self._shrinking) and time.time() < self._deadline + GRACE
 
     def wait(self, *others: Future[Report]) -> Report:
         """Wait briefly for a result. The report is empty; yielding it lets the caller stop the campaign."""
@@ -139,14 +139,14 @@ class _Campaign:
         return [future for future in futures if not future.done()]
 
     def _submit_range(self, first: int, stop: int) -> Future[Report]:
-        return self._pool.executor.submit(run_cases, self._plan, first, stop, self._ends)
+        return self._pool.executor.submit(run_cases, self._plan, first, stop, self._deadline)
 
     def _count(self, part: Report) -> Report:
         """Return the counts only, and submit the failures to be shrunk: the first `MOST_ALIKE` of those alike."""
         for failure in part.failures:
             self._alike[failure.rough_signature] += 1
             if self._alike[failure.rough_signature] <= MOST_ALIKE:
-                future = self._pool.executor.submit(shrink_failure, self._plan, failure, self._ends)
+                future = self._pool.executor.submit(shrink_failure, self._plan, failure, self._deadline)
                 self._shrinking.append((failure, future))
         return Report(part.counts)
 

@@ -94,15 +94,15 @@ class BackendPair:
             child.kill()
 
 
-def run_cases(plan: Plan, first: int, stop: int, ends: float) -> Report:
-    """Run the cases from `first` to `stop` - 1, as many as there is time for until `ends`, in epoch seconds.
+def run_cases(plan: Plan, first: int, stop: int, deadline: float) -> Report:
+    """Run the cases from `first` to `stop` - 1, as many as there is time for until `deadline`, in epoch seconds.
 
     The report has the first `MOST_ALIKE` of failures with the same rough signature.
     """
     counts, alike, found = Counter[str](), Counter[tuple[str, ...]](), list[Failure]()
     with _borrowed(plan.backend) as pair:
         for number in range(first, stop):
-            if time.time() >= ends:
+            if time.time() >= deadline:
                 break
             outcome = pair.check(plan.case(number))
             if pair.is_ending:
@@ -115,12 +115,14 @@ def run_cases(plan: Plan, first: int, stop: int, ends: float) -> Report:
     return Report(counts, found)
 
 
-def shrink_failure(plan: Plan, failure: Failure, ends: float) -> Failure:
-    """Shrink a failure, as far as there is time until `ends`, in epoch seconds."""
+def shrink_failure(plan: Plan, failure: Failure, deadline: float) -> Failure:
+    """Shrink a failure, as far as there is time until `deadline`, in epoch seconds."""
     if failure.kind == "reference":
         return failure  # each attempt may kill a process or take a minute
     with _borrowed(plan.backend) as pair:
-        return shrink(failure, lambda case: "no time" if pair.is_ending or time.time() >= ends else pair.check(case))
+        return shrink(
+            failure, lambda case: "no time" if pair.is_ending or time.time() >= deadline else pair.check(case)
+        )
 
 
 _lock = threading.Lock()

@@ -1,1 +1,1 @@
-"""Operators that sample RoIs on a grid along the axes of the map: what is the same for ONNX's and DirectML's."""
+"""What the suite shares between RoiAlign and DmlRoiAlign, which sample upright RoIs on a grid."""

@@ -1,22 +1,22 @@
-"""RoiAlign, DmlRoiAlign and their gradients: how errors grow into Y, dX and drois.
+"""Forward error bounds of RoiAlign, DmlRoiAlign and their gradients: the terms for Y, dX and drois.
 
-A sample's coordinate is c = a + (b - a) t - I: a and b the RoI's ends in pixels, t the sample's place between them, I the
-input's pixel offset. Of the terms of a coordinate on a map of L pixels none is larger than
+The coordinate of a sample is c = a + (b - a) t - I, where a and b are the ends of the RoI in pixels, t is the position of
+the sample between them, and I is the input pixel offset. On a map of L pixels, no term of the coordinate is larger than
 
     reach = |a| + L + 1 + max(|I|, 1/2)
 
-(a and (b - a) t have one sign beyond that), and about ten roundings are relative to it. The size b - a has an absolute
-error besides, three roundings of |a| + |b|, of which only the part of the size counts that lies on the map:
+since beyond that a and (b - a) t have the same sign. About ten roundings are relative to it. The size b - a also has an
+absolute error, three roundings of |a| + |b|, which counts only for the part of the size that lies on the map:
 
     delta = u (10 reach + 3 min(max |t|, reach/|size|) (|a| + |b|))
 
-Samples whose rounding could carry them over a border, and numbers of samples that it could change, are not in the suite
-unless every number on the way is exact, so delta is all that coordinates do. For the same reason the nearest pixel does
-not depend on the last bit of a coordinate, and values of the nearest pixels have no drift.
+The suite has no samples that rounding could carry over a border, and no numbers of samples that it could change, unless all
+intermediate numbers are exact. So delta is the whole effect of rounding on coordinates. For the same reason, the nearest
+pixel does not depend on the last bit of a coordinate, and `coordinate_error` is 0 with nearest_neighbor.
 
-Everything is counted RoI by RoI, from the pixels that its samples may read: others may be infinite or NaN, or large.
-Weights are products of one of y and one of x, so sums and maxima of them are taken axis by axis; the time that this takes
-does not depend on how many samples lie beside the map, and little on how many lie on it.
+The bounds are computed for each RoI from the pixels that its samples may read, because others may be infinite, NaN or large.
+Weights are products of a weight along y and one along x, so their sums and maxima are computed axis by axis. The time for
+this does not depend on the number of samples outside the map, and little on the number of samples on it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
 from ortops.reference.sampling import points_inside
 
 LEAST_SIZE = 1e-9
-"""Pixels. A RoI that is smaller has all of its samples at one place as far as counting them goes."""
+"""In pixels. The samples of a smaller RoI are counted as if they were all at one place."""
 
 MOST_ADDED = 4096.0
-"""Samples off the map. A runtime that met more would multiply their value by their number, or not come to an end."""
+"""The most samples outside the map that a runtime would add one by one: for more it would multiply, or never finish."""
 
 finite = functools.partial(np.nan_to_num, nan=0.0, posinf=0.0, neginf=0.0)
-"""The values, 0 where they are no finite numbers: those are compared exactly, if they count."""
+"""Replaces infinities and NaN by 0: outputs that they reach are compared exactly."""
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
-    """Growth into the outputs of a right case of an operator with RoIs or its gradient, under the case's names."""
+    """The error terms of the outputs of a valid case of RoiAlign, DmlRoiAlign or their gradients, by name."""
     geometry = geometry_of(case)
     indices, u = geometry.indices.tolist(), unit_roundoff(compute_dtype(case))
     placed = zip(indices, geometry.placed(), strict=True)
@@ -55,10 +55,10 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
 
 
 def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
-    """Growth into Y or OutputTensor [R, C, PH, PW].
+    """The error terms of Y or OutputTensor [R, C, PH, PW].
 
-    avg and max_interpolated: a coordinate's error costs the steepest slope, for the share of samples inside the map.
-    max: a corner's weight changes by as much as the coordinate, times the largest pixel.
+    avg and max_interpolated: the coordinate error times the steepest slope and the share of samples inside the map.
+    max: the coordinate error, by which the weight of a corner changes, times the largest pixel.
     """
     count, channels, bins = len(regions), geometry.x_shape[1], geometry.sampling.bins
     magnitude, coordinate_error = np.zeros((count, channels, *bins)), np.zeros((count, channels, *bins))
@@ -75,10 +75,11 @@ def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
 
 
 def _into_dx(geometry: Geometry, regions: list[_Region], sizes: Floats) -> ErrorTerms:
-    """Growth into dX [N, C, H, W].
+    """The error terms of dX [N, C, H, W].
 
-    A sample that reads a pixel has all its weight within one pixel of it, so a mean drifts by what lies there, and a
-    maximum by all of the gradient of the RoI and channel: a winner's weight does not tell its sample's.
+    A sample moves weight only between pixels next to those that it reads, so the coordinate error of an average depends on
+    the gradient there. That of a maximum depends on the whole gradient of the RoI and channel, because the weight of the
+    winning corner does not tell where its sample lies.
     """
     magnitude, coordinate_error = np.zeros(geometry.x_shape), np.zeros(geometry.x_shape)
     terms = np.zeros((2, geometry.x_shape[0], 1, 1, 1))
@@ -101,10 +102,10 @@ def _into_dx(geometry: Geometry, regions: list[_Region], sizes: Floats) -> Error
 
 
 def _into_drois(geometry: Geometry, regions: list[_Region], sizes: Floats) -> ErrorTerms:
-    """Growth into drois [..., R, 4].
+    """The error terms of drois [..., R, 4].
 
-    Every term is dY S times a difference of pixels and its share of the end, and moves by twice the steepest slope.
-    The difference may be taken of sums, so that what is rounded is as large as the pixels themselves.
+    Every product is dY times the scale, a difference of pixels, and the sample's derivative by the end. It changes by twice
+    the steepest slope. The difference may be computed from sums, so rounding errors are relative to the pixels themselves.
     """
     magnitude, coordinate_error, condition = (np.zeros((len(regions), 4)) for _ in range(3))
     terms = np.zeros((len(regions), 1))
@@ -127,22 +128,22 @@ def _into_drois(geometry: Geometry, regions: list[_Region], sizes: Floats) -> Er
 
 
 class _Axis:
-    """One RoI along one axis: its numbers, and the weights of the K pixels that it reads, or that lie beside these.
+    """One RoI along one axis, and the weights of the K pixels that it reads or that lie next to these.
 
-    u: the rounding of the arithmetic.
-    delta: the largest error of a coordinate.
-    per_bin, touching: samples of a bin on the map, and samples that read any one pixel, at most.
-    share: the most that a sample moves with an end, in units of the scale.
-    inside [P]: the share of each bin's samples that lies on the map.
-    means, near [P, K]: each pixel's weight in the mean of each bin, and the sum of its own and its neighbours'.
-    samples, most: of each bin the weights [samples, K] of samples at different places, and the largest [K] of them.
+    u: the unit roundoff of the compute type.
+    delta: an upper bound of the error of a coordinate.
+    per_bin, touching: upper bounds of the samples of a bin on the map, and of the samples that read one pixel.
+    share: the largest derivative of a sample's coordinate by an end, in units of the scale.
+    inside [P]: the share of each bin's samples on the map.
+    means, near [P, K]: the weight of each pixel in the average of each bin, and the sum of that and its neighbours' weights.
+    samples, most: for each bin, the weights [samples, K] of samples at distinct places, and their maximum [K].
     """
 
     def __init__(self, placed: AxisGeometry, u: float) -> None:
         self.placed, axis = placed, placed.axis
         steps, size = max(placed.steps, 1), max(abs(placed.size), LEAST_SIZE)
         shares = [(s - placed.offsets[1]) / steps for s in (0, placed.samples - 1) if placed.samples]
-        # As far as a sample on the map is from the RoI's start; 1 covers a lone sample in the middle.
+        # The largest distance of a sample on the map from the RoI's start; 1 covers a single sample in the middle.
         furthest = min(max([1.0, *map(abs, shares)]), placed.reach / size)
         density = steps / size
         self.delta = u * (10 * placed.reach + 3 * furthest * (abs(placed.first) + abs(placed.last)))
@@ -167,16 +168,16 @@ class _Axis:
         self.near[:, :-1] += self.means[:, 1:]
 
     def pixels(self, margin: int = 0) -> slice:
-        """The K pixels, and so many more on either side."""
+        """The K pixels, and `margin` more on either side."""
         return slice(max(self._low - margin, 0), min(self._high + margin, self.placed.axis.length))
 
 
 class _Region:
     """A RoI on image `n`.
 
-    inside [PH, PW]: what the output is where every pixel is 1 and what is outside is 0.
-    summed: of how many samples on the map an output is the sum, at most: a maximum is one of them.
-    outside: the size of what is outside; 0 for an infinite one, which is all of an output or nothing of it.
+    inside [PH, PW]: the output if every pixel is 1 and samples outside the map are 0.
+    summed: an upper bound of the samples on the map that an output is the sum of; 1 for a maximum.
+    outside: the absolute value of samples outside the map; 0 if it is infinite, since it then decides the whole output.
     """
 
     def __init__(self, geometry: Geometry, n: int, y: _Axis, x: _Axis) -> None:
@@ -191,13 +192,13 @@ class _Region:
         self.outside = float(finite(abs(geometry.sampling.outside)))
 
     def pixels(self, margin: int = 0) -> Floats:
-        """[C, K, L]: those that it reads, and so many more on either side; 0 where they are no numbers."""
+        """The pixels that it reads and `margin` more on either side, [C, K, L]; infinities and NaN are replaced by 0."""
         assert self.geometry.x is not None  # noqa: S101  # asked only where the map is read
         return np.asarray(finite(self.geometry.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)]))
 
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
-        """[C]: the largest pixel that a sample may read, and what an error of a pixel in y, and x, changes a value by."""
+        """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along y and along x."""
         if self.geometry.sampling.nearest:
             return (np.zeros(self.geometry.x_shape[1]),) * 3
         x = self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9)))
@@ -210,7 +211,7 @@ class _Region:
         return largest, np.minimum(steepest[0], most), np.minimum(steepest[1], most)
 
     def pooled(self, pixels: Floats) -> Floats:
-        """[C, PH, PW]: the outputs of pixels that are not negative, with the value `outside` off the map."""
+        """The outputs [C, PH, PW] for pixels that are not negative, with the value `outside` outside the map."""
         if self.mode == "avg":
             return np.asarray(self.y.means @ pixels @ self.x.means.T + self.outside * (1 - self.inside))
         y = np.zeros((len(pixels), *self.inside.shape))

@@ -1,4 +1,4 @@
-"""RoiAlign and DmlRoiAlign in the same terms: what a case samples, under one set of names, and where its samples lie."""
+"""The sampling geometry of a case, in terms that are common to RoiAlign and DmlRoiAlign."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ DIRECTML_NAMES = {
 class AxisGeometry(NamedTuple):
     """A RoI along one axis of the map, in pixels.
 
-    axis: its samples, those of the reference.
-    scale: pixels to a unit of the stored coordinates.
+    axis: the reference's samples.
+    scale: pixels per unit of the stored coordinates.
     first, last: the stored coordinates times the scale.
-    size: from the first sample's side to the last one's: `last - first`, or the least size that is allowed.
-    offsets: of the input's pixels, which is subtracted from every coordinate, and of the output's samples.
-    steps: into which the samples divide the size; 0 where there is no sample, or a lone one aligned to both corners.
+    size: `last - first`, or 1 if output_half_pixel has raised it.
+    offsets: the input pixel offset, which is subtracted from every coordinate, and the output pixel offset.
+    steps: the number of steps between samples into which the size is divided; 0 if there is no sample, or a single one
+        that is aligned to both corners.
     """
 
     axis: SampledAxis
@@ -51,16 +52,16 @@ class AxisGeometry(NamedTuple):
 
     @property
     def start(self) -> float:
-        """The end that the first bin is at, where pixel 0 has its centre at 0."""
+        """The start of the first bin, in coordinates in which pixel 0 has its centre at 0."""
         return self.first - self.offsets[0]
 
     @property
     def end(self) -> float:
-        """The end that the last bin is at, where pixel 0 has its centre at 0."""
+        """The end of the last bin, in coordinates in which pixel 0 has its centre at 0."""
         return self.start + self.size
 
     def edge(self, p: int) -> float:
-        """Where bin `p` begins."""
+        """The coordinate at which bin `p` starts."""
         return self.start + self.size * p / self.axis.bins
 
     @property
@@ -70,24 +71,30 @@ class AxisGeometry(NamedTuple):
 
     @property
     def on_map(self) -> float:
-        """About as many samples as lie on the map, and no fewer."""
+        """An upper bound of the number of samples on the map, close to it."""
         step = abs(self.axis.progression(0)[1]) if self.samples else 0.0
         return min(float(self.samples), self.axis.length / step + 4) if step else float(self.samples)
 
     @property
     def reach(self) -> float:
-        """The most that any term of the coordinate of a sample on the map can be, in pixels."""
+        """An upper bound of every term of the coordinate of a sample on the map, in pixels."""
         return abs(self.first) + self.axis.length + 1 + max(abs(self.offsets[0]), 0.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How RoIs are sampled, in DirectML's terms: of these ONNX has the scale and the number of samples alone.
+    """The attributes that decide where samples lie, in DirectML's terms. Pairs are of y and x.
 
-    scales, bins, lengths: of y and x; pixels to a unit, output bins, pixels of the map.
-    limits: fewest and most samples of a bin along an axis.
-    coordinates: ONNX's coordinate transformation mode; None for DirectML's rule.
-    offsets: of the input's pixels and of the output's samples.
+    scales: pixels per unit of the stored coordinates.
+    bins: the output height and width.
+    lengths: the height and width of the map.
+    limits: the minimum and maximum number of samples of a bin along an axis.
+    mode: how samples become an output; DirectML's maximum is max_interpolated.
+    coordinates: ONNX's coordinate_transformation_mode; None for DirectML.
+    offsets: the input and the output pixel offset.
+    nearest: whether a sample reads the nearest pixel.
+    to_corners: DirectML's align_regions_to_corners.
+    outside: the value of samples outside the map.
     """
 
     scales: tuple[float, float]
@@ -103,11 +110,11 @@ class Sampling:
 
     @property
     def ratio(self) -> int:
-        """ONNX's sampling_ratio: 0 where the number of samples depends on the bin."""
+        """ONNX's sampling_ratio: 0 if the number of samples depends on the size of a bin."""
         return self.limits[0] if self.limits[0] == self.limits[1] else 0
 
     def place(self, roi: Sequence[float]) -> tuple[AxisGeometry, AxisGeometry]:
-        """The RoI x1 y1 x2 y2, in its stored coordinates, along y and along x."""
+        """The geometry of a stored RoI x1, y1, x2, y2 along y and along x."""
         axes: tuple[SampledAxis, SampledAxis]
         if self.coordinates is None:
             axes = region_axes(
@@ -132,7 +139,7 @@ class Sampling:
         return self._placed(axes[0], y1, y2, self.scales[0]), self._placed(axes[1], x1, x2, self.scales[1])
 
     def _placed(self, axis: SampledAxis, r1: float, r2: float, scale: float) -> AxisGeometry:
-        # The size is computed in the order that each specification has: the number of samples depends on it.
+        # The size is computed in the order of each specification, because the number of samples depends on its rounding.
         size = r2 * scale - r1 * scale if self.coordinates is None else (r2 - r1) * scale
         size = max(size, 1.0) if self.coordinates == "output_half_pixel" else size
         steps = max(axis.bins * axis.per_bin - self.to_corners, 0)
@@ -141,10 +148,11 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A case that samples RoIs, with its tensors widened to float64 and int64.
+    """The sampling geometry of a case with RoIs, and its tensors in float64 and int64.
 
     rois, indices: [R, 4] and [R].
-    x, dy: [N, C, H, W] and [R, C, PH, PW]; None where the case has none.
+    x_shape: N, C, H and W.
+    x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
     """
 
     case: Case
@@ -157,29 +165,29 @@ class Geometry:
 
     @property
     def coordinates(self) -> Coordinates | None:
-        """ONNX's coordinate transformation mode; None in a case of DirectML."""
+        """ONNX's coordinate_transformation_mode; None for a case of DirectML."""
         return self.sampling.coordinates
 
     @property
     def names(self) -> dict[str, str]:
-        """The names of the case's tensors: those of x, rois, indices, dy, y, dx and drois."""
+        """The names of the case's tensors, by role: x, rois, indices, dy, y, dx and drois."""
         return ONNX_NAMES if self.coordinates else DIRECTML_NAMES
 
     def output(self, name: str) -> str:
-        """What the output is, in the same words for every operator: y, dx or drois."""
+        """The role of an output of this name: y, dx or drois."""
         return next(role for role, known in self.names.items() if known == name)
 
     def placed(self) -> list[tuple[AxisGeometry, AxisGeometry]]:
-        """Every RoI along y and along x."""
+        """The geometry of every RoI along y and along x."""
         return [self.sampling.place(roi) for roi in self.rois.tolist()]
 
 
 class Tensors(NamedTuple):
-    """The tensors of a case with RoIs, widened to float64 and int64.
+    """The tensors of a case with RoIs, in float64 and int64.
 
-    rois, indices: [R, 4], or [R, 5] of rotated ones, and [R].
+    rois, indices: [R, 4], or [R, 5] for rotated RoIs, and [R].
     x_shape: N, C, H and W.
-    x, dy: [N, C, H, W] and [R, C, PH, PW]; None where the case has none.
+    x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
     """
 
     rois: Floats
@@ -190,7 +198,7 @@ class Tensors(NamedTuple):
 
 
 def tensors_of(case: Case, names: Mapping[str, str]) -> Tensors:
-    """The tensors of a case, whose names are given by their roles."""
+    """The tensors of a case; `names` has their names by role, as `ONNX_NAMES` does."""
     wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
     x, rois = wide.get(names["x"]), wide[names["rois"]]
     images, channels, height, width = map(int, case.inputs["x_shape"] if x is None else x.shape)
@@ -200,14 +208,14 @@ def tensors_of(case: Case, names: Mapping[str, str]) -> Tensors:
 
 
 def bins_of(attributes: Mapping[str, AttributeValue], tensors: Tensors) -> tuple[int, int]:
-    """PH and PW: those of dY, or of an operator that has no dY its attributes."""
+    """The numbers of bins PH and PW: from dY, or from the attributes if there is no dY."""
     if tensors.dy is None:
         return attributes["output_height"], attributes["output_width"]
     return tensors.dy.shape[2], tensors.dy.shape[3]
 
 
 def geometry_of(case: Case) -> Geometry:
-    """The question that a right case with RoIs asks."""
+    """The sampling geometry of a valid case of RoiAlign, DmlRoiAlign or their gradients."""
     given = case.definition.check_attributes(case.attributes)
     is_onnx = case.definition.family == "roi_align"
     names = ONNX_NAMES if is_onnx else DIRECTML_NAMES
@@ -235,5 +243,5 @@ def geometry_of(case: Case) -> Geometry:
 
 
 def samples(case: Case) -> float:
-    """As `conformance.families.Family` has it."""
+    """The number of samples of a valid case in one channel."""
     return sum(y.samples * x.samples for y, x in geometry_of(case).placed())

@@ -1,4 +1,4 @@
-"""Random cases with sampled RoIs: the part that ONNX's and DirectML's operators have in common."""
+"""Random cases of operators with RoIs: what RoiAlign, DmlRoiAlign, MaxRoiPool and RoIAlignRotated share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ortops.spec import AttributeValue, Operator
 
 
 class Sizes(NamedTuple):
-    """The lengths of a problem with RoIs; ratio is the number of samples of a bin along an axis."""
+    """The lengths of a case with RoIs; `ratio` is the number of samples of a bin along an axis, 0 for adaptive."""
 
     images: int
     channels: int
@@ -32,15 +32,15 @@ LARGEST = Sizes(images=300, channels=300, height=1000, width=1000, rois=300, bin
 
 
 OFTEN = (*Sizes._fields, "images", "channels", "channels", "rois", "rois")
-"""The axes that a large case is drawn from: some are large more often than others."""
+"""The axes from which a large case draws its large ones; those listed twice are more likely."""
 
 
 KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
-"""Where a RoI lies, or which form it has."""
+"""The positions and shapes of random RoIs."""
 
 
 def random_sizes(draw: RandomDraw) -> Sizes:
-    """Small lengths; in a part of the cases one or two are large, and the others smaller still."""
+    """Draw small lengths; in a share of the cases, one or two are large and the others smaller still."""
     is_large = draw.chance(LARGE)
     bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
     few = 2 if is_large else len(ratios)
@@ -51,24 +51,24 @@ def random_sizes(draw: RandomDraw) -> Sizes:
     if is_large and draw.chance(0.1):
         names = ["height", "width"]
     for name in names:
-        # Two that are large at once are less so, but for the sides of a map.
+        # If two axes are large, each is shorter; height and width less so.
         part = 1 if len(names) == 1 else 3 if name in ("height", "width") else 4
         sizes = sizes._replace(**{name: draw.length(getattr(LARGEST, name) // part + 1)})
     return sizes
 
 
 def random_rois(draw: RandomDraw, sizes: Sizes, scale_y: float, scale_x: float) -> Array:
-    """[R, 4] in stored coordinates."""
+    """Draw RoIs x1, y1, x2, y2 in stored coordinates, [R, 4]."""
     count, ends = sizes.rois, np.array([sizes.width, sizes.height] * 2)
     corners = np.sort(draw.rng.uniform(0, 1, (count, 2, 2)), axis=1)
-    if draw.chance(0.5):  # of any size, as they are in large maps
+    if draw.chance(0.5):  # sizes of several orders of magnitude, as in large maps
         middle = corners.mean(axis=1, keepdims=True)
         corners = middle + (corners - middle) * np.exp(draw.rng.uniform(-4, 0, (count, 1, 1)))
     kinds = ("inside", draw.choice(KINDS), draw.choice(KINDS))
     rois = np.array([_moved(draw, roi, draw.choice(kinds)) for roi in corners.reshape(-1, 4)]).reshape(-1, 4) * ends
     if draw.exact:
         rois = np.round(np.clip(rois, -512, 512) * 4) / 4
-    if draw.chance(0.1):  # bins of a little more than a whole number of pixels: one sample more where samples adapt
+    if draw.chance(0.1):  # bins slightly larger than a whole number of pixels, which adaptive sampling rounds up
         whole = draw.rng.integers(0, 4, (count, 2)) * [sizes.bins_x, sizes.bins_y]
         rois[:, 2:] = rois[:, :2] + whole + draw.choice((1 / 64, 1e-3))
     if draw.chance(0.15):  # the same box more than once
@@ -78,7 +78,7 @@ def random_rois(draw: RandomDraw, sizes: Sizes, scale_y: float, scale_x: float) 
 
 
 def _moved(draw: RandomDraw, roi: Array, kind: str) -> Array:
-    """A RoI of one of `KINDS`; the map is from 0 to 1."""
+    """Move or reshape a RoI to be of one of the `KINDS`; the map reaches from 0 to 1."""
     if kind == "mirrored":
         roi = roi[list(draw.choice(((2, 3, 0, 1), (2, 1, 0, 3), (0, 3, 2, 1))))]
     if kind == "flat":
@@ -92,7 +92,7 @@ def _moved(draw: RandomDraw, roi: Array, kind: str) -> Array:
 
 
 def random_indices(draw: RandomDraw, images: int, count: int) -> Array:
-    """[R]: of any images in any order; or of some alone, so that others have no RoI; or in order."""
+    """Draw the images of RoIs, [R]: from all images or only some of them, in random or ascending order."""
     some = draw.rng.choice(images, draw.integer(1, images), replace=False) if draw.chance(0.4) else np.arange(images)
     indices = draw.rng.choice(some, count)
     return np.sort(indices) if draw.chance(0.3) else indices
@@ -108,17 +108,17 @@ def with_tensors(
     rois: Array,
     indices: Array,
 ) -> DrawnCase:
-    """A case of an operator with RoIs or of its gradient, the gradient of whose output is random.
+    """The parts of a case of an operator with RoIs; for a gradient this draws dY and the outputs.
 
     Args:
-        draw: the choices.
+        draw: the random choices.
         operator: the definition.
-        attributes: those drawn.
-        names: of the tensors, by their roles (`conformance.rois.geometry`).
-        sizes: the lengths.
-        x: the map.
-        rois: in stored coordinates.
-        indices: the image of each RoI.
+        attributes: the drawn attributes.
+        names: the names of the tensors by role, see `conformance.rois.geometry`.
+        sizes: the drawn lengths.
+        x: the map, [N, C, H, W].
+        rois: RoIs in stored coordinates, [R, 4] or [R, 5].
+        indices: the image of each RoI, [R].
     """
     outputs = tuple(tensor.name for tensor in operator.outputs)
     inputs = {names["x"]: x, names["rois"]: rois, names["indices"]: indices}
@@ -133,9 +133,9 @@ def with_tensors(
 
 
 def work(case: Case) -> float:
-    """As `conformance.families.Family` has it."""
+    """An estimate of the number of samples that the reference computes for a valid case."""
     geometry = geometry_of(case)
     _, channels, height, width = geometry.x_shape
-    # For each RoI the reference makes a list of its image; it has the corners of a sample once for all channels.
+    # The reference converts the image to a list for each RoI, and computes the corners of a sample once for all channels.
     lists = len(geometry.rois) * channels * height * width / 300
     return lists + sum(y.on_map * x.on_map for y, x in geometry.placed()) * (channels + 2)

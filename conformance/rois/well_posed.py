@@ -1,10 +1,11 @@
-"""Whether a case with sampled RoIs has one right answer.
+"""Whether a case of RoiAlign, DmlRoiAlign or their gradients is well-posed.
 
-It has one where every number on the way to a sample is exact in float32. It also has one where no output changes by more
-than it is allowed when the coordinates move by what rounding may move them, and for a winner's gradient the candidates.
+A case is well-posed if all intermediate numbers of its coordinates are exact in float32. It is also well-posed if all
+outputs stay within their tolerance when the coordinates are perturbed by their rounding error and, for the gradient of a
+maximum, also the pixels.
 
-Where no rule says what comes of infinities and NaN, it has none: of a weight of 0 times one, of NaN among the candidates
-of a maximum whose gradient is asked for, and of one in the differences that a RoI's gradient takes.
+It is not well-posed if its result depends on infinities or NaN in a way that no rule covers: multiplied by a weight of 0,
+NaN among the candidates of a maximum whose gradient is computed, or in the differences that drois is made of.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from conformance.run import Asker
 from ortops.reference.sampling import points_inside
 
 FEW = 4
-"""With so many RoIs or fewer, all are moved in every direction, with more each in some."""
+"""With at most so many RoIs, all are perturbed in every direction; with more, only in some random ones."""
 
 ROUNDINGS = 16.0
-"""Of a maximum's candidate, which is a sum of products of products."""
+"""The roundings of a candidate of a maximum, which is a sum of products of products."""
 
 
 def is_well_posed(case: Case, oracle: Asker) -> bool:
-    """As `conformance.families.Family` has it."""
+    """Whether a valid case is well-posed; the oracle is the reference."""
     geometry = geometry_of(case)
     floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]
     are_finite = all(np.isfinite(a).all() for a in floats)
@@ -41,14 +42,14 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
         return False
     if geometry.sampling.mode == "avg" or geometry.dy is None or (is_exact and all(have_few_bits(a) for a in floats)):
         return True
-    assert geometry.x is not None  # noqa: S101  # a maximum's gradient has it
+    assert geometry.x is not None  # noqa: S101  # the gradient of a maximum has X
     rng, error = np.random.default_rng(0), ROUNDINGS * unit_roundoff(compute_dtype(case))
     noise = (rng.uniform(-1.0, 1.0, geometry.x.shape) for _ in range(6))
     return is_stable(case, geometry.names["x"], ((1.0, geometry.x * (1 + error * one)) for one in noise), oracle)
 
 
 def _is_unspecified(geometry: Geometry, r: int, y: AxisGeometry, x: AxisGeometry) -> bool:
-    """Whether RoI `r` meets infinities or NaN in a way of which no rule says what comes of it."""
+    """Whether the result of RoI `r` depends on infinities or NaN in a way that no rule covers."""
     (rows, idle_rows), (columns, idle_columns) = _reads(y), _reads(x)
     wants_drois = geometry.names["drois"] in geometry.case.outputs
     has_idle = wants_drois or idle_rows.any() or idle_columns.any()
@@ -59,29 +60,29 @@ def _is_unspecified(geometry: Geometry, r: int, y: AxisGeometry, x: AxisGeometry
     pixels = geometry.x[geometry.indices[r]]
     odd = ~np.isfinite(pixels).all(axis=0) & np.logical_and.outer(rows, columns)
     if geometry.dy is not None and geometry.sampling.mode != "avg" and np.isnan(pixels[:, odd]).any():
-        return True  # a maximum is NaN where a candidate is; which of several has won decides about its gradient alone
+        return True  # a maximum with a NaN candidate is NaN, but no rule says which NaN gets its gradient
     return bool(np.any(odd if wants_drois else odd & np.logical_or.outer(idle_rows, idle_columns)))
 
 
 def _reads(line: AxisGeometry) -> Array:
-    """[2, L]: whether a sample reads a pixel, and whether one does so with the weight 0."""
+    """Whether any sample reads each pixel, and whether any does so with weight 0, [2, L]."""
     reads = np.zeros((2, line.axis.length), bool)
     for p in range(line.axis.bins):
         for point in points_inside(line.axis, p):
             for tap in line.axis.taps(point.coordinate):
-                # Beyond the last pixel some read that again.
+                # Some runtimes read the last pixel again in place of one beyond it.
                 reads[:, -1 if tap.pixel is None else tap.pixel] |= True, tap.weight == 0
     return reads
 
 
 def _has_exact_size(line: AxisGeometry) -> bool:
-    """Whether its ends, its size and the number of samples are exact: rounding moves it, but does not stretch it."""
+    """Whether ends, size and number of samples are exact, so that rounding moves the RoI but does not stretch it."""
     are_powers = is_power_of_2(line.axis.bins) and is_power_of_2(line.scale)
     return line.size == 0 or (are_powers and have_few_bits([line.first, line.size]))
 
 
 def _is_exact(line: AxisGeometry) -> bool:
-    """Whether all that leads to its samples is exact."""
+    """Whether all intermediate numbers of its samples' coordinates are exact."""
     if not (_has_exact_size(line) and line.steps < MOST_EXACT and is_power_of_2(max(line.steps, 1))):
         return False
     samples = itertools.product(range(line.axis.bins), range(line.axis.per_bin))
@@ -89,15 +90,15 @@ def _is_exact(line: AxisGeometry) -> bool:
 
 
 def _perturbed(geometry: Geometry, placed: list[tuple[AxisGeometry, AxisGeometry]], are_finite: bool) -> Perturbations:
-    """The RoIs moved and stretched by what rounding may do."""
+    """Yield the RoIs, moved and stretched by their rounding errors."""
     by, is_rigid = np.zeros_like(geometry.rois), np.zeros(geometry.rois.shape, bool)
     for r, lines in enumerate(placed):
         for line, ends in zip(lines, ([1, 3], [0, 2]), strict=True):
-            # The second end moves by the size's error, by which another number of samples may be wanted.
+            # The second end moves by the error of the size, which may change the number of samples.
             errors = np.array([10 * line.reach, max(10 * line.reach, 3 * (abs(line.first) + abs(line.last)))])
             moved = unit_roundoff(compute_dtype(geometry.case)) / line.scale * errors
             if _has_exact_size(line):
-                # To a power of two, so that the size stays as it is in float64, too.
+                # Rounded down to a power of two, so that the size does not change in float64 either.
                 rigid = 2.0 ** math.floor(math.log2(moved[0]))
                 moved = np.full(2, 0.0 if are_finite and _is_exact(line) else rigid)
             by[r, ends], is_rigid[r, ends] = moved, _has_exact_size(line)

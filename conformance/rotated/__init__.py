@@ -1,1 +1,1 @@
-"""What the suite knows of operators that sample rotated RoIs."""
+"""Geometry, error bounds and well-posedness of RoIAlignRotated, which samples rotated RoIs."""

@@ -1,22 +1,22 @@
-"""RoIAlignRotated and its gradient: how errors grow into Y, dX and drois.
+"""Forward error bounds of RoIAlignRotated and its gradient: the terms for Y, dX and drois.
 
-A sample's coordinate is x = cx s - o + u cos(t) + v sin(t), and y likewise, with u = W a and v = H b: a and b its places
-on the upright region, from -1/2 to 1/2. A runtime may compute u as that or as -W/2 + p W/P + (i + 0.5) W/(P K), in which
-sums as large as W/2 cancel: ten roundings of W/2 at most. Sine and cosine are good to two units in their last place, of an
-angle that may have been rounded once. With e for one rounding they err by
+The coordinate of a sample is x = cx s - o + u cos(t) + v sin(t), and y likewise, with u = W a and v = H b, where a and b are
+the sample's positions on the upright region, from -1/2 to 1/2. A runtime may also compute u as -W/2 + p W/P + (i + 0.5)
+W/(P K), where sums as large as W/2 cancel: at most ten roundings of W/2. Sine and cosine are accurate to two units in the
+last place, and the angle may have been rounded once. With the unit roundoff e, their error is
 
-    turn = e (4 + |t|),    and by nothing where t = 0.
+    turn = e (4 + |t|),    or 0 if t = 0.
 
-The centre has three roundings; two products and two sums follow. Together a coordinate errs by
+The centre has three roundings, and two products and two sums follow. Together, the error of a coordinate is
 
     delta_x = e (4 (|cx s| + 1) + 14 span_x) + turn (min(|W|/2, D) + min(|H|/2, D))
     span_x  = |cos(t)| |W|/2 + |sin(t)| |H|/2
 
-where D is the distance from the centre beyond which there is no map. As elsewhere in the suite, samples that this could
-carry over a border or a pixel, and numbers of samples that it could change, are in no case unless all of it is exact, so
-delta is all that coordinates do.
+where D is the largest distance from the centre to a point of the map. As elsewhere in the suite, no case has samples that
+rounding could carry over a border or a pixel, or numbers of samples that it could change, unless all intermediate numbers
+are exact. So delta is the whole effect of rounding on coordinates.
 
-Everything is counted RoI by RoI, from the pixels that its samples may read: others may be infinite or NaN, or large.
+The bounds are computed for each RoI from the pixels that its samples may read, because others may be infinite, NaN or large.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ortops.reference.roi_align_rotated import Region
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
-    """As `conformance.families.Family` has it."""
+    """The error terms of the outputs of a valid case, by name."""
     geometry = geometry_of(case)
     rounding = unit_roundoff(compute_dtype(case))
     regions = [
@@ -52,17 +52,17 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
 
 
 class Roundings:
-    """By how much the numbers of one region err, in pixels and radians.
+    """Upper bounds of the errors of the numbers of one region, in pixels and radians.
 
-    unit: one rounding.
-    turn: sine and cosine.
-    stretch: width and height, in that order.
-    shift: the centre and all that is added to it, x and y.
-    delta: the coordinates x and y of a sample.
+    unit_roundoff: of the compute type.
+    turn: the error of sine and cosine.
+    stretch: the errors of width and height.
+    shift: the errors of the centre and of the sums with it, along x and y.
+    delta: the errors of the coordinates x and y of a sample.
     """
 
     def __init__(self, region: Region, angle: float, unit_roundoff: float) -> None:
-        # No sample is further from another one than across the map.
+        # The distance of two samples on the map is less than this.
         most = float(sum(region.map_size) + 2)
         sides = [min(abs(side.size), 1e300) / 2 for side in (region.width, region.height)]
         centre = min(abs(region.center_x), 1e300), min(abs(region.center_y), 1e300)
@@ -82,10 +82,10 @@ class Roundings:
 class _Region:
     """A RoI on image `n`.
 
-    by: the rounding of its numbers.
-    bins, pixels: how many there are.
-    counts: [PH PW], samples of each bin inside the map.
-    share: of one sample in the mean of a bin.
+    by: the rounding errors of its numbers.
+    bins, pixels: the number of bins, and of pixels in a channel.
+    counts: [PH PW], the number of samples of each bin inside the map.
+    share: the weight of one sample in the average of a bin.
     """
 
     def __init__(self, geometry: Geometry, n: int, region: Region, by: Roundings) -> None:
@@ -97,11 +97,11 @@ class _Region:
 
     @property
     def inside(self) -> Floats:
-        """[PH, PW]: the output where every pixel is 1."""
+        """The output if every pixel is 1, [PH, PW]."""
         return np.asarray(self.counts * self.share).reshape(self.geometry.sampling.bins)
 
     def window(self, margin: int) -> tuple[slice, slice]:
-        """Rows and columns of all that its samples read, and so many more on either side."""
+        """The rows and columns that its samples read, and `margin` more on either side."""
         taps = self.samples.taps[self.samples.taps >= 0]
         rows, columns = np.divmod(taps, self.geometry.sampling.lengths[1])
         if not taps.size:
@@ -110,15 +110,15 @@ class _Region:
         return row, column
 
     def read(self, image: Floats) -> Floats:
-        """[C, PH PW]: the means of `image` [C, H, W]."""
+        """The averages [C, PH PW] of `image` [C, H, W]."""
         flat = np.pad(image.reshape(len(image), self.pixels), ((0, 0), (0, 1)))
         made = np.zeros((len(image), self.bins))
         values = (flat[:, self.samples.taps] * self.samples.weights).sum(axis=2)
         np.add.at(made.T, self.samples.bins, values.T * self.share)
         return made
 
-    def given_back(self, dy: Floats) -> Floats:
-        """[C, H, W]: what each pixel gets of the gradient `dy` [C, PH, PW]."""
+    def transposed(self, dy: Floats) -> Floats:
+        """The gradient of each pixel, [C, H, W], from `dy` [C, PH, PW]."""
         made = np.zeros((len(dy), self.pixels + 1))
         passed = dy.reshape(len(dy), self.bins)[:, self.samples.bins, None] * self.samples.weights * self.share
         np.add.at(made.T, self.samples.taps, np.moveaxis(passed, 0, -1))
@@ -126,7 +126,7 @@ class _Region:
 
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
-        """[C]: the largest pixel that a sample may read, and what an error of a pixel in x, and y, changes a value by."""
+        """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along x and along y."""
         assert self.geometry.x is not None  # noqa: S101  # asked only where the map is read
         window = self.window(math.ceil(max(self.by.delta)))
         x = finite(self.geometry.x[self.n][:, window[0], window[1]])
@@ -137,7 +137,7 @@ class _Region:
 
 
 def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
-    """Growth into Y [R, C, PH, PW]: a coordinate's error costs the steepest slope, for the share of samples inside."""
+    """The error terms of Y [R, C, PH, PW]: the coordinate error times the steepest slope and the share of samples inside."""
     assert geometry.x is not None  # noqa: S101  # the forward operator has it
     shape = len(regions), geometry.x_shape[1], *geometry.sampling.bins
     magnitude, coordinate_error = np.zeros(shape), np.zeros(shape)
@@ -152,12 +152,12 @@ def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
 
 
 def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) -> ErrorTerms:
-    """Growth into dX [N, C, H, W]: a sample has all its weight within one pixel of those that it reads."""
+    """The error terms of dX [N, C, H, W]: a sample moves weight only between pixels next to those that it reads."""
     magnitude, coordinate_error = np.zeros(x_shape), np.zeros(x_shape)
     terms = np.zeros((x_shape[0], 1, 1, 1))
     for region, dy in zip(regions, sizes, strict=True):
         window = (region.n, slice(None), *region.window(1))
-        part = region.given_back(dy)[window[1:]]
+        part = region.transposed(dy)[window[1:]]
         magnitude[window] += part
         coordinate_error[window] += sum(region.by.delta) * _beside(part)
         terms[region.n] += np.bincount(region.samples.taps[region.samples.taps >= 0]).max(initial=0)
@@ -165,7 +165,7 @@ def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) ->
 
 
 def _beside(values: Floats) -> Floats:
-    """[C, H, W]: the sums of each pixel and the eight around it."""
+    """The sums of each pixel and its eight neighbours, [C, H, W]."""
     for axis in (1, 2):
         padded = np.moveaxis(np.pad(values, [(0, 0), *((k == axis,) * 2 for k in (1, 2))]), axis, 0)
         values = np.moveaxis(padded[:-2] + padded[1:-1] + padded[2:], 0, axis)
@@ -173,18 +173,18 @@ def _beside(values: Floats) -> Floats:
 
 
 def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:
-    """Growth into drois [R, 5].
+    """The error terms of drois [R, 5].
 
-    Every term is dY times a difference of pixels along x, or y, times what a unit of the RoI's number moves the sample
-    along it by. The difference moves by twice the steepest slope, and the other factor errs by itself. Differences may be
-    taken of sums, so that what is rounded is as large as the pixels themselves.
+    Every product is dY times a difference of pixels along x or y, times the derivative of the sample's coordinate by a
+    number of the RoI. The difference changes by twice the steepest slope, and the derivative has its own error. Differences
+    may be computed from sums, so rounding errors are relative to the pixels themselves.
     """
     magnitude, coordinate_error, condition = (np.zeros((len(regions), 5)) for _ in range(3))
     terms = np.zeros((len(regions), 1))
     for r, (region, dy) in enumerate(zip(regions, sizes, strict=True)):
         largest, *steepest = region.largest_and_steepest
         weight = (dy * region.inside).sum(axis=(1, 2))
-        for steep, (means, errors) in zip(steepest, _moves(region), strict=True):
+        for steep, (means, errors) in zip(steepest, _derivatives(region), strict=True):
             moved = dy.reshape(len(dy), region.bins) @ means.T
             magnitude[r] += 2 * largest @ moved
             coordinate_error[r] += 2 * sum(region.by.delta) * (steep @ moved) + float(steep @ weight) * errors
@@ -193,14 +193,14 @@ def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:
     return ErrorTerms(magnitude, terms, coordinate_error, condition)
 
 
-def _moves(region: _Region) -> list[tuple[Floats, Floats]]:
-    """Along x, and y: [5, PH PW], the mean of what a unit of each number moves a bin's samples by, and [5], its error."""
+def _derivatives(region: _Region) -> list[tuple[Floats, Floats]]:
+    """Along x and y: the average derivative of a bin's samples by each number of the RoI, [5, PH PW], and its error [5]."""
     placed, samples, by = region.region, region.samples, region.by
     scale, cos, sin = placed.scale, abs(placed.cos), abs(placed.sin)
     ones, vary = np.ones(len(samples.x)), (placed.width.size_varies, placed.height.size_varies)
     a, b = (scale * varies * np.abs(one) for one, varies in zip((samples.along_w, samples.along_h), vary, strict=True))
-    # Where a sample is from the centre may be had by subtracting that, so it errs as the sample's coordinates do.
-    # A sample's place on its side errs by two roundings of 1, and its products with the scale and the cosine by two more.
+    # The vector from the centre to a sample may be a difference of coordinates, so it has the error of the coordinates. The
+    # position of a sample on its side has two roundings of 1, and its products with the scale and the cosine two more.
     in_a, in_b = (
         varies * scale * 4 * by.unit_roundoff + by.turn * float(one.max(initial=0.0))
         for one, varies in zip((a, b), vary, strict=True)

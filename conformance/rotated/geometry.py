@@ -1,4 +1,4 @@
-"""What a case of RoIAlignRotated or of its gradient samples, and where: regions and samples are those of the reference."""
+"""The sampling geometry of a case of RoIAlignRotated or its gradient, with the reference's regions and samples."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from conformance.rois.geometry import ONNX_NAMES, bins_of, tensors_of
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")
-"""Of a RoI."""
+"""The numbers of a RoI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How RoIs are sampled.
+    """The attributes and lengths that decide where samples lie.
 
-    bins, lengths: of y and x; output bins, pixels of the map.
+    bins: the output height and width.
+    lengths: the height and width of the map.
     """
 
     bins: tuple[int, int]
@@ -34,16 +35,17 @@ class Sampling:
     scale: float
 
     def region(self, roi: Sequence[float]) -> Region:
-        """The RoI cx cy w h angle, as it is stored, on the map."""
+        """The region of a stored RoI cx, cy, w, h, angle on the map."""
         return region_of(roi, self.bins, self.lengths, self.aligned, self.clockwise, self.ratio, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A case, with its tensors widened to float64 and int64.
+    """The sampling geometry of a case, and its tensors in float64 and int64.
 
     rois, indices: [R, 5] and [R].
-    x, dy: [N, C, H, W] and [R, C, PH, PW]; None where the case has none.
+    x_shape: N, C, H and W.
+    x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
     """
 
     case: Case
@@ -55,12 +57,12 @@ class Geometry:
     dy: Floats | None
 
     def regions(self) -> list[Region]:
-        """Every RoI on the map."""
+        """The region of every RoI."""
         return [self.sampling.region(roi) for roi in self.rois.tolist()]
 
 
 def geometry_of(case: Case) -> Geometry:
-    """The question that a right case asks."""
+    """The sampling geometry of a valid case."""
     given = case.definition.check_attributes(case.attributes)
     tensors = tensors_of(case, ONNX_NAMES)
     sampling = Sampling(
@@ -78,9 +80,9 @@ class Samples(NamedTuple):
     """The S samples of a region that are inside the map.
 
     bins: [S], the bin of each, counted row by row.
-    taps, weights: [S, 4], the pixels that it reads, counted row by row, and their weights; -1 stands for no pixel.
-    along_w, along_h: [S], its places in units of the region's width and height.
-    x, y: [S], its place on the map.
+    taps, weights: [S, 4], the pixels that each reads, counted row by row, and their weights; -1 stands for no pixel.
+    along_w, along_h: [S], their positions in units of the region's width and height.
+    x, y: [S], their coordinates on the map.
     """
 
     bins: npt.NDArray[np.int64]
@@ -93,7 +95,7 @@ class Samples(NamedTuple):
 
 
 def samples_of(region: Region) -> Samples:
-    """Those inside the map."""
+    """The samples of a region inside the map."""
     shape, width = (region.height.bins, region.width.bins), region.map_size[1]
     found: list[tuple[int, Sample]] = [
         (p * shape[1] + q, sample) for p, q in np.ndindex(shape) for sample in region.samples(p, q)
@@ -109,7 +111,7 @@ def samples_of(region: Region) -> Samples:
 
 
 def coordinates(region: Region) -> tuple[Floats, Floats]:
-    """[k of y, k of x] each: y and x of every sample, be it inside the map or not; of a region that has not too many."""
+    """The coordinates y and x of all samples of a region, inside the map or not, [samples along h, samples along w] each."""
     v, u = (
         side.size * np.array([side.along(k) for k in range(side.samples)], np.float64)
         for side in (region.height, region.width)
@@ -120,7 +122,7 @@ def coordinates(region: Region) -> tuple[Floats, Floats]:
 
 
 def work_of(geometry: Geometry) -> float:
-    """About as many samples as the reference computes, for all channels."""
+    """An estimate of the number of samples that the reference computes, for all channels."""
     _, channels, height, width = geometry.x_shape
     across = math.hypot(height, width) + 4
     total = 0.0
@@ -129,11 +131,11 @@ def work_of(geometry: Geometry) -> float:
         for side in (region.height, region.width):
             step = abs(side.size) / max(side.samples, 1)
             count *= min(float(side.samples), across / step + 4) if step else float(side.samples)
-        # A list of the image for each RoI, and each bin begins anew.
+        # The reference converts the image to a list for each RoI, and each bin has an overhead.
         total += count * (channels + 2) + channels * height * width / 300 + math.prod(geometry.sampling.bins)
     return total
 
 
 def samples(case: Case) -> float:
-    """As `conformance.families.Family` has it."""
+    """The number of samples of a valid case in one channel."""
     return float(sum(region.height.samples * region.width.samples for region in geometry_of(case).regions()))

@@ -1,10 +1,10 @@
-"""Whether a case with rotated RoIs has one right answer.
+"""Whether a case of RoIAlignRotated or its gradient is well-posed.
 
-It has one where every number on the way to a sample is exact in float32, which no region is that is turned. It also has
-one where no output changes by more than it is allowed when the RoIs move by what rounding may move them.
+A case is well-posed if all intermediate numbers of its coordinates are exact in float32, which needs angle 0.
+It is also well-posed if all outputs stay within their tolerance when the RoIs are perturbed by their rounding error.
 
-Where no rule says what comes of infinities and NaN, it has none: of a weight of 0 times one, and of one in the differences
-that a RoI's gradient takes.
+It is not well-posed if its result depends on infinities or NaN in a way that no rule covers: multiplied by a weight of 0,
+or in the differences that drois is made of.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ortops.reference.roi_align_rotated import Region, Side
 
 
 def is_well_posed(case: Case, oracle: Asker) -> bool:
-    """As `conformance.families.Family` has it."""
+    """Whether a valid case is well-posed; the oracle is the reference."""
     geometry = geometry_of(case)
     regions = geometry.regions()
     are_finite = all(np.isfinite(a.astype(np.float64)).all() for a in case.inputs.values())
@@ -38,9 +38,9 @@ def is_well_posed(case: Case, oracle: Asker) -> bool:
 
 
 def _is_unspecified(geometry: Geometry, r: int, region: Region) -> bool:
-    """Whether RoI `r` meets infinities or NaN in a way of which no rule says what comes of it."""
+    """Whether the result of RoI `r` depends on infinities or NaN in a way that no rule covers."""
     samples = samples_of(region)
-    # Beyond the last pixel some read that again.
+    # Some runtimes read the last pixel again in place of one beyond it.
     beyond = (samples.taps < 0).any(axis=1, keepdims=True)
     idle = (samples.taps >= 0) & ((samples.weights == 0) | beyond)
     wants_drois = "drois" in geometry.case.outputs
@@ -53,13 +53,13 @@ def _is_unspecified(geometry: Geometry, r: int, region: Region) -> bool:
 
 
 def _has_exact_size(side: Side, scale: float) -> bool:
-    """Whether its size and the number of samples are exact."""
+    """Whether the size and the number of samples of a side are exact."""
     are_powers = is_power_of_2(side.bins) and is_power_of_2(scale)
     return side.size == 0 or (are_powers and have_few_bits([side.size]))
 
 
 def _is_exact(region: Region, angle: float) -> bool:
-    """Whether all that leads to its samples is exact."""
+    """Whether all intermediate numbers of a region's coordinates are exact."""
     if angle != 0:
         return False
     for side in (region.height, region.width):
@@ -71,7 +71,7 @@ def _is_exact(region: Region, angle: float) -> bool:
 
 
 def _perturbed(geometry: Geometry, regions: list[Region], are_exact: list[bool], are_finite: bool) -> Perturbations:
-    """The RoIs moved, stretched and turned by what rounding may do."""
+    """Yield the RoIs, moved, stretched and rotated by their rounding errors."""
     by = np.zeros_like(geometry.rois)
     for r, (region, is_exact) in enumerate(zip(regions, are_exact, strict=True)):
         if is_exact and are_finite:
@@ -79,7 +79,7 @@ def _perturbed(geometry: Geometry, regions: list[Region], are_exact: list[bool],
         error = Roundings(region, float(geometry.rois[r, 4]), unit_roundoff(compute_dtype(geometry.case)))
         sides = zip(error.stretch, (region.width, region.height), strict=True)
         stretch = [0.0 if _has_exact_size(side, region.scale) else most for most, side in sides]
-        # To a power of two, so that what is exact in float64 stays so.
+        # Rounded down to a power of two, so that exact numbers stay exact in float64.
         shift = [2.0 ** math.floor(math.log2(one)) for one in error.shift]
         by[r] = [*(np.array([*shift, *stretch]) / region.scale), error.turn]
     rng, shape = np.random.default_rng(0), geometry.rois.shape

@@ -1,4 +1,4 @@
-"""The cases. A module has a function `cases`; a literal vector is a JSON file beside it, read by `literal.py`."""
+"""The cases of the suite. Each module has a function `cases`; vectors with printed numbers are JSON files (`literal.py`)."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ SOURCES = (
 
 @functools.cache
 def collect() -> tuple[Case, ...]:
-    """Every case, in a fixed order.
+    """All cases of the suite, in a fixed order.
 
     Raises:
-        ValueError: two cases have one id.
+        ValueError: two cases have the same id.
     """
     cases = tuple(case for source in SOURCES for case in source())
     seen: set[str] = set()

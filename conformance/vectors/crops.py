@@ -1,8 +1,8 @@
-"""RoIs whose answers are known in closed form, however many there are and however large the map is.
+"""RoIs whose results have a closed form, for any number of RoIs and any size of the map.
 
-Every bin has one sample, and it stands in the middle between four pixels: each has the weight 1/4. Pixels are sixteenths,
-other ones at any two places, so every number on the way is exact in every element type, and a pixel, channel, image, RoI or
-bin that is mistaken for another one shows.
+Every bin has one sample, in the middle between four pixels, each of which has the weight 1/4. Pixels are distinct multiples
+of 1/16. So all intermediate numbers are exact in every element type, and reading a wrong pixel, channel, image, RoI or bin
+changes the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source, weakest
-from conformance.vectors.dialects import BOTH, Rule, ask
+from conformance.vectors.dialects import BOTH, Rule, make_cases
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import OF_MODE
 from ortops.spec import ELEMENT_DTYPES
@@ -32,11 +32,11 @@ class Crop:
     """RoIs on a map.
 
     x_shape: [N, C, H, W].
-    windows: of each RoI the image, and the row and column of the pixel before its first sample.
-    bins: output height and width; a window has one pixel more on either axis.
-    mode, coordinates: as RoiAlign has them.
-    scale: a power of two.
-    basis: of an average; that of a maximum is weaker.
+    windows: for each RoI, its image and the row and column of the pixel before its first sample.
+    bins: output height and width; a window has one more pixel along either axis.
+    mode, coordinates: RoiAlign's mode and coordinate_transformation_mode.
+    scale: spatial_scale, a power of two.
+    basis: of averages; that of maxima is weaker.
     """
 
     x_shape: tuple[int, int, int, int]
@@ -49,35 +49,35 @@ class Crop:
 
     @property
     def x(self) -> Array:
-        """The map."""
+        """The map, [N, C, H, W]."""
         return sixteenths(self.x_shape)
 
     @property
     def dy(self) -> Array:
-        """A gradient with respect to the output."""
+        """The gradient with respect to the output, [R, C, PH, PW]."""
         return sixteenths((len(self.windows), self.x_shape[1], *self.bins), 5)
 
     @property
     def rois(self) -> Array:
-        """[R, 4], in the units of the stored coordinates."""
+        """The stored RoIs, [R, 4]."""
         corner = np.array([(column, row) for _, row, column in self.windows], np.float64).reshape(-1, 2)
         corner += 0.5 if self.coordinates == "half_pixel" else 0.0
         return np.concatenate([corner, corner + self.bins[::-1]], axis=1) / self.scale
 
     @property
     def indices(self) -> Array:
-        """[R]: the image of each RoI."""
+        """The image of each RoI, [R]."""
         return np.array([image for image, _, _ in self.windows], np.int64)
 
     def answers(self, x: Array, dy: Array) -> dict[str, Array]:
-        """Y, dX and drois for a map and a gradient, by their roles: y, dx, drois."""
+        """The expected Y, dX and drois for a map and a gradient, by their roles: y, dx and drois."""
         (height, width), count = self.bins, len(self.windows)
         y, dx, drois = np.zeros((count, x.shape[1], height, width)), np.zeros(x.shape), np.zeros((count, 4))
         t_y, t_x = ((np.arange(n) + 0.5) / n for n in self.bins)
         for r, (n, row, column) in enumerate(self.windows):
             places = [np.s_[n, :, row + a : row + a + height, column + b : column + b + width] for a, b in CORNERS]
             pixels = np.stack([x[place] for place in places])
-            if self.mode == "max":  # the winner's weighted pixel, and nothing of the others
+            if self.mode == "max":  # the weighted winner only
                 is_read = np.arange(4)[:, None, None, None] == pixels.argmax(axis=0)
                 pixels = np.where(is_read, pixels, 0.0)
             else:
@@ -109,16 +109,16 @@ def cases(
     dialects: Sequence[str] = BOTH,
     **rest: Any,
 ) -> Iterator[Case]:
-    """The cases of a crop, of RoiAlign, DmlRoiAlign and their gradients.
+    """Make the cases of a crop for RoiAlign, DmlRoiAlign and their gradients.
 
     Args:
-        fact: `family/fact` of the id.
-        note: the fact in words.
+        scenario: the part `family/scenario` of the ids.
+        note: what the cases test, in words.
         crop: the RoIs.
-        types: element types, of which those take part that can hold the RoIs.
-        outputs: roles of those that are asked for.
-        change: what is done to x and dy, by their roles, before the answers to them are computed.
-        dialects: those that are asked.
+        types: element types; those that cannot represent the RoIs exactly are left out.
+        outputs: the roles of the outputs.
+        change: a function that changes x and dy, by their roles, before the expected values are computed.
+        dialects: the operators, see `dialects`.
         rest: further fields of `Case`.
     """
     data = change({"x": crop.x, "dy": crop.dy})
@@ -127,7 +127,7 @@ def cases(
     data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
     # DirectML has no maximum of weighted pixels.
     known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
-    yield from ask(
+    yield from make_cases(
         scenario,
         Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
         data,

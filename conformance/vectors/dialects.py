@@ -1,6 +1,6 @@
-"""One question about RoIs in two dialects: that of ONNX's RoiAlign, that of DirectML's, and of either one's gradient.
+"""Make cases of ONNX's RoiAlign, DirectML's RoiAlign and their gradients from one description of the sampling.
 
-RoIAlignRotated is a third one, whose RoIs are others: it is asked by its name alone.
+RoIAlignRotated has other RoIs, so its cases are made only where it is named.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ ROTATED = "roi_align_rotated"
 NAMES = dict(zip((*BOTH, ROTATED), (ONNX_NAMES, DIRECTML_NAMES, ONNX_NAMES), strict=True))
 
 OF_THE_OUTPUT = ("output_height", "output_width", "out_of_bounds_input_value")
-"""The attributes that a gradient does not have."""
+"""The attributes that gradients do not have."""
 
 INPUT_OFFSETS = {None: 0.5, "half_pixel": 0.5, "output_half_pixel": 0.0}
-"""DirectML's input_pixel_offset by ONNX's coordinate mode; DirectML has no least size of a RoI."""
+"""DirectML's input_pixel_offset for ONNX's coordinate modes. DirectML does not raise sizes to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """How RoIs are sampled, in ONNX's terms.
 
-    mode: avg, max or max_interpolated; None is the default, avg. DirectML has the last instead of max.
-    coordinates: ONNX's coordinate mode; None is the default of ONNX's opset, and half_pixel for DirectML.
-    scale: pixels to a unit of the stored coordinates.
-    ratio: samples of a bin along an axis; 0 where the size of the bin decides.
+    mode: avg, max or max_interpolated; None for the default, avg. DirectML's maximum is max_interpolated.
+    coordinates: coordinate_transformation_mode; None for the default of ONNX's opset, and half_pixel for DirectML.
+    scale: pixels per unit of the stored coordinates.
+    ratio: the number of samples of a bin along an axis; 0 for adaptive sampling.
     """
 
     mode: str | None = None
@@ -60,7 +60,7 @@ class Rule:
         }
 
 
-def ask(
+def make_cases(
     scenario: str,
     rule: Rule,
     tensors: Mapping[str, Array],
@@ -73,18 +73,18 @@ def ask(
     variant: str | None = None,
     **rest: Any,
 ) -> Iterator[Case]:
-    """The cases of a question; tensors go by their roles: x, rois, indices, dy, x_shape, and y, dx, drois.
+    """Make the cases of one scenario. Tensors are named by their roles: x, rois, indices, dy, x_shape, y, dx and drois.
 
     Args:
-        fact: `family/fact` of the id.
+        scenario: the part `family/scenario` of the ids.
         rule: how the RoIs are sampled.
-        tensors: the inputs; a gradient without drois is given the map x only where its mode needs it.
-        outputs: those that are asked for: y of the operator, dx and drois of its gradient.
+        tensors: the inputs; a gradient without drois gets the map x only if its mode needs it.
+        outputs: y for the operator, dx and drois for its gradient.
         bins: height and width of the output.
-        more: attributes that the rule does not have, or has with other values.
-        expected: the outputs; None where the reference computes them.
+        more: attributes that are not in the rule, or that replace those of the rule.
+        expected: the outputs; None if the reference computes them.
         dialects: some of `BOTH`, or `ROTATED`.
-        variant: further parts of the id; None for the words among the attributes of the rule.
+        variant: further parts of the id; None for the string attributes of the rule.
         rest: further arguments of `expand`.
     """
     is_map_read = rule.mode not in (None, "avg") or "drois" in outputs

@@ -1,8 +1,8 @@
-"""DmlRoiAlign and its gradient over the scenes, with every value of every attribute; expected values by the reference.
+"""DmlRoiAlign and its gradient on all scenes with every value of every attribute; the reference computes expected values.
 
-Pixel offsets, limits, scales, types and ranks take turns from case to case. Of the pairs of offsets a case takes the
-first, from its turn on, that keeps its samples away from where a last bit decides: the border of the map, the middle
-between two pixels where the nearest is read, the pixels where linear ones are, whole numbers of samples.
+Pixel offsets, limits, scales, types and ranks alternate from case to case. A case takes the first pair of offsets, in its
+order, that keeps its samples away from where rounding decides: the border of the map, the middle between two pixels with
+nearest_neighbor, the pixels with linear interpolation, and whole numbers of samples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.case import Basis, Case
 from conformance.rois.geometry import AxisGeometry, Sampling
-from conformance.vectors.dialects import Rule, ask
+from conformance.vectors.dialects import Rule, make_cases
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
@@ -32,26 +32,26 @@ OFFSETS = (
     (0.15625, -0.59375),
     (0.40625, 0.28125),
 )
-"""Of input and output pixels. DirectML's pages call 0.5 or 0 and -0.5 or 0 typical and allow any."""
+"""Input and output pixel offsets. DirectML's documentation calls 0.5 or 0 and -0.5 or 0 typical and allows any."""
 
 OUT_OF_BOUNDS = (0.0, 2.5, -3.0, 7.0)
 
 LIMITS = ((1, UINT32_MAX), (1, 2), (2, UINT32_MAX), (2, 3), (1, 1))
-"""Least and most samples, where a scene leaves their number to its regions."""
+"""Minimum and maximum numbers of samples for scenes with adaptive sampling."""
 
 STRETCH = (1.0, 0.75, 1.25)
-"""Of spatial_scale_y against spatial_scale_x."""
+"""The ratio of spatial_scale_y to spatial_scale_x."""
 
 INDEX_TYPES = (np.uint32, np.int64)
 
 MARGIN = 2e-3
-"""Pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of it."""
+"""In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
 
 Attributes = Mapping[str, AttributeValue]
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of all scenes and attribute values."""
     combinations = itertools.product(CHOICES["reduction_function"], CHOICES["interpolation_mode"], (0, 1))
     for turn, (scene, (reduction, interpolation, corners)) in enumerate(itertools.product(SCENES, list(combinations))):
         chosen = {
@@ -62,9 +62,9 @@ def cases() -> Iterator[Case]:
         outside = {"out_of_bounds_input_value": OUT_OF_BOUNDS[turn % len(OUT_OF_BOUNDS)]}
         tensors = scene.tensors
         rois, indices = tensors["rois"], tensors["indices"].astype(INDEX_TYPES[turn % 2])
-        # DirectML's pages say neither where the map ends nor how samples are aligned to corners.
+        # DirectML's documentation says neither where the map ends nor how samples are aligned to corners.
         is_silent = scene.basis is not Basis.TEXT or corners
-        yield from ask(
+        yield from make_cases(
             f"matrix/{scene.name}",
             Rule("avg" if reduction == "average" else "max_interpolated"),
             {
@@ -83,7 +83,7 @@ def cases() -> Iterator[Case]:
 
 
 def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, AttributeValue]:
-    """The attributes that say where samples lie: the first, from the turn on, that keep away from what a bit decides."""
+    """The attributes that decide where samples lie: the first ones from `turn` on with which the scene is well-posed."""
     for i in range(turn, turn + len(OFFSETS) * len(STRETCH)):
         ratio = scene.sampling_ratio
         least, most = (ratio, ratio) if ratio else LIMITS[turn % len(LIMITS)]
@@ -97,7 +97,7 @@ def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, Attribut
         }
         if _is_well_posed(scene, {**chosen, **tried}):
             return tried
-    raise ValueError(f"{scene.name}: no offsets of {OFFSETS} keep its samples away from where a last bit decides")
+    raise ValueError(f"scene {scene.name}: no offsets of {OFFSETS} keep its samples away from where rounding decides")
 
 
 def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
@@ -116,7 +116,7 @@ def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
 
 
 def _is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
-    """Whether no last bit decides along one axis of one region: not how many samples it has, and not what they read."""
+    """Whether rounding decides neither the number of samples of a region along one axis nor which pixels they read."""
     axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
     is_free = least - MARGIN < wanted < most + MARGIN and least < most
     if is_free and not (wanted * 2**20).is_integer() and abs(wanted - round(wanted)) < MARGIN:

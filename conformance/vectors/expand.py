@@ -1,4 +1,4 @@
-"""From one fact to its cases: every version of the operator that can express it, in every element type."""
+"""Make the cases of a scenario: one for each version of the operator that can express it and each element type."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def expand(
     input_error: float = 0.0,
     **rest: Any,
 ) -> Iterator[Case]:
-    """The cases of a fact.
+    """Make the cases of a scenario.
 
     Args:
-        fact: `family/fact` of the id.
-        function: the operators' function; every operator that computes it takes part.
-        note: the fact in words.
-        attributes: as the function has them; an operator that fixes one to another value does not take part.
-        inputs: by name, in float64 or integer; rounded here to the type that the operator has. Integers keep a type
-            that it allows.
-        outputs: names of those wanted.
-        source: of the expected values; None is the reference of the function.
-        types: element types, of those that the operator has.
+        scenario: the part `family/scenario` of the ids.
+        function: the function of the operators; every operator that computes it gets cases.
+        note: what the cases test, in words.
+        attributes: those of the function; an operator that fixes one to another value gets no case.
+        inputs: by name, in float64 or integers. They are rounded to the element type; integers keep a type that the
+            operator allows.
+        outputs: the names of the outputs.
+        source: the source of the expected values; None for the reference.
+        types: element types; those that the operator does not have are left out.
         variant: further parts of the id, before the type.
-        write_defaults: whether attributes left out are written on the node with their defaults.
-        published_type: element type in which the expected values were published: in another, the inputs' own rounding
-            is part of `input_error`.
+        write_defaults: whether attributes that are left out are written on the node with their defaults.
+        published_type: the element type in which the expected values were published; in other types, the rounding of
+            the inputs is part of `input_error`.
         input_error: see `Case`.
         rest: further fields of `Case`.
     """
@@ -74,14 +74,14 @@ def expand(
 
 
 def by_reference(function: str) -> Source:
-    """The source of values that the reference computes."""
+    """The source of expected values that the reference computes."""
     return Source(f"ortops/reference/{function.removesuffix('_grad')}.py", f"ortops {ortops.__version__}", function)
 
 
 def _own_attributes(
     operator: Operator, function: str, attributes: Mapping[str, AttributeValue]
 ) -> dict[str, AttributeValue] | None:
-    """The attributes to write on a node of `operator`, or None where it cannot mean them."""
+    """The attributes to write on a node of `operator`, or None if it fixes one of them to another value."""
     if operator.function != function:
         return None
     if any(attributes.get(name, value) != value for name, value in operator.constants.items()):
@@ -90,7 +90,7 @@ def _own_attributes(
 
 
 def _types_of(operator: Operator, types: Collection[str]) -> list[str]:
-    """The element types among `types` of the operator's floating-point tensors."""
+    """Those of `types` that the operator's floating-point tensors may have."""
     return [t for allowed in operator.types.values() for t in allowed if t in FLOATS and t in types]
 
 
@@ -99,7 +99,7 @@ def _rounded(operator: Operator, name: str, array: Array, dtype: np.dtype[Any]) 
     allowed = [ELEMENT_DTYPES[element_type] for element_type in operator.element_types(tensor)]
     if dtype in allowed:
         return array.astype(dtype)
-    # An index has a type that its operator allows already, or else its first.
+    # Indices keep their type if the operator allows it; otherwise they get its first one.
     return array if array.dtype in allowed else array.astype(allowed[0])
 
 

@@ -1,4 +1,4 @@
-"""Attributes left out, nothing to compute, RoIs far from the map, many RoIs at one place: in both dialects."""
+"""RoiAlign and DmlRoiAlign with default attributes, empty tensors, RoIs far from the map, and many RoIs at one place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.case import Basis, Case, Source
-from conformance.vectors.dialects import BOTH, NAMES, Rule, ask
+from conformance.vectors.dialects import BOTH, NAMES, Rule, make_cases
 from conformance.vectors.dml_matrix import CHOICES as OF_DIRECTML
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import CHOICES as OF_ONNX
@@ -21,11 +21,11 @@ TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes
 PAGES = Source("Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC", "MicrosoftDocs/sdk-api 614385ee", "tensors")
 
 MANY = 4096
-"""RoIs. A sum of as many ones in float16 stops at 2048, one in bfloat16 at 256."""
+"""The number of RoIs. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     yield from _defaults()
     yield from _empty()
     yield from _far()
@@ -33,7 +33,7 @@ def cases() -> Iterator[Case]:
 
 
 def _defaults() -> Iterator[Case]:
-    """Attributes left out: the version's own default of the coordinate mode is what tells opset 10 from 16."""
+    """Attributes left out. The default of coordinate_transformation_mode differs between opsets 10 and 16."""
     given: dict[str, dict[str, AttributeValue]] = {
         "none_given": {},
         "sizes_given": {"output_height": 2, "output_width": 3},
@@ -64,22 +64,22 @@ def _defaults() -> Iterator[Case]:
 
 
 def _empty() -> Iterator[Case]:
-    """Nothing to compute is no error."""
-    no_images, no_pixels = (f"no {things} are no error where there are no" for things in ("images", "pixels"))
+    """Empty tensors, which are valid."""
+    no_images, no_pixels = (f"a map without {things} is valid if there are no" for things in ("images", "pixels"))
     without_both = {"no_images_no_rois": f"{no_images} RoIs", "no_pixels_no_rois": f"{no_pixels} RoIs"}
     of_onnx = {
-        "no_rois": "no RoIs give an empty result",
-        "no_channels": "no channels give an empty result",
+        "no_rois": "without RoIs, the result is empty",
+        "no_channels": "without channels, the result is empty",
         **without_both,
     }
     of_gradient = {
-        "no_rois": "without RoIs dX is 0 and drois is empty",
-        "no_channels": "without channels dX is empty and drois is 0",
+        "no_rois": "without RoIs, dX is 0 and drois is empty",
+        "no_channels": "without channels, dX is empty and drois is 0",
         **without_both,
     }
     of_directml = {
-        "no_regions": "without regions the output and their gradient are empty, the map's gradient is 0",
-        "no_channels": "without channels the output is empty, the regions' gradient is 0",
+        "no_regions": "without regions, the output and the gradient by regions are empty, and the gradient by the map is 0",
+        "no_channels": "without channels, the output is empty, and the gradient by regions is 0",
         "no_images_no_regions": f"{no_images} regions",
         "no_pixels_no_regions": f"{no_pixels} regions",
     }
@@ -92,7 +92,7 @@ def _empty() -> Iterator[Case]:
         for (scenario, note), (x_shape, count) in zip(scenarios.items(), sizes, strict=True):
             x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 4))
             indices = np.zeros(count, np.int64)
-            yield from ask(
+            yield from make_cases(
                 f"empty/{scenario}",
                 Rule(),
                 {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": np.array(x_shape)},
@@ -108,11 +108,11 @@ def _empty() -> Iterator[Case]:
 
 
 def _far() -> Iterator[Case]:
-    """Coordinates that half precision cannot hold, from RoIs that it can; and RoIs that begin far from the map."""
+    """Coordinates that float16 cannot represent, from RoIs that it can; and RoIs that start far from the map."""
     row = np.abs(np.mod(np.arange(320.0), 8.0) - 4.0) / 4.0
     indices, far = np.array([0]), np.array([[-1e9, -1e9, 1e9, 1e9]])
     for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.OURS)):
-        yield from ask(
+        yield from make_cases(
             "matrix/coordinates_are_not_half",
             Rule(scale=0.3, ratio=1),
             {"x": row.reshape(1, 1, 1, 320), "rois": np.array([[1000, 0, 1004, 2]]), "indices": indices},
@@ -120,25 +120,25 @@ def _far() -> Iterator[Case]:
             bins=(1, 4),
             dialects=[dialect],
             variant="",
-            note="coordinates have more digits than the tensor's type: 300.3 is no half-precision number",
+            note="coordinates have more digits than the tensors' type: float16 cannot represent 300.3",
             basis=basis,
         )
     for mode in OF_ONNX["mode"]:
-        yield from ask(
+        yield from make_cases(
             "matrix/huge_from_far",
             Rule(mode, "half_pixel"),
             {"x": np.arange(1.0, 31.0).reshape(1, 1, 5, 6), "rois": far, "indices": indices},
             ["y"],
             dialects=[ONNX],
             variant=mode,
-            note="adaptive: a RoI of 2e9 pixels that begins far from the map",
+            note="adaptive: a RoI of 2e9 pixels that starts far from the map",
             basis=Basis.OURS,
             types=["double"],
         )
     for reduction, interpolation in itertools.product(
         OF_DIRECTML["reduction_function"], OF_DIRECTML["interpolation_mode"]
     ):
-        yield from ask(
+        yield from make_cases(
             "matrix/huge_from_far",
             Rule(),
             {"x": scatter((1, 1, 5, 6), seed=5), "rois": far, "indices": indices},
@@ -151,7 +151,7 @@ def _far() -> Iterator[Case]:
             },
             dialects=[DIRECTML],
             variant=f"{reduction}/{interpolation}",
-            note="adaptive: a region of 2e9 pixels that begins far from the map",
+            note="adaptive: a region of 2e9 pixels that starts far from the map",
             basis=Basis.OURS,
             types=["double"],
         )
@@ -165,7 +165,7 @@ def _many_at_one_place() -> Iterator[Case]:
         (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand),
         (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES),
     ):
-        yield from ask(
+        yield from make_cases(
             f"edge/{scenario}",
             Rule(ratio=ratio),
             {

@@ -1,7 +1,7 @@
-"""The list of cases of this release, in `cases.txt`, so that nobody adds, loses or renames one unawares.
+"""The list of cases of this release, in `cases.txt`: a test compares it, so no case is added, lost or renamed by accident.
 
-It has the release of the suite in its first line, then a line for each fact: the first three parts of its ids, how many
-cases it has and a digest of their ids. Whoever changes the cases on purpose rewrites it:
+The first line is the release of the suite. Then follows a line for each scenario: the first three parts of its ids, the
+number of its cases, and a digest of their ids. After an intended change, write the list again:
 
     python -m conformance.vectors.frozen
 """
@@ -21,7 +21,7 @@ COMMAND = "python -m conformance.vectors.frozen"
 
 
 def render(ids: Iterable[str]) -> str:
-    """The list of the cases with these ids."""
+    """The content of the list for cases with these ids."""
     scenarios: dict[str, list[str]] = defaultdict(list)
     for case_id in ids:
         scenarios["/".join(case_id.split("/")[:3])].append(case_id)
@@ -37,7 +37,7 @@ def _digest(ids: list[str]) -> str:
 
 
 def changes(ids: Iterable[str]) -> list[str]:
-    """The lines of the list that are not true of these ids, marked with `-`, and the true ones, marked with `+`."""
+    """The differences to the list: its lines that do not fit these ids, marked with `-`, and the new ones with `+`."""
     frozen, found = set(FILE.read_text("utf-8").splitlines()), set(render(ids).splitlines())
     return sorted(
         [f"- {line}" for line in frozen - found] + [f"+ {line}" for line in found - frozen], key=lambda line: line[2:]

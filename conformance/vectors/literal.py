@@ -1,18 +1,18 @@
-"""Vectors whose numbers are printed: the JSON files beside this module.
+"""Vectors with printed numbers, from the JSON files beside this module.
 
-A file has `function`, `family`, `source`, `attributes` for all of its cases, and `arrays` that they name. A case has
+A file has `function`, `family`, `source` and `attributes` for all of its cases, and `arrays` that they refer to. A case has
 
-    fact, note      the rest of its id, and the fact in words
-    attributes      besides those of the file
+    fact, note      the scenario, which is the next part of its id, and what it tests in words
+    attributes      in addition to those of the file
     inputs          by name: numbers, or the name of an array
-    expected        by name: numbers, or the name of an array; an output that is absent is not wanted
-    types           element types that hold its numbers exactly; all of them where absent
-    decimals        digits after the point, where `expected` is rounded
-    published_type  element type in which the numbers were published, where another rounds them
-    input_error     the most that the inputs differ from those of which `expected` was computed
-    function, source, basis   where they are not those of the file; without any basis, the text
+    expected        by name: numbers, or the name of an array; the node has only these outputs
+    types           element types that represent its numbers exactly; default: all
+    decimals        the number of decimals, if `expected` is rounded
+    published_type  the element type in which the numbers were published, if other types round them
+    input_error     the largest difference of the inputs from those that `expected` was computed from
+    function, source, basis   if they differ from those of the file; the default basis is "text"
 
-Numbers not marked by `decimals` are exact: they follow from the source by hand.
+Numbers without `decimals` are exact: they were derived from the source by hand.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ortops.spec import AttributeValue
 
 
 def cases() -> Iterator[Case]:
-    """The cases of every file."""
+    """The cases of all files."""
     files = [file for file in resources.files(__package__).iterdir() if file.name.endswith(".json")]
-    # ONNX's own come first: a later case is to show something that they do not.
+    # ONNX's own vectors come first, so that coverage shows what the later cases add to them.
     for file in sorted(files, key=lambda file: (file.name != "official.json", file.name)):
         data = json.loads(file.read_text("utf-8"))
         for entry in data["cases"]:

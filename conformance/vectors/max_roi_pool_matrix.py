@@ -1,6 +1,7 @@
-"""MaxRoiPool and its gradient over scenes by the reference, with attributes left out, with nothing to compute, and far off.
+"""MaxRoiPool and its gradient on scenes, with default attributes, empty tensors, exact bin bounds and large coordinates.
 
-The tests confirm the reference: by ONNX Runtime's kernel, and the gradient by finite differences.
+The reference computes the expected values of scenes. Tests verify it with ONNX Runtime's kernel, and its gradient by finite
+differences.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TEXT = Source("ONNX operators MaxRoiPool-1 and -22", "onnx 1.23.2", "Inputs, Att
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
 
 MANY = 4096
-"""RoIs. A sum of as many ones in float16 stops at 2048, one in bfloat16 at 256."""
+"""The number of RoIs. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
 
 INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
     ((7, 57), FLOATS),
@@ -34,18 +35,20 @@ INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
     ((22, 30), ("double",)),
     ((28, 29), ("double",)),
 )
-"""Bins and pixels of a RoI of which float32, or in double tensors float64, makes a pixel more in a bin; and the types."""
+"""Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A map and RoIs on it, each of which is a batch_id and x1 y1 x2 y2, exact in every element type.
+    """A map and RoIs on it, which are exact in every element type.
 
-    seed: of the numbers in the map; those of the gradient have 100 more.
+    seed: the seed of the map's numbers; those of dY have `seed + 100`.
+    note: what the scene tests, in words.
     x_shape: [N, C, H, W].
+    rois: batch_id, x1, y1, x2 and y2.
     bins: pooled height and width.
-    basis: whose rule decides what pixels the bins have.
-    levels: how many different pixels there are; 0 where all are different.
+    basis: whose rule decides which pixels the bins have.
+    levels: the number of distinct pixel values; 0 if all pixels are distinct.
     """
 
     name: str
@@ -71,7 +74,7 @@ SCENES = (
     Scene(
         "scale_0_3",
         2,
-        "a scale that is no power of two, and as float32 not even three tenths",
+        "a scale that is not a power of two and, as float32, not exactly 0.3",
         (1, 2, 7, 6),
         ((0, 3.25, 2.5, 15.75, 20.25), (0, 6.5, 5.25, 12, 9.75), (0, 0.75, 13.5, 17.25, 19)),
         (3, 2),
@@ -80,7 +83,7 @@ SCENES = (
     Scene(
         "scale_1_16",
         3,
-        "a scale of one sixteenth with RoIs in image coordinates",
+        "a scale of 1/16, with RoIs in image coordinates",
         (2, 1, 8, 9),
         ((0, 13, 9, 110, 97), (1, 41, 22, 75, 118)),
         (2, 2),
@@ -89,7 +92,7 @@ SCENES = (
     Scene(
         "scale_1_4",
         4,
-        "a scale above 1 that is no power of two",
+        "a scale above 1 that is not a power of two",
         (1, 2, 7, 6),
         ((0, 0.75, 0.5, 3, 4.25), (0, 1.25, 1, 4.75, 2.75)),
         (2, 2),
@@ -99,7 +102,7 @@ SCENES = (
     Scene(
         "whole_bins",
         6,
-        "as many bins as pixels, half as many, a quarter as many",
+        "as many bins as pixels, half as many, or a quarter",
         (1, 2, 8, 8),
         ((0, 0, 0, 3, 3), (0, 0, 0, 7, 7), (0, 4, 4, 7, 7)),
         (4, 4),
@@ -107,7 +110,7 @@ SCENES = (
     Scene(
         "seven_bins",
         7,
-        "7 x 7 bins, as the networks of Fast R-CNN have, of 14, 10 and 5 pixels",
+        "7 x 7 bins of 14, 10 and 5 pixels, as in the networks of Fast R-CNN",
         (1, 2, 15, 16),
         ((0, 1, 1, 14, 14), (0, 3, 2, 12, 11), (0, 6, 5, 10, 9)),
         (7, 7),
@@ -131,7 +134,7 @@ SCENES = (
     Scene(
         "half_outside",
         10,
-        "RoIs over each side of the map and over a corner",
+        "RoIs across each side of the map and across corners",
         (1, 2, 5, 6),
         ((0, -3, 1, 2, 4), (0, 1, -4, 4, 2), (0, 4, 1, 9, 4), (0, 1, 3, 5, 9), (0, 4, 3, 9, 9), (0, -2, -2, 1, 1)),
         (2, 2),
@@ -147,7 +150,7 @@ SCENES = (
     Scene(
         "beside_the_map",
         12,
-        "RoIs beside the map on either axis or both, among some that are on it",
+        "RoIs outside the map along either axis or both, among some that are on it",
         (2, 2, 5, 6),
         ((0, 7, 1, 9, 3), (1, 1, 1, 3, 3), (0, 2, -7, 4, -3), (1, -9, -9, -3, -2), (0, 0, 0, 5, 4), (0, 6, 5, 8, 8)),
         (2, 3),
@@ -180,7 +183,7 @@ SCENES = (
     Scene(
         "swapped_ends",
         17,
-        "RoIs whose ends are swapped on either axis or both",
+        "RoIs with swapped ends along either axis or both",
         (1, 2, 6, 6),
         ((0, 5, 4, 1, 1), (0, 5, 1, 1, 4), (0, 1, 4, 4, 1), (0, 3, 3, 2, 2)),
         (2, 2),
@@ -206,7 +209,7 @@ SCENES = (
     Scene(
         "ties",
         20,
-        "pixels of three different numbers: nearly every bin has several that are largest",
+        "pixels with three distinct values: nearly every bin has several maxima",
         (2, 2, 6, 8),
         ((0, 0, 0, 7, 5), (1, 1, 1, 6, 4), (0, 2, 0, 7, 3), (1, 0, 2, 4, 5)),
         (2, 4),
@@ -234,12 +237,12 @@ SCENES = (
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     for scene in SCENES:
         x, y_shape = scatter(scene.x_shape, seed=scene.seed), (len(scene.rois), scene.x_shape[1], *scene.bins)
         if scene.levels:
             x = np.floor((x + 2) * scene.levels / 5)
-        yield from ask(
+        yield from make_cases(
             f"matrix/{scene.name}",
             x,
             scene.rois,
@@ -255,7 +258,7 @@ def cases() -> Iterator[Case]:
     yield from _many_at_one_place()
 
 
-def ask(
+def make_cases(
     scenario: str,
     x: Array,
     rois: Array | Sequence[Sequence[float]],
@@ -266,15 +269,16 @@ def ask(
     types: Sequence[str] = FLOATS,
     **rest: Any,
 ) -> Iterator[Case]:
-    """The cases of the operators and of their gradient.
+    """Make the cases of MaxRoiPool and its gradient.
 
     Args:
-        fact: `family/fact` of the id.
-        x: [N, C, H, W].
-        rois: [R, 5]; types that do not hold them do not take part.
-        dy: [R, C, PH, PW], the gradient, whose shape is the operator's, too.
-        spatial_scale: pixels to a unit of the RoIs.
-        expected: Y and dX, or either one alone, which asks one operator alone; None where the reference computes them.
+        scenario: the part `family/scenario` of the ids.
+        x: the map, [N, C, H, W].
+        rois: [R, 5]; element types that cannot represent them exactly are left out.
+        dy: the gradient, [R, C, PH, PW]; its shape is also that of Y.
+        spatial_scale: pixels per unit of the RoIs.
+        expected: Y and dX, or only one of them, which makes cases of that operator only; None if the reference computes
+            them.
         types: element types.
         rest: further arguments of `expand`.
     """
@@ -303,7 +307,7 @@ def _is_held(values: Array, element_type: str) -> bool:
 
 
 def _defaults() -> Iterator[Case]:
-    """The scale left out. ONNX has no default of pooled_shape."""
+    """Cases without spatial_scale. pooled_shape has no default."""
     inputs = {"X": scatter((1, 2, 5, 6), seed=31), "rois": np.array([[0.0, 1, 1, 4, 3], [0, 0, 2, 5, 4]])}
     dy = scatter((2, 2, 2, 3), seed=131)
     for function, attributes, given, output in (
@@ -313,7 +317,7 @@ def _defaults() -> Iterator[Case]:
         yield from expand(
             "defaults/scale_left_out",
             function=function,
-            note="spatial_scale is 1 where nothing is said",
+            note="spatial_scale defaults to 1",
             attributes=attributes,
             inputs=given,
             outputs=[output],
@@ -322,24 +326,24 @@ def _defaults() -> Iterator[Case]:
 
 
 def _empty() -> Iterator[Case]:
-    """Nothing to compute is no error."""
+    """Empty tensors, which are valid."""
     for scenario, note, x_shape, count in (
-        ("no_rois", "without RoIs Y is empty and dX is 0", (2, 3, 4, 5), 0),
-        ("no_channels", "without channels Y and dX are empty", (2, 0, 4, 5), 2),
-        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
-        ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
+        ("no_rois", "without RoIs, Y is empty and dX is 0", (2, 3, 4, 5), 0),
+        ("no_channels", "without channels, Y and dX are empty", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "a map without images is valid if there are no RoIs", (0, 3, 4, 5), 0),
+        ("no_pixels_no_rois", "a map without pixels is valid if there are no RoIs", (2, 3, 0, 0), 0),
     ):
         y = np.zeros((count, x_shape[1], 2, 3))
         rois = np.tile([1.0, 0, 0, 3, 2], (count, 1))
         expected = {"Y": y, "dX": np.zeros(x_shape)}
         x = np.ones(x_shape)
-        yield from ask(
+        yield from make_cases(
             f"empty/{scenario}", x, rois, y + 1, expected=expected, note=note, source=TEXT, basis=Basis.REFERENCE
         )
 
 
 def _exact_bounds() -> Iterator[Case]:
-    """Bins of which floating point makes one a pixel wider, along either axis; there are pixels around the RoI."""
+    """Bins that floating-point bounds would make a pixel wider, along either axis, with pixels around the RoI."""
     for ((bins, size), types), along_x in ((one, along) for one in INEXACT for along in (True, False)):
         first = np.array([p * size // bins for p in range(bins)])
         last = np.array([-(-(p + 1) * size // bins) - 1 for p in range(bins)])
@@ -347,11 +351,11 @@ def _exact_bounds() -> Iterator[Case]:
         dx = np.zeros((2, size + 2))
         np.add.at(dx[0], 1 + last, 1.0)
         np.add.at(dx[1], 1 + first, 1.0)
-        # One channel rises, where the last pixel of a bin is the largest, and one falls, where it is the first.
+        # In one channel pixels ascend, so the last one of a bin is the maximum; in the other they descend.
         lines = {"x": np.stack([line, -line]), "y": np.stack([1.0 + last, -1.0 - first]), "dx": dx}
         x, y, dx = (one[None, :, None, :] if along_x else one[None, :, :, None] for one in lines.values())
         ends = [1.0, 0.0, size, 0.0] if along_x else [0.0, 1.0, 0.0, size]
-        yield from ask(
+        yield from make_cases(
             f"matrix/{bins}_bins_of_{size}_pixels",
             x,
             [[0.0, *ends]],
@@ -359,23 +363,23 @@ def _exact_bounds() -> Iterator[Case]:
             expected={"Y": y, "dX": dx},
             types=types,
             variant="along_x" if along_x else "along_y",
-            note=f"the bounds of {bins} bins of a RoI of {size} pixels are exact: floating point takes a pixel more",
+            note=f"{bins} bins of a RoI of {size} pixels have exact bounds; floating point would add a pixel to one",
             source=BY_HAND,
             basis=Basis.OURS,
         )
 
 
 def _coordinates() -> Iterator[Case]:
-    """Scaled ends that 16 bits cannot hold, from RoIs that they can; the pixels are their numbers, modulo 8."""
+    """Scaled ends that float16 cannot represent, from RoIs that it can; each pixel is its index modulo 8."""
     x = np.mod(np.arange(320.0), 8.0).reshape(1, 1, 1, 320)
-    yield from ask(
+    yield from make_cases(
         "matrix/coordinates_are_not_half",
         x,
         [[0, 1001.5, 0, 1001.5, 0], [0, 998.5, 0, 1001.5, 0]],
         np.array([[[[1.0]]], [[[2.0]]]]),
         spatial_scale=0.3,
         expected={"Y": np.array([4.0, 4.0]).reshape(2, 1, 1, 1)},
-        note="1001.5 at scale 0.3 is below 300.5 and so pixel 300; float16 would make it 301",
+        note="1001.5 at scale 0.3 is below 300.5 and so pixel 300, but float16 would make it 301",
         source=BY_HAND,
         basis=Basis.OURS,
     )
@@ -389,7 +393,7 @@ def _many_at_one_place() -> Iterator[Case]:
         ("dX_of_4096_rois", np.tile([0.0, 0, 0, 2, 2], (MANY, 1)), (1, 1)),
         ("dX_of_4096_bins", np.array([[0.0, 1, 1, 1, 1]]), (64, 64)),
     ):
-        yield from ask(
+        yield from make_cases(
             f"edge/{scenario}",
             x,
             rois,

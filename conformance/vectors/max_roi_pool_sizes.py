@@ -1,7 +1,7 @@
-"""MaxRoiPool and its gradient on sizes and values of the field.
+"""MaxRoiPool and its gradient with sizes as in practice and with unusual values.
 
-A RoI of P + 1 pixels in P bins has two pixels in each bin, of which it shares one with the next. So a bin has the four
-pixels between which a `Crop` has its sample, and the sizes are those of `sizes.py`.
+If a RoI of P + 1 pixels has P bins, each bin has two pixels and shares one with the next. So a bin consists of the four
+pixels around the sample of a `Crop`, and the sizes are those of `sizes.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.crops import CORNERS, Crop
 from conformance.vectors.expand import FLOATS
-from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, ask
+from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, make_cases
 from conformance.vectors.sizes import LENGTHS, SCALES, each_size
 from ortops.spec import ELEMENT_DTYPES
 
@@ -28,20 +28,20 @@ OTHERS = ("double", "float16", "bfloat16")
 NAN, INFINITY = float("nan"), float("inf")
 
 WINDOWS = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
-"""With pixels before, between and behind them that no bin has."""
+"""Windows with pixels before, between and after them that are in no bin."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     for turn, (scenario, note, crop) in enumerate(each_size()):
         if any((bins, bins + 1) in dict(INEXACT) for bins in crop.bins):
-            continue  # where floating point makes a bin wider: a fact of its own
+            continue  # floating point makes a bin wider, which is a scenario of its own
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
         yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
     for scenario, note, images in (
-        ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
-        ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
-        ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
+        ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
+        ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
+        ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
         ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
     ):
         crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
@@ -55,7 +55,7 @@ def cases() -> Iterator[Case]:
 def _of_crop(
     scenario: str, note: str, crop: Crop, *, x: Array | None = None, dy: Array | None = None, **rest: Any
 ) -> Iterator[Case]:
-    """The cases of a crop, with another map or another gradient than its own."""
+    """The cases of a crop, if wanted with another map x or gradient dy."""
     (height, width), x, dy = crop.bins, crop.x if x is None else x, crop.dy if dy is None else dy
     y, dx = np.zeros(dy.shape), np.zeros(x.shape)
     for r, (n, row, column) in enumerate(crop.windows):
@@ -66,7 +66,7 @@ def _of_crop(
             dx[place] += np.where(pixels.argmax(axis=0) == i, dy[r], 0.0)
     ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
-    yield from ask(
+    yield from make_cases(
         scenario,
         x,
         rois,
@@ -78,7 +78,7 @@ def _of_crop(
 
 
 def _long_bins() -> Iterator[Case]:
-    """One bin of all pixels of the map, of which another one is the largest in each channel."""
+    """One bin of all pixels of the map, with the maximum at another place in each channel."""
     for turn, n in enumerate(LENGTHS):
         for along_x in (True, False):
             x = np.zeros((1, 4, 2, n) if along_x else (1, 4, n, 2))
@@ -86,7 +86,7 @@ def _long_bins() -> Iterator[Case]:
             for c, place in enumerate((0, n // 2, n - 2, n - 1)):
                 lines[0, c, c % 2, place] = c + 1
             corner = (n - 1, 1) if along_x else (1, n - 1)
-            yield from ask(
+            yield from make_cases(
                 f"sizes/bin_of_{n}_pixels",
                 x,
                 [[0, 0, 0, *corner]],
@@ -101,55 +101,61 @@ def _long_bins() -> Iterator[Case]:
 
 
 def _odd_pixels() -> Iterator[Case]:
-    """Pixels that are no numbers where no bin has them; and all of them infinite."""
+    """NaN and infinite pixels outside of all bins, infinite pixels everywhere, and one NaN in a bin."""
     for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         x = np.full(WINDOWS.x_shape, value)
         height, width = WINDOWS.bins
         for n, row, column in WINDOWS.windows:
             window = np.s_[n, :, row : row + height + 1, column : column + width + 1]
             x[window] = WINDOWS.x[window]
-        note = f"pixels that no bin has are {scenario.replace('_', ' ')}, and do nothing"
+        note = f"pixels outside of all bins are {scenario.replace('_', ' ')}, and change nothing"
         yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x, basis=Basis.OURS)
     for scenario, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        note = f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of each bin has its gradient"
+        note = (
+            f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of a bin gets the gradient"
+        )
         everywhere = np.full(WINDOWS.x_shape, value)
         yield from _of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere, basis=Basis.OURS)
     for place in np.ndindex(2, 2):
         x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
         x[0, 0][place] = NAN
         dx = np.where(np.isnan(x), 2.0, 0.0)
-        yield from ask(
+        yield from make_cases(
             f"values/nan_at_{place[0]}_{place[1]}",
             x,
             [[0, 0, 0, 1, 1]],
             np.full((1, 1, 1, 1), 2.0),
             expected={"Y": y, "dX": dx},
-            note="NaN is the largest of its bin, be it the first pixel of it, the last or another",
+            note="the maximum of a bin with a NaN is NaN, wherever in the bin it is",
             source=SOURCE,
             basis=Basis.OURS,
         )
 
 
 def _large_and_tiny() -> Iterator[Case]:
-    """Numbers at either end of a type's range come through as they are, and so do gradients."""
+    """Numbers at either end of a type's range, which must be returned unchanged, as must gradients."""
     for element_type in FLOATS:
         info = ml_dtypes.finfo(ELEMENT_DTYPES[element_type])  # type: ignore[no-untyped-call]
         large, least = 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_subnormal)
         for scenario, value, note in (
-            ("large", large, "numbers near the largest one of the type are not infinite"),
-            ("large_negative", -large, "a maximum of numbers near the most negative one of the type: none begins at 0"),
-            ("tiny", float(info.smallest_normal), "the least normal numbers are not flushed to 0"),
-            ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
+            ("large", large, "numbers near the largest of the type do not overflow"),
+            (
+                "large_negative",
+                -large,
+                "a maximum of numbers near the lowest of the type: it does not start above them",
+            ),
+            ("tiny", float(info.smallest_normal), "the smallest normal numbers are not flushed to 0"),
+            ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
             (
                 "negative_subnormal",
                 -8 * least,
-                "numbers between 0 and the least normal one below it are not flushed to 0",
+                "negative subnormal numbers are not flushed to 0",
             ),
         ):
             y = np.full((1, 1, 1, 2), value)
             dx = np.zeros((1, 1, 3, 4))
             dx[0, 0, 0, [0, 2]] = value
-            yield from ask(
+            yield from make_cases(
                 f"values/{scenario}",
                 np.full(dx.shape, value),
                 [[0, 0, 0, 3, 2]],
@@ -163,7 +169,7 @@ def _large_and_tiny() -> Iterator[Case]:
 
 
 def _beyond_float16() -> Iterator[Case]:
-    """A sum that is rounded to float16 is infinite from 65520 on, and not the largest number."""
+    """A sum of 65520 or more rounds to infinity in float16, not to the largest number."""
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
     for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
         dy = np.full((MANY, 1, 1, 1), each)

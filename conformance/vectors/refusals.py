@@ -1,17 +1,17 @@
-"""What has to be refused: one wrong thing a case. Any error of the backend is a refusal; a result is not.
+"""Invalid cases, which a backend has to refuse, each with one fault. Any error of the backend counts as a refusal.
 
-No specification says what a runtime does with wrong data: that it refuses them is this project's rule.
+No specification says what a runtime does with invalid data: that it refuses them is this project's rule.
 
-The wrong things are in JSON files in the folder `refusals`, one for each family of operators. A file has
+The faults are in JSON files in the folder `refusals`, one for each family of operators. A file has
 
     inputs      sets of tensors by name
-    wrong       lists of wrong things by name. A wrong thing is [fact, note, change]: the last part of the id, the same in
-                words, and what is changed in a right case: attributes by name, and tensors by name, null to leave one out
-    right       right cases: function, attributes, the name of a set of `inputs`, outputs, a further part of the id
-                (`variant`), and under `wrong` the names of the lists that are tried on it: those of wrong attributes
-                (`attribute`), and those of attributes that do not go with the data, or of wrong data (`data`)
+    wrong       lists of faults by name. A fault is [scenario, note, change]: a part of the id, the same in words, and the
+                changes to a valid case: attributes by name, and tensors by name, null to leave one out
+    right       valid cases: function, attributes, the name of a set of `inputs`, outputs, a further part of the id
+                (`variant`), and under `wrong` the names of the lists of faults that are applied to it: those of attributes
+                (`attribute`), and those of data or of attributes that do not fit the data (`data`)
 
-A tensor is its numbers, or an object with `numbers`, with `zeros` or with `ones` (which give a shape) and a `type`.
+A tensor is a list of numbers, or an object with `numbers`, or `zeros` or `ones` with a shape, and a `type`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros,
 
 
 def cases() -> Iterator[Case]:
-    """For every right case each of its wrong things by itself; all else of the case is right."""
+    """Yield each fault of each valid case; everything else in the case is valid."""
     files = [file for file in (resources.files(__package__) / "refusals").iterdir() if file.name.endswith(".json")]
     for file in sorted(files, key=lambda file: file.name, reverse=True):
         data = json.loads(file.read_text("utf-8"))
@@ -63,7 +63,7 @@ def _refused(
     note: str,
     change: Mapping[str, Any],
 ) -> Iterator[Case]:
-    """The cases in which one thing is wrong, each with the right one as its twin."""
+    """The cases with one fault, each with the valid case as its twin."""
     known = {tensor.name for definition in BY_NAME.values() for tensor in definition.inputs}
     changed = {name: _tensor(tensor) for name, tensor in change.items() if name in known and tensor is not None}
     kept = {name: tensor for name, tensor in inputs.items() if change.get(name, ...) is not None}
@@ -81,7 +81,7 @@ def _refused(
         f"{scenario}/valid", note="the same without the fault", attributes=attributes, inputs=inputs, **common
     )
     twins = {case.operator: case for case in valid}
-    spoiled = expand(
+    corrupted = expand(
         scenario,
         note=note,
         attributes={**attributes, **_attributes({name: v for name, v in change.items() if name not in known})},
@@ -89,13 +89,13 @@ def _refused(
         expects_error=what,
         **common,
     )
-    for case in spoiled:
-        # `expand` gives tensors a type that the operator has, and that one has none of these may be what is wrong.
+    for case in corrupted:
+        # `expand` converts tensors to types that the operator has, but a wrong type may be the fault.
         typed = {
             name: array for name, array in changed.items() if isinstance(change[name], dict) and "type" in change[name]
         }
         twin, tensors = twins[case.operator], {**case.inputs, **typed}
-        # Lengths that are wrong have names in both models, so that nothing but the data tells them apart.
+        # Wrong lengths are symbolic in both models, so that the models differ in nothing but the data.
         named = frozenset(
             (name, axis)
             for name, array in tensors.items()

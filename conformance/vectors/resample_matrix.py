@@ -1,9 +1,9 @@
-"""DmlResample and its gradient over tensors of every rank, interpolation and rounding; expected values by the reference.
+"""DmlResample and its gradient on tensors of every rank with every interpolation and rounding direction.
 
-Pixel offsets take turns from case to case. An axis takes the first pair, from its turn on, that keeps its samples away
-from where a last bit decides: the middle between two pixels, or the pixels where the rounding goes one way. An axis whose
-scale is a power of two may have any: its coordinates are exact. Interpolated values are continuous, so linear cases may
-have any, too. An axis of scale 1 is copied: it keeps the default offsets.
+The reference computes the expected values. Pixel offsets alternate from case to case. An axis takes the first pair, in its
+order, that keeps its samples away from where rounding decides: the middle between two pixels, or the pixels themselves with
+a directed rounding. Any pair will do if the scale is a power of two, since coordinates are then exact, and for linear
+interpolation, which is continuous. An axis of scale 1 is copied and keeps the default offsets.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ Attributes = Mapping[str, AttributeValue]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A tensor's shape, and how it is scaled: by scales, to sizes, or by scales and cut or continued to sizes.
+    """The shape of a tensor, and how it is resampled: by scales, to sizes, or by scales and then cut or extended to sizes.
 
-    seed: of the numbers in the tensor; those of the gradient have 100 more.
+    note: what the scene tests, in words.
+    seed: the seed of the tensor's numbers; those of the gradient have `seed + 100`.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Scene:
 
     @property
     def scaling(self) -> dict[str, AttributeValue]:
-        """The attributes that say how it is scaled, where the output's sizes are not an input's."""
+        """The attributes of scaling; the gradient has only the scales."""
         return {"scales": self.scales, "output_sizes": self.output_sizes}
 
     @property
@@ -60,11 +61,15 @@ class Scene:
 
 
 SCENES = (
-    Scene("row_up", "one axis, 1.75 outputs for each pixel; the last part of an output is none", (7,), (1.75,), seed=6),
+    Scene("row_up", "one axis, 1.75 outputs for each pixel; the output length is rounded down", (7,), (1.75,), seed=6),
     Scene("row_down", "one axis, three outputs for eight pixels", (11,), (0.375,), seed=8),
     Scene("rows_up_columns_down", "two axes, one enlarged and one reduced", (5, 6), (1.375, 0.625), seed=20),
     Scene(
-        "three_tenths", "scales that are no power of two, and as float32 no tenths", (3, 9, 4), (1.3, 0.3, 2.7), seed=12
+        "three_tenths",
+        "scales that are not powers of two and, as float32, not exact tenths",
+        (3, 9, 4),
+        (1.3, 0.3, 2.7),
+        seed=12,
     ),
     Scene(
         "images_and_channels_alone",
@@ -75,14 +80,14 @@ SCENES = (
     ),
     Scene(
         "every_axis_of_four",
-        "four axes, images and channels among them, each by another scale",
+        "four axes, including images and channels, each with another scale",
         (3, 2, 3, 4),
         (0.7, 1.6, 1.3, 0.8),
         seed=18,
     ),
     Scene(
         "cut",
-        "outputs shorter than the scaled tensor: what lies beyond is not read",
+        "outputs shorter than the scaled tensor, whose end is not read",
         (5, 6),
         (2.3, 1.7),
         (6, 5),
@@ -90,23 +95,30 @@ SCENES = (
     ),
     Scene(
         "continued",
-        "outputs longer than the scaled tensor: the edges go on",
+        "outputs longer than the scaled tensor, which continue with the edge",
         (2, 4, 3),
         (0.8, 0.6, 1.3),
         (4, 7, 9),
         seed=9,
     ),
-    Scene("sizes_alone", "no scales: the ratio of the lengths, up and down", (5, 7, 1), (), (8, 3, 2), seed=11),
+    Scene(
+        "sizes_alone",
+        "no scales: the scale is the ratio of the lengths, up and down",
+        (5, 7, 1),
+        (),
+        (8, 3, 2),
+        seed=11,
+    ),
     Scene("blocks_do_not_fit", "lengths that no block of a kernel divides", (2, 7, 9, 19), (1, 1, 1.3, 1.9), seed=17),
 )
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     for turn, (scene, (interpolation, direction)) in enumerate(itertools.product(SCENES, _ways())):
         chosen: dict[str, AttributeValue] = {"interpolation_mode": interpolation, "rounding_direction": direction}
         chosen |= _offsets(scene, turn, direction if interpolation == "nearest_neighbor" else None)
-        yield from _asked(f"matrix/{scene.name}", scene, chosen, variant=f"{interpolation}/{direction}")
+        yield from _make_cases(f"matrix/{scene.name}", scene, chosen, variant=f"{interpolation}/{direction}")
     yield from _defaults()
     yield from _fine_coordinates()
     yield from _empty()
@@ -114,11 +126,11 @@ def cases() -> Iterator[Case]:
 
 
 def _ways() -> list[tuple[str, str]]:
-    """Interpolations with a direction each; linear, which has none, with one that must do nothing."""
+    """The pairs of interpolation mode and rounding direction; linear gets a direction that must have no effect."""
     return [("linear", DIRECTIONS[-1]), *(("nearest_neighbor", direction) for direction in DIRECTIONS)]
 
 
-def _asked(
+def _make_cases(
     scenario: str,
     scene: Scene,
     attributes: Attributes,
@@ -126,14 +138,15 @@ def _asked(
     expected: Mapping[str, Array] | None = None,
     **rest: Any,
 ) -> Iterator[Case]:
-    """The cases of the operator and of its gradient.
+    """Make the cases of DmlResample and its gradient.
 
     Args:
-        fact: `family/fact` of the id.
+        scenario: the part `family/scenario` of the ids.
         scene: the shapes.
-        attributes: besides the scaling.
-        tensors: x, the operator's input, and dy, the gradient's; None for numbers without order.
-        expected: y and dx, or either one alone, which asks one operator alone; None where the reference computes them.
+        attributes: in addition to those of scaling.
+        tensors: the inputs x of the operator and dy of its gradient; None for quasi-random numbers.
+        expected: y and dx, or only one of them, which makes cases of that operator only; None if the reference computes
+            them.
         rest: further arguments of `expand`.
     """
     if tensors is None:
@@ -158,7 +171,7 @@ def _asked(
 
 
 def _offsets(scene: Scene, turn: int, direction: str | None) -> dict[str, AttributeValue]:
-    """The offsets of each axis; direction is None where interpolation is linear."""
+    """The pixel offsets of each axis; `direction` is None for linear interpolation."""
     pairs = [_pair(scene, axis, turn + 3 * axis, direction) for axis in range(len(scene.x_shape))]
     before, after = zip(*pairs, strict=True)
     return {"input_pixel_offsets": before, "output_pixel_offsets": after}
@@ -177,7 +190,7 @@ def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[fl
         switches = x[(x > -1) & (x < length)] + (0.5 if direction == "half_up" else 0.0)
         if np.min(np.abs(switches - np.round(switches)), initial=1.0) > MARGIN:
             return before, after
-    raise ValueError(f"{scene.name}: no offsets of {OFFSETS} keep axis {axis} away from where a last bit decides")
+    raise ValueError(f"scene {scene.name}: no offsets of {OFFSETS} keep axis {axis} away from where rounding decides")
 
 
 def _defaults() -> Iterator[Case]:
@@ -207,17 +220,17 @@ def _defaults() -> Iterator[Case]:
 
 
 def _fine_coordinates() -> Iterator[Case]:
-    """Coordinates that half precision cannot hold, and a tensor whose neighbours differ."""
-    note = "coordinates have more digits than the tensor's type: 300.3 is no half-precision number"
+    """Coordinates that float16 cannot represent, on a tensor whose neighbouring elements differ."""
+    note = "coordinates have more digits than the tensors' type: float16 cannot represent 300.3"
     scene = Scene("fine_coordinates", note, (640,), (0.15,), seed=16)
     for interpolation, offsets in (("linear", {}), ("nearest_neighbor", _offsets(scene, 0, "half_up"))):
         attributes = {"interpolation_mode": interpolation, **offsets}
-        yield from _asked(f"matrix/{scene.name}", scene, attributes, variant=interpolation)
+        yield from _make_cases(f"matrix/{scene.name}", scene, attributes, variant=interpolation)
 
 
 def _empty() -> Iterator[Case]:
-    """Nothing to compute is no error."""
-    no_pixels = "an axis without pixels may be one with outputs where another has none"
+    """Empty tensors, which are valid."""
+    no_pixels = "an axis without pixels may have outputs if another axis has none"
     for scene in (
         Scene("no_outputs", "an output without elements reads nothing; its gradient is 0", (3, 4), (), (0, 5)),
         Scene("nothing_scaled", "an axis without pixels has no outputs", (0, 4), (2.0, 0.5)),
@@ -226,11 +239,11 @@ def _empty() -> Iterator[Case]:
         Scene("no_pixels_no_outputs", no_pixels, (0, 4), (), (3, 0)),
     ):
         expected = {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
-        yield from _asked(f"empty/{scene.name}", scene, {}, _ones(scene), expected, source=DOCUMENTATION)
+        yield from _make_cases(f"empty/{scene.name}", scene, {}, _ones(scene), expected, source=DOCUMENTATION)
 
 
 def _many_at_one_place() -> Iterator[Case]:
-    """A sum in float16 stops at 2048."""
+    """Sums of many ones, which stop at 2048 in float16."""
     note = "the gradients of many outputs {} are not summed in half precision"
     nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
     scenarios: tuple[tuple[Scene, Attributes, Array], ...] = (
@@ -257,7 +270,7 @@ def _many_at_one_place() -> Iterator[Case]:
         ),
     )
     for scene, attributes, dx in scenarios:
-        yield from _asked(f"edge/{scene.name}", scene, attributes, _ones(scene), {"dx": dx}, source=DOCUMENTATION)
+        yield from _make_cases(f"edge/{scene.name}", scene, attributes, _ones(scene), {"dx": dx}, source=DOCUMENTATION)
 
 
 def _ones(scene: Scene) -> dict[str, Array]:

@@ -1,7 +1,7 @@
-"""RoIAlignRotated and its gradient as they are met: sizes, values, sessions, attributes left out, nothing to compute.
+"""RoIAlignRotated and its gradient with sizes as in practice, unusual values, sessions, default attributes, empty tensors.
 
-Sizes are beyond the powers of two at which blocked, vectorised and threaded code changes its way, and prime or odd, so
-that no block divides them.
+Sizes are beyond the powers of two at which blocked, vectorised and threaded code branches, and mostly prime or odd, so that
+no block divides them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.model import with_open_lengths
 from conformance.rotated.geometry import samples_of
-from conformance.vectors.dialects import NAMES, ROTATED, Rule, ask
+from conformance.vectors.dialects import NAMES, ROTATED, Rule, make_cases
 from conformance.vectors.expand import expand
 from conformance.vectors.rotated_matrix import (
     MORE_THAN_A_TURN,
@@ -52,7 +52,7 @@ SMALL = Scene(
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     for turn, scene in enumerate(_sizes()):
         given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
         yield from of_scene(f"sizes/{scene.name}", given, 1 - turn % 2, turn // 2 % 2, variant="")
@@ -66,7 +66,7 @@ def cases() -> Iterator[Case]:
 
 
 def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> tuple[Numbers, ...]:
-    """RoIs of a few pixels about a place, no two of them alike."""
+    """Distinct RoIs of a few pixels around a point."""
     return tuple(
         (
             cx + (r % 7 - 3) / 16,
@@ -81,7 +81,7 @@ def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> t
 
 
 def _sizes() -> Iterator[Scene]:
-    """Each size by itself, the others small."""
+    """The scenes in which one length is large and the others are small."""
     for n in (17, 299):
         yield Scene(f"channels_{n}", n, f"{n} channels", (2, n, 4, 5), _around(2, 2.5, 2.0, (1, 0)), (2, 2), 1)
     of_three = _around(299, 3.25, 2.75, (2, 0, 1))
@@ -138,16 +138,16 @@ def _defaults() -> Iterator[Case]:
 
 
 def _empty() -> Iterator[Case]:
-    """Nothing to compute is no error."""
+    """Empty tensors, which are valid."""
     for scenario, note, x_shape, count in (
-        ("no_rois", "without RoIs Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
-        ("no_channels", "without channels Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
-        ("no_images_no_rois", "no images are no error where there are no RoIs", (0, 3, 4, 5), 0),
-        ("no_pixels_no_rois", "no pixels are no error where there are no RoIs", (2, 3, 0, 0), 0),
+        ("no_rois", "without RoIs, Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
+        ("no_channels", "without channels, Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
+        ("no_images_no_rois", "a map without images is valid if there are no RoIs", (0, 3, 4, 5), 0),
+        ("no_pixels_no_rois", "a map without pixels is valid if there are no RoIs", (2, 3, 0, 0), 0),
     ):
         x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 5))
         indices, shape = np.zeros(count, np.int64), np.array(x_shape)
-        yield from _asked(
+        yield from _make_cases(
             f"empty/{scenario}",
             {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": shape},
             ("y", "dx", "drois"),
@@ -158,7 +158,7 @@ def _empty() -> Iterator[Case]:
         )
 
 
-def _asked(
+def _make_cases(
     scenario: str,
     tensors: Mapping[str, Array],
     outputs: Sequence[str],
@@ -172,7 +172,7 @@ def _asked(
     **rest: Any,
 ) -> Iterator[Case]:
     source = SOURCE if rest.get("expected") else None
-    yield from ask(
+    yield from make_cases(
         scenario,
         Rule(ratio=ratio),
         tensors,
@@ -189,7 +189,7 @@ def _asked(
 
 
 def _odd_values() -> Iterator[Case]:
-    """Pixels and gradients that are no numbers: they are in what reads them, and in nothing else."""
+    """NaN and infinite pixels and gradients, which change only the results that read them."""
     tensors, sampling = SMALL.tensors(1, 0), SMALL.sampling(1, 0)
     first = samples_of(sampling.region(tensors["rois"][0].tolist()))
     pixel = np.unravel_index(int(first.taps[first.bins == 3][0, 0]), sampling.lengths)
@@ -199,37 +199,37 @@ def _odd_values() -> Iterator[Case]:
         unread[n].reshape(SMALL.x_shape[1], -1)[:, taps[taps >= 0]] = False
     for scenario, value in (("nan", np.nan), ("infinity", np.inf)):
         changed = {**tensors, "x": np.where(unread, value, tensors["x"])}
-        note = f"pixels that no sample reads are {scenario}, and do nothing"
-        yield from _asked(
+        note = f"pixels that no sample reads are {scenario}, and change nothing"
+        yield from _make_cases(
             f"values/{scenario}_beside_the_samples", changed, SMALL.outputs, ("float",), note, bins=SMALL.bins
         )
         for role, outputs, place in (("x", ("y",), (1, 1, *pixel)), ("dy", ("dx",), (0, 1, 1, 1))):
             odd = tensors[role].copy()
             odd[place] = value
             where = "in a sample" if role == "x" else "in a gradient"
-            note = f"{scenario} {where} is in what reads it, and in nothing else"
-            fact_of_role = f"values/{scenario}_{where.replace(' ', '_')}"
-            yield from _asked(fact_of_role, {**tensors, role: odd}, outputs, ("float",), note, bins=SMALL.bins)
+            note = f"{scenario} {where} changes only the results that depend on it"
+            of_role = f"values/{scenario}_{where.replace(' ', '_')}"
+            yield from _make_cases(of_role, {**tensors, role: odd}, outputs, ("float",), note, bins=SMALL.bins)
 
 
 def _constants() -> Iterator[Case]:
-    """Constant maps: the mean is the constant, although the sum of a bin's samples may leave the range of the type."""
+    """Constant maps: their average is the constant, although the sum of a bin's samples may overflow the type."""
     rois = np.array([[5.5, 3.5, 4.5, 3.0, OF_30], [5.25, 3.5, 2.0, 4.0, OF_135]])
     for element_type, dtype in ELEMENT_DTYPES.items():
         if dtype.kind in "iu":
             continue
         large, tiny, least = ends(dtype)
-        # The sums of double have no wider type to be in.
+        # There is no wider type for sums of double.
         overflows = {} if dtype == np.float64 else {"sum_overflows": large, "negative_sum_overflows": -large}
         for scenario, value in (*overflows.items(), ("tiny", tiny), ("subnormal", 8 * least)):
-            yield from _asked(
+            yield from _make_cases(
                 f"values/{scenario}",
                 {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
                 ("y",),
                 (element_type,),
-                "a constant map, the sum of whose samples may be beyond the type's range"
+                "a constant map: the sum of a bin's samples may be beyond the type's range, but the average is not"
                 if scenario in overflows
-                else "the least numbers are not flushed to 0",
+                else "the smallest normal and subnormal numbers are not flushed to 0",
                 ratio=8,
                 bins=(1, 2),
                 expected={"y": np.full((2, 2, 1, 2), value)},
@@ -237,12 +237,12 @@ def _constants() -> Iterator[Case]:
 
 
 def _many_at_one_place() -> Iterator[Case]:
-    """Sums of many RoIs at one place, which half precision cannot hold, or just can."""
+    """Sums over many RoIs at one place, which overflow or stall in float16, or just do not."""
     count = 4096
     for scenario, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
         dx = np.zeros((1, 1, 3, 3))
         dx[0, 0, :2, :2] = count * each / 4
-        yield from _asked(
+        yield from _make_cases(
             f"values/{scenario}",
             {
                 "dy": np.full((count, 1, 1, 1), each),
@@ -258,10 +258,10 @@ def _many_at_one_place() -> Iterator[Case]:
 
 
 def _on_pixels() -> Iterator[Case]:
-    """Derivatives where the only sample stands exactly on a pixel: the slope of the cell that begins there."""
+    """The gradient by a RoI whose only sample lies exactly on a pixel: the slope of the cell that starts there."""
     for scenario, c in (("at_the_first_pixel", 0.0), ("on_a_pixel", 2.0), ("on_the_last_pixel", 4.0)):
         for along, roi in (("x", [c, 1.5, 2, 2, 0]), ("y", [1.5, c, 2, 2, 0])):
-            yield from _asked(
+            yield from _make_cases(
                 f"values/sample_{scenario}",
                 {
                     "dy": np.ones((1, 1, 1, 1)),
@@ -272,7 +272,7 @@ def _on_pixels() -> Iterator[Case]:
                 },
                 ("drois",),
                 ("float", "double"),
-                "drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does",
+                "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does",
                 more={"aligned": 0},
                 variant=f"along_{along}",
             )
@@ -293,14 +293,14 @@ CONSTANTS = {
 
 
 def _sessions() -> Iterator[Case]:
-    """How a session is made and run: several times, with lengths that have names only, with inputs that are constants."""
+    """How a session is created and run: several times, with symbolic dimensions, and with constant inputs."""
     asked: dict[str, tuple[Scene, ...]] = {f"after_{scenario}": (other,) for scenario, other in OTHERS.items()}
     for scenario, others in {**asked, "again": (SMALL, *OTHERS.values())}.items():
         note = "a later call of a session, after calls with tensors of other sizes"
         before = [{case.operator: case.inputs for case in _small(scenario, note, other)} for other in others]
         for case in _small(scenario, note):
             yield replace(with_open_lengths(case), before=tuple(inputs[case.operator] for inputs in before))
-    yield from map(with_open_lengths, _small("named_lengths", "a model whose lengths have names and no values"))
+    yield from map(with_open_lengths, _small("named_lengths", "a model with symbolic dimensions"))
     yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     small = _small("constant", "inputs that are constants of the model")
     for (scenario, names), case in itertools.product(CONSTANTS.items(), small):

@@ -1,8 +1,8 @@
-"""RoIAlignRotated and its gradient over scenes of turned RoIs, aligned or not, clockwise or not, by the reference.
+"""RoIAlignRotated and its gradient on scenes of rotated RoIs, aligned or not, clockwise or not.
 
-Numbers of RoIs are short binary fractions, exact in every element type. The centre of a RoI is moved, if it must be, until
-its samples keep away from where the last bit of a coordinate decides: the borders, the pixels, whole numbers of samples,
-the least size.
+The reference computes the expected values. The numbers of RoIs are short binary fractions, which are exact in every element
+type. If necessary, the centre of a RoI is shifted until its samples keep away from where rounding of a coordinate decides:
+borders, pixels, whole numbers of samples, and the minimum size.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ import numpy as np
 
 from conformance.case import Array, Basis, Case
 from conformance.rotated.geometry import Sampling, coordinates
-from conformance.vectors.dialects import ROTATED, Rule, ask
+from conformance.vectors.dialects import ROTATED, Rule, make_cases
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import scatter
 
 MARGIN = 1e-3
-"""Pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of it."""
+"""In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
 
 SHIFTS = tuple(itertools.product((0, 1, -1, 2, -2, 3, -3), repeat=2))
-"""By which centres are moved, in steps of the scene."""
+"""The shifts of a centre that are tried, in steps of the scene."""
 
 SMALL, OF_30, OF_45, OF_90, OF_135, OF_180 = 1 / 64, 67 / 128, 201 / 256, 201 / 128, 151 / 64, 201 / 64
-"""Radians, about as many degrees as the names say, with so few digits that bfloat16 has them."""
+"""Angles in radians, close to the degrees in their names, that are exact in bfloat16."""
 
 MORE_THAN_A_TURN = 29 / 4
 
 Numbers = tuple[float, float, float, float, float, int]
-"""A RoI: cx cy w h angle, and the index of its image."""
+"""A RoI: cx, cy, w, h, angle, and the index of its image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """A feature map, RoIs on it, and how they are sampled.
 
-    seed: of the numbers in the map; those of the gradient have 100 more.
+    seed: the seed of the map's numbers; those of dY have `seed + 100`.
+    note: what the scene tests, in words.
     x_shape: [N, C, H, W].
     bins: output height and width.
-    variants: values of aligned and clockwise.
-    step: by which centres may be moved, in their own units.
-    basis: whose rule decides what samples of these RoIs are.
-    outputs: roles of those asked for; none for y and those of the gradient that have their turn.
+    variants: the values of aligned and clockwise.
+    step: the step by which centres may be shifted, in units of the stored coordinates.
+    basis: whose rule decides what the samples of these RoIs are.
+    types: element types; if empty, float, double and one of the 16-bit types.
+    outputs: the roles of the outputs; if empty, y and alternating outputs of the gradient.
     """
 
     name: str
@@ -63,15 +65,15 @@ class Scene:
     outputs: tuple[str, ...] = ()
 
     def sampling(self, aligned: int, clockwise: int) -> Sampling:
-        """How RoIs are sampled in one of the variants."""
+        """The sampling of one of the variants."""
         lengths, scale = (self.x_shape[2], self.x_shape[3]), float(np.float32(self.scale))
         return Sampling(self.bins, lengths, aligned, clockwise, self.ratio, scale)
 
     def tensors(self, aligned: int, clockwise: int) -> dict[str, Array]:
-        """By their roles: x, rois, indices, dy and x_shape; floats are float64."""
+        """The tensors by role: x, rois, indices, dy and x_shape, in float64 and int64."""
         sampling = self.sampling(aligned, clockwise)
         has_slopes = not self.outputs or "drois" in self.outputs
-        rois = [self._settled(roi, sampling, has_slopes) for roi in self.rois]
+        rois = [self._shifted(roi, sampling, has_slopes) for roi in self.rois]
         return {
             "x": scatter(self.x_shape, seed=self.seed),
             "rois": np.array(rois, np.float64).reshape(-1, 5),
@@ -80,20 +82,20 @@ class Scene:
             "x_shape": np.array(self.x_shape),
         }
 
-    def _settled(self, roi: Numbers, sampling: Sampling, has_slopes: bool) -> list[float]:
-        """The RoI with its centre moved as little as it must be."""
+    def _shifted(self, roi: Numbers, sampling: Sampling, has_slopes: bool) -> list[float]:
+        """The RoI with its centre shifted by the first of `SHIFTS` that keeps it away from where rounding decides."""
         cx, cy, *rest = roi[:5]
         for right, down in SHIFTS:
             moved = [cx + right * self.step, cy + down * self.step, *rest]
             if is_clear(moved, sampling, has_slopes):
                 return moved
-        raise ValueError(f"{self.name}: no centre near {cx}, {cy} keeps samples away from where a last bit decides")
+        raise ValueError(f"scene {self.name}: no centre near {cx}, {cy} keeps samples away from where rounding decides")
 
 
 def is_clear(roi: Sequence[float], sampling: Sampling, has_slopes: bool) -> bool:
-    """Whether no last bit decides: not how many samples there are, not what they read and not their slopes, if these count.
+    """Whether rounding decides neither the number of samples, nor which pixels they read, nor their slopes if these matter.
 
-    A region of so many samples that not all of them can be listed is clear by being large.
+    A region with too many samples to list is not checked further.
     """
     region = sampling.region(roi)
     for stored, side in ((roi[2], region.width), (roi[3], region.height)):
@@ -112,7 +114,7 @@ def is_clear(roi: Sequence[float], sampling: Sampling, has_slopes: bool) -> bool
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of all scenes and their variants."""
     for turn, (scene, variant) in enumerate((one, variant) for one in SCENES for variant in one.variants):
         types = scene.types or ("float", "double", ("float16", "bfloat16")[turn % 2])
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
@@ -120,10 +122,10 @@ def cases() -> Iterator[Case]:
 
 
 def of_scene(scenario: str, scene: Scene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
-    """The cases of one variant of a scene; rest: further arguments of `ask`."""
+    """The cases of one variant of a scene; `rest` has further arguments of `make_cases`."""
     words = f"{'aligned' if aligned else 'not_aligned'}/{'clockwise' if clockwise else 'counter_clockwise'}"
     given = {"note": scene.note, "basis": scene.basis, "types": scene.types, "variant": words}
-    yield from ask(
+    yield from make_cases(
         scenario,
         Rule(scale=scene.scale, ratio=scene.ratio),
         scene.tensors(aligned, clockwise),
@@ -167,7 +169,7 @@ SCENES = (
     Scene(
         "scale_0_3",
         9,
-        "a scale that is no power of two, and as float32 not even three tenths",
+        "a scale that is not a power of two and, as float32, not exactly 0.3",
         (1, 2, 7, 6),
         ((9.5, 11.375, 12.5, 17.75, OF_30, 0), (9.25, 7.5, 5.5, 4.5, -OF_45, 0), (9.0, 16.25, 16.5, 5.5, 3.0, 0)),
         (3, 2),
@@ -178,7 +180,7 @@ SCENES = (
     Scene(
         "scale_1_16",
         10,
-        "a scale of one sixteenth with RoIs in image coordinates",
+        "a scale of 1/16, with RoIs in image coordinates",
         (2, 1, 8, 9),
         ((62.0, 53.5, 97.0, 88.0, -OF_30, 0), (58.5, 70.5, 34.0, 96.0, OF_135, 1)),
         (2, 2),
@@ -189,7 +191,7 @@ SCENES = (
     Scene(
         "scale_6_5",
         11,
-        "a scale of several pixels",
+        "a scale of 6.5 pixels per unit",
         (1, 2, 8, 9),
         ((0.8125, 0.6875, 0.75, 0.5, OF_45, 0), (0.5625, 0.6875, 0.375, 1.0625, -1.0, 0)),
         (2, 2),
@@ -200,7 +202,7 @@ SCENES = (
     Scene(
         "ratio_0_sides_differ",
         20,
-        "adaptive: one to three samples a bin, another number on each axis of each RoI, turned or not",
+        "adaptive: one to three samples per bin, a different number along each axis of each RoI, rotated or not",
         (1, 2, 8, 9),
         (
             (3.0625, 2.0, 4.75, 1.8125, OF_30, 0),
@@ -213,7 +215,7 @@ SCENES = (
     Scene(
         "ratio_0_scale_0_7",
         17,
-        "adaptive: the numbers of samples are of the scaled sizes",
+        "adaptive: the numbers of samples follow from the scaled sizes",
         (1, 1, 8, 9),
         ((5.375, 3.5, 8.25, 5.5, OF_45, 0), (4.125, 6.375, 3.25, 6.25, -OF_30, 0)),
         (3, 2),
@@ -223,7 +225,7 @@ SCENES = (
     Scene(
         "half_outside",
         12,
-        "RoIs over each side of the map and over a corner: samples outside count and are 0",
+        "RoIs across each side of the map and across a corner: samples outside are 0 and count",
         (1, 2, 5, 6),
         (
             (-0.625, 2.4375, 5.375, 2.6875, OF_30, 0),
@@ -239,7 +241,7 @@ SCENES = (
     Scene(
         "all_outside",
         13,
-        "RoIs beside the map that upright would lie on it, and the other way round",
+        "RoIs outside the map that would be on it if they were upright, and the other way round",
         (1, 1, 4, 9),
         ((4.25, 7.1875, 2.0, 9.0, OF_90, 0), (4.25, 7.1875, 9.0, 2.0, OF_90, 0), (-7.0, -6.0, 3.0, 2.0, OF_45, 0)),
         (2, 2),
@@ -314,7 +316,7 @@ SCENES = (
     Scene(
         "mirrored",
         12,
-        "a negative width or height or both: mirrored where aligned, at least 1 where not",
+        "a negative width, height or both: mirrored if aligned = 1, raised to 1 otherwise",
         (1, 2, 6, 6),
         (
             (3.0, 2.5625, -3.375, 3.25, OF_30, 0),
@@ -329,7 +331,7 @@ SCENES = (
     Scene(
         "mirrored_ratio_0",
         14,
-        "adaptive: a negative width or height has no samples where aligned",
+        "adaptive: a negative width or height has no samples if aligned = 1",
         (1, 2, 6, 6),
         (
             (3.0, 2.5625, -3.375, 3.25, OF_30, 0),
@@ -358,7 +360,7 @@ SCENES = (
     Scene(
         "less_than_a_pixel",
         15,
-        "sizes below 1: the least size of either side, where not aligned",
+        "sizes below 1, which are raised to 1 if aligned = 0",
         (1, 2, 6, 6),
         (
             (2.625, 2.875, 0.375, 0.8125, OF_30, 0),
@@ -372,7 +374,7 @@ SCENES = (
     Scene(
         "less_than_a_pixel_scaled",
         16,
-        "adaptive: the least size is one pixel of the map, whatever it is before scaling",
+        "adaptive: sizes below 1, which are raised to 1 after scaling if aligned = 0",
         (1, 2, 6, 6),
         ((5.25, 5.75, 1.5, 1.625, OF_30, 0), (4.9375, 4.625, 1.5, 6.5, OF_135, 0), (4.625, 6.375, 0.75, 3.5, -1.0, 0)),
         (2, 2),
@@ -395,7 +397,7 @@ SCENES = (
     Scene(
         "huge",
         22,
-        "adaptive: RoIs of 1e9 pixels, in the middle of which the map is or towards a corner",
+        "adaptive: RoIs of 1e9 pixels, with the map in the middle or towards a corner",
         (1, 1, 5, 6),
         ((2.5, 2.25, 1e9, 1e9, OF_30, 0), (-3e8, 2e8, 1e9, 1e9, OF_30, 0), (2.5, 2.25, 1e9, 3.25, OF_45, 0)),
         (2, 2),

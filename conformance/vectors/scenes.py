@@ -1,8 +1,7 @@
-"""Maps and RoIs that the generated cases share: each makes one property of the geometry matter.
+"""Maps and RoIs that the generated cases share. Each scene tests one property of the sampling geometry.
 
-Coordinates are short binary fractions, exact in every element type, so that the type rounds values and nothing else.
-They keep away from where a coordinate's last bit decides: the borders, the pixels, pairs of samples as far from a pixel
-on either side, whole numbers of samples.
+Coordinates are short binary fractions, which are exact in every element type, so the type rounds only values. Samples keep
+away from where rounding of a coordinate decides: borders, pixels, ties between samples, and whole numbers of samples.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from conformance.case import Array, Basis
 class Scene:
     """A feature map, RoIs on it, and how they are sampled.
 
-    seed: of the numbers in the map; those of the gradient have 100 more.
+    seed: the seed of the map's numbers; those of dY have `seed + 100`.
+    note: what the scene tests, in words.
     x_shape: [N, C, H, W].
-    rois: x1 y1 x2 y2 and the index of the image.
+    rois: x1, y1, x2, y2 and the index of the image.
     bins: output height and width.
-    basis: whose rule decides what samples of these RoIs are.
+    basis: whose rule decides what the samples of these RoIs are.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Scene:
 
     @property
     def tensors(self) -> dict[str, Array]:
-        """By their roles: x, rois, indices, dy and x_shape; floats are float64."""
+        """The tensors by role: x, rois, indices, dy and x_shape, in float64 and int64."""
         y_shape = (len(self.rois), self.x_shape[1], *self.bins)
         return {
             "x": scatter(self.x_shape, seed=self.seed),
@@ -49,7 +49,7 @@ class Scene:
 
 
 def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
-    """Numbers between -2 and 3, without order, the same on every machine and with every release of NumPy."""
+    """Quasi-random numbers between -2 and 3, the same on every machine and with every release of NumPy."""
     i = np.arange(1.0, 1.0 + np.prod(shape)) + 1000.0 * seed
     values: Array = 5.0 * np.mod(i * (np.sqrt(5.0) - 1) / 2 + i * i * (np.sqrt(2.0) - 1), 1.0) - 2.0
     return values.reshape(shape)
@@ -68,7 +68,7 @@ SCENES = (
     Scene(
         "scale_0_3",
         9,
-        "a scale that is no power of two, and as float32 not even three tenths",
+        "a scale that is not a power of two and, as float32, not exactly 0.3",
         (1, 2, 7, 6),
         ((3.25, 2.5, 15.75, 20.25, 0), (6.5, 5.25, 12.0, 9.75, 0), (0.75, 13.5, 17.25, 19.0, 0)),
         (3, 2),
@@ -78,7 +78,7 @@ SCENES = (
     Scene(
         "scale_1_16",
         10,
-        "a scale of one sixteenth with RoIs in image coordinates",
+        "a scale of 1/16, with RoIs in image coordinates",
         (2, 1, 8, 9),
         ((13.5, 9.5, 110.5, 97.5, 0), (41.5, 22.5, 75.5, 118.5, 1)),
         (2, 2),
@@ -88,7 +88,7 @@ SCENES = (
     Scene(
         "ratio_0_sides_differ",
         20,
-        "adaptive: one to three samples a bin, another number on each axis of each RoI",
+        "adaptive: one to three samples per bin, a different number along each axis of each RoI",
         (1, 2, 8, 9),
         ((0.6875, 1.125, 5.4375, 2.9375, 0), (3.1875, 0.8125, 4.5625, 6.9375, 0), (1.0, 2.3125, 1.9375, 2.8125, 0)),
         (2, 2),
@@ -97,7 +97,7 @@ SCENES = (
     Scene(
         "ratio_0_scale_0_7",
         17,
-        "adaptive: the numbers of samples are of the scaled sizes",
+        "adaptive: the numbers of samples follow from the scaled sizes",
         (1, 1, 8, 9),
         ((1.25, 0.75, 9.5, 6.25, 0), (2.5, 3.25, 5.75, 9.5, 0)),
         (3, 2),
@@ -107,7 +107,7 @@ SCENES = (
     Scene(
         "half_outside",
         12,
-        "RoIs over each side of the map and over a corner: samples outside count and are 0",
+        "RoIs across each side of the map and across a corner: samples outside are 0 and count",
         (1, 2, 5, 6),
         (
             (-3.3125, 1.125, 2.0625, 3.8125, 0),
@@ -178,7 +178,7 @@ SCENES = (
     Scene(
         "swapped_ends",
         12,
-        "RoIs whose ends are swapped on either axis or both",
+        "RoIs with swapped ends along either axis or both",
         (1, 2, 6, 6),
         (
             (4.6875, 4.1875, 1.3125, 0.9375, 0),
@@ -225,7 +225,7 @@ SCENES = (
     Scene(
         "scale_1_4",
         9,
-        "a scale above 1 that is no power of two",
+        "a scale above 1 that is not a power of two",
         (1, 2, 7, 6),
         ((0.75, 0.5, 3.0625, 4.1875, 0), (1.3125, 1.0, 4.6875, 2.9375, 0)),
         (2, 2),

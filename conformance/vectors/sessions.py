@@ -1,6 +1,6 @@
-"""How a session is made and run: once or several times, with lengths that have names only, with inputs that are constants.
+"""How a session is created and run: several times, with symbolic dimensions, and with constant inputs.
 
-All are crops, whose answers are known in closed form: `crops.py`.
+The RoIs are crops, whose results have a closed form (`crops.py`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ CONSTANTS = (
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     for turn, (scenario, other) in enumerate(OTHERS):
         mode = list(OF_MODE)[turn % len(OF_MODE)]
-        note = f"the second call of a session, after one with tensors {scenario.replace('_', ' ')}"
+        note = f"the second call of a session; the tensors of the first were {scenario.replace('_', ' ')}"
         yield from _in_one_session(f"session/after_{scenario}", note, mode, (other,))
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
-    yield from map(with_open_lengths, _of_crop("named_lengths", "a model whose lengths have names and no values"))
+    yield from map(with_open_lengths, _of_crop("named_lengths", "a model with symbolic dimensions"))
     yield from _of_crop("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     for scenario, names in CONSTANTS:
         for case in _of_crop(f"constant_{scenario}", f"{scenario.replace('_', ' ')} given as a constant of the model"):
@@ -53,7 +53,7 @@ def _of_crop(scenario: str, note: str, **rest: Any) -> Iterator[Case]:
 
 
 def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
-    """The cases of the crop, with the inputs of others before it; a node's bins and attributes are the same for all."""
+    """The cases of `CROP`, run after other inputs in the same session; all share the node's bins and attributes."""
     asked = list(crops.cases(scenario, note, replace(CROP, mode=mode), types=["float"]))
     calls = [crops.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in earlier]
     before = [{case.id: case.inputs for case in of_crop} for of_crop in calls]

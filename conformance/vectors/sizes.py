@@ -1,7 +1,7 @@
-"""Sizes of the field: around the powers of two at which blocked, vectorised and threaded code changes its way, and beyond.
+"""Sizes as in practice: around the powers of two at which blocked, vectorised and threaded code branches, and beyond.
 
-Nearly all are crops or repetitions, whose answers are known in closed form: `crops.py`. The modes, coordinate modes, scales
-and element types take turns.
+Nearly all are crops or repetitions, whose results have a closed form (`crops.py`). Modes, coordinate modes, scales and
+element types alternate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, sixteenths
-from conformance.vectors.dialects import Rule, ask
+from conformance.vectors.dialects import Rule, make_cases
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import OF_MODE
 from conformance.vectors.scenes import scatter
@@ -30,14 +30,14 @@ ROIS = (15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300)
 LENGTHS = (15, 16, 17, 18, 23, 31, 32, 33, 63, 64, 65, 127, 129, 255, 256, 257, 511, 513, 1025)
 BINS = (8, 9, 14, 15, 16, 17, 28, 31, 33, 63, 64, 65, 70)
 PLANES = ((64, 64), (63, 65), (65, 65), (255, 257), (256, 256), (257, 257))
-"""Rows and columns of maps around 2^12 and 2^16 pixels."""
+"""Heights and widths of maps with about 2^12 and 2^16 pixels."""
 BINS_OF_A_ROI = ((16, 16), (16, 17), (31, 33), (33, 32), (64, 65))
 IMAGES = (9, 16, 17, 64, 127, 128, 129, 255, 256, 257, 300)
 RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33)
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     for turn, (scenario, note, crop) in enumerate(each_size()):
         types = ["float", ("double", "float16", "bfloat16")[turn % 3]]
         taking_turns = replace(
@@ -57,7 +57,7 @@ def cases() -> Iterator[Case]:
 
 
 def each_size() -> Iterator[tuple[str, str, Crop]]:
-    """Each size by itself, the others small."""
+    """Yield the scenario, note and crop of each size; one length is large and the others are small."""
     for n in CHANNELS:
         yield f"channels_{n}", f"{n} channels", Crop((2, n, 4, 5), ((1, 0, 1), (0, 1, 2)))
     for n in ROIS:
@@ -83,13 +83,13 @@ def each_size() -> Iterator[tuple[str, str, Crop]]:
 
 
 def _images_without_rois() -> Iterator[Case]:
-    """An image without RoIs has the gradient 0; one box may be on several images."""
+    """Images without RoIs, whose dX is 0, and the same box on several images."""
     for turn, (scenario, note, images) in enumerate(
         (
-            ("no_rois_on_the_first_images", "images at the front have no RoIs: their dX is 0", (3, 2, 3)),
-            ("no_rois_on_images_within", "images between others have no RoIs: their dX is 0", (4, 0, 0, 4)),
-            ("no_rois_on_the_last_images", "images at the end have no RoIs: their dX is 0", (1, 0, 1, 0)),
-            ("a_roi_on_one_image_alone", "of all images only one has a RoI", (2,)),
+            ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
+            ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
+            ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
+            ("a_roi_on_one_image_alone", "only one image has a RoI", (2,)),
             ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
         )
     ):
@@ -99,10 +99,10 @@ def _images_without_rois() -> Iterator[Case]:
 
 
 def _ratios() -> Iterator[Case]:
-    """Many samples of a bin, odd numbers of them among these."""
+    """Many samples per bin, including odd numbers of them."""
     for turn, ratio in enumerate(RATIOS):
         mode = MODES[turn % len(MODES)]
-        yield from ask(
+        yield from make_cases(
             f"sizes/ratio_{ratio}",
             Rule(mode, scale=4.5, ratio=ratio),
             {
@@ -119,11 +119,11 @@ def _ratios() -> Iterator[Case]:
 
 
 def _adaptive_counts() -> Iterator[Case]:
-    """The size of a bin is an integer, or a little more: then it has one sample more."""
+    """Bins of a whole number of pixels, or slightly more, for which adaptive sampling takes one more sample."""
     for turn, whole in enumerate((1, 2, 3, 4, 7, 8)):
         for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
             size = 2 * (whole + more)
-            yield from ask(
+            yield from make_cases(
                 f"sizes/adaptive_{scenario}_{whole}",
                 Rule(),
                 {
@@ -140,7 +140,7 @@ def _adaptive_counts() -> Iterator[Case]:
 
 
 def _resamples() -> Iterator[Case]:
-    """Twice as long by repetition, half as long by means of two, and their gradients."""
+    """Upsampling by repetition, downsampling by averages of two, and their gradients."""
     source = Source("conformance/vectors/sizes.py", f"ortops {ortops.__version__}", "repetitions, and means of two")
     for turn, (axis, n) in enumerate(itertools.product(range(4), (n for n in LENGTHS if n <= 257))):
         shape = tuple(2 * n if i == axis else 2 for i in range(4))
@@ -149,7 +149,7 @@ def _resamples() -> Iterator[Case]:
             ("nearest_neighbor", 2.0, x.repeat(2, axis)),
             ("linear", 0.5, (x.take(range(0, 2 * n, 2), axis) + x.take(range(1, 2 * n, 2), axis)) / 2),
         ):
-            # One way, one direction and one more type for each length, in turn.
+            # Interpolation, direction and the second type alternate from length to length.
             is_forward, is_chosen = turn % 2 == 0, (turn // 2 + axis) % 2 == (interpolation == "linear")
             if not is_chosen:
                 continue

@@ -1,6 +1,6 @@
-"""Values of the field: pixels that are no numbers, sums that leave the type's range, results that are tiny.
+"""Unusual values: NaN and infinite pixels, sums beyond the range of a type, subnormal results.
 
-What a runtime does with them no specification says, beyond the arithmetic of its types: all of this is our rule.
+No specification says more about them than the arithmetic of the types, so nearly all of these rules are this project's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, Inputs, sixteenths
-from conformance.vectors.dialects import Rule, ask
+from conformance.vectors.dialects import Rule, make_cases
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import OF_MODE
 from ortops.spec import ELEMENT_DTYPES
@@ -28,11 +28,11 @@ NAN, INFINITY = float("nan"), float("inf")
 SOURCE = Source("conformance/vectors/values.py", f"ortops {ortops.__version__}", "closed forms")
 
 CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3), basis=Basis.OURS)
-"""Windows with pixels before, between and behind them that no sample touches."""
+"""Windows with pixels before, between and after them that no sample reads."""
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """The cases of this module."""
     yield from _untouched()
     yield from _touched()
     yield from _no_floor()
@@ -46,14 +46,14 @@ def _untouched() -> Iterator[Case]:
     for (scenario, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
         yield from crops.cases(
             f"values/{scenario}_beside_the_samples",
-            f"pixels that no sample touches are {scenario}, and do nothing",
+            f"pixels that no sample reads are {scenario}, and change nothing",
             replace(CROP, mode=mode),
             change=partial(_outside_windows, value=value),
         )
 
 
 def _outside_windows(inputs: Inputs, value: float) -> Inputs:
-    """The map has this value wherever no window is."""
+    """Set the map to this value outside of all windows."""
     x = inputs["x"]
     changed = np.full(x.shape, value)
     height, width = CROP.bins
@@ -64,19 +64,19 @@ def _outside_windows(inputs: Inputs, value: float) -> Inputs:
 
 
 def _touched() -> Iterator[Case]:
-    """A pixel that is no number spoils the bins that read it, and no others."""
+    """A NaN or infinite pixel affects only the bins that read it."""
     for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         for mode in MODES:
             yield from crops.cases(
                 f"values/{scenario}_in_a_sample",
-                f"a pixel that is {scenario.replace('_', ' ')} is in the bins that read it, and in no others",
+                f"a pixel that is {scenario.replace('_', ' ')} affects only the bins that read it",
                 replace(CROP, mode=mode),
                 outputs=["y"],
                 change=partial(_with_element, role="x", place=(1, 1, 2, 4), value=value),
             )
         yield from crops.cases(
             f"values/{scenario}_gradient",
-            f"a gradient that is {scenario.replace('_', ' ')} goes to the four pixels that its bin has read and to no other",
+            f"a gradient is {scenario.replace('_', ' ')}, and goes to the four pixels that its bin reads and to no other",
             CROP,
             outputs=["dx"],
             change=partial(_with_element, role="dy", place=(0, 1, 1, 1), value=value),
@@ -84,14 +84,14 @@ def _touched() -> Iterator[Case]:
 
 
 def _with_element(inputs: Inputs, role: str, place: tuple[int, ...], value: float) -> Inputs:
-    """One element of x or dy has this value."""
+    """Set one element of x or dy to this value."""
     array = inputs[role].copy()
     array[place] = value
     return {**inputs, role: array}
 
 
 def _filled(inputs: Inputs, role: str, value: float) -> Inputs:
-    """All elements of x or dy have this value."""
+    """Set all elements of x or dy to this value."""
     return {**inputs, role: np.full(inputs[role].shape, value)}
 
 
@@ -99,7 +99,7 @@ def _no_floor() -> Iterator[Case]:
     for mode in MODES:
         yield from crops.cases(
             "values/minus_infinity_everywhere",
-            "a map of minus infinity: no maximum starts at the least number",
+            "a map of minus infinity: a maximum does not start at the lowest finite number",
             replace(CROP, mode=mode),
             outputs=["y"],
             change=partial(_filled, role="x", value=-INFINITY),
@@ -107,24 +107,24 @@ def _no_floor() -> Iterator[Case]:
 
 
 def _large_and_tiny() -> Iterator[Case]:
-    """Constant maps: their average is the constant, although the sum of a bin's samples may leave the range of the type."""
+    """Constant maps: their average is the constant, although the sum of a bin's samples may overflow the type."""
     for element_type, dtype in ELEMENT_DTYPES.items():
         if dtype.kind in "iu":
             continue
         large, tiny, least = ends(dtype)
-        if dtype != np.float64:  # whose sums have no wider type to be in
+        if dtype != np.float64:  # there is no wider type for sums of double
             for scenario, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
-                note = "the sum of 64 samples is beyond the type's range, their average is not"
+                note = "the sum of 64 samples is beyond the type's range, but their average is not"
                 yield from _constant(scenario, note, value, element_type)
         for scenario, value, note in (
-            ("tiny", tiny, "the least normal numbers are not flushed to 0"),
-            ("subnormal", 8 * least, "numbers below the least normal one are not flushed to 0"),
+            ("tiny", tiny, "the smallest normal numbers are not flushed to 0"),
+            ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
         ):
             yield from _constant(scenario, note, value, element_type)
 
 
 def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
-    """Nearly the largest number of a type, its least normal and its least subnormal one, all exact."""
+    """A number near the largest of a type, its smallest normal and its smallest subnormal number, all exact."""
     info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_normal), float(info.smallest_subnormal)
 
@@ -137,7 +137,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
         "indices": np.array([0, 0]),
     }
     for dialect, mode in (("roi_align", "avg"), ("roi_align", "max_interpolated"), ("dml_roi_align", "")):
-        yield from ask(
+        yield from make_cases(
             f"values/{scenario}",
             Rule(mode or None, ratio=8),
             tensors,
@@ -160,7 +160,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
 
 
 def _beyond_float16() -> Iterator[Case]:
-    """A result that is rounded to float16 is infinite from 65520 on, and not the largest number."""
+    """A result of 65520 or more rounds to infinity in float16, not to the largest number."""
     count = 4096
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1), basis=Basis.OURS)
     for scenario, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
@@ -175,19 +175,19 @@ def _beyond_float16() -> Iterator[Case]:
 
 
 def _on_pixels() -> Iterator[Case]:
-    """Derivatives by the RoI where its only sample stands exactly on a pixel of the axis that is named."""
+    """The gradient by a RoI whose only sample lies exactly on a pixel along one axis."""
     x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     places: Mapping[str, tuple[float, float]] = {
         "at_the_first_pixel": (0.0, 1.0),
         "on_a_pixel": (2.0, 4.0),
         "on_the_last_pixel": (4.0, 0.0),
     }
-    of_onnx = "drois where a sample stands on a pixel: the slope of the cell that begins there, 0 where none does"
+    of_onnx = "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does"
     of_directml = (
-        "drois where a sample stands on a pixel along one axis: along it the slope is 0, along the other one it is not"
+        "drois of a sample on a pixel along one axis: the slope along this axis is 0, along the other one it is not"
     )
     for (scenario, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
-        # The map does not change along the other axis for ONNX, and for DirectML by 1 from pixel to pixel.
+        # Along the other axis, the map is constant for ONNX and rises by 1 per pixel for DirectML.
         for dialect, note, on_axis, on_other in (
             ("roi_align", of_onnx, slope, 0.0),
             ("dml_roi_align", of_directml, 0.0, 1.0),
@@ -195,7 +195,7 @@ def _on_pixels() -> Iterator[Case]:
             pixels = np.tile(x, (5, 1)) + on_other * np.arange(5.0)[:, None]
             ends, droi = [[c - 1, 1.0], [c + 1, 2.0]], [on_axis / 2, on_other / 2]
             step = 1 if along_x else -1
-            yield from ask(
+            yield from make_cases(
                 f"values/sample_{scenario}",
                 Rule(coordinates="output_half_pixel", ratio=1),
                 {
@@ -216,13 +216,13 @@ def _on_pixels() -> Iterator[Case]:
 
 
 def _among_samples() -> Iterator[Case]:
-    """NaN wins a maximum over several samples wherever among them it is."""
+    """A maximum over several samples is NaN if any of them is."""
     x = sixteenths((1, 4, 5, 9))
     for channel, (row, column) in enumerate(((1, 1), (1, 3), (3, 2), (4, 8))):
         x[0, channel, row, column] = NAN
-    # Each sample stands in the middle between four pixels that no other one reads.
+    # Each sample lies in the middle between four pixels that no other sample reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
-    yield from ask(
+    yield from make_cases(
         "values/nan_among_samples",
         Rule("max_interpolated", "output_half_pixel", ratio=2),
         {"x": x, "rois": np.array([[0.5, 0.5, 8.5, 4.5]]), "indices": np.array([0])},
@@ -230,6 +230,6 @@ def _among_samples() -> Iterator[Case]:
         bins=(1, 2),
         expected={"y": samples.reshape(1, 4, 2, 2, 2).max(axis=(2, 4))[:, :, None]},
         source=SOURCE,
-        note="NaN wins a maximum over four samples, be it the first, the second, the third or the last of them",
+        note="a maximum over four samples is NaN if any of them is",
         basis=Basis.OURS,
     )

@@ -120,8 +120,8 @@ def runtimes() -> list[Runtime]:
     folder = resources.files("conformance.expected_failures")
     files = {file.name.removesuffix(".json"): file for file in folder.iterdir() if file.name.endswith(".json")}
     lists = {name: json.loads(file.read_text("utf-8")) for name, file in sorted(files.items())}
-    told = [name for name, data in lists.items() if "title" in data]
-    return [_runtime(name, lists[name]) for name in sorted(told, key=lambda name: lists[name]["order"])]
+    described = [name for name, data in lists.items() if "title" in data]
+    return [_runtime(name, lists[name]) for name in sorted(described, key=lambda name: lists[name]["order"])]
 
 
 def _runtime(name: str, data: Mapping[str, Any]) -> Runtime:

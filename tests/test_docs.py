@@ -1,0 +1,224 @@
+"""Every code block of the README and of docs/ runs, in order, in one folder and one namespace for each document.
+
+A `python` block is executed. A block whose first line is a comment with a file name is written to that file instead. A
+`text` block is what the block before it prints. In a `console` block, a line that begins with `$ ` is a command and the
+lines after it are what it prints. `...` stands for any output. CONTRIBUTING.md says the same to those who write documents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+OLD = {"README.md", "backends.md", "gradients.md", "releases.md", "runtimes.md"}
+"""Documents that are yet to be rewritten."""
+
+DOCUMENTS = [file for file in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))) if file.name not in OLD]
+
+LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "mermaid"}
+"""Of the blocks that a document may have. Of these, math and mermaid are pictures and do nothing."""
+
+NOT_RUN = ("make", "pip", "git", "cd", "docker")
+"""Commands that other tests or CI run, or that install something."""
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ (.*?)(?:\s+# exits with (\d+))?$")
+_FILE_NAME = re.compile(r"^# ([\w./-]+\.\w+)\n")
+
+
+class Block(NamedTuple):
+    """A fenced block of a document: its language, its text and the number of its first line."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(document: Path) -> list[Block]:
+    text = document.read_text("utf-8")
+    return [Block(one[1], one[2], text.count("\n", 0, one.start()) + 2) for one in _BLOCK.finditer(text)]
+
+
+@dataclass(frozen=True)
+class Shell:
+    """Runs commands in a folder, with this interpreter and this project first."""
+
+    folder: Path
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        modules = os.pathsep.join((str(self.folder), str(ROOT)))
+        settings = os.environ | {"PATH": path, "PYTHONPATH": modules, "COLUMNS": "120", "NO_COLOR": "1"}
+        return subprocess.run(  # noqa: S603  # of this project's own documents
+            ["bash", "-c", command],  # noqa: S607
+            cwd=self.folder, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+            check=False,
+        )  # fmt: skip
+
+
+def commands(console: str) -> Iterator[tuple[str, int, str]]:
+    """Each command of a console block, the exit status that is due, and the output that is shown."""
+    lines = console.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        first = start
+        while lines[first].endswith("\\"):
+            first += 1
+        match = _COMMAND.match(" ".join(line.rstrip("\\").strip() for line in lines[start : first + 1]))
+        assert match is not None
+        yield match[1], int(match[2] or 0), "\n".join(lines[first + 1 : end])
+
+
+def same_output(shown: str, printed: str) -> bool:
+    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    return checker.check_output(shown.strip() + "\n", printed.strip() + "\n", flags)
+
+
+def check_command_that_is_not_run(command: str) -> None:
+    """Its targets and extras exist."""
+    if command.startswith("make"):
+        makefile = (ROOT / "Makefile").read_text("utf-8")
+        for target in re.findall(r"make ([\w-]+)", command):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"the Makefile has no target {target}"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for extra in re.findall(r"ortops\[([\w-]+)\]", command):
+        assert extra in extras, f"pyproject.toml has no extra {extra}"
+
+
+def run_command(shell: Shell, command: str, status: int, shown: str, where: str) -> None:
+    if command.startswith(NOT_RUN):
+        check_command_that_is_not_run(command)
+        return
+    ended = shell.run(command)
+    assert ended.returncode == status, f"{where}: {command} exits with {ended.returncode}\n{ended.stdout[-4000:]}"
+    if shown.strip():
+        assert same_output(shown, ended.stdout), f"{where}: {command} prints\n{ended.stdout}"
+
+
+def steps(workflow: str) -> Iterator[str]:
+    """The commands of a GitHub workflow that are ours."""
+    for job in yaml.safe_load(workflow).get("jobs", {}).values():
+        for step in job["steps"]:
+            command = str(step.get("run", "")).replace("${{ matrix.shard }}", "1")
+            if command.startswith("python"):
+                yield command
+
+
+def run_python(block: Block, document: Path, names: dict[str, Any]) -> str:
+    """Execute a block, with the lines of the document in tracebacks, and return what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile("\n" * (block.line - 1) + block.text, str(document), "exec"), names)  # noqa: S102
+    return printed.getvalue()
+
+
+def run_blocks(document: Path, folder: Path) -> None:
+    shell, names, printed = Shell(folder), {"__name__": document.stem}, ""
+    for block in blocks(document):
+        where = f"{document.name}:{block.line}"
+        file_name = _FILE_NAME.match(block.text)
+        if "torch" in block.text and block.language == "python" and find_spec("torch") is None:
+            pytest.skip(f"{where} needs torch, which `make test-torch` has")
+        if file_name:
+            (folder / file_name[1]).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file_name[1]).write_text(block.text, "utf-8")
+            if block.language == "yaml":
+                for command in steps(block.text):
+                    run_command(shell, command, 0, "", where)
+        elif block.language == "python":
+            printed = run_python(block, document, names)
+        elif block.language == "text":
+            assert same_output(block.text, printed), f"{where}: what is printed is\n{printed}"
+        elif block.language == "console":
+            for command, status, shown in commands(block.text):
+                run_command(shell, command, status, shown, where)
+        else:
+            assert block.language in {"math", "mermaid"}, f"{where}: a {block.language} block needs a file name"
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # of PyTorch 2.13's own pytrees
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_its_code_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    run_blocks(document, tmp_path)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_it_has_no_block_that_nothing_runs(document: Path) -> None:
+    text = document.read_text("utf-8")
+    assert {block.language for block in blocks(document)} <= LANGUAGES
+    assert not re.search(r"\n\n {4}\S", _BLOCK.sub("", text)), "an indented block is code that nothing runs: fence it"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_its_links_to_files_and_headings_lead_somewhere(document: Path) -> None:
+    text = _BLOCK.sub("", document.read_text("utf-8"))
+    for target in [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'(?:src|srcset|href)="([^"]+)"', text)]:
+        if re.match(r"https?://|mailto:", target):
+            continue
+        path, _, heading = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        assert file.exists(), f"{target} is no file"
+        if heading:
+            assert heading in headings(file), f"{target} is no heading"
+
+
+def headings(document: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a document, and those that it sets itself."""
+    text = _BLOCK.sub("", document.read_text("utf-8"))
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    return slugs | set(re.findall(r'(?:id|name)="([^"]+)"', text))
+
+
+def write(folder: Path, text: str) -> Path:
+    document = folder / "document.md"
+    document.write_text(text, "utf-8")
+    return document
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("```python\nprint(1)\n```\n```text\n2\n```\n", "what is printed is"),
+        ("```console\n$ python -c 'print(1)'\n2\n```\n", "prints"),
+        ("```console\n$ python -c 'exit(3)'\n```\n", "exits with 3"),
+        ("```console\n$ make nothing\n```\n", "no target nothing"),
+        ("```console\n$ pip install 'ortops[nothing]'\n```\n", "no extra nothing"),
+        ("```toml\na = 1\n```\n", "needs a file name"),
+    ],
+)
+def test_a_document_that_is_wrong_fails(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=message):
+        run_blocks(write(tmp_path, text), tmp_path)
+
+
+def test_blocks_share_a_folder_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "```python\n# made.py\nprint('made')\n```\n"
+        "```python\nimport pathlib\nname = pathlib.Path('made.py').read_text()\n```\n"
+        "```python\nprint(name)\n```\n```text\n# made.py...\n```\n"
+        "```console\n$ python made.py\nmade\n$ python \\\n  -c 'exit(3)'  # exits with 3\n```\n"
+    )
+    run_blocks(write(tmp_path, text), tmp_path)

@@ -8,6 +8,7 @@ from conformance.commands.compare import compare_command
 from conformance.commands.coverage import coverage_command
 from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
+from conformance.commands.findings import findings_command
 from conformance.commands.fuzz import fuzz_command
 from conformance.commands.init import init_command
 from conformance.commands.matrix import matrix_command
@@ -19,6 +20,7 @@ COMMANDS: tuple[click.Command, ...] = (
     fuzz_command,
     matrix_command,
     compare_command,
+    findings_command,
     coverage_command,
     export_command,
     run_exported_command,

@@ -1,11 +1,22 @@
-"""What a runtime is known to get wrong, as data with reasons: one JSON file a backend.
+"""What runtimes are known to get wrong, as data with reasons: one JSON file a runtime.
 
-    found_with      the release that it was found with
-    failures        reason, the globs of case ids in `cases`, and `crashes` where those end the process
+    found_with      the release that the list was made with
+    failures        `reason`, the globs of case ids in `cases`, and `crashes` where those may end the process
 
-It is strict both ways: a listed case that passes fails the suite, so that its entry is removed. Backends from elsewhere
-carry theirs as `EXPECTED_FAILURES`, a mapping from glob to reason. Whoever runs the suite may give a list of their own in
-its place, a TOML file with a table for each reason:
+The files of runtimes that docs/findings.md speaks of have more keys, which `conformance.findings` reads:
+
+    title, about, order     the runtime's heading, what of it was asked, and its place in the document
+    backend                 its name in reports, where that is not the file's
+    releases                all releases that were asked, the oldest first
+    failures                `harm`: memory, numbers, refuses or accepts; `case`: the id of a case that shows it; `rule`:
+                            what the specification says; `answer`: what the runtime answered; `upstream`: addresses of
+                            threads; `since` and `until`: the first and last release that has it, where not all have
+
+An entry with `until` is no longer expected to fail: no backend has it in its list.
+
+The lists are strict both ways: a listed case that passes fails the suite, so that its entry is removed. Backends from
+elsewhere carry theirs as `EXPECTED_FAILURES`, a mapping from glob to reason. Whoever runs the suite may give a list of
+their own in its place, a TOML file with a table for each reason:
 
     [[expected_failure]]
     glob = "roi_align/edge/*/v16/*"     # or id = "...", one case
@@ -51,6 +62,7 @@ def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
     failures = [
         ExpectedFailure(glob, entry["reason"], entry.get("crashes", False))
         for entry in data["failures"]
+        if "until" not in entry
         for glob in entry["cases"]
     ]
     return data["found_with"], failures

@@ -1,0 +1,345 @@
+"""Findings: where runtimes depart from the specification, as a document made from data.
+
+What is known of a runtime is in its list of expected failures, `conformance/expected_failures/NAME.json`. How many cases
+it passes comes from reports of runs, whose counts are kept in a JSON file beside the document. The document's own text
+is not touched: only the parts between two markers are written anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from conformance.outcome import Outcome
+from conformance.printable import PrintableError
+from conformance.report.record import Report
+
+HARMS = {
+    "memory": "Memory out of bounds",
+    "numbers": "Wrong numbers",
+    "refuses": "Refuses valid input",
+    "accepts": "Accepts invalid input",
+}
+"""The kinds of findings by the word that the lists have for them, the most harmful first."""
+
+OUTCOMES = (Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED, Outcome.UNSUPPORTED)
+"""The outcomes of a run without a list of expected failures, in the order of the columns."""
+
+PARTS = ("summary", "findings", "counts")
+"""The parts of the document that are written from data."""
+
+_BAD = (Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED)
+
+
+class FindingsError(PrintableError):
+    """A document without markers, a file that holds no counts, or a report that does not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One way in which a runtime departs from the specification.
+
+    title: what the runtime does, in a few words.
+    harm: a key of `HARMS`.
+    case: id of a case that shows it.
+    rule: what the specification says, and where it says nothing, what the case rests on.
+    answer: what the runtime answered to the case.
+    globs: patterns of the ids of all cases that it fails for this reason.
+    releases: those that were asked and have it, the oldest first.
+    ended: the first release that was asked and no longer has it; empty where the newest has it.
+    upstream: addresses of threads of the runtime's project.
+    """
+
+    title: str
+    harm: str
+    case: str
+    rule: str
+    answer: str
+    globs: tuple[str, ...]
+    releases: tuple[str, ...]
+    ended: str
+    upstream: tuple[str, ...]
+
+    def lists(self, case_id: str) -> bool:
+        """Whether the case is one of those that the runtime fails for this reason."""
+        return any(fnmatchcase(case_id, glob) for glob in self.globs)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A runtime and what was found in it, the most harmful first.
+
+    name: of the list's file.
+    title: its name in headings.
+    about: what was asked, in whole sentences.
+    backend: as reports name it.
+    releases: those that were asked, the oldest first.
+    """
+
+    name: str
+    title: str
+    about: str
+    backend: str
+    releases: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many cases of each operator had which outcome, in one run.
+
+    runtime: name of its list.
+    version: its release.
+    suite, onnx, python, platform, date: as in `conformance.report.record.Origin`.
+    digest: of the outcome of every case; equal digests mean that all cases had the same outcome.
+    operators: the counts by outcome, by operator.
+    """
+
+    runtime: str
+    version: str
+    suite: str
+    onnx: str
+    python: str
+    platform: str
+    date: str
+    digest: str
+    operators: Mapping[str, Mapping[str, int]]
+
+
+def runtimes() -> list[Runtime]:
+    """The runtimes whose lists name a title, in the order of the document: by the number in `order`."""
+    folder = resources.files("conformance.expected_failures")
+    files = {file.name.removesuffix(".json"): file for file in folder.iterdir() if file.name.endswith(".json")}
+    lists = {name: json.loads(file.read_text("utf-8")) for name, file in sorted(files.items())}
+    described = [name for name, data in lists.items() if "title" in data]
+    return [_runtime(name, lists[name]) for name in sorted(described, key=lambda name: lists[name]["order"])]
+
+
+def _runtime(name: str, data: Mapping[str, Any]) -> Runtime:
+    releases = tuple(data["releases"])
+    found = [_finding(entry, releases) for entry in data["failures"]]
+    findings = tuple(sorted(found, key=lambda finding: list(HARMS).index(finding.harm)))
+    return Runtime(name, data["title"], data["about"], data.get("backend", name), releases, findings)
+
+
+def _finding(entry: Mapping[str, Any], releases: tuple[str, ...]) -> Finding:
+    first = releases.index(entry.get("since", releases[0]))
+    last = releases.index(entry.get("until", releases[-1]))
+    return Finding(
+        entry["reason"],
+        entry["harm"],
+        entry["case"],
+        entry["rule"],
+        entry["answer"],
+        tuple(entry["cases"]),
+        releases[first : last + 1],
+        releases[last + 1] if last + 1 < len(releases) else "",
+        tuple(entry.get("upstream", ())),
+    )
+
+
+def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:
+    """The runtime that a report is of, and the release; a report without one is of the newest release that is known.
+
+    Raises:
+        FindingsError: no list is of this backend.
+    """
+    for runtime in known:
+        if report.backend in (runtime.backend, runtime.name):
+            return runtime, report.origin.version or runtime.releases[-1]
+    raise FindingsError(f"backend {report.backend}: must be one of {', '.join(r.backend for r in known)}")
+
+
+def changes(report: Report, known: Sequence[Runtime]) -> tuple[list[str], list[Finding]]:
+    """The cases that fail and that no finding lists, and the findings none of whose cases fails any more.
+
+    Findings that ended before the report's release list nothing. Findings of which no case was asked are left out.
+
+    Raises:
+        FindingsError: no list is of this backend.
+    """
+    runtime, version = of_report(report, known)
+    present = [finding for finding in runtime.findings if not finding.ended or version in finding.releases]
+    bad = [case_id for case_id, entry in report.entries.items() if entry.outcome in _BAD]
+    unlisted = [case_id for case_id in bad if not any(finding.lists(case_id) for finding in present)]
+    asked = [finding for finding in present if any(finding.lists(case_id) for case_id in report.entries)]
+    return unlisted, [finding for finding in asked if not any(map(finding.lists, bad))]
+
+
+def count(report: Report, known: Sequence[Runtime]) -> Counts:
+    """The counts of a report.
+
+    Raises:
+        FindingsError: no list is of this backend; the report is not complete; or failures were expected in the run,
+            which hides whether they were wrong numbers or crashes.
+    """
+    runtime, version = of_report(report, known)
+    if not report.complete:
+        raise FindingsError(f"the report of {report.title} is not complete: counts are of complete runs")
+    operators: dict[str, Counter[str]] = {}
+    for case_id, entry in report.entries.items():
+        if entry.outcome is Outcome.EXPECTED_FAILURE:
+            raise FindingsError(
+                f"the report of {report.title} has expected failures: must be of a run with --expected-failures F, "
+                "F being empty"
+            )
+        operators.setdefault(case_id.partition("/")[0], Counter())[entry.outcome.value] += 1
+    supported = {name: kinds for name, kinds in operators.items() if set(kinds) != {Outcome.UNSUPPORTED.value}}
+    outcomes = sorted((case_id, entry.outcome.value) for case_id, entry in report.entries.items())
+    digest = hashlib.sha256(json.dumps(outcomes).encode()).hexdigest()[:16]
+    origin = report.origin
+    made = (origin.suite, origin.onnx, origin.python, origin.platform, origin.date[:10])
+    ordered = {
+        name: {outcome.value: kinds[outcome.value] for outcome in OUTCOMES if kinds[outcome.value]}
+        for name, kinds in supported.items()
+    }
+    return Counts(runtime.name, version, *made, digest, ordered)
+
+
+def read_counts(file: Path) -> list[Counts]:
+    """The counts in a file; none where there is no such file.
+
+    Raises:
+        FindingsError: it cannot be read or holds no counts.
+    """
+    if not file.exists():
+        return []
+    try:
+        return [Counts(**run) for run in json.loads(file.read_text("utf-8"))["runs"]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise FindingsError(f"{file} holds no counts: {error!r}") from error
+
+
+def write_counts(file: Path, runs: Sequence[Counts]) -> None:
+    """Write counts to a file as JSON.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    data = {"runs": [dataclasses.asdict(run) for run in runs]}
+    file.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+
+
+def merged(old: Iterable[Counts], new: Iterable[Counts], known: Sequence[Runtime]) -> list[Counts]:
+    """The counts of both by runtime and release, the newer ones where the outcomes of both differ."""
+    runs = {(run.runtime, run.version): run for run in old}
+    for run in new:
+        key = (run.runtime, run.version)
+        if key not in runs or runs[key].digest != run.digest:
+            runs[key] = run
+    order = [runtime.name for runtime in known]
+    named = [run for run in runs.values() if run.runtime in order]
+    return sorted(named, key=lambda run: (order.index(run.runtime), _numbers(run.version)))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def rewritten(text: str, known: Sequence[Runtime], runs: Sequence[Counts]) -> str:
+    """The document with its parts written from data.
+
+    Raises:
+        FindingsError: a part has no markers.
+    """
+    parts = {"summary": _summary(known), "findings": _sections(known), "counts": _counts_table(known, runs)}
+    for name in PARTS:
+        begin, end = _markers(name)
+        before, found, rest = text.partition(begin)
+        _, ended, after = rest.partition(end)
+        if not found or not ended:
+            raise FindingsError(f"the document has no part {name}: must have the lines {begin} and {end}")
+        text = f"{before}{begin}\n\n{parts[name]}\n\n{end}{after}"
+    return text
+
+
+def blank() -> str:
+    """A document with nothing but a title and the markers."""
+    return "\n\n".join(["# Findings", *("\n\n".join(_markers(name)) for name in PARTS)]) + "\n"
+
+
+def _markers(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: written by python -m conformance findings -->", f"<!-- end of {name} -->"
+
+
+def _summary(known: Sequence[Runtime]) -> str:
+    """How many findings of each kind each runtime's newest release has."""
+    rows = [("runtime", "release", *HARMS.values()), ("---", "---", *["---:"] * len(HARMS))]
+    for runtime in known:
+        harms = Counter(finding.harm for finding in runtime.findings if not finding.ended)
+        link = f"[{runtime.title}](#{_anchor(runtime.title)})"
+        rows.append((link, runtime.releases[-1], *(str(harms[harm] or "") for harm in HARMS)))
+    return _table(rows)
+
+
+def _sections(known: Sequence[Runtime]) -> str:
+    return "\n\n".join(block for runtime in known for block in _section(runtime))
+
+
+def _section(runtime: Runtime) -> list[str]:
+    blocks = [f"## {runtime.title}", runtime.about]
+    for harm, heading in HARMS.items():
+        present = [finding for finding in runtime.findings if finding.harm == harm and not finding.ended]
+        if present:
+            blocks += [f"### {runtime.title}: {heading[0].lower()}{heading[1:]}", *map(_entry, present)]
+    if ended := [finding for finding in runtime.findings if finding.ended]:
+        blocks += [f"### {runtime.title}: mended", *map(_entry, ended)]
+    return blocks
+
+
+def _entry(finding: Finding) -> str:
+    first, last = finding.releases[0], finding.releases[-1]
+    seen = first if first == last else f"{first} to {last}"
+    mended = f"; {finding.ended} no longer has it" * bool(finding.ended)
+    threads = ", ".join(f"[{_thread(url)}]({url})" for url in finding.upstream) or "none found"
+    lines = [
+        f"**{finding.title[0].upper()}{finding.title[1:]}.**",
+        f"- Case: `{finding.case}`",
+        f"- Specification: {finding.rule}",
+        f"- Answer: {finding.answer}",
+        f"- Seen in {seen}{mended}. Upstream: {threads}.",
+    ]
+    return "\n".join([lines[0], "", *lines[1:]])
+
+
+def _thread(url: str) -> str:
+    """How GitHub names an issue or pull request: owner/name#number."""
+    owner, name, _, number = url.removeprefix("https://github.com/").split("/")
+    return f"{owner}/{name}#{number}"
+
+
+def _counts_table(known: Sequence[Runtime], runs: Sequence[Counts]) -> str:
+    """A row for each operator of a runtime; releases beside each other with the same outcomes share their rows."""
+    rows = [("runtime", "operator", "cases", *(o.value for o in OUTCOMES)), ("---", "---", "---:", *["---:"] * 5)]
+    for runtime in known:
+        groups: list[list[Counts]] = []
+        for run in (run for run in runs if run.runtime == runtime.name):
+            if groups and groups[-1][-1].digest == run.digest:
+                groups[-1].append(run)
+            else:
+                groups.append([run])
+        for group in groups:
+            first, last = group[0].version, group[-1].version
+            title = f"{runtime.title} {first}" + f" to {last}" * (len(group) > 1)
+            for operator, kinds in group[-1].operators.items():
+                numbers = [str(kinds.get(outcome.value) or "") for outcome in OUTCOMES]
+                rows.append((title, f"`{operator}`", str(sum(kinds.values())), *numbers))
+    return _table(rows)
+
+
+def _anchor(title: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)

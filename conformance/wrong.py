@@ -11,7 +11,8 @@ __all__ = ["CONTROLS", "FAULTS", "Family", "Fault"]
 
 FAULTS, Family, Fault = MUTANTS, Category, Mutant
 
-warnings.warn("conformance.wrong is now conformance.mutants", DeprecationWarning, stacklevel=2)
+# A FutureWarning, since the name is given on command lines, where Python does not show a DeprecationWarning.
+warnings.warn("conformance.wrong is now conformance.mutants", FutureWarning, stacklevel=2)
 for _family in CONTROLS:
     # Importing a submodule looks here once its parent is imported.
     sys.modules[f"{__name__}.{_family}"] = sys.modules[f"conformance.mutants.{_family}"]

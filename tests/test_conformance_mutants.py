@@ -152,7 +152,7 @@ print(json.dumps([[warning.category.__name__, str(warning.message)] for warning 
 
 def test_conformance_wrong_is_the_old_name_of_conformance_mutants() -> None:
     done = subprocess.run([sys.executable, "-c", OLD_NAME], check=True, capture_output=True, text=True)  # noqa: S603
-    assert json.loads(done.stdout) == [["DeprecationWarning", "conformance.wrong is now conformance.mutants"]]
+    assert json.loads(done.stdout) == [["FutureWarning", "conformance.wrong is now conformance.mutants"]]
 
 
 def test_a_backend_of_the_old_name_answers_as_the_mutant() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ortops.kernels.jit.exceptions import MOST_SECONDS
+from ortops.kernels.jit.exceptions import MAX_WAIT_SECONDS
 from ortops.kernels.jit.machine_code import keep_forever
 from ortops.kernels.layout import ACTIVE, ENDING
 
@@ -43,7 +43,7 @@ def inside() -> Any:
 def close() -> None:
     """Let no other thread begin a call, and wait for those under way."""
     global _is_shut  # noqa: PLW0603 - the interpreter ends once
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
     _shut.acquire()
     _is_shut = True
     for lock in list(_locks.values()):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ortops.kernels.jit.exceptions import MOST_SECONDS
+from ortops.kernels.jit.exceptions import MAX_WAIT_SECONDS
 from ortops.kernels.jit.machine_code import keep_forever
 from ortops.kernels.layout import ACTIVE, ENDING
 
@@ -42,9 +42,9 @@ def inside_session() -> Any:
 
 
 def close() -> None:
-    """Stop other threads from beginning calls, and wait for the running ones, for `MOST_SECONDS` at most."""
+    """Stop other threads from beginning calls, and wait for the running ones, for `MAX_WAIT_SECONDS` at most."""
     global _is_closed  # noqa: PLW0603 - the interpreter exits once
-    deadline = time.monotonic() + MOST_SECONDS
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
     _closed_lock.acquire()
     _is_closed = True
     for lock in list(_locks.values()):

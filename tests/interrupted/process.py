@@ -16,10 +16,10 @@ from .subject import Subject
 
 ROOT = Path(__file__).parents[2]
 
-MOST_SECONDS = 120.0
+MAX_SECONDS = 120.0
 """The time limit of a process. The longest compiles a kernel several times, on a machine that is busy with others."""
 
-MOST_SECONDS_TO_EXIT = 30.0
+MAX_EXIT_SECONDS = 30.0
 """The time limit from the end of a program to the end of its process."""
 
 
@@ -60,7 +60,7 @@ class Ended:
         return f"{shlex.join(self.job.command)}\n" + "\n".join(f"  {fault}" for fault in self.faults)
 
 
-def run(job: Job, limit: float = MOST_SECONDS) -> Ended:
+def run(job: Job, limit: float = MAX_SECONDS) -> Ended:
     """Run a job in a process, for at most `limit` seconds, and judge it."""
     try:
         done = subprocess.run(  # noqa: S603
@@ -92,6 +92,6 @@ def judge(job: Job, status: int, output: str, errors: str, end: float) -> Ended:
     faults = [f"{count} x {outcome}" for outcome, count in outcomes.items() if outcome not in right]
     if not outcomes[RIGHT]:
         faults.append("No run gives the right answer.")
-    if end - found["end"] > MOST_SECONDS_TO_EXIT:
+    if end - found["end"] > MAX_EXIT_SECONDS:
         faults.append(f"It ends {end - found['end']:.0f} s after its program.")
     return Ended(job, outcomes, found["delay"], tuple(faults))

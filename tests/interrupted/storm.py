@@ -12,7 +12,7 @@ from types import FrameType
 
 from .outcome import LOST, RIGHT, of_error
 
-SOONEST = 1e-5
+MIN_SECONDS = 1e-5
 """The fewest seconds before an alarm."""
 
 TYPICAL = 20
@@ -50,7 +50,7 @@ def storm(attempt: Callable[[], str], seed: int, seconds: float) -> Iterator[str
         before, begun = raised, time.perf_counter()
         try:
             try:
-                signal.setitimer(signal.ITIMER_REAL, rng.uniform(SOONEST, 1.5 * statistics.median(durations)))
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(MIN_SECONDS, 1.5 * statistics.median(durations)))
                 outcome = attempt()
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)

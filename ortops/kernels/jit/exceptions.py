@@ -12,7 +12,7 @@ from typing import Any
 KEY = b"ortops"
 """The key under which compiled code saves an exception in the thread's dictionary (PyThreadState_GetDict)."""
 
-MOST_SECONDS = 60.0
+MAX_WAIT_SECONDS = 60.0
 """The longest time for which the interpreter's exit waits for other threads."""
 
 # c_void_p, since the result is a borrowed reference, which py_object would release.
@@ -73,4 +73,4 @@ def uninterrupted(function: Callable[[], Any]) -> Any:
 def _wait() -> None:
     """Wait for functions whose callers were interrupted: a compiler may crash if the interpreter goes away."""
     for done in list(_running):
-        done.acquire(timeout=MOST_SECONDS)
+        done.acquire(timeout=MAX_WAIT_SECONDS)

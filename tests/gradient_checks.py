@@ -78,14 +78,14 @@ def _in_session(model: onnx.ModelProto) -> Runner:
 
 
 def unoptimized(model: onnx.ModelProto) -> Runner:
-    """All outputs in a session without optimizations, since fused nodes round differently."""
+    """A runner in a session without optimizations, since fused nodes round differently."""
     asked = options()
     asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return partial(_outputs, ortops.InferenceSession(model.SerializeToString(), asked, providers=[CPU]))
 
 
 class LayerNormalization(OpRun):
-    """The evaluator's own normalizes in float32."""
+    """LayerNormalization in the type of X; the evaluator normalizes in float32."""
 
     op_domain = ""
 

@@ -7,7 +7,16 @@ import sys
 
 import click
 
-from conformance.commands import COMMANDS
+EXTRA = ("jinja2", "rich")
+"""Packages that the commands import and a plain installation of ortops lacks."""
+
+try:
+    from conformance.commands import COMMANDS
+except ModuleNotFoundError as error:
+    if error.name not in EXTRA:
+        raise
+    sys.stderr.write(f"{error}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n")
+    sys.exit(2)
 
 
 class RunByDefault(click.Group):

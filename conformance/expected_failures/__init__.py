@@ -27,11 +27,6 @@ from typing import Any
 
 from conformance.printable import printable
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 TABLE = "expected_failure"
 """The name of a table in a TOML file."""
 
@@ -72,6 +67,11 @@ def read(file: Path, ids: Sequence[str]) -> list[ExpectedFailure]:
         OSError: it cannot be read.
         ValueError: something in it breaks a rule; names argument, value and rule.
     """
+    # Imported here: with Python 3.10 the package is of an extra, and backends load their lists without it.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         data = tomllib.loads(file.read_text("utf-8"))
     except ValueError as error:  # what is no TOML or no UTF-8

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import rich.box
-import rich.table
-import rich.text
-from rich.console import Console
 
 from conformance.expect import Floats
-from conformance.report.terminal import line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from conformance.explain.explanation import Explanation
 
 MOST_ROWS = 100
@@ -82,6 +79,8 @@ def differences(got: Floats, expected: Floats) -> Floats:
 
 def write(explanation: Explanation, out: Console) -> None:
     """Print the short version of an explanation: coordinates and values."""
+    from conformance.report.terminal import line  # needs the extra, which families of operators must not
+
     line(out, explanation.case.id, "bold")
     for heading, fact in explanation.facts.items():
         line(out, f"{heading}: {fact}")
@@ -106,6 +105,12 @@ def write(explanation: Explanation, out: Console) -> None:
 
 
 def _print(out: Console, whole: Table) -> None:
+    import rich.box
+    import rich.table
+    import rich.text
+
+    from conformance.report.terminal import line
+
     shown = replace(whole, rows=kept(whole.rows, _MOST_PRINTED))
     line(out, f"\n{shown.title}", "italic")
     printed = rich.table.Table(box=rich.box.SIMPLE)

@@ -21,6 +21,10 @@ from conformance.run import STRICT, Examiner
 from conformance.vectors import collect
 
 
+SUITE = Path(__file__).parent.name
+"""Node id of the suite."""
+
+
 class FailedError(Exception):
     """A case that failed."""
 
@@ -69,6 +73,8 @@ def prepare(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.add_cleanup(stack.close)
     config.stash[_QUESTIONS] = Questions(cases, examiner)
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
+        config.pluginmanager.register(AnswerCheck())
 
 
 def _listed(file: str | None) -> list[ExpectedFailure] | None:
@@ -88,6 +94,35 @@ class Suite(pytest.Directory):
         questions = self.config.stash[_QUESTIONS]
         for case in questions.cases:
             yield CaseItem.from_parent(self, name=case.id, case=case, examiner=questions.examiner)
+
+
+class AnswerCheck:
+    """Fails a test run in which the backend supports no case: pytest takes a run of skipped tests for a success."""
+
+    MESSAGE = "no case was answered: this shows nothing"
+
+    def __init__(self) -> None:
+        self._outcomes: set[object] = set()
+
+    @property
+    def _has_no_answer(self) -> bool:
+        return self._outcomes == {Outcome.UNSUPPORTED.value}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the outcome of a case."""
+        if report.when == "call" and report.nodeid.startswith(f"{SUITE}::"):
+            self._outcomes.add(dict(report.user_properties).get("outcome"))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Set the exit status."""
+        if self._has_no_answer and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why."""
+        if self._has_no_answer:
+            terminalreporter.section("conformance", red=True)
+            terminalreporter.write_line(self.MESSAGE)
 
 
 class CaseItem(pytest.Item):

@@ -59,6 +59,6 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> Suite | No
     is_asked = parent.config.getoption("conformance_backend") is not None
     if not is_asked or path.name != _HERE.name or not path.samefile(_HERE):
         return None
-    from conformance.pytest_items import Suite
+    from conformance.pytest_items import SUITE, Suite
 
-    return Suite.from_parent(parent, path=path, nodeid=_HERE.name)
+    return Suite.from_parent(parent, path=path, nodeid=SUITE)

@@ -408,6 +408,15 @@ def test_plugin_is_strict_about_expected_failures(functions: Path) -> None:
     assert "passed, but is listed as an expected failure: one off" in done.stdout
 
 
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "two workers"])
+@pytest.mark.parametrize(("glob", "status"), [("dml_roi_align/edge/*_inside*/float", 1), (GLOB, 0)])
+def test_plugin_fails_where_nothing_is_answered(functions: Path, workers: list[str], glob: str, status: int) -> None:
+    done = run_pytest(functions, "--conformance-backend", "functions:right", "--conformance-select", glob, *workers)
+    assert done.returncode == status, done.stdout
+    assert counts(done)["skipped"] > 0
+    assert ("no case was answered: this shows nothing" in done.stdout) is bool(status)
+
+
 def test_plugin_asks_a_child_where_it_is_told_to(functions: Path) -> None:
     options = ("--conformance-select", INSIDE, "--conformance-isolate")
     done = run_pytest(functions, "--conformance-backend", "functions:ends", *options)

@@ -144,6 +144,6 @@ def family_of(case_id: str) -> str:
     return "/".join(case_id.split("/")[:2])
 
 
-def fact_of(case_id: str) -> str:
+def scenario_of(case_id: str) -> str:
     """The first three parts of an id, which the types, opsets and variants of one fact have in common."""
     return "/".join(case_id.split("/")[:3])

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.expect import Floats, expected_outputs
+from conformance.expected_values import Floats, expected_outputs
 from conformance.families import family_of
 from conformance.growth import Growth, arithmetic, least, unit
 from conformance.outcome import Difference

@@ -22,7 +22,7 @@ def check(conventions: Collection[str]) -> None:
             raise ValueError(f"convention {name!r}: must be one of {', '.join(CONVENTIONS)}")
 
 
-def judged_by(case: Case, conventions: Collection[str]) -> Case:
+def with_conventions(case: Case, conventions: Collection[str]) -> Case:
     """The case whose expected values a runtime with these conventions has to answer; it is asked the case itself."""
     if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
         attributes = {**case.attributes, "mode": "max_interpolated"}

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.backends.external import External
-from conformance.case import Array, Case, fact_of
+from conformance.backends.external import OnnxBackend
+from conformance.case import Array, Case, scenario_of
 from conformance.compare import allowed_errors
 from conformance.coverage.measure import asked
 from conformance.growth import unit
@@ -109,7 +109,7 @@ def _chosen(results: Sequence[Result]) -> list[Result]:
     ordered = sorted(results, key=lambda result: result.case.element_type != "float")
     firsts: dict[str, Result] = {}
     for result in ordered:
-        firsts.setdefault(fact_of(result.case.id), result)
+        firsts.setdefault(scenario_of(result.case.id), result)
     # Facts that stand beside each other are alike: not the first ones, but some from everywhere.
     spread = list(firsts.values())[:: max(len(firsts) // MOST_COMPARED, 1)]
     unique = {result.case.id: result for result in (*spread, *firsts.values(), *ordered)}
@@ -131,8 +131,8 @@ def _answer(fault: Fault, case: Case) -> Answer:
 
 
 @functools.cache
-def _backend(fault: Fault) -> External:
-    return External(fault.backend)
+def _backend(fault: Fault) -> OnnxBackend:
+    return OnnxBackend(fault.backend)
 
 
 def _passes(fault: Fault, case: Case) -> bool:

@@ -33,7 +33,7 @@ from conformance.backends import UnsupportedError
 from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
-from conformance.expect import Floats, expected_outputs
+from conformance.expected_values import Floats, expected_outputs
 from conformance.families import family_of
 from conformance.growth import least, unit
 from conformance.model import Dialect, build
@@ -55,7 +55,9 @@ class Tolerances(NamedTuple):
     atol: float
 
 
-def divide(cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False) -> tuple[list[Case], Counter[str]]:
+def split_exportable(
+    cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False
+) -> tuple[list[Case], Counter[str]]:
     """The cases that can be exported, in their order, and how many others there are for each reason.
 
     Args:
@@ -66,7 +68,7 @@ def divide(cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False) 
     kept: list[Case] = []
     left_out: Counter[str] = Counter()
     for case in cases:
-        reason = _why_not(case, dialect, with_huge=with_huge)
+        reason = _reason_left_out(case, dialect, with_huge=with_huge)
         if reason:
             left_out[reason] += 1
         else:
@@ -74,7 +76,7 @@ def divide(cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False) 
     return kept, left_out
 
 
-def _why_not(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
+def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
     """Why a case cannot be exported; empty where it can."""
     if case.expects_error:
         return "an error is due, and the layout knows values only"

@@ -17,7 +17,7 @@ from conformance import backends
 from conformance.backends import Backend, conventions_of, is_unsafe
 from conformance.case import Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
-from conformance.run import Answer, Examiner, ask
+from conformance.run import Answer, CaseRunner, ask
 from ortops.child import Child, limited_memory
 
 TIME_LIMIT = 60.0
@@ -77,7 +77,7 @@ class IsolatedBackend:
 
 
 @contextlib.contextmanager
-def asking(
+def case_runner(
     name: str,
     *,
     provider: str | None = None,
@@ -87,7 +87,7 @@ def asking(
     memory_limit: int | None = None,
     strict: Basis = Basis.OURS,
     conventions: Collection[str] = (),
-) -> Iterator[Examiner]:
+) -> Iterator[CaseRunner]:
     """Who asks a backend and judges it.
 
     Cases known to end the process, and all those of an unsafe backend, are asked in a child in any event.
@@ -99,7 +99,7 @@ def asking(
         isolate: True to ask every case in a child.
         time_limit: seconds for a case in a child; None for `TIME_LIMIT`.
         memory_limit: see `IsolatedBackend`.
-        strict: see `Examiner`.
+        strict: see `CaseRunner`.
         conventions: besides those that the backend says that it has.
 
     Raises:
@@ -112,7 +112,7 @@ def asking(
         if time_limit is not None:
             child.time_limit = time_limit
 
-        def asker(case: Case) -> Answer:
+        def answer_of(case: Case) -> Answer:
             failure = find(listed, case.id)
             if not (isolate or unsafe or (failure and failure.crashes)):
                 return ask(backend, case)
@@ -121,7 +121,7 @@ def asking(
                 child.end()  # what has been written out of bounds is not to fail another case
             return answer
 
-        yield Examiner(asker, listed, strict, {*conventions, *conventions_of(backend)})
+        yield CaseRunner(answer_of, listed, strict, {*conventions, *conventions_of(backend)})
 
 
 def _serve(name: str, provider: str | None, memory_limit: int | None, connection: Connection) -> None:

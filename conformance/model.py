@@ -94,7 +94,7 @@ def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, .
     return helper.make_tensor_value_info(name, tensor_type(dtype), lengths)
 
 
-def with_open_lengths(case: Case) -> Case:
+def with_named_axes(case: Case) -> Case:
     """The case with a name for every length that may be another one in another call of its session."""
     fixed = {attribute.name for attribute in case.definition.attributes}
     shapes = {**{name: array.shape for name, array in case.inputs.items()}, **_output_shapes(case)}

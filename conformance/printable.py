@@ -23,7 +23,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def words_of(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """What an exception says, printable or not; where saying it fails, that."""
     try:
         return str(error)

@@ -15,11 +15,10 @@ import pytest
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure, read
-from conformance.isolate import asking
+from conformance.isolate import case_runner
 from conformance.outcome import Outcome
-from conformance.run import STRICT, Examiner
+from conformance.run import STRICT, CaseRunner
 from conformance.vectors import collect
-
 
 SUITE = Path(__file__).parent.name
 """Node id of the suite."""
@@ -34,14 +33,14 @@ class CrashedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class Selection:
     """What is asked, and who asks and judges."""
 
     cases: Sequence[Case]
-    examiner: Examiner
+    runner: CaseRunner
 
 
-_QUESTIONS = pytest.StashKey[Questions]()
+_SELECTION = pytest.StashKey[Selection]()
 
 
 def prepare(config: pytest.Config) -> None:
@@ -58,7 +57,7 @@ def prepare(config: pytest.Config) -> None:
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
     stack = contextlib.ExitStack()
-    context = asking(
+    context = case_runner(
         config.getoption("conformance_backend"),
         provider=config.getoption("conformance_provider"),
         known=_listed(config.getoption("conformance_expected_failures")),
@@ -66,13 +65,13 @@ def prepare(config: pytest.Config) -> None:
         strict=STRICT[config.getoption("conformance_strict")],
     )
     try:
-        examiner = stack.enter_context(context)
+        runner = stack.enter_context(context)
     except MissingBackendError as error:
         raise pytest.UsageError(f"--conformance-backend: {error}") from error
     except ProviderError as error:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.add_cleanup(stack.close)
-    config.stash[_QUESTIONS] = Questions(cases, examiner)
+    config.stash[_SELECTION] = Selection(cases, runner)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
         config.pluginmanager.register(AnswerCheck())
 
@@ -91,9 +90,9 @@ class Suite(pytest.Directory):
 
     def collect(self) -> Iterator[CaseItem]:
         """An item for each case, of the case's id."""
-        questions = self.config.stash[_QUESTIONS]
-        for case in questions.cases:
-            yield CaseItem.from_parent(self, name=case.id, case=case, examiner=questions.examiner)
+        selection = self.config.stash[_SELECTION]
+        for case in selection.cases:
+            yield CaseItem.from_parent(self, name=case.id, case=case, runner=selection.runner)
 
 
 class AnswerCheck:
@@ -128,9 +127,9 @@ class AnswerCheck:
 class CaseItem(pytest.Item):
     """One case. Unsupported is skipped; expected failures and departures are failures that pytest expects, too."""
 
-    def __init__(self, *, case: Case, examiner: Examiner, **rest: Any) -> None:
+    def __init__(self, *, case: Case, runner: CaseRunner, **rest: Any) -> None:
         super().__init__(**rest)
-        self._case, self._examiner = case, examiner
+        self._case, self._examiner = case, runner
 
     def runtest(self) -> None:
         """Ask and judge."""

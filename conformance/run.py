@@ -13,10 +13,10 @@ import numpy as np
 from conformance.backends import Backend, OperatorMissingError, UnsupportedError
 from conformance.case import Array, Basis, Case
 from conformance.compare import compare
-from conformance.conventions import judged_by
+from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
-from conformance.printable import printable, words_of
+from conformance.printable import message_of, printable
 
 MOST_KEPT = 2**16
 """Bytes of an output that a result keeps."""
@@ -47,7 +47,7 @@ class Answer:
         object.__setattr__(self, "text", printable(self.text))
 
 
-Asker = Callable[[Case], Answer]
+AnswerFunction = Callable[[Case], Answer]
 
 
 def ask(backend: Backend, case: Case) -> Answer:
@@ -69,23 +69,23 @@ def ask(backend: Backend, case: Case) -> Answer:
             given = _copied(case.inputs)
             return answer("outputs", session(given))
         except UnsupportedError as error:
-            return answer("unsupported", text=words_of(error))
+            return answer("unsupported", text=message_of(error))
         except OperatorMissingError as error:
-            return answer("missing", text=words_of(error))
+            return answer("missing", text=message_of(error))
         except SystemExit as error:
-            return answer("crash", text=f"it would have ended the process: SystemExit: {words_of(error)}")
+            return answer("crash", text=f"it would have ended the process: SystemExit: {message_of(error)}")
         except Exception as error:  # noqa: BLE001  # whatever a runtime raises is its refusal
-            return answer("refusal", text=f"{type(error).__name__}: {words_of(error)}")
+            return answer("refusal", text=f"{type(error).__name__}: {message_of(error)}")
 
 
 def _copied(inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: array.copy() for name, array in inputs.items()}
 
 
-class Examiner:
+class CaseRunner:
     """Asks for answers and judges them.
 
-    asker: who answers.
+    answer: who answers.
     known: what is expected to fail.
     strict: the weakest rule whose breach is a failure; a breach of a weaker one is a departure.
     conventions: of `conformance.conventions`, by which the backend is judged.
@@ -93,12 +93,12 @@ class Examiner:
 
     def __init__(
         self,
-        asker: Asker,
+        answer: AnswerFunction,
         known: Sequence[ExpectedFailure] = (),
         strict: Basis = Basis.OURS,
         conventions: Collection[str] = (),
     ) -> None:
-        self.asker, self.known = asker, known
+        self.answer, self.known = answer, known
         self._strict, self._conventions = strict, conventions
 
     def results(self, cases: Iterable[Case]) -> Iterator[Result]:
@@ -107,9 +107,9 @@ class Examiner:
 
     def result(self, case: Case) -> Result:
         """The result of one case."""
-        return self.judged(case, self.asker(case))
+        return self.result_of(case, self.answer(case))
 
-    def judged(self, case: Case, answer: Answer) -> Result:
+    def result_of(self, case: Case, answer: Answer) -> Result:
         """The result of a case from the answer to it; a refusal is proven by asking its twin."""
         if case.expects_error and answer.kind in ("refusal", "missing"):
             answer = self._as_far_as_proven(case, answer)
@@ -119,7 +119,7 @@ class Examiner:
         """A refusal, or that the case is not supported: who refuses the valid twin, too, has checked nothing."""
         if case.twin is None:
             return answer
-        twin = judge(case.twin, self.asker(case.twin), self._conventions)
+        twin = judge(case.twin, self.answer(case.twin), self._conventions)
         if twin.outcome is Outcome.PASSED:
             return answer
         return Answer("unsupported", text=f"its valid twin is not answered: {twin.message or twin.outcome.value}")
@@ -142,14 +142,14 @@ def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Resu
 
     Args:
         case: the case.
-        answer: what the backend made of it. A refusal is believed: see `Examiner` for its proof.
+        answer: what the backend made of it. A refusal is believed: see `CaseRunner` for its proof.
         conventions: by which the backend is judged.
     """
     if answer.kind == "unsupported":
         return Result(case, Outcome.UNSUPPORTED, answer.text, seconds=answer.seconds)
     if answer.kind == "crash":
         return Result(case, Outcome.CRASHED, answer.text, seconds=answer.seconds)
-    passed, message, worst = _conforms(judged_by(case, conventions), answer)
+    passed, message, worst = _conforms(with_conventions(case, conventions), answer)
     kept = {} if passed else _kept(case, answer.outputs or {})
     return Result(case, Outcome.PASSED if passed else Outcome.FAILED, message, worst, answer.seconds, kept)
 

@@ -20,7 +20,7 @@ from conformance import backends
 from conformance.__main__ import main
 from conformance.backends import ProviderError, session
 from conformance.case import Case
-from conformance.commands.run import deal
+from conformance.commands.run import shard_of
 from conformance.expected_failures import ExpectedFailure, find, read
 from conformance.isolate import IsolatedBackend
 from conformance.run import ask
@@ -95,7 +95,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 7])
 def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
-    shards = [deal(collect(), part, parts) for part in range(1, parts + 1)]
+    shards = [shard_of(collect(), part, parts) for part in range(1, parts + 1)]
     assert sorted(case.id for shard in shards for case in shard) == sorted(IDS)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
     kinds = [Counter((case.family, case.element_type) for case in shard) for shard in shards]

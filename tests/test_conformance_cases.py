@@ -16,7 +16,7 @@ import pytest
 
 from conformance.case import Case
 from conformance.compare import compare
-from conformance.expect import expected_outputs, reference
+from conformance.expected_values import expected_outputs, reference
 from conformance.model import build
 from conformance.vectors import collect, literal, scenes
 from conformance.vectors.dialects import Rule

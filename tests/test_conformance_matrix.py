@@ -42,7 +42,7 @@ QUIET = (
     "--disable-component-update --disable-sync --virtual-time-budget=10000 --dump-dom"
 )
 NO_HALF_PIXEL = """
-from conformance.expect import reference
+from conformance.expected_values import reference
 from ortops.operators import BY_NAME
 
 

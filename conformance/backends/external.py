@@ -20,11 +20,11 @@ from conformance.case import Array, Case
 from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
-from conformance.printable import words_of
+from conformance.printable import message_of
 from ortops.spec import AttributeValue
 
 
-class External:
+class OnnxBackend:
     """Answers with `target`, a module or class that has `prepare`."""
 
     def __init__(self, target: Any) -> None:
@@ -49,7 +49,7 @@ class External:
         return run
 
 
-class Function:
+class FunctionBackend:
     """Answers with `target`, a function on NumPy arrays."""
 
     def __init__(self, target: Callable[..., object]) -> None:
@@ -76,7 +76,7 @@ def _saying_unsupported() -> Iterator[None]:
     try:
         yield
     except (NotImplementedError, unittest.SkipTest) as error:
-        raise UnsupportedError(words_of(error) or type(error).__name__) from error
+        raise UnsupportedError(message_of(error) or type(error).__name__) from error
 
 
 def _said_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[str]]:
@@ -138,7 +138,7 @@ def load(name: str) -> Backend:
     """
     target = target_of(name)
     if callable(getattr(target, "prepare", None)):
-        return External(target)
+        return OnnxBackend(target)
     if callable(target) and not inspect.isclass(target):
-        return Function(target)
+        return FunctionBackend(target)
     raise MissingBackendError(f"backend {name}: has no prepare(model, device) and is no function")

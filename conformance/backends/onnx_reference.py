@@ -33,10 +33,10 @@ class OnnxReference:
         require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
         if _samples(case) > MOST_SAMPLES:
             raise MemoryError(f"the evaluator would make more than {MOST_SAMPLES} objects for one RoI: not tried")
-        return evaluating(build(case, "standard"), case)
+        return evaluator_session(build(case, "standard"), case)
 
 
-def evaluating(model: onnx.ModelProto, case: Case) -> Session:
+def evaluator_session(model: onnx.ModelProto, case: Case) -> Session:
     """Runs the model of a case in the evaluator."""
     evaluator = ReferenceEvaluator(model)
 

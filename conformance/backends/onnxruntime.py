@@ -42,7 +42,7 @@ class OnnxRuntime:
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else tuple(ELEMENT_DTYPES))
-        return session.running(self._session(build(case, "standard").SerializeToString()), case)
+        return session.as_session(self._session(build(case, "standard").SerializeToString()), case)
 
     def _session(self, model: bytes) -> Any:
         options = session.options()

@@ -34,7 +34,7 @@ class Ortops:
             _require_all(case)
         model = build(case, "ortops").SerializeToString()
         made = ortops.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.running(made, case)
+        return session.as_session(made, case)
 
 
 def load(provider: str | None = None) -> Ortops:

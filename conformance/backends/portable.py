@@ -26,7 +26,7 @@ class Portable:
         """See `Backend`."""
         model = attach(build(case, "ortops")).SerializeToString()
         made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.running(made, case)
+        return session.as_session(made, case)
 
 
 def load(provider: str | None = None) -> Portable:

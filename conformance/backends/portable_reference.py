@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance import expected_failures
 from conformance.backends.base import Session
-from conformance.backends.onnx_reference import evaluating
+from conformance.backends.onnx_reference import evaluator_session
 from conformance.case import Case
 from conformance.model import build
 from onnx_models.portable import attach
@@ -18,7 +18,7 @@ class PortableReference:
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        return evaluating(attach(build(case, "ortops")), case)
+        return evaluator_session(attach(build(case, "ortops")), case)
 
 
 def load() -> PortableReference:

@@ -8,8 +8,8 @@ import numpy as np
 
 from conformance.backends.base import Session
 from conformance.case import Array, Case
-from conformance.expect import reference
 from conformance.expected_failures import ExpectedFailure
+from conformance.expected_values import reference
 
 
 class Reference:

@@ -67,7 +67,7 @@ def _identity() -> bytes:
 _IDENTITY = _identity()
 
 
-def running(session: Any, case: Case) -> Session:
+def as_session(session: Any, case: Case) -> Session:
     """Runs `session`, whose inputs and outputs have the names of the case's."""
     names = [output.name for output in session.get_outputs()]
     run_options = onnxruntime.RunOptions()

@@ -22,7 +22,7 @@ from torchvision.ops import roi_align
 
 from conformance import expected_failures
 from conformance.backends.base import MissingBackendError
-from conformance.backends.external import Function
+from conformance.backends.external import FunctionBackend
 from conformance.case import Array
 from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
@@ -32,7 +32,7 @@ Inputs = Mapping[str, Array | None]
 Attributes = Mapping[str, AttributeValue]
 
 
-class Torchvision(Function):
+class Torchvision(FunctionBackend):
     """Answers with `torchvision.ops.roi_align`, in the types that its kernels are found to take."""
 
     is_unsafe = True

@@ -107,8 +107,8 @@ def _replayed(backend_name: str, path: Path) -> bool:
     """Whether the case in the file fails."""
     with wrong_call("--replay", ValueError):
         case = file.read(path)
-    with isolate.asking(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as examiner:
-        found = check(case, examiner)
+    with isolate.case_runner(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as runner:
+        found = check(case, runner)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
     return isinstance(found, Failure)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, elsewhere, isolate
+from conformance import backends, isolate, other_environment
 from conformance.case import Case
 from conformance.commands.options import SELECT, chosen, out_file, wrong_call
 from conformance.diagnosis import diagnose
@@ -31,7 +31,7 @@ DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino"
     metavar="ENV B",
     multiple=True,
     help="Ask backend B of the virtual environment in folder ENV, too, by its own Python and of the release that is "
-    f"installed there. It needs {', '.join(elsewhere.NEEDS)} besides the runtime, but not ortops. No list of expected "
+    f"installed there. It needs {', '.join(other_environment.REQUIRED)} besides the runtime, but not ortops. No list of expected "
     "failures is applied. May be given several times.",
 )
 @SELECT
@@ -64,8 +64,8 @@ def matrix_command(
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_asked(name, cases) for name in names if name not in missing]
-    with wrong_call("--installed-in", elsewhere.ElsewhereError, NotAReportError):
-        asked_there = (elsewhere.ask(folder, name, glob) for folder, name in others)
+    with wrong_call("--installed-in", other_environment.OtherEnvironmentError, NotAReportError):
+        asked_there = (other_environment.run_suite(folder, name, glob) for folder, name in others)
         reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
@@ -104,5 +104,5 @@ def _missing(name: str) -> str:
 
 def _asked(name: str, cases: Sequence[Case]) -> Report:
     """What a backend makes of the cases, each of which may end the child process that is asked."""
-    with isolate.asking(name, isolate=True) as examiner:
-        return Run(name, list(with_progress(examiner.results(cases), name, len(cases)))).report
+    with isolate.case_runner(name, isolate=True) as runner:
+        return Run(name, list(with_progress(runner.results(cases), name, len(cases)))).report

@@ -153,7 +153,7 @@ def run_command(
     label = backend_name if provider is None else f"{backend_name} on {provider}"
     earlier = {} if earlier_file is None else _earlier(earlier_file, label, cases)
     reports = Reports(label, len(cases), json_file, junit_file, html_file)
-    asking = isolate.asking(
+    running = isolate.case_runner(
         backend_name,
         provider=provider,
         known=listed,
@@ -165,8 +165,8 @@ def run_command(
     )
     is_missing = wrong_call("--backend", backends.MissingBackendError)
     cannot = wrong_call("--provider", backends.ProviderError)
-    with is_missing, cannot, asking as examiner, _stopped_by_signals() as stopped:
-        results = (earlier.get(case.id) or examiner.result(case) for case in cases)
+    with is_missing, cannot, running as runner, _stopped_by_signals() as stopped:
+        results = (earlier.get(case.id) or runner.result(case) for case in cases)
         for result in with_progress(results, "conformance", len(cases), note=reports.note):
             reports.add(result)
     reports.write()
@@ -275,7 +275,7 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
     return {result.case.id: result for result in report.results(cases)}
 
 
-def deal(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
+def shard_of(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
     """The cases of one part, counted from 1.
 
     They are dealt like cards, family by family and type by type, so that each part has as many of each: a runtime
@@ -296,7 +296,7 @@ def _chosen(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[C
     if parts > len(cases):
         rule = f"must have at most as many parts as there are cases, {len(cases)}"
         raise click.BadParameter(f"'{part}/{parts}': {rule}", param_hint="--shard")
-    return deal(cases, part, parts)
+    return shard_of(cases, part, parts)
 
 
 def _check_limits(is_isolated: bool, time_limit: float | None, memory_limit: int | None) -> None:

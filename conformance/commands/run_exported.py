@@ -22,7 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 from conformance.backends import MissingBackendError
 from conformance.backends.external import target_of
 from conformance.commands.options import wrong_call
-from conformance.printable import printable, words_of
+from conformance.printable import message_of, printable
 from conformance.progress import with_progress
 
 
@@ -96,7 +96,7 @@ def _or_skip(function: Callable[..., Any], *arguments: object) -> Any:
     try:
         return function(*arguments)
     except NotImplementedError as error:
-        raise unittest.SkipTest(words_of(error) or type(error).__name__) from error
+        raise unittest.SkipTest(message_of(error) or type(error).__name__) from error
 
 
 class Verdicts(unittest.TestResult):
@@ -108,7 +108,7 @@ class Verdicts(unittest.TestResult):
         """Take a test that failed. `err` is of `sys.exc_info`."""
         self.wrong += 1
         name = test.id().rpartition(".")[2].removesuffix("_cpu")
-        click.echo(f"failed {name}\n    {_in_short(f'{err[0].__name__}: {words_of(err[1])}')}")
+        click.echo(f"failed {name}\n    {_in_short(f'{err[0].__name__}: {message_of(err[1])}')}")
 
     addError = addFailure  # noqa: N815
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from conformance.backends.external import External
-from conformance.case import Case, fact_of
+from conformance.backends.external import OnnxBackend
+from conformance.case import Case, scenario_of
 from conformance.run import ask, judge
 from conformance.vectors import collect
 from conformance.wrong import FAULTS, Family, Fault
@@ -38,8 +38,8 @@ class Catch:
 
 def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
     """The cases that a class with ONNX's backend interface fails, one after the other."""
-    asking = External(backend)
-    return (case for case in cases if judge(case, ask(asking, case)).outcome.is_bad)
+    asked_backend = OnnxBackend(backend)
+    return (case for case in cases if judge(case, ask(asked_backend, case)).outcome.is_bad)
 
 
 def asked(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -65,11 +65,11 @@ def _asked(operators: str, is_of_gradients_alone: bool, cases: tuple[Case, ...])
 
 @functools.cache
 def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, ...]:
-    with_float = {fact_of(case.id) for case in cases if case.expects_error is None and case.element_type == "float"}
+    with_float = {scenario_of(case.id) for case in cases if case.expects_error is None and case.element_type == "float"}
 
     def is_kept(case: Case) -> bool:
         # The tensors of a refusal may have a type that is what is wrong with it.
-        chosen = "float" if fact_of(case.id) in with_float else "double"
+        chosen = "float" if scenario_of(case.id) in with_float else "double"
         is_open = case.expects_error is not None or (has_values and OF_VALUES in case.id)
         return is_open or case.element_type == chosen
 
@@ -86,7 +86,7 @@ def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool
     """
     # Cases outside, faults inside: the expected values of a case are computed once and need not be kept.
     deciding = {fault: frozenset(decisive(fault, cases)) for fault in faults}
-    asking = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
+    candidates = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
     ids: dict[Fault, list[str]] = {fault: [] for fault in faults}
     first: dict[Fault, str] = {}
     by_onnx = {fault: False if fault.operators == OFFICIAL.split("/", maxsplit=1)[0] else None for fault in faults}
@@ -94,7 +94,7 @@ def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool
         is_official = case.family == OFFICIAL
         for fault in faults:
             is_open = everything or fault not in first or (is_official and not by_onnx[fault])
-            if case in asking[fault] and is_open and any(failing(fault.backend, [case])):
+            if case in candidates[fault] and is_open and any(failing(fault.backend, [case])):
                 ids[fault].append(case.id)
                 if case in deciding[fault]:
                     first.setdefault(fault, case.id)

@@ -13,7 +13,7 @@ import rich.markup
 import rich.table
 from rich.console import Console
 
-from conformance.case import Case, fact_of
+from conformance.case import Case, scenario_of
 from conformance.coverage.measure import Catch
 from conformance.coverage.values import Line, by_operator
 from conformance.wrong import FAULTS, Family
@@ -46,7 +46,7 @@ class Summary:
         facts: dict[str, list[str]] = {}
         for catch in self.found:
             if catch.first is not None:
-                facts.setdefault(fact_of(catch.first), []).append(catch.fault.name)
+                facts.setdefault(scenario_of(catch.first), []).append(catch.fault.name)
         return facts
 
     @property
@@ -69,14 +69,14 @@ class Summary:
     def _of_facts(self) -> Table:
         facts: dict[str, set[str]] = {}
         for case in self.cases:
-            facts.setdefault(case.family, set()).add(fact_of(case.id))
+            facts.setdefault(case.family, set()).add(scenario_of(case.id))
         rows = [(name, str(len(own)), str(len(own & set(self.needed)))) for name, own in facts.items()]
         return Table("facts, and those that are the first to catch a fault", ("family", "facts", "first"), rows)
 
     def conclusions(self) -> list[str]:
         """The last lines, of which the reader with no time reads one."""
         lines = [f"not caught: {c.fault.name}: {c.fault.description}" for c in self.found if c.first is None]
-        facts = f"{len({fact_of(case.id) for case in self.cases})} facts, {len(self.needed)} needed"
+        facts = f"{len({scenario_of(case.id) for case in self.cases})} facts, {len(self.needed)} needed"
         return [*lines, f"{len(self.cases)} cases, {facts}; wrong implementations: {_counts(self.found)}"]
 
     def json(self) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.conventions import Convention
 from conformance.explain.tables import around, differences, number
 from conformance.rois.question import Placed

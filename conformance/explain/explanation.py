@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.expect import Floats, expected_outputs, reference
+from conformance.expected_values import Floats, expected_outputs, reference
 from conformance.explain.draw import Drawing, Part
 from conformance.explain.resample import Axis
 from conformance.explain.tables import Table, differences

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.conventions import TORCHVISION, Convention, conventions_of
 from conformance.explain.draw import Frame, Scene, picture, samples_between, window
 from conformance.explain.explanation import Compared, Explanation, Shown, Way

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 
 if TYPE_CHECKING:
     from rich.console import Console

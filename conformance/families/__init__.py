@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conformance.explain.explanation import Compared, Explanation
     from conformance.fuzz.draw import Draw
     from conformance.growth import Growth
-    from conformance.run import Asker
+    from conformance.run import AnswerFunction
 
 Drawn = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
 """The attributes, the inputs in float64 and integers, and the outputs of a random case."""
@@ -48,7 +48,7 @@ class Family(Protocol):
         ...
 
     @staticmethod
-    def is_settled(case: Case, oracle: Asker) -> bool:
+    def is_settled(case: Case, oracle: AnswerFunction) -> bool:
         """Whether a right case has one right answer, and not several of which the last bit of a number decides."""
         ...
 

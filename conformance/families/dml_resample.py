@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.explanation import Compared, Explanation
 from conformance.explain.resample import axes_of as axes_drawn
 from conformance.families import Drawn
 from conformance.fuzz.draw import LARGE, Draw, chosen
 from conformance.fuzz.steady import STEPS, are_short, is_near_whole, is_power_of_2
 from conformance.growth import Growth, arithmetic, unit
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
 from ortops.spec import Operator
@@ -141,7 +141,7 @@ def random_case(draw: Draw, operator: Operator) -> Drawn:
     return attributes, {"InputGradientTensor": draw.values(shapes[0]), "x_shape": np.array(lengths)}, outputs
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_settled(case: Case, oracle: AnswerFunction) -> bool:
     """Whether no number of outputs and no pixel that an output reads hinges on a last bit."""
     del oracle
     arguments = case.definition.check_attributes(case.attributes)

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats, reference
+from conformance.expected_values import Floats, reference
 from conformance.explain.explanation import Compared, Explanation
 from conformance.explain.tables import Row, Table, number, table
 from conformance.families import Drawn
 from conformance.fuzz.draw import Draw, chosen
 from conformance.growth import Growth, arithmetic
 from conformance.rois.random import random_indices, random_rois, random_sizes
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.operators.max_roi_pool import LARGEST
 from ortops.spec import Operator
 
@@ -99,7 +99,7 @@ def random_case(draw: Draw, operator: Operator) -> Drawn:
     return attributes, inputs, (operator.outputs[0].name,)
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_settled(case: Case, oracle: AnswerFunction) -> bool:
     """Whether the rounding of an end or of a bin's bound decides nowhere which pixel is the largest of a bin.
 
     That of several the first wins, row by row, is a rule, so they have one gradient. Of several NaN no rule says which of

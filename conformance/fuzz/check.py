@@ -11,16 +11,16 @@ from typing import Literal
 from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
-from conformance.expect import forget
+from conformance.expected_values import forget
 from conformance.fuzz.settled import is_settled
 from conformance.fuzz.steady import in_double
 from conformance.outcome import Outcome
-from conformance.run import Asker, Examiner, ask
+from conformance.run import AnswerFunction, CaseRunner, ask
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
 Outcomes = Literal["passed", "unsupported", "unsettled"]
 
-HERE: Asker = functools.partial(ask, Reference())  # the reference in this process
+HERE: AnswerFunction = functools.partial(ask, Reference())  # the reference in this process
 
 
 class ReferenceFailedError(Exception):
@@ -52,15 +52,15 @@ class Failure:
         return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Outcomes:
+def check(case: Case, examiner: CaseRunner, oracle: AnswerFunction = HERE) -> Failure | Outcomes:
     """The failure of a case, or what else came of it; the oracle, which is the reference, says what the case expects."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             expecting = with_expectation(case, oracle)
-            answer = examiner.asker(expecting)
-            result = examiner.judged(expecting, answer)
+            answer = examiner.answer(expecting)
+            result = examiner.result_of(expecting, answer)
             if result.outcome is Outcome.PASSED:
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:
@@ -79,7 +79,7 @@ def check(case: Case, examiner: Examiner, oracle: Asker = HERE) -> Failure | Out
     return Failure(found, kind, result.message)
 
 
-def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
+def with_expectation(case: Case, oracle: AnswerFunction = HERE) -> Case:
     """The case with the values that the reference computes, or with the error that it says is due, its words as note.
 
     Raises:
@@ -99,7 +99,7 @@ def with_expectation(case: Case, oracle: Asker = HERE) -> Case:
     raise ReferenceFailedError(f"the reference has no answer: {answer.text}")
 
 
-def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: Asker) -> Case:
+def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: AnswerFunction) -> Case:
     twin = None if case.twin is None else with_expectation(case.twin, oracle)
     # Two faults are in a case whose twin is wrong, too: it proves nothing.
     return replace(case, expects_error=due, note=words, twin=None if twin is None or twin.expects_error else twin)

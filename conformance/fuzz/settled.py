@@ -10,13 +10,13 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.compare import allowed_errors
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.families import family_of
 from conformance.growth import arithmetic, limit
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_settled(case: Case, oracle: AnswerFunction) -> bool:
     """Whether a case with the values that it expects, or the error, has one right answer; the oracle is the reference."""
     return bool(case.expects_error) or (_fits(case) and family_of(case.definition).is_settled(case, oracle))
 

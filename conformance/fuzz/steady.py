@@ -11,9 +11,9 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.families import family_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 
 GRAIN = 64
 """Exact coordinates and values times this are whole: products of two weights and a value fit in float32."""
@@ -35,7 +35,7 @@ def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -
     return replace(case, inputs=wide, expected=None, expects_error=None, twin=None)
 
 
-def is_steady(case: Case, name: str, moves: Moves, oracle: Asker) -> bool:
+def is_steady(case: Case, name: str, moves: Moves, oracle: AnswerFunction) -> bool:
     """Whether none of the cases with input `name` moved differs by more than moving it smoothly does."""
     growths, allowed = family_of(case.definition).growth(case), allowed_errors(case)
     expected = expected_outputs(case)

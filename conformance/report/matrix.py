@@ -11,7 +11,7 @@ import rich.text
 from rich.console import Console
 
 from conformance.report.record import Report
-from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, spoken, together
+from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, in_words, total_of
 from conformance.report.terminal import WHOSE, table
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
@@ -55,7 +55,7 @@ class Matrix:
     @property
     def total(self) -> Row:
         """All families together."""
-        return _together("all", self.rows)
+        return _total_row("all", self.rows)
 
     @property
     def folded(self) -> list[Row]:
@@ -65,7 +65,7 @@ class Matrix:
             is_plain = not any(cell.rest for cell in row.cells)
             key = (row.function, *(cell.worst for cell in row.cells)) if is_plain else (row.name, None)
             groups.setdefault(key, []).append(row)
-        return [_together(_common_name(group, rows), group) for group in groups.values()]
+        return [_total_row(_common_name(group, rows), group) for group in groups.values()]
 
 
 def _place(name: str) -> tuple[int | str, ...]:
@@ -80,8 +80,8 @@ def _order() -> tuple[list[str], list[str]]:
     return list(functions), list(dict.fromkeys(case.family for case in collect()))
 
 
-def _together(name: str, rows: Sequence[Row]) -> Row:
-    return Row(name, tuple(map(together, zip(*(row.cells for row in rows), strict=True))))
+def _total_row(name: str, rows: Sequence[Row]) -> Row:
+    return Row(name, tuple(map(total_of, zip(*(row.cells for row in rows), strict=True))))
 
 
 def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
@@ -111,7 +111,7 @@ def markdown(matrix: Matrix) -> str:
         return [_line([heading, *titles]), f"| --- |{' ---: |' * len(titles)}", *map(_line, cells)]
 
     kinds = {kind for cell in every[-1].cells for kind in +cell.kinds} - {"passed"}
-    meanings = [f"{spoken(kind).capitalize()}: {MEANINGS[kind]}." for kind in MEANINGS if kind in kinds]
+    meanings = [f"{in_words(kind).capitalize()}: {MEANINGS[kind]}." for kind in MEANINGS if kind in kinds]
     text = [*lines("family", every), "", " ".join(("Passed/asked.", *meanings))]
     return "\n".join([*text, "", *lines("whose rule", bases)] if bases else text) + "\n"
 

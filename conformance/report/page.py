@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
-from conformance.case import Basis, Case, fact_of, family_of
+from conformance.case import Basis, Case, family_of, scenario_of
 from conformance.explain import explain
 from conformance.explain import page as explained
 from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report
-from conformance.report.tally import COLOURS, MEANINGS, kind_of, shape_of, spoken
+from conformance.report.tally import COLOURS, MEANINGS, in_words, kind_of, pattern_of
 from conformance.report.terminal import WHOSE
 from conformance.run import Answer, judge
 from conformance.vectors import collect
@@ -65,7 +65,7 @@ class Card:
     @property
     def title(self) -> str:
         """The fact that the cases share; where they have several, the family or the function and the number of facts."""
-        facts = list(dict.fromkeys(fact_of(one.id) for one in self.cases))
+        facts = list(dict.fromkeys(scenario_of(one.id) for one in self.cases))
         if len(facts) == 1:
             return facts[0]
         families = {family_of(fact) for fact in facts}
@@ -90,7 +90,7 @@ def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None =
     folders = ("report", "explain")
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader("conformance", folder) for folder in folders])
     environment = explained.environment().overlay(loader=loader)
-    environment.filters |= {"spoken": spoken, "family": family_of}
+    environment.filters |= {"in_words": in_words, "family": family_of}
     return environment.get_template("page.html.jinja").render(
         matrix=matrix,
         headline=headline(matrix.reports),
@@ -136,9 +136,9 @@ def _cards(report: Report, pictures: Pictures) -> list[Card]:
         case, kind = cases.get(case_id), kind_of(entry)
         numbers, worst = pictures.add(case, entry) if case else ([], None)
         is_number = entry.outcome is not Outcome.EXPECTED_FAILURE and entry.max_error is not None
-        place = fact_of(case_id) if is_number else case_id.split("/")[0]
+        place = scenario_of(case_id) if is_number else case_id.split("/")[0]
         said = "" if worst is None or str(worst) == entry.message else str(worst)
-        card = cards.setdefault((place, kind, shape_of(entry.message)), Card(report.title, kind))
+        card = cards.setdefault((place, kind, pattern_of(entry.message)), Card(report.title, kind))
         card.cases.append(Listed(case_id, entry, case, said, numbers))
     return list(cards.values())
 

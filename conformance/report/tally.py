@@ -41,7 +41,7 @@ MEANINGS = {
 _VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
-def spoken(kind: str) -> str:
+def in_words(kind: str) -> str:
     """The name of a kind or an outcome as it stands in a sentence."""
     return kind.replace("_", " ")
 
@@ -51,7 +51,7 @@ def kind_of(entry: Entry) -> str:
     return "accepted" if entry.accepted and entry.outcome is Outcome.FAILED else entry.outcome.value
 
 
-def shape_of(message: str) -> str:
+def pattern_of(message: str) -> str:
     """A message without its numbers and element types, in which those of one cause differ."""
     return _VARIES.sub("#", message)
 
@@ -98,7 +98,7 @@ class Tally:
             n, accepted = self.counts[outcome], self.kinds["accepted"] if outcome is Outcome.FAILED else 0
             plural = "s" if outcome is Outcome.EXPECTED_FAILURE and n != 1 else ""
             if n:
-                words[outcome.value] = f"{n} {spoken(outcome.value)}{plural}" + f" ({accepted} accepted)" * bool(
+                words[outcome.value] = f"{n} {in_words(outcome.value)}{plural}" + f" ({accepted} accepted)" * bool(
                     accepted
                 )
         return words
@@ -114,7 +114,7 @@ class Tally:
         return text
 
 
-def together(tallies: Iterable[Tally]) -> Tally:
+def total_of(tallies: Iterable[Tally]) -> Tally:
     """The sum of tallies."""
     return Tally(sum((tally.kinds for tally in tallies), Counter[str]()))
 

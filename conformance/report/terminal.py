@@ -13,11 +13,11 @@ import rich.table
 import rich.text
 from rich.console import Console
 
-from conformance.case import Basis, fact_of
+from conformance.case import Basis, scenario_of
 from conformance.outcome import Outcome
 from conformance.report import tally
 from conformance.report.record import Entry, Report, Run
-from conformance.report.tally import COLOURS, Tally, kind_of, spoken
+from conformance.report.tally import COLOURS, Tally, in_words, kind_of
 
 if TYPE_CHECKING:
     from conformance.diagnosis import Diagnosis
@@ -80,12 +80,12 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
 
 def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
     """A row for each tally and one for all, a column for each outcome; a column of its own for accepted refusals."""
-    total = tally.together(tallies.values())
+    total = tally.total_of(tallies.values())
     kinds = [outcome.value for outcome in Outcome]
     if total.kinds["accepted"]:
         kinds.insert(kinds.index("failed") + 1, "accepted")
     made = table(
-        [("of these accepted" if kind == "accepted" else spoken(kind), COLOURS[kind]) for kind in kinds], first
+        [("of these accepted" if kind == "accepted" else in_words(kind), COLOURS[kind]) for kind in kinds], first
     )
     rows = [*tallies.items(), ("all", total)]
     for name, own in rows:
@@ -104,9 +104,9 @@ def _reasons(report: Report) -> Counter[tuple[Outcome, str]]:
     first: dict[tuple[str, str], str] = {}
     for case_id, entry in report.entries.items():
         if entry.outcome is Outcome.DEPARTED:
-            fact = fact_of(case_id)
+            fact = scenario_of(case_id)
             reasons[
-                entry.outcome, first.setdefault((fact, tally.shape_of(entry.message)), f"{fact}: {entry.message}")
+                entry.outcome, first.setdefault((fact, tally.pattern_of(entry.message)), f"{fact}: {entry.message}")
             ] += 1
         elif entry.outcome in (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE):
             reasons[entry.outcome, entry.message] += 1
@@ -173,7 +173,7 @@ def _differing(before: Report, after: Report) -> rich.table.Table:
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
-    made = table((spoken(outcome.value), COLOURS[outcome.value]) for outcome in shown)
+    made = table((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown)
     for name, (a, b) in pairs.items():
         cells = (f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown)
         made.add_row(rich.text.Text(name), *cells)

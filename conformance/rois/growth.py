@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats, reference
+from conformance.expected_values import Floats, reference
 from conformance.growth import Growth, arithmetic, unit
 from conformance.rois.question import Placed, Question, question_of
 from ortops.reference.sampling import points_inside

@@ -18,7 +18,7 @@ from conformance.case import Array, Case
 from conformance.fuzz.steady import MOST_EXACT, STEPS, Moves, are_short, is_power_of_2, is_steady
 from conformance.growth import arithmetic, unit
 from conformance.rois.question import Placed, Question, question_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.reference.sampling import points_inside
 
 FEW = 4
@@ -28,7 +28,7 @@ ROUNDINGS = 16.0
 """Of a maximum's candidate, which is a sum of products of products."""
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_settled(case: Case, oracle: AnswerFunction) -> bool:
     """As `conformance.families.Family` has it."""
     question = question_of(case)
     floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]

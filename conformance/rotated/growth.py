@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.growth import Growth, arithmetic, unit
 from conformance.rois.growth import finite
 from conformance.rotated.question import Question, question_of, samples_of

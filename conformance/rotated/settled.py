@@ -20,11 +20,11 @@ from conformance.growth import arithmetic, unit
 from conformance.rois.settled import FEW
 from conformance.rotated.growth import Roundings
 from conformance.rotated.question import Question, coordinates, question_of, samples_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.reference.roi_align_rotated import Region, Side
 
 
-def is_settled(case: Case, oracle: Asker) -> bool:
+def is_settled(case: Case, oracle: AnswerFunction) -> bool:
     """As `conformance.families.Family` has it."""
     question = question_of(case)
     regions = question.regions()

@@ -16,8 +16,8 @@ import conformance
 from conformance.printable import PrintableError
 from conformance.report.record import Report, read
 
-LENT = ("conformance", "ortops", "onnx_models")
-NEEDS = ("click", "jinja2", "ml_dtypes", "numpy", "onnx", "rich")
+SHARED = ("conformance", "ortops", "onnx_models")
+REQUIRED = ("click", "jinja2", "ml_dtypes", "numpy", "onnx", "rich")
 """What the suite imports whichever backend it asks."""
 
 OLDEST = (3, 10)
@@ -30,11 +30,11 @@ print(*sys.version_info[:2], *[name for name in needs if importlib.util.find_spe
 """
 
 
-class ElsewhereError(PrintableError):
+class OtherEnvironmentError(PrintableError):
     """An environment in which the suite cannot ask."""
 
 
-def ask(environment: Path, backend: str, glob: str = "*") -> Report:
+def run_suite(environment: Path, backend: str, glob: str = "*") -> Report:
     """The report of a backend of another environment, each case asked in a child process, no failure expected.
 
     The lists of expected failures are of the release that is newest to this suite, so none of them is applied.
@@ -45,36 +45,40 @@ def ask(environment: Path, backend: str, glob: str = "*") -> Report:
         glob: of the ids of the cases.
 
     Raises:
-        ElsewhereError: the environment has no Python, or an older one than the suite needs, or lacks a package; or the
+        OtherEnvironmentError: the environment has no Python, or an older one than the suite needs, or lacks a package; or the
             run ended without a report. Says which.
     """
     python = next((p for p in (environment / "bin/python", environment / "Scripts/python.exe") if p.is_file()), None)
     if python is None:
-        raise ElsewhereError(f"{environment}: must be the folder of a virtual environment, with bin/python in it")
+        raise OtherEnvironmentError(
+            f"{environment}: must be the folder of a virtual environment, with bin/python in it"
+        )
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
-        probed = _run(python, folder, "-c", _PROBE, *NEEDS)
+        probed = _run(python, folder, "-c", _PROBE, *REQUIRED)
         if probed.returncode != 0:
-            raise ElsewhereError(f"{environment}: its Python does not run: {_last_words(probed)}")
+            raise OtherEnvironmentError(f"{environment}: its Python does not run: {_last_words(probed)}")
         major, minor, *missing = probed.stdout.split()
         if (int(major), int(minor)) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise ElsewhereError(f"{environment} has Python {major}.{minor}: must be {oldest} or later")
+            raise OtherEnvironmentError(f"{environment} has Python {major}.{minor}: must be {oldest} or later")
         if missing:
-            raise ElsewhereError(f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(NEEDS)}")
+            raise OtherEnvironmentError(
+                f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(REQUIRED)}"
+            )
         _lend(folder)
         file, nothing = folder / "report.json", folder / "no_failure_is_expected.toml"
         nothing.touch()
         options = ("--backend", backend, "--select", glob, "--json", str(file), "--expected-failures", str(nothing))
         done = _run(python, folder, "-m", "conformance", "run", "--isolate", *options)
         if not file.is_file():
-            raise ElsewhereError(f"{environment}: {_last_words(done)}")
+            raise OtherEnvironmentError(f"{environment}: {_last_words(done)}")
         return read(file)
 
 
 def _lend(folder: Path) -> None:
     here = Path(conformance.__file__).parents[1]
-    for package in LENT:
+    for package in SHARED:
         if os.name == "nt":  # where not everybody may make links
             shutil.copytree(here / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
         else:

@@ -1,4 +1,4 @@
-"""The suite as pytest collects and reports it; see `pytest_plugin.py`."""
+"""The suite as a collector and items of pytest; see `pytest_plugin.py`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class FailedError(Exception):
 
 
 class CrashedError(Exception):
-    """A case that ended the backend's process, or had no answer."""
+    """A case that ended the backend's process, or got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is asked, and who asks and judges."""
+    """The selected cases and their runner."""
 
     cases: Sequence[Case]
     runner: CaseRunner
@@ -44,7 +44,7 @@ _SELECTION = pytest.StashKey[Selection]()
 
 
 def prepare(config: pytest.Config) -> None:
-    """Load the backend and choose the cases that the options name.
+    """Load the backend and select the cases that the options name.
 
     Raises:
         pytest.UsageError: an option is wrong.
@@ -86,10 +86,10 @@ def _listed(file: str | None) -> list[ExpectedFailure] | None:
 
 
 class Suite(pytest.Directory):
-    """This package, as the folder of its cases."""
+    """This package as a folder whose tests are the cases."""
 
     def collect(self) -> Iterator[CaseItem]:
-        """An item for each case, of the case's id."""
+        """An item for each case, with the case's id as its name."""
         selection = self.config.stash[_SELECTION]
         for case in selection.cases:
             yield CaseItem.from_parent(self, name=case.id, case=case, runner=selection.runner)
@@ -125,14 +125,14 @@ class AnswerCheck:
 
 
 class CaseItem(pytest.Item):
-    """One case. Unsupported is skipped; expected failures and departures are failures that pytest expects, too."""
+    """One case. An unsupported case is skipped; an expected failure or a departure is an xfail."""
 
     def __init__(self, *, case: Case, runner: CaseRunner, **rest: Any) -> None:
         super().__init__(**rest)
         self._case, self._examiner = case, runner
 
     def runtest(self) -> None:
-        """Ask and judge."""
+        """Run the case."""
         result = self._examiner.result(self._case)
         self.user_properties.append(("outcome", result.outcome.value))
         if result.outcome is Outcome.UNSUPPORTED:
@@ -144,11 +144,11 @@ class CaseItem(pytest.Item):
             raise kind(f"{result.message}\n{self._case.note} [{self._case.source}]")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The worst element or the reason, and no traceback: nothing in the suite is wrong."""
+        """The worst element or the reason, without a traceback, which would show the suite's own code only."""
         if isinstance(excinfo.value, FailedError | CrashedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where the item is, and its name."""
+        """The path of the suite, and the case's id."""
         return self.path, None, self.name

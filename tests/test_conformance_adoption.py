@@ -262,7 +262,7 @@ def test_a_function_on_arrays_is_a_backend(tmp_path: Path) -> None:
 def test_a_class_without_prepare_is_no_backend() -> None:
     result = run("--backend", "functions:NoFunction", "--select", INSIDE)
     assert result.exit_code == 2
-    assert "has no prepare(model, device) and is no function" in words(result)
+    assert "must be a function or have prepare(model, device)" in words(result)
 
 
 def asked(case: Case, answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], Any]:

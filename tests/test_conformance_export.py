@@ -248,14 +248,16 @@ def test_what_is_left_out_is_counted_with_its_reason(tmp_path: Path) -> None:
     assert all(case.definition.standard and case.attributes.get("mode") != "max_interpolated" for case in kept)
     assert len(kept) + left_out.total() == len(collect()) + 1
     count = sum(c.operator == "RoiAlignGrad" for c in EXPORTABLE)
-    assert left_out["RoiAlignGrad is no operator of ONNX"] == count
+    assert left_out["ONNX has no operator RoiAlignGrad"] == count
     assert left_out["ONNX has no mode max_interpolated"] > 0
-    assert left_out["a backend may not write to its inputs, and no runner looks"] == sum(
+    assert left_out["a backend must not write to its inputs, which no runner checks"] == sum(
         case.watches_inputs and not case.expects_error for case in [*collect(), watching]
     )
     result = run("export", tmp_path, "--select", "roi_align/*/mode_*")
     due = sum(case.expects_error is not None for case in collect() if case.id.startswith("roi_align/refusal/mode_"))
-    assert result.output.splitlines()[-1] == f"{due} left out: an error is due, and the layout knows values only"
+    assert (
+        result.output.splitlines()[-1] == f"{due} left out: the case expects an error, and the layout has values only"
+    )
 
 
 def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: Path) -> None:
@@ -276,7 +278,7 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     [
         (["--select", "no/such/case"], "selects no case"),
         (["--select", "roi_align/refusal/mode_*"], "selects no case that can be exported"),
-        (["--select", "dml_resample/empty/*"], "DmlResample is no operator of ONNX"),
+        (["--select", "dml_resample/empty/*"], "ONNX has no operator DmlResample"),
         (["--dialect", "other"], "'other' is not one of"),
     ],
 )

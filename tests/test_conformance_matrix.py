@@ -426,11 +426,11 @@ def test_without_sources_those_that_are_installed_are_asked(monkeypatch: pytest.
     [
         (["no_such_module"], "No module named 'no_such_module'"),
         (["no_such_file.json"], "no_such_file.json"),
-        (["reference", "reference"], "backend reference is named twice"),
+        (["reference", "reference"], "backend reference: must be named once"),
         (["reference", "--select", "no/such/case"], "selects no case"),
         (["--select", "no/such/case"], "selects no case"),
-        (["reference", "--html", "no/such/folder/m.html"], "is no folder"),
-        (["reference", "--markdown", "no/such/folder/m.md"], "is no folder"),
+        (["reference", "--html", "no/such/folder/m.html"], "must be a folder"),
+        (["reference", "--markdown", "no/such/folder/m.md"], "must be a folder"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:

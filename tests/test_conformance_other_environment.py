@@ -82,7 +82,7 @@ def test_a_release_that_is_named_twice_is_status_2(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(other_environment, "run_suite", lambda *_: read(file))
     done = matrix(str(file), "--installed-in", str(tmp_path), "reference", "--select", INSIDE)
     assert done.exit_code == 2
-    assert "backend reference 9.9 is named twice" in done.output
+    assert "backend reference 9.9: must be named once" in done.output
 
 
 def test_a_backend_that_is_not_there_is_named(other: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_an_environment_lacks_is_named(tmp_path: Path) -> None:
         (None, "must be the folder of a virtual environment"),
         ("echo 3 8", "has Python 3.8: must be 3.10 or later"),
         ("echo '\033[2J broken' >&2; exit 3", r"its Python does not run: \\x1b\[2J broken"),
-        ("exit 3", "its Python does not run: it ended with status 3 and no word"),
+        ("exit 3", "its Python does not run: it ended with status 3 and no output"),
     ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="the scripts are a shell's")

@@ -189,10 +189,10 @@ def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: p
     [
         ("roi_align/edge/max_on_pixels/v16/float", "the average alone"),
         ("roi_align/edge/max_interpolated_on_pixels/v16/float", "the average alone"),
-        ("roi_align/refusal/coordinates_upper_case/v16/float", "cannot say 'HALF_PIXEL'"),
-        ("roi_align/refusal/sampling_ratio_negative/v16/float", "sampling_ratio -1 is not wrong in torchvision"),
+        ("roi_align/refusal/coordinates_upper_case/v16/float", "cannot express 'HALF_PIXEL'"),
+        ("roi_align/refusal/sampling_ratio_negative/v16/float", "sampling_ratio -1 is valid in torchvision"),
         ("roi_align/refusal/fewer_batch_indices/v16/float", "one image for each RoI"),
-        ("roi_align_grad/edge/drois_alone/float", "no gradient by the boxes"),
+        ("roi_align_grad/edge/drois_alone/float", "no gradient with respect to the boxes"),
         ("dml_roi_align/edge/*/float", "has no DmlRoiAlign"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_type_without_a_kernel_is_unsupported(monkeypatch: pytest.MonkeyPatch)
 
     backend = play_torchvision(monkeypatch, roi_align)
     answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/bfloat16"))
-    assert (answer.kind, answer.text) == ("unsupported", "torchvision takes float16, float, double alone")
+    assert (answer.kind, answer.text) == ("unsupported", "torchvision has float16, float, double only")
     assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float16")).kind == "outputs"
 
 

@@ -1,4 +1,4 @@
-"""ONNX's own reference evaluator, with this project's operators as functions in standard ONNX operators."""
+"""ONNX's own reference evaluator, with this project's operators as functions of standard ONNX operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx_models.portable import attach
 
 
 class PortableReference:
-    """Answers with the custom operator's body in the evaluator."""
+    """Runs the custom operator's function body in the evaluator."""
 
     def __init__(self) -> None:
         _, self.expected_failures = expected_failures.load("portable-reference")

@@ -1,4 +1,4 @@
-"""The float64 reference, its results rounded once to the tensor's type."""
+"""The float64 reference, with its results rounded once to the tensor's type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.expected_values import reference
 
 
 class Reference:
-    """Answers with `ortops.reference`."""
+    """Evaluates `ortops.reference`."""
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
 

@@ -1,4 +1,4 @@
-"""``python -m conformance explain``: one case as a picture."""
+"""``python -m conformance explain``: where the samples of one case fall."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ _MOST_NAMED = 8
     "--backend",
     "backend_name",
     metavar="B",
-    help=f"Show what it answers, too: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend interface.",
+    help="Show the answer of this backend, too: a name that `run --backend` takes.",
 )
 @click.option(
-    "--roi", type=click.IntRange(min=0), metavar="R", help="Number of the RoI, by default the worst one, or the first."
+    "--roi",
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="Number of the RoI, by default the one with the worst element, or else 0.",
 )
-@out_file("--out", "Write the picture to this page.", "FILE.html")
+@out_file("--out", "Write a page with drawings to FILE.html.", "FILE.html")
 def explain_command(case_id: str, backend_name: str | None, roi: int | None, out_file: Path | None) -> None:
-    """Show where the samples of one CASE fall, by each convention: an id, or a pattern that one id matches.
+    """Show where the samples of one CASE fall, by each convention.
 
-    The terminal has the coordinates and the values; a page, where one is asked for, the pictures.
+    CASE is an id, or a pattern that only one id matches. The terminal shows the coordinates and the values; the page of
+    --out has drawings as well.
     """
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
@@ -50,7 +54,7 @@ def explain_command(case_id: str, backend_name: str | None, roi: int | None, out
 
 
 def _case(wanted: str) -> Case:
-    """The case of this id, or the one that matches."""
+    """The case with this id, or the only one that matches the pattern."""
     cases = {case.id: case for case in collect()}
     matching = [wanted] if wanted in cases else [name for name in cases if fnmatchcase(name, wanted)]
     if len(matching) == 1:

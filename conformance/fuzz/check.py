@@ -11,7 +11,7 @@ from typing import Literal
 from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
-from conformance.expected_values import forget
+from conformance.expected_values import clear_cache
 from conformance.fuzz.settled import is_settled
 from conformance.fuzz.steady import in_double
 from conformance.outcome import Outcome
@@ -72,7 +72,7 @@ def check(case: Case, examiner: CaseRunner, oracle: AnswerFunction = HERE) -> Fa
         finally:
             # A campaign asks without end, and never the same again.
             allowed_errors.cache_clear()
-            forget()
+            clear_cache()
     kinds: dict[str, Kind] = {"refusal": "refused", "missing": "missing", "crash": "crash"}
     kind = kinds.get(answer.kind, "accepted" if expecting.expects_error else "values")
     found = replace(bare, expects_error=expecting.expects_error, note=expecting.note)

@@ -1,1 +1,1 @@
-"""Backends of the conformance suite for runtimes that it does not bring: see docs/backends.md."""
+"""Backends of the conformance suite for runtimes that it does not bring: see docs/conformance.md."""

@@ -250,8 +250,8 @@ def test_a_cause_has_one_card() -> None:
     assert found == [
         ("f/a/x", "2", "b"),
         ("f/a/y", "1", "b"),
-        ("f: 3 facts", "3", "b"),
-        ("f: 2 facts", "2", "b"),
+        ("f: 3 scenarios", "3", "b"),
+        ("f: 2 scenarios", "2", "b"),
         ("f/a/x", "1", "c"),
     ]
 
@@ -264,7 +264,7 @@ def test_the_headline_has_what_was_asked_and_what_is_the_same_for_all() -> None:
     assert report_page.headline(reports) == "Conformance of a 1.31, b, 2026-11-22, suite 0.1"
     text = report_page.render(Matrix(reports))
     assert f"<h1>{report_page.headline(reports)}</h1>" in text
-    assert text.count("The run did not ask all of its cases") == 1
+    assert text.count("The run was stopped before its last case") == 1
 
 
 def test_a_cell_that_has_unsupported_cases_is_not_plain_green() -> None:

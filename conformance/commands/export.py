@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from conformance import export
-from conformance.commands.options import FOLDER, SELECT, chosen
+from conformance.commands.options import FOLDER, SELECT, selected_cases
 from conformance.model import Dialect
 from conformance.progress import with_progress
 
@@ -32,7 +32,7 @@ def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -
 
     The exit status is 0 if the cases are written, 2 for a wrong call or if DIR cannot be written.
     """
-    kept, left_out = export.split_exportable(chosen(glob), dialect, with_huge=with_huge)
+    kept, left_out = export.split_exportable(selected_cases(glob), dialect, with_huge=with_huge)
     reasons = [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
     if not kept:
         rule = f"selects no case that can be exported: {'; '.join(reasons)}"

@@ -11,7 +11,7 @@ import click
 
 from conformance import backends, isolate, other_environment
 from conformance.case import Case
-from conformance.commands.options import SELECT, chosen, out_file, wrong_call
+from conformance.commands.options import SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
 from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
@@ -57,7 +57,7 @@ def matrix_command(
     is_default = not sources and not others
     names = DEFAULTS if is_default else [source for source in sources if source not in files]
     _check_once(names)
-    cases = chosen(glob) if names or others else []
+    cases = selected_cases(glob) if names or others else []
     with wrong_call("SOURCES", NotAReportError):
         reports = [_selected(report, glob) for report in read_merged([Path(file) for file in files])]
     missing = {name: reason for name in names if (reason := _missing(name))}

@@ -32,7 +32,7 @@ def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]
     return click.option(option, name, type=path, callback=checked, metavar=metavar, help=text)
 
 
-def chosen(glob: str) -> list[Case]:
+def selected_cases(glob: str) -> list[Case]:
     """The cases whose id matches the pattern.
 
     Raises:

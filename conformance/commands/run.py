@@ -17,7 +17,7 @@ import click
 import ortops
 from conformance import backends, isolate
 from conformance.case import Case
-from conformance.commands.options import IN_FILE, SELECT, chosen, out_file, wrong_call
+from conformance.commands.options import IN_FILE, SELECT, out_file, selected_cases, wrong_call
 from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
@@ -143,7 +143,7 @@ def run_command(
     The exit status is 0 if no case failed or crashed, 1 if one did or if the backend supports none, 2 for a wrong call, 128
     plus the signal's number if a signal stopped the run.
     """
-    cases = _chosen(glob, excluded, *shard)
+    cases = _selected_cases(glob, excluded, *shard)
     _check_limits(is_isolated, time_limit, memory_limit)
     listed = None if failures_file is None else _listed(failures_file)
     if only_list:
@@ -284,8 +284,8 @@ def shard_of(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
     return [cases[i] for i in sorted(order[part - 1 :: parts])]
 
 
-def _chosen(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[Case]:
-    cases = chosen(glob)
+def _selected_cases(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[Case]:
+    cases = selected_cases(glob)
     for pattern in excluded:
         kept = [case for case in cases if not fnmatchcase(case.id, pattern)]
         if len(kept) in (0, len(cases)):

@@ -1,4 +1,4 @@
-"""Asking the wrong implementations, in as many processes as there are processors."""
+"""Run the wrong implementations on the cases, in several processes, to see which cases catch them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ OFFICIAL = "roi_align/official"
 """The family of ONNX's own vectors."""
 
 OF_VALUES = "/values/"
-"""In the ids of cases of values that a type cannot hold, or hardly."""
+"""The part of an id for cases with values at or beyond the limits of their type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """What catches a fault.
+    """The cases that catch a fault.
 
-    ids: of the cases that it fails, in the suite's order; of the first decisive one alone where no more are asked for.
-    first: the first decisive case that it fails, or None.
-    by_onnx: whether one of ONNX's own vectors catches it; None where ONNX has none of an operator that has the fault.
+    ids: the ids of the cases that it fails, in the suite's order; only the first one unless all cases were run.
+    first: the id of the first decisive case that it fails, or None.
+    by_onnx: whether one of ONNX's own vectors catches it; None if ONNX has no vectors of the fault's operators.
     """
 
     fault: Fault
@@ -37,7 +37,7 @@ class Catch:
 
 
 def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
-    """The cases that a class with ONNX's backend interface fails, one after the other."""
+    """The cases that a class with ONNX's backend interface fails, one by one."""
     asked_backend = OnnxBackend(backend)
     return (case for case in cases if judge(case, ask(asked_backend, case)).outcome.is_bad)
 
@@ -48,10 +48,11 @@ def asked(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
 
 
 def decisive(fault: Fault, cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Those that say whether a fact catches a fault.
+    """The cases that decide whether a scenario catches a fault.
 
-    Of a fault of types all; of others one type's, float where the fact has it: that half precision alone shows a fault of
-    borders is chance. Of faults of sizes and values also the cases of values of all types.
+    For a fault about element types these are all cases. For other faults they are the cases of one type, float if the
+    scenario has it, because it would be chance if only half precision showed, say, a wrong border. For faults about sizes
+    they also include the cases at the limits of all types.
     """
     kept = asked(fault, cases)
     return kept if fault.family is Family.TYPES else _of_one_type_each(kept, fault.family is Family.SIZES)
@@ -68,7 +69,7 @@ def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, 
     with_float = {scenario_of(case.id) for case in cases if case.expects_error is None and case.element_type == "float"}
 
     def is_kept(case: Case) -> bool:
-        # The tensors of a refusal may have a type that is what is wrong with it.
+        # The element type of a refusal may be the very reason for it.
         chosen = "float" if scenario_of(case.id) in with_float else "double"
         is_open = case.expects_error is not None or (has_values and OF_VALUES in case.id)
         return is_open or case.element_type == chosen
@@ -77,14 +78,14 @@ def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, 
 
 
 def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool = False) -> list[Catch]:
-    """What catches each of the faults.
+    """The cases that catch each of the faults.
 
     Args:
-        faults: which ones.
-        cases: in the suite's order.
-        everything: whether to ask all cases of all types, and not only until a fault is caught.
+        faults: the faults to run.
+        cases: the cases in the suite's order.
+        everything: whether to run all cases of all types, instead of stopping when a fault is caught.
     """
-    # Cases outside, faults inside: the expected values of a case are computed once and need not be kept.
+    # The outer loop is over cases, so that the expected values of each are computed once and need not be kept.
     deciding = {fault: frozenset(decisive(fault, cases)) for fault in faults}
     candidates = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
     ids: dict[Fault, list[str]] = {fault: [] for fault in faults}
@@ -103,10 +104,10 @@ def caught(faults: Sequence[Fault], cases: tuple[Case, ...], *, everything: bool
 
 
 def measure(jobs: int, faults: Sequence[Fault] = FAULTS, *, everything: bool = False) -> Iterator[Catch]:
-    """Each fault with what catches it, in whatever order they are done.
+    """The cases that catch each fault, as soon as they are known, in any order.
 
     Args:
-        jobs: processes.
+        jobs: number of processes.
         faults: some of `FAULTS`.
         everything: as for `caught`.
     """
@@ -117,7 +118,7 @@ def measure(jobs: int, faults: Sequence[Fault] = FAULTS, *, everything: bool = F
 
 
 def _groups(jobs: int, faults: Sequence[Fault]) -> list[list[int]]:
-    """Numbers of faults that are asked together: of the same operators, and alike in what they cost."""
+    """Groups of fault numbers for one task each: of the same operators, and of similar cost."""
     groups = []
     for operators in dict.fromkeys(fault.operators for fault in faults):
         numbers = [FAULTS.index(fault) for fault in faults if fault.operators == operators]

@@ -30,9 +30,9 @@ WIDTH = 200
     help="Run all cases: --json then lists every case that catches a wrong implementation.",
 )
 def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: int | None, everything: bool) -> None:
-    """Test the suite itself: its coverage of attribute values, and the wrong implementations that it catches.
+    """Show what the suite itself covers and catches.
 
-    For each wrong implementation in `conformance.wrong` this shows the first case that fails it, and for each family of
+    This counts the attribute values that the cases have. For each wrong implementation in `conformance.wrong` this shows the first case that fails it, and for each family of
     cases how many scenarios are the first to catch one.
 
     The exit status is 0 if every wrong implementation is caught, 1 if not, 2 for a wrong call.

@@ -71,9 +71,9 @@ def fuzz_command(
     folder: Path,
     replay: Path | None,
 ) -> None:
-    """Compare a backend with the reference on random inputs, valid and invalid.
+    """Compare a backend with the reference on random inputs.
 
-    Each failure is reduced to a small case and written to a file, which --replay runs again. Expected failures count as
+    Inputs are valid or invalid. Each failure is reduced to a small case and written to a file, which --replay runs again. Expected failures count as
     well. The same --seed and --cases find the same failures on any machine.
 
     The exit status is 0 if no failure was found, 1 if one was, 2 for a wrong call or if the cluster was lost.

@@ -136,7 +136,7 @@ def run_command(
     time_limit: float | None,
     memory_limit: int | None,
 ) -> None:
-    """Run the conformance suite.
+    """Run the conformance suite on a backend.
 
     SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
 

@@ -37,9 +37,10 @@ from conformance.progress import with_progress
 )
 @click.option("--select", "glob", default="*", metavar="GLOB", help="Only folders whose name matches.")
 def run_exported_command(folder: Path, backend_name: str, glob: str) -> None:
-    """Run the cases that `export` wrote to DIR, with the runner of onnx.backend.test, in this process.
+    """Run the cases in DIR with the runner of onnx.backend.test.
 
-    The exit status is 0 if no case failed, 1 if one did or if all were skipped, 2 for a wrong call.
+    DIR is a folder that `export` wrote; the backend runs in this process. The exit status is 0 if no case failed, 1 if one
+    did or if all were skipped, 2 for a wrong call.
     """
     with wrong_call("--backend", MissingBackendError):
         target = target_of(backend_name)

@@ -1,1 +1,1 @@
-"""Backends of the conformance suite for runtimes that it does not bring: see docs/conformance.md."""
+"""Backends of the conformance suite for runtimes that it has none for: see docs/conformance.md."""

@@ -21,10 +21,10 @@ class TvmBackend:
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> TvmBackend:
-        """A model whose operators the importer has; for others it raises a NotImplementedError."""
+        """Compile a model; the importer raises NotImplementedError for operators that it lacks."""
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Any]:
-        """The outputs of inputs in the order of the model."""
+        """The outputs for inputs in the order of the model."""
         outputs = self._machine["main"](*map(tvm.runtime.tensor, inputs))
         return [outputs.numpy()] if hasattr(outputs, "numpy") else [output.numpy() for output in outputs]

@@ -32,8 +32,8 @@ WIDTH = 200
 def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: int | None, everything: bool) -> None:
     """Show what the suite itself covers and catches.
 
-    This counts the attribute values that the cases have. For each wrong implementation in `conformance.wrong` this shows the first case that fails it, and for each family of
-    cases how many scenarios are the first to catch one.
+    This counts the attribute values that the cases have. It shows the first case that each wrong implementation of
+    `conformance.wrong` fails, and for each family of cases how many scenarios are the first to catch one.
 
     The exit status is 0 if every wrong implementation is caught, 1 if not, 2 for a wrong call.
     """

@@ -73,8 +73,8 @@ def fuzz_command(
 ) -> None:
     """Compare a backend with the reference on random inputs.
 
-    Inputs are valid or invalid. Each failure is reduced to a small case and written to a file, which --replay runs again. Expected failures count as
-    well. The same --seed and --cases find the same failures on any machine.
+    Inputs are valid or invalid. Each failure is reduced to a small case and written to a file, which --replay runs again.
+    Expected failures count as well. The same --seed and --cases find the same failures on any machine.
 
     The exit status is 0 if no failure was found, 1 if one was, 2 for a wrong call or if the cluster was lost.
     """

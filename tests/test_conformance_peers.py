@@ -187,11 +187,11 @@ def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: p
 @pytest.mark.parametrize(
     ("case_id", "reason"),
     [
-        ("roi_align/edge/max_on_pixels/v16/float", "the average alone"),
-        ("roi_align/edge/max_interpolated_on_pixels/v16/float", "the average alone"),
+        ("roi_align/edge/max_on_pixels/v16/float", "averages only"),
+        ("roi_align/edge/max_interpolated_on_pixels/v16/float", "averages only"),
         ("roi_align/refusal/coordinates_upper_case/v16/float", "cannot express 'HALF_PIXEL'"),
         ("roi_align/refusal/sampling_ratio_negative/v16/float", "sampling_ratio -1 is valid in torchvision"),
-        ("roi_align/refusal/fewer_batch_indices/v16/float", "one image for each RoI"),
+        ("roi_align/refusal/fewer_batch_indices/v16/float", "one batch index in the row of each RoI"),
         ("roi_align_grad/edge/drois_alone/float", "no gradient with respect to the boxes"),
         ("dml_roi_align/edge/*/float", "has no DmlRoiAlign"),
     ],

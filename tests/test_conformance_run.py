@@ -32,8 +32,8 @@ KNOWN_CRASH = ExpectedFailure("*", "known", crashes=True)
 def result(case: Case, answer: Answer, known: ExpectedFailure | None = None) -> Result:
     """The result of a backend that gives this answer, and the right one to the case's twin."""
     right = backends.load("reference")
-    asker = lambda asked: answer if asked is case else ask(right, asked)  # noqa: E731
-    return CaseRunner(asker, [known] if known else []).result(case)
+    answer_of = lambda asked: answer if asked is case else ask(right, asked)  # noqa: E731
+    return CaseRunner(answer_of, [known] if known else []).result(case)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_a_backend_that_writes_to_its_inputs_is_judged_by_copies_and_fails_the_c
 
             return run
 
-    asker = functools.partial(ask, Writes())
+    answer_of = functools.partial(ask, Writes())
     before = RIGHT.inputs["X"].tobytes()
-    assert CaseRunner(asker).result(RIGHT).outcome is Outcome.PASSED
-    watched = CaseRunner(asker).result(replace(RIGHT, watches_inputs=True))
+    assert CaseRunner(answer_of).result(RIGHT).outcome is Outcome.PASSED
+    watched = CaseRunner(answer_of).result(replace(RIGHT, watches_inputs=True))
     assert (watched.outcome, watched.message) == (Outcome.FAILED, "the backend has written to its input X")
     assert RIGHT.inputs["X"].tobytes() == before
 

@@ -103,11 +103,11 @@ class _Functions:
 def _problems(case: Case) -> list[Problem]:
     asked: list[tuple[Case, Answer]] = []
 
-    def asker(expecting: Case) -> Answer:
+    def answer_of(expecting: Case) -> Answer:
         asked.append((expecting, ask(_Functions(), expecting)))
         return asked[-1][1]
 
-    verdict = check(replace(case, twin=None), CaseRunner(asker))
+    verdict = check(replace(case, twin=None), CaseRunner(answer_of))
     if isinstance(verdict, Failure):
         raise WrongAnswerError(f"{case.id}, {case.operator}: {verdict.message}")
     ((settled, answer),) = asked

@@ -45,7 +45,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/.base: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[conformance]'
 	@touch $@
 
 .venv/.%: pyproject.toml .venv/.base

@@ -1,13 +1,13 @@
-"""The conformance suite: cases as data, what each operator must answer, and how far from it an answer may be.
+"""The conformance suite: cases as data, the outputs that each operator must give, and the tolerance of each output.
 
-A case is a node, its inputs, the fact that it discriminates, and whose rule that is (`case.py`). Its expected values come
-from a published source or a closed form, or else from the float64 reference (`expect.py`). How much an answer may differ
-is computed from the operator, the shapes and the element type (`compare.py`, `families/`), never chosen. A backend runs the
-case in a session, once or several times (`backends/`, `run.py`), and one of six outcomes follows, which are never counted
-together (`outcome.py`).
+A case is a node with its inputs, a note that says what it checks, and the authority behind it (`case.py`). Its expected
+values come from a published source or a closed form, or else from the float64 reference (`expected_values.py`). The
+tolerance is computed from the operator, the shapes and the element type (`compare.py`, `families/`), never chosen. A backend
+runs the case in a session, once or several times (`backends/`, `run.py`), with one of six outcomes (`outcome.py`).
+docs/conformance.md tells how to check a runtime.
 
-Not tested, because the contract leaves it open: a pixel that is infinite or NaN and has the weight 0; the sign of a zero;
-numbers of samples that depend on how the last bit of a RoI's size is rounded; the words of an error message.
-Of DirectML's operators besides: the nearest of two pixels as far away where coordinates are rounded on the way to it;
-an out_of_bounds_input_value that is no number.
+The suite does not test what the specifications leave open: a pixel that is infinite or NaN and has the weight 0; the sign
+of a zero; numbers of samples that depend on how the last bit of a RoI's size is rounded; the words of an error message.
+For DirectML's operators it does not test either which of two equally near pixels is the nearest where coordinates were
+rounded before, nor an out_of_bounds_input_value that is NaN.
 """

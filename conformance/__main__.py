@@ -7,14 +7,23 @@ import sys
 
 import click
 
-from conformance.commands import COMMANDS
+EXTRA = ("jinja2", "rich")
+"""Packages that the commands import and a plain installation of ortops lacks."""
+
+try:
+    from conformance.commands import COMMANDS
+except ModuleNotFoundError as error:
+    if error.name not in EXTRA:
+        raise
+    sys.stderr.write(f"{error}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n")
+    sys.exit(2)
 
 
 class RunByDefault(click.Group):
-    """A group that takes what does not begin with one of its commands for arguments of the first one."""
+    """A group whose first command runs if the arguments do not begin with the name of a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The arguments, that command's name before them where it was left out."""
+        """Put the name of the first command before the arguments where it was left out."""
         if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
             args = [str(COMMANDS[0].name), *args]
         return super().parse_args(ctx, args)
@@ -27,12 +36,12 @@ class RunByDefault(click.Group):
     subcommand_metavar="[COMMAND] [ARGS]...",
 )
 def main() -> None:
-    """Check a runtime against the specification of RoiAlign and its kin.
+    """Check a runtime against the specifications of RoiAlign, MaxRoiPool and related operators.
 
-    Without a COMMAND the suite is run; `python -m conformance run --help` tells the options.
+    Without a COMMAND this runs the suite; `python -m conformance run --help` lists the options.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that has not all characters is no reason to end a report.
+        # A report must not end because the terminal lacks a character.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the expected values of a case follow from."""
+    """The document from which the expected values of a case follow."""
 
     document: str
     version: str
@@ -29,12 +29,12 @@ class Source:
 
 
 class Basis(str, Enum):
-    """Whose rule a case checks, the strongest first.
+    """The authority behind a case, the strongest first.
 
     TEXT: the operator's specification, ONNX's or DirectML's, or a derivative that follows from it.
     VECTORS: numbers that ONNX or another implementation has published.
     REFERENCE: what ONNX's reference evaluator computes and no text says, such as the border of the map.
-    OURS: this project's own reading, where all others leave it open: most refusals, empty and negative RoIs, ties.
+    OURS: this project's own reading of what all others leave open: most refusals, empty and negative RoIs, ties.
     """
 
     TEXT = "text"
@@ -43,41 +43,41 @@ class Basis(str, Enum):
     OURS = "ours"
 
     def is_weaker_than(self, other: Basis) -> bool:
-        """Whether a rule of this basis binds a runtime less than one of the other."""
+        """Whether this basis stands after the other one in the order above."""
         order = list(Basis)
         return order.index(self) > order.index(other)
 
 
 def weakest(*bases: Basis) -> Basis:
-    """The weakest of several."""
+    """The weakest of several bases."""
     return max(bases, key=list(Basis).index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One node with its inputs, and what a conforming runtime answers.
+    """One node with its inputs, and the outputs or the error that a conforming runtime gives.
 
-    id: stable and unique, `function/family/fact/variant/type`; the first two parts name the line of a report.
-    source: where the expected values follow from.
+    id: stable and unique, `function/family/scenario/variant/type`; the first two parts name the row of a report.
+    source: the document from which the expected values follow.
     operator: name of the definition in `ortops.OPERATORS`, its version included where ONNX has several.
     attributes: those written on the node; an absent one has its default.
-    inputs: by name, an absent one is not connected.
+    inputs: by name; an absent one is not connected.
     outputs: names of the outputs that the node has.
-    note: the fact that this case discriminates.
-    expected: by name, in float64; None where the reference computes them, or an error is due.
-    expects_error: what is wrong with the case, or None where it is right. A wrong attribute is refused when the model
-        is loaded, wrong data when it is run; the suite takes either at either time.
-    decimals: digits after the point to which `expected` is printed; None where it is exact.
-    input_error: the most that an element of the feature map or of the output's gradient differs from that of which
-        `expected` was computed, because it too was printed or has been rounded to its type.
-    basis: whose rule it is.
-    twin: of a case that expects an error, the same model and shapes with the one fault mended. A backend refuses the case
-        only if it answers the twin right; else it does not support the operator.
-    before: inputs that the same session has been run with before; the answer to `inputs` counts.
-    named_axes: tensors and axes whose lengths have a name in the model, and no value.
+    note: the statement that this case checks.
+    expected: outputs by name, in float64; None if the reference computes them or the case expects an error.
+    expects_error: what makes the node invalid, or None for a valid node. A runtime may refuse it when it loads the model
+        or when it runs it.
+    decimals: digits after the decimal point to which `expected` is printed; None if it is exact.
+    input_error: the largest difference between an element of the feature map (or of the output's gradient) and the number
+        from which `expected` was computed, which was printed or rounded to its type as well.
+    basis: the authority behind the case.
+    twin: for a case that expects an error, the same model and shapes with the one fault mended. A refusal counts only if
+        the backend answers the twin right; else the case is unsupported.
+    before: inputs of earlier calls of the same session; only the answer to `inputs` is compared.
+    named_axes: (tensor, axis) pairs whose length is symbolic in the model: a name instead of a number.
     initializers: names of inputs that are constants of the model.
-    watches_inputs: whether the case fails where the backend writes to its inputs.
-    is_in_own_type: whether the backend may compute in the tensors' type, float16 for one; not in float32 at least.
+    watches_inputs: whether the case fails if the backend writes to its inputs.
+    is_in_own_type: whether the backend may compute in the tensors' type, such as float16, instead of in float32 at least.
     """
 
     id: str
@@ -114,17 +114,17 @@ class Case:
 
     @property
     def version(self) -> int:
-        """ONNX's opset where the operator is one of ONNX's, else the version of its domain."""
+        """ONNX's opset if the operator is one of ONNX's, else the version of its domain."""
         return self.definition.standard[1] if self.definition.standard else DOMAIN_VERSION
 
     @property
     def family(self) -> str:
-        """The line of a report that counts this case."""
+        """The row of a report that counts this case."""
         return family_of(self.id)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Element type of the operator's floating-point tensors in this case."""
+        """NumPy type of the operator's floating-point tensors in this case."""
         first = next(t for t in self.definition.inputs if t.type in self.definition.types and t.name in self.inputs)
         return self.inputs[first.name].dtype
 
@@ -140,10 +140,10 @@ def element_type_of(dtype: np.dtype[Any]) -> str:
 
 
 def family_of(case_id: str) -> str:
-    """The first two parts of an id, which name the line of a report."""
+    """The first two parts of an id, which name the row of a report."""
     return "/".join(case_id.split("/")[:2])
 
 
-def fact_of(case_id: str) -> str:
-    """The first three parts of an id, which the types, opsets and variants of one fact have in common."""
+def scenario_of(case_id: str) -> str:
+    """The first three parts of an id, which all types, opsets and variants of one scenario share."""
     return "/".join(case_id.split("/")[:3])

@@ -1,18 +1,18 @@
-"""How far an answer may be from what is expected, and where it is too far.
+"""Comparison of outputs with expected values, within a forward error bound for each element.
 
-With u(T) = 2^-p the rounding of type T (p significant bits: 8 in bfloat16, 11, 24, 53) and A the type of the
-arithmetic, float32 at least (double for double tensors), an element may differ by
+Let u(T) = 2^-p be the unit roundoff of type T (p significant bits: 8 in bfloat16, 11, 24, 53) and A the type of the
+arithmetic, float32 at least (double for double tensors). Then an element may differ by
 
     u(T) |expected| + half the least subnormal of T      the one rounding to the tensor's type
     + (terms + 8) u(A) magnitude                         sums of `terms` products: each sum, product, weight, division
-    + (terms + 8) half the least subnormal of A          the same, where there is no smaller number
+    + (terms + 8) half the least subnormal of A          the same operations where they underflow
     + coordinate_error                                   coordinates computed in A instead of float64
-    + half a unit of the last printed digit              where the expected value is printed
-    + input_error * condition                            where the inputs are not those it was computed from
+    + half a unit of the last printed digit              if the expected value was printed
+    + input_error * condition                            if it was computed from inputs with more digits
 
-`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: `families/`. The contract
-wants float64 coordinates; `coordinate_error` is there so that a runtime with float32 coordinates, as most are, is judged by
-its semantics. No term allows for half-precision sums or coordinates.
+`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: see `families/`. The expected
+values have float64 coordinates. Most runtimes have float32 coordinates, and `coordinate_error` allows for these. No term
+allows for sums or coordinates in half precision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.error_bounds import ErrorTerms, compute_dtype, smallest_subnormal, unit_roundoff
-from conformance.expect import Floats, expected_outputs
+from conformance.expected_values import Floats, expected_outputs
 from conformance.families import family_of
 from conformance.outcome import Difference
 from conformance.printable import printable
@@ -32,7 +32,7 @@ from conformance.printable import printable
 
 @functools.cache
 def allowed_errors(case: Case) -> dict[str, Floats]:
-    """The largest error allowed to each element of each output of a case that expects values."""
+    """The largest allowed error of each element, by output, for a case that expects values."""
     error_terms = family_of(case.definition).error_terms(case)
     return {name: _allowed(case, expected, error_terms[name]) for name, expected in expected_outputs(case).items()}
 
@@ -50,14 +50,14 @@ def _allowed(case: Case, expected: Floats, error_terms: ErrorTerms) -> Floats:
 
 
 def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference | None]:
-    """Whether an answer conforms, and the element of it that uses most of what it is allowed.
+    """Whether all outputs are within tolerance, and the element with the largest ratio of error to tolerance.
 
     Args:
         case: one that expects values.
-        answer: the outputs by name; more than the case has do no harm.
+        answer: the outputs by name; further ones are ignored.
 
     Returns:
-        True or False, and the worst difference: None where the outputs are empty.
+        True or False, and the worst difference: None if the outputs are empty.
     """
     allowed = allowed_errors(case)
     worst: Difference | None = None
@@ -65,25 +65,25 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
         expected = _in_range(exact, case)
         if name not in answer:
             return False, Difference(name, None, f"shape {list(expected.shape)}", "no such output")
-        fault = _kind_differs(name, case, expected, answer[name])
-        if fault is None:
+        problem = _wrong_type_or_shape(name, case, expected, answer[name])
+        if problem is None:
             fits, worst_here = _worst_element(name, expected, answer[name].astype(np.float64), allowed[name])
             if fits:
                 worst = _worse(worst, worst_here)
                 continue
-            fault = worst_here
-        return False, fault
+            problem = worst_here
+        return False, problem
     return True, worst
 
 
 def _in_range(expected: Floats, case: Case) -> Floats:
-    """The expected values, infinite where they are beyond the range of the tensor's type."""
+    """The expected values, with infinities for those beyond the range of the tensor's type."""
     with np.errstate(over="ignore"):
         rounded = expected.astype(case.dtype).astype(np.float64)
     return np.where(np.isinf(rounded), rounded, expected)
 
 
-def _kind_differs(name: str, case: Case, expected: Floats, got: Array) -> Difference | None:
+def _wrong_type_or_shape(name: str, case: Case, expected: Floats, got: Array) -> Difference | None:
     if got.dtype != case.dtype:
         return Difference(name, None, f"type {case.dtype}", printable(f"type {got.dtype}"))
     if got.shape != expected.shape:

@@ -1,8 +1,8 @@
-"""Readings of the specification that a runtime may have in place of ours. It says so once, and is judged by them.
+"""Readings of the specification by which a runtime can ask to be judged, instead of the suite's.
 
-max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read; not the largest weighted
-corner, as ONNX's vectors have it
-float16_arithmetic    float16 and bfloat16 tensors are computed in their own type; not in float32 at least
+max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read, and not the largest weighted
+                      pixel as in ONNX's vectors
+float16_arithmetic    float16 and bfloat16 tensors are computed in their own type, and not in float32 at least
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ CONVENTIONS = ("max_interpolated", "float16_arithmetic")
 
 
 def check(conventions: Collection[str]) -> None:
-    """Raise ValueError if one is not known."""
+    """Raise ValueError if one of them is unknown."""
     for name in conventions:
         if name not in CONVENTIONS:
             raise ValueError(f"convention {name!r}: must be one of {', '.join(CONVENTIONS)}")
 
 
-def judged_by(case: Case, conventions: Collection[str]) -> Case:
-    """The case whose expected values a runtime with these conventions has to answer; it is asked the case itself."""
+def with_conventions(case: Case, conventions: Collection[str]) -> Case:
+    """The case with the expected values for a runtime with these conventions; the runtime gets the original case."""
     if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
         attributes = {**case.attributes, "mode": "max_interpolated"}
         case = replace(case, attributes=attributes, expected=None, decimals=None, input_error=0.0)

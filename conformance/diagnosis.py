@@ -1,4 +1,4 @@
-"""What a backend that fails may have done: the wrong implementations that answer as it does."""
+"""Diagnoses for a backend that fails: the wrong implementations that give the same answers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.backends.external import External
-from conformance.case import Array, Case, fact_of
+from conformance.backends.external import OnnxBackend
+from conformance.case import Array, Case, scenario_of
 from conformance.compare import allowed_errors
 from conformance.coverage.measure import asked
 from conformance.error_bounds import unit_roundoff
@@ -19,25 +19,25 @@ from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
 
 MOST_COMPARED = 9
-"""Failing cases of a family that are compared, and cases that passed."""
+"""How many failing cases of a family are compared, and how many that passed."""
 
 LEAST_SHARE = 0.8
-"""Of the failing cases that were compared, which a fault must explain."""
+"""The share of the compared failing cases that a wrong implementation must explain."""
 
 MOST_SHOWN = 2
-"""Faults of a family."""
+"""How many wrong implementations are named for a family."""
 
 MOST_BYTES = 2**20
-"""Of a case's inputs: larger ones are not compared."""
+"""Cases with more bytes of inputs are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A fault that answers as a backend does.
+    """A wrong implementation that answers as a backend does.
 
     family: the family of the cases.
-    agreed: in how many of the failing cases that were compared the fault answers the same.
-    compared: how many these are.
+    agreed: the number of compared failing cases in which both give the same answer.
+    compared: the number of compared failing cases.
     """
 
     family: str
@@ -47,7 +47,7 @@ class Diagnosis:
 
     @property
     def name(self) -> str:
-        """The fault's name, as in its operators' module."""
+        """The name of the wrong implementation in its module of `conformance.wrong`."""
         return self.fault.backend.__name__
 
     def __str__(self) -> str:
@@ -57,20 +57,23 @@ class Diagnosis:
 
 
 def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
-    """The faults that explain most of what failed in each family of cases, the best first; nothing for the others.
+    """The wrong implementations that explain most failures of each family of cases, the best first.
 
-    A fault must answer at least `LEAST_SHARE` of the failing cases that are compared as the backend did, and pass the
-    compared cases that the backend passed.
+    A wrong implementation must give the backend's answers to at least `LEAST_SHARE` of the compared failing cases, and
+    pass the compared cases that the backend passed.
 
     Args:
-        results: of any cases; those that failed with the outputs that they keep.
+        results: the results of any cases, with the outputs of those that failed.
+
+    Returns:
+        At most `MOST_SHOWN` for each family, none for a family that no wrong implementation explains.
     """
     failed: dict[str, list[Result]] = {}
     for result in results:
         if result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result):
             failed.setdefault(result.case.family, []).append(result)
     found = [one for family, own in failed.items() for one in _explaining(family, own, results)]
-    # Of faults that explain a family alike that one is likely which explains others, too.
+    # If several explain a family equally well, the one that explains other families as well is more likely.
     weight = Counter[Mutant]()
     for one in found:
         weight[one.fault] += one.agreed
@@ -94,7 +97,7 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
     chosen = _chosen(failed)
     function = failed[0].case.id.split("/")[0]
     passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
-    # The same family first: what a fault leaves right there tells it from another.
+    # The same family first: the cases that it passes there tell one wrong implementation from another.
     confirming = _chosen([r for r in passed if r.case.family == family]) + _chosen(passed)
     for fault in MUTANTS:
         if not asked(fault, (failed[0].case,)):
@@ -105,19 +108,19 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
 
 
 def _chosen(results: Sequence[Result]) -> list[Result]:
-    """Some of them: of as many facts as there are, float before other types."""
+    """At most `MOST_COMPARED` of them, from as many scenarios as possible, float before other types."""
     ordered = sorted(results, key=lambda result: result.case.element_type != "float")
     firsts: dict[str, Result] = {}
     for result in ordered:
-        firsts.setdefault(fact_of(result.case.id), result)
-    # Facts that stand beside each other are alike: not the first ones, but some from everywhere.
+        firsts.setdefault(scenario_of(result.case.id), result)
+    # Neighbouring scenarios are alike, so take some from everywhere instead of the first ones.
     spread = list(firsts.values())[:: max(len(firsts) // MOST_COMPARED, 1)]
     unique = {result.case.id: result for result in (*spread, *firsts.values(), *ordered)}
     return list(unique.values())[:MOST_COMPARED]
 
 
 def _agreed(fault: Mutant, failed: Sequence[Result]) -> int:
-    """In how many of the cases the fault answers the same; 0 as soon as these are too few."""
+    """The number of cases to which the fault gives the backend's answer; 0 as soon as it is below `LEAST_SHARE`."""
     misses = 0
     for result in failed:
         misses += not _is_same(result, _answer(fault, result.case))
@@ -131,8 +134,8 @@ def _answer(fault: Mutant, case: Case) -> Answer:
 
 
 @functools.cache
-def _backend(fault: Mutant) -> External:
-    return External(fault.backend)
+def _backend(fault: Mutant) -> OnnxBackend:
+    return OnnxBackend(fault.backend)
 
 
 def _passes(fault: Mutant, case: Case) -> bool:
@@ -149,7 +152,7 @@ def _is_same(result: Result, answer: Answer) -> bool:
 
 
 def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
-    """Whether two outputs differ by no more than the case allows, and by the rounding of what is not as expected."""
+    """Whether two outputs are equal within the case's tolerance and the rounding of the wrong value."""
     if theirs.dtype != ours.dtype or theirs.shape != ours.shape:
         return False
     allowed = allowed_errors(result.case)[name]

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 
 
 @dataclass(frozen=True, slots=True)

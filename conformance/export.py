@@ -1,4 +1,4 @@
-"""Cases as ONNX's own test data: folders that `onnx.backend.test` and ONNX Runtime's `onnx_test_runner` read.
+"""Cases in the layout of ONNX's own test data, which `onnx.backend.test` and ONNX Runtime's `onnx_test_runner` read.
 
     DIR/KIND/test_NAME/model.onnx                       the model of one node
     DIR/KIND/test_NAME/data.json                        {"atol", "rtol"}, for onnx.backend.test
@@ -6,13 +6,13 @@
     DIR/KIND/test_NAME/test_data_set_0/input_0.pb ...   the tensors in the order of the model's inputs
     DIR/KIND/test_NAME/test_data_set_0/output_0.pb ...  and outputs
 
-KIND is the dialect. NAME is the case's id with `_` for what an identifier cannot have. Calls of one session are data sets,
-which a runner may take in any order. The same cases give the same bytes.
+KIND is the dialect. NAME is the case's id with `_` in place of characters that an identifier cannot have. The calls of a
+session become data sets, which a runner may take in any order. The same cases give the same bytes.
 
-Both runners take an element y' for y where |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and
-with y rounded to the tensor's type; an infinity or NaN must be the same. The suite judges each element by itself, so what
-they allow is at least that, and more for elements that are smaller than others. For bfloat16 onnx.backend.test takes an
-rtol of 2^-6 in any event.
+Both runners accept y' for y if |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and with y rounded
+to the tensor's type; infinities and NaN must be the same. The suite has a tolerance for each element, so the exported ones
+allow at least as much, and more for elements that are smaller than others. onnx.backend.test always takes an rtol of 2^-6
+for bfloat16.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
-from conformance.expect import Floats, expected_outputs
+from conformance.expected_values import Floats, expected_outputs
 from conformance.families import family_of
 from conformance.model import Dialect, build
 from ortops.spec import ELEMENT_DTYPES
@@ -42,31 +42,33 @@ from ortops.spec import ELEMENT_DTYPES
 DATA_SET = "test_data_set_"
 
 MOST_SAMPLES = 10**6
-"""Of all RoIs in one channel. A runtime that visits more of them one by one takes seconds, or all memory."""
+"""Samples of all RoIs in one channel. A runtime that visits more of them takes seconds, or all memory."""
 
 _LEAST_PRINTED = float(np.finfo(np.float64).tiny)
-"""A reader may refuse a subnormal decimal number."""
+"""The smallest atol, because a reader may refuse a subnormal decimal number."""
 
 
 class Tolerances(NamedTuple):
-    """What `numpy.testing.assert_allclose` takes: one number for all outputs of a case."""
+    """The arguments of `numpy.testing.assert_allclose`, which hold for all outputs of a case."""
 
     rtol: float
     atol: float
 
 
-def divide(cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False) -> tuple[list[Case], Counter[str]]:
-    """The cases that can be exported, in their order, and how many others there are for each reason.
+def split_exportable(
+    cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False
+) -> tuple[list[Case], Counter[str]]:
+    """The cases that can be exported, in their order, and the number of the others by reason.
 
     Args:
-        cases: any.
-        dialect: whose node the models have.
-        with_huge: whether to keep those of more than `MOST_SAMPLES`.
+        cases: any cases.
+        dialect: the kind of node that the models will have.
+        with_huge: whether to keep cases with more than `MOST_SAMPLES` samples.
     """
     kept: list[Case] = []
     left_out: Counter[str] = Counter()
     for case in cases:
-        reason = _why_not(case, dialect, with_huge=with_huge)
+        reason = _reason_left_out(case, dialect, with_huge=with_huge)
         if reason:
             left_out[reason] += 1
         else:
@@ -74,12 +76,12 @@ def divide(cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False) 
     return kept, left_out
 
 
-def _why_not(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
-    """Why a case cannot be exported; empty where it can."""
+def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
+    """The reason why a case cannot be exported; empty if it can."""
     if case.expects_error:
-        return "an error is due, and the layout knows values only"
+        return "the case expects an error, and the layout has values only"
     if case.watches_inputs:
-        return "a backend may not write to its inputs, and no runner looks"
+        return "a backend must not write to its inputs, which no runner checks"
     if dialect == "standard":
         try:
             require_standard(case, element_types=tuple(ELEMENT_DTYPES))
@@ -87,7 +89,7 @@ def _why_not(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
             return str(error)
     samples = family_of(case.definition).samples
     if not with_huge and max(map(samples, _calls(case))) > MOST_SAMPLES:
-        return f"more than {MOST_SAMPLES} samples, which not every runtime can visit (--with-huge)"
+        return f"more than {MOST_SAMPLES} samples, too many for some runtimes (--with-huge)"
     return ""
 
 
@@ -97,12 +99,12 @@ def folder_name(case: Case) -> str:
 
 
 def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
-    """Write a case, over an older export of it.
+    """Write a case, and replace an older export of it.
 
     Args:
         case: one that expects values.
-        kind_folder: DIR/KIND; made where it is missing, with those above it.
-        dialect: whose node the model has.
+        kind_folder: DIR/KIND; created with its parents if it is missing.
+        dialect: the kind of node that the model has.
 
     Returns:
         The case's folder.
@@ -125,28 +127,28 @@ def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
 
 
 def _calls(case: Case) -> list[Case]:
-    """Each call of a case's session as a case by itself; only the last can have printed numbers."""
+    """Each call of a case's session as a case of its own; only the last can have printed values."""
     earlier = [replace(case, inputs=i, before=(), expected=None, decimals=None, input_error=0.0) for i in case.before]
     return [*earlier, case]
 
 
 def _write_tensors(folder: Path, role: str, values: Iterable[ValueInfoProto], arrays: Mapping[str, Array]) -> None:
-    """A tensor has the name that it has in the model."""
+    """Write the tensors of a data set, with their names in the model."""
     for i, value in enumerate(values):
         tensor = numpy_helper.from_array(arrays[value.name], value.name)
         (folder / f"{role}_{i}.pb").write_bytes(tensor.SerializeToString(deterministic=True))
 
 
 def rounded_outputs(case: Case) -> dict[str, Array]:
-    """What a case expects, by name, rounded to its element type."""
+    """The expected outputs by name, rounded to the case's element type."""
     with np.errstate(over="ignore"):
         return {name: expected.astype(case.dtype) for name, expected in expected_outputs(case).items()}
 
 
 def tolerances(case: Case) -> Tolerances:
-    """The least atol with which, rtol being two roundings to the case's type, nothing is refused that the suite takes.
+    """An rtol of two roundings to the case's type, and the least atol that accepts all that the suite accepts.
 
-    That holds in exact arithmetic and in the tensor's type, in which NumPy computes both sides for float16.
+    This holds in exact arithmetic and in the tensor's type, in which NumPy compares float16.
     """
     return Tolerances(2 * unit_roundoff(case.dtype), max(_LEAST_PRINTED, *map(_least_atol, _calls(case))))
 
@@ -158,15 +160,15 @@ def _least_atol(case: Case) -> float:
     for name, expected in expected_outputs(case).items():
         written = rounded[name].astype(np.float64)
         needed = _needed(expected, written, allowed[name])
-        # The difference is rounded up by one rounding at most, the sum on the other side down by two; and what is
-        # below the least normal number loses up to half the least subnormal one, twice.
+        # A runner rounds the difference up once at most, and the sum on the other side down twice; two numbers may
+        # underflow, which costs half the least subnormal number each.
         beyond = needed * (1 + 4 * rounding) - 2 * rounding * np.abs(np.where(np.isfinite(written), written, 0.0))
         atol = max(atol, (float(np.max(beyond, initial=0.0)) + 2 * smallest) * (1 + 2 * rounding))
     return atol
 
 
 def _needed(expected: Floats, written: Floats, allowed: Floats) -> Floats:
-    """How far from the written value an answer may be that the suite takes; 0 where only equality will do."""
+    """The largest error, relative to the written values, that the suite accepts; 0 where it demands equality."""
     comparable = np.isfinite(expected) & np.isfinite(written)
     moved = np.abs(np.subtract(written, expected, where=comparable, out=np.zeros(expected.shape)))
     return np.asarray(np.where(comparable, allowed + moved, 0.0), np.float64)

@@ -1,7 +1,7 @@
-"""Asking a backend in a child process, so that a case which ends the interpreter ends no more than that.
+"""Run a backend in a child process, so that a case which ends the interpreter does not end the suite.
 
-One child answers case after case; when it dies or takes too long, that case has crashed and the next has a new child.
-Importing a runtime takes seconds, a case milliseconds: a child for each case would cost a thousand times the suite.
+One child answers case after case. If it dies or takes too long, that case has crashed and the next case gets a new child.
+Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a thousand times as long.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from conformance import backends
 from conformance.backends import Backend, conventions_of, is_unsafe
 from conformance.case import Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
-from conformance.run import Answer, Examiner, ask
+from conformance.run import Answer, CaseRunner, ask
 from ortops.worker_process import WorkerProcess, limited_memory
 
 TIME_LIMIT = 60.0
-"""Seconds for one case, the start of a child not included."""
+"""Seconds for one case, without the start of a child."""
 
 _MIB = 2**20
 
 _NO_MEMORY = re.compile(
     "MemoryError: $|Unable to allocate|Cannot allocate memory|bad_alloc|Failed to allocate memory|pthread_create failed"
 )
-"""How NumPy, Python and ONNX Runtime word that there is no more memory. A backend's own MemoryError has other words."""
+"""What NumPy, Python and ONNX Runtime say when memory runs out. A backend's own MemoryError says something else."""
 
 
 class IsolatedBackend:
-    """Asks the backend of this name in a child process; a context manager that ends the child.
+    """A backend in a child process; a context manager that ends the child.
 
     time_limit: seconds that one case may take.
     provider: as `backends.load` takes it.
-    memory_limit: MiB that one case may take beyond what the child has when it is asked, address space counted; None for
-        as much as there is. Only where `ortops.worker_process.can_limit_memory`.
+    memory_limit: MiB of address space that one case may take in addition to the child's; None for no limit. A limit needs
+        `ortops.worker_process.can_limit_memory()`.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class IsolatedBackend:
         self.end()
 
     def ask(self, case: Case) -> Answer:
-        """The answer, which is a crash where the child ended or exceeded a limit."""
+        """The answer, which is a crash if the child ended or exceeded a limit."""
         try:
             connection = self._child.connection()
             connection.send(case)
@@ -77,7 +77,7 @@ class IsolatedBackend:
 
 
 @contextlib.contextmanager
-def asking(
+def case_runner(
     name: str,
     *,
     provider: str | None = None,
@@ -87,20 +87,20 @@ def asking(
     memory_limit: int | None = None,
     strict: Basis = Basis.OURS,
     conventions: Collection[str] = (),
-) -> Iterator[Examiner]:
-    """Who asks a backend and judges it.
+) -> Iterator[CaseRunner]:
+    """A runner for the cases of a backend, within a context.
 
-    Cases known to end the process, and all those of an unsafe backend, are asked in a child in any event.
+    Cases that are known to end the process, and all cases of an unsafe backend, always run in a child.
 
     Args:
-        name: of the backend.
+        name: the backend's.
         provider: as `backends.load` takes it.
-        known: what takes the place of the backend's own list, or None.
-        isolate: True to ask every case in a child.
+        known: expected failures that replace the backend's own list, or None.
+        isolate: True to run every case in a child.
         time_limit: seconds for a case in a child; None for `TIME_LIMIT`.
         memory_limit: see `IsolatedBackend`.
-        strict: see `Examiner`.
-        conventions: besides those that the backend says that it has.
+        strict: see `CaseRunner`.
+        conventions: those in addition to the backend's own.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`.
@@ -112,21 +112,21 @@ def asking(
         if time_limit is not None:
             child.time_limit = time_limit
 
-        def asker(case: Case) -> Answer:
+        def answer_of(case: Case) -> Answer:
             failure = find(listed, case.id)
             if not (isolate or unsafe or (failure and failure.crashes)):
                 return ask(backend, case)
             answer = child.ask(case)
             if unsafe and case.expects_error == "data" and answer.kind == "outputs":
-                child.end()  # what has been written out of bounds is not to fail another case
+                child.end()  # it may have written out of bounds, which could make a later case fail
             return answer
 
-        yield Examiner(asker, listed, strict, {*conventions, *conventions_of(backend)})
+        yield CaseRunner(answer_of, listed, strict, {*conventions, *conventions_of(backend)})
 
 
 def _serve(name: str, provider: str | None, memory_limit: int | None, connection: Connection) -> None:
-    """What a child does: one answer for each case, until the connection closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both: the parent decides what ends
+    """Answer cases in the child until the connection closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both; the parent ends the child
     backend = backends.load(name, provider)
     connection.send("ready")
     with contextlib.suppress(EOFError, BrokenPipeError):
@@ -136,7 +136,7 @@ def _serve(name: str, provider: str | None, memory_limit: int | None, connection
 
 
 def _ask_within(mebibytes: int, backend: Backend, case: Case) -> Answer:
-    """The answer of a backend that may take so much memory. A refusal for want of it is a crash: no case asks for one."""
+    """The answer of a backend within a limit of memory. Running out of memory is a crash, never a refusal."""
     with limited_memory(mebibytes * _MIB):
         answer = ask(backend, case)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):

@@ -17,22 +17,22 @@ from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
 Dialect = Literal["standard", "ortops"]
 
 IR_VERSION = 10
-"""The first that knows every element type here; ONNX Runtime 1.20 reads none later."""
+"""The first version with all element types of the suite, and the last that ONNX Runtime 1.20 reads."""
 
 _ANY_OPSET = 21
-"""The opset of a model that has no node of ONNX's own."""
+"""The opset of a model that has custom operators only."""
 
 
 def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
-    """The model of a case, which onnx's checker takes: its node, the present inputs and the wanted outputs.
+    """The model of a case, valid for onnx's checker: one node, the case's inputs and its outputs.
 
-    The node has no attribute that the case leaves out, and no empty list: an empty list says what no list says, and not
-    every runtime reads one. Every tensor has its type, its rank and its lengths. The axes of `Case.named_axes`, and the
-    outputs where an error is due, have names for lengths, so that the operator has to refuse them and not the graph.
+    The node has only the attributes that the case has, and no empty lists: these mean the same as no list, and not every
+    runtime reads them. Every tensor has its type and shape. The axes of `Case.named_axes`, and all axes of the outputs if
+    the case expects an error, have symbolic lengths, so that it is the operator that has to refuse and not the graph.
 
     Args:
         case: any case.
-        dialect: standard for ONNX's own node where there is one; ortops for the custom operator.
+        dialect: standard for ONNX's own node if there is one; ortops for the custom operator.
     """
     operator = case.definition
     is_standard = dialect == "standard" and operator.standard is not None
@@ -67,13 +67,13 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
 
 
 def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributeProto:
-    # A number that JSON has without a point is an int; what is wrong with a value is left in it.
+    # JSON reads a float without a decimal point as an int. Wrong values stay as they are.
     value = float(value) if kind == "FLOAT" else tuple(map(float, value)) if kind == "FLOATS" else value
     return helper.make_attribute(name, value, attr_type=onnx.AttributeProto.AttributeType.Value(kind))
 
 
 def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
-    """The shapes of the outputs. A case that is wrong has none: those of its twin, or else any of the right rank."""
+    """The shapes of the outputs; for a case that expects an error those of its twin, or else zeros of the right rank."""
     operator, right = case.definition, case.twin or case
     shapes = {name: array.shape for name, array in right.inputs.items()}
     values = {
@@ -96,8 +96,8 @@ def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, .
     return helper.make_tensor_value_info(name, tensor_type(dtype), lengths)
 
 
-def with_open_lengths(case: Case) -> Case:
-    """The case with a name for every length that may be another one in another call of its session."""
+def with_named_axes(case: Case) -> Case:
+    """The case with symbolic lengths for all axes that attributes do not fix: calls of a session may differ in them."""
     fixed = {attribute.name for attribute in case.definition.attributes}
     shapes = {**{name: array.shape for name, array in case.inputs.items()}, **_output_shapes(case)}
     tensors = [t for t in (*case.definition.inputs, *case.definition.outputs) if t.name in shapes]
@@ -116,5 +116,5 @@ def tensor_type(dtype: np.dtype[Any]) -> int:
 
 
 def feeds(case: Case, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a call without those that the model of the case holds as constants."""
+    """The inputs of a call without the initializers of the case's model."""
     return {name: array for name, array in inputs.items() if name not in case.initializers}

@@ -9,13 +9,13 @@ from enum import Enum
 from conformance.case import Array, Case
 
 ACCEPTED = "accepted, though "
-"""How the message of a result begins where the backend answered a case in which an error is due."""
+"""The start of a result's message if the backend accepted a case that expects an error."""
 
 
 class Outcome(str, Enum):
-    """What came of a case. `unsupported` and `crashed` are never counted as passed.
+    """The outcome of a case. `unsupported` and `crashed` are never counted as passed.
 
-    A case is `departed` if it fails and its rule is weaker than those that the run insists on: see `Basis`.
+    A case is `departed` if it fails and its `Basis` is weaker than the run's `--strict`.
     """
 
     PASSED = "passed"
@@ -27,15 +27,15 @@ class Outcome(str, Enum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether the suite fails with it."""
+        """Whether it fails the run."""
         return self in (Outcome.FAILED, Outcome.CRASHED)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One element, or one whole output where `index` is None, beside what was expected of it.
+    """An element of an output beside its expected value, or a whole output if `index` is None.
 
-    error, allowed: None where the two cannot be subtracted: shapes, types, NaN.
+    error, allowed: None if there is no difference of numbers: a wrong shape or type, NaN.
     """
 
     output: str
@@ -55,11 +55,11 @@ class Difference:
 class Result:
     """The outcome of one case.
 
-    message: why it is not `passed`; empty where it is.
-    worst: of a case whose values were compared, the element that uses most of what it is allowed, or what is wrong with
-        a whole output.
+    message: the reason if the case did not pass, else empty.
+    worst: the element with the largest ratio of error to tolerance, or the output with a wrong shape or type; None if no
+        values were compared.
     seconds: time that the backend took.
-    outputs: what the backend answered where that did not pass, by name; those that are too large to keep are left out.
+    outputs: the backend's outputs by name if the case did not pass, without those larger than `conformance.run.MOST_KEPT`.
     """
 
     case: Case

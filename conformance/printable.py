@@ -1,38 +1,35 @@
-r"""Words of others, as they may stand in any report: a backend's messages, and reports that others have written.
+r"""Escaping of foreign text for reports: the messages of backends, and reports from elsewhere.
 
-Whatever would do more than stand there, or cannot be written at all, is shown as Python shows it: a terminal's escape
-sequences (``\x1b[2J``), ends of lines, NUL, the direction of text, halves of characters (``\ud800``).
+Characters that are not printable appear as Python's escapes: the escape sequences of a terminal (``\x1b[2J``), line ends,
+NUL, marks for the direction of text, lone surrogates (``\ud800``).
 """
 
 from __future__ import annotations
 
-MOST = 2000
-"""Characters that are kept of a text."""
+MAX_LENGTH = 2000
+"""Characters of a text that are kept."""
 
 
 def printable(text: str) -> str:
-    """The text in one line of characters that any terminal and any format take, at most `MOST` of its own.
-
-    What is printable already stays as it is.
-    """
-    if len(text) > MOST:
-        left_out = f"... and {len(text) - MOST} more characters"
-        text = f"{text[: MOST - len(left_out)]}{left_out}"
+    """The text in one line of printable characters, cut to `MAX_LENGTH` before it is escaped."""
+    if len(text) > MAX_LENGTH:
+        left_out = f"... and {len(text) - MAX_LENGTH} more characters"
+        text = f"{text[: MAX_LENGTH - len(left_out)]}{left_out}"
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def words_of(error: BaseException) -> str:
-    """What an exception says, printable or not; where saying it fails, that."""
+def message_of(error: BaseException) -> str:
+    """The message of an exception, not escaped; if its `__str__` raises, a message that says so."""
     try:
         return str(error)
-    except Exception as other:  # noqa: BLE001  # of a class that may be anyone's
+    except Exception as other:  # noqa: BLE001  # the class may be anyone's
         return f"its message raised {type(other).__name__}"
 
 
 class PrintableError(Exception):
-    """An error in whose message others have a word."""
+    """An error whose message may include foreign text, which this class escapes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))

@@ -1,4 +1,4 @@
-"""How far a long task is: a bar on a terminal, a line now and then in a file or in the log of a CI job."""
+"""The progress of a long task: a bar on a terminal, a line every few seconds in a file or in the log of a CI job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import rich.progress
 from rich.console import Console
 
 SECONDS = 10.0
-"""Between two lines."""
+"""Time between two lines."""
 
 T = TypeVar("T")
 
@@ -18,14 +18,14 @@ T = TypeVar("T")
 def with_progress(
     items: Iterable[T], title: str, total: float | None = None, *, note: Callable[[], str] = str, unit: str = "cases"
 ) -> Iterator[T]:
-    """The items, as they come, with the progress on the standard error.
+    """The items as they come, with the progress on the standard error.
 
     Args:
-        items: what is counted.
-        title: what is done.
-        total: how many items there will be, or None where that is not known.
-        note: further words, asked for when they are shown.
-        unit: what an item is.
+        items: the items to count.
+        title: the name of the task.
+        total: the number of items, or None if it is not known.
+        note: a function for further text, called whenever the progress is shown.
+        unit: what an item is, in the plural.
     """
     console = Console(stderr=True)
     shown = _with_bar if console.is_terminal else _with_lines

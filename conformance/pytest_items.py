@@ -1,4 +1,4 @@
-"""The suite as pytest collects and reports it; see `pytest_plugin.py`."""
+"""The suite as a collector and items of pytest; see `pytest_plugin.py`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ import pytest
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure, read
-from conformance.isolate import asking
+from conformance.isolate import case_runner
 from conformance.outcome import Outcome
-from conformance.run import STRICT, Examiner
+from conformance.run import STRICT, CaseRunner
 from conformance.vectors import collect
+
+SUITE = Path(__file__).parent.name
+"""Node id of the suite."""
 
 
 class FailedError(Exception):
@@ -26,22 +29,22 @@ class FailedError(Exception):
 
 
 class CrashedError(Exception):
-    """A case that ended the backend's process, or had no answer."""
+    """A case that ended the backend's process, or got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """What is asked, and who asks and judges."""
+class Selection:
+    """The selected cases and their runner."""
 
     cases: Sequence[Case]
-    examiner: Examiner
+    runner: CaseRunner
 
 
-_QUESTIONS = pytest.StashKey[Questions]()
+_SELECTION = pytest.StashKey[Selection]()
 
 
 def prepare(config: pytest.Config) -> None:
-    """Load the backend and choose the cases that the options name.
+    """Load the backend and select the cases that the options name.
 
     Raises:
         pytest.UsageError: an option is wrong.
@@ -54,7 +57,7 @@ def prepare(config: pytest.Config) -> None:
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
     stack = contextlib.ExitStack()
-    context = asking(
+    context = case_runner(
         config.getoption("conformance_backend"),
         provider=config.getoption("conformance_provider"),
         known=_listed(config.getoption("conformance_expected_failures")),
@@ -62,13 +65,15 @@ def prepare(config: pytest.Config) -> None:
         strict=STRICT[config.getoption("conformance_strict")],
     )
     try:
-        examiner = stack.enter_context(context)
+        runner = stack.enter_context(context)
     except MissingBackendError as error:
         raise pytest.UsageError(f"--conformance-backend: {error}") from error
     except ProviderError as error:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.add_cleanup(stack.close)
-    config.stash[_QUESTIONS] = Questions(cases, examiner)
+    config.stash[_SELECTION] = Selection(cases, runner)
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
+        config.pluginmanager.register(AnswerCheck())
 
 
 def _listed(file: str | None) -> list[ExpectedFailure] | None:
@@ -81,24 +86,53 @@ def _listed(file: str | None) -> list[ExpectedFailure] | None:
 
 
 class Suite(pytest.Directory):
-    """This package, as the folder of its cases."""
+    """This package as a folder whose tests are the cases."""
 
     def collect(self) -> Iterator[CaseItem]:
-        """An item for each case, of the case's id."""
-        questions = self.config.stash[_QUESTIONS]
-        for case in questions.cases:
-            yield CaseItem.from_parent(self, name=case.id, case=case, examiner=questions.examiner)
+        """An item for each case, with the case's id as its name."""
+        selection = self.config.stash[_SELECTION]
+        for case in selection.cases:
+            yield CaseItem.from_parent(self, name=case.id, case=case, runner=selection.runner)
+
+
+class AnswerCheck:
+    """Fails a test run in which the backend supports no case: pytest takes a run of skipped tests for a success."""
+
+    MESSAGE = "no case was answered: this shows nothing"
+
+    def __init__(self) -> None:
+        self._outcomes: set[object] = set()
+
+    @property
+    def _has_no_answer(self) -> bool:
+        return self._outcomes == {Outcome.UNSUPPORTED.value}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the outcome of a case."""
+        if report.when == "call" and report.nodeid.startswith(f"{SUITE}::"):
+            self._outcomes.add(dict(report.user_properties).get("outcome"))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Set the exit status."""
+        if self._has_no_answer and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why."""
+        if self._has_no_answer:
+            terminalreporter.section("conformance", red=True)
+            terminalreporter.write_line(self.MESSAGE)
 
 
 class CaseItem(pytest.Item):
-    """One case. Unsupported is skipped; expected failures and departures are failures that pytest expects, too."""
+    """One case. An unsupported case is skipped; an expected failure or a departure is an xfail."""
 
-    def __init__(self, *, case: Case, examiner: Examiner, **rest: Any) -> None:
+    def __init__(self, *, case: Case, runner: CaseRunner, **rest: Any) -> None:
         super().__init__(**rest)
-        self._case, self._examiner = case, examiner
+        self._case, self._examiner = case, runner
 
     def runtest(self) -> None:
-        """Ask and judge."""
+        """Run the case."""
         result = self._examiner.result(self._case)
         self.user_properties.append(("outcome", result.outcome.value))
         if result.outcome is Outcome.UNSUPPORTED:
@@ -110,11 +144,11 @@ class CaseItem(pytest.Item):
             raise kind(f"{result.message}\n{self._case.note} [{self._case.source}]")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The worst element or the reason, and no traceback: nothing in the suite is wrong."""
+        """The worst element or the reason, without a traceback, which would show the suite's own code only."""
         if isinstance(excinfo.value, FailedError | CrashedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where the item is, and its name."""
+        """The path of the suite, and the case's id."""
         return self.path, None, self.name

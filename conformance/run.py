@@ -1,4 +1,4 @@
-"""Asking a backend, and judging what it answers."""
+"""Run cases on a backend, and judge the answers."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import numpy as np
 from conformance.backends import Backend, OperatorMissingError, UnsupportedError
 from conformance.case import Array, Basis, Case
 from conformance.compare import compare
-from conformance.conventions import judged_by
+from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
-from conformance.printable import printable, words_of
+from conformance.printable import message_of, printable
 
 MOST_KEPT = 2**16
-"""Bytes of an output that a result keeps."""
+"""Largest output, in bytes, that a result keeps."""
 
 STRICT = {"text": Basis.TEXT, "vectors": Basis.VECTORS, "reference": Basis.REFERENCE, "all": Basis.OURS}
-"""The weakest rule whose breach is a failure, as users name it."""
+"""The weakest basis whose cases can fail a run, by the name that the option has for it."""
 
 Kind = Literal["outputs", "refusal", "missing", "unsupported", "crash"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a backend made of a case.
+    """The reaction of a backend to a case.
 
-    outputs: by name, where `kind` is outputs.
-    text: the reason otherwise; made printable.
-    seconds: time it took.
-    changed: names of the inputs that the backend has written to, in a case that watches them.
+    outputs: by name, if `kind` is outputs.
+    text: the reason, if `kind` is another one; always printable.
+    seconds: the time that the backend took.
+    changed: names of the inputs that the backend wrote to, for a case that watches its inputs.
     """
 
     kind: Kind
@@ -47,11 +47,11 @@ class Answer:
         object.__setattr__(self, "text", printable(self.text))
 
 
-Asker = Callable[[Case], Answer]
+AnswerFunction = Callable[[Case], Answer]
 
 
 def ask(backend: Backend, case: Case) -> Answer:
-    """The answer of a backend in this process. It has copies of the inputs: what it writes to them judges nobody."""
+    """The answer of a backend in this process. It gets copies of the inputs, so that it cannot change the case."""
     begun = time.perf_counter()
     given: dict[str, Array] = {}
 
@@ -60,7 +60,7 @@ def ask(backend: Backend, case: Case) -> Answer:
         return Answer(kind, outputs, text, time.perf_counter() - begun, tuple(changed) if case.watches_inputs else ())
 
     with warnings.catch_warnings():
-        # A warning is no refusal, whatever this process does about warnings.
+        # A warning must not become a refusal, even if this process turns warnings into errors.
         warnings.simplefilter("ignore")
         try:
             session = backend.prepare(case)
@@ -69,63 +69,63 @@ def ask(backend: Backend, case: Case) -> Answer:
             given = _copied(case.inputs)
             return answer("outputs", session(given))
         except UnsupportedError as error:
-            return answer("unsupported", text=words_of(error))
+            return answer("unsupported", text=message_of(error))
         except OperatorMissingError as error:
-            return answer("missing", text=words_of(error))
+            return answer("missing", text=message_of(error))
         except SystemExit as error:
-            return answer("crash", text=f"it would have ended the process: SystemExit: {words_of(error)}")
+            return answer("crash", text=f"it would have ended the process: SystemExit: {message_of(error)}")
         except Exception as error:  # noqa: BLE001  # whatever a runtime raises is its refusal
-            return answer("refusal", text=f"{type(error).__name__}: {words_of(error)}")
+            return answer("refusal", text=f"{type(error).__name__}: {message_of(error)}")
 
 
 def _copied(inputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: array.copy() for name, array in inputs.items()}
 
 
-class Examiner:
-    """Asks for answers and judges them.
+class CaseRunner:
+    """Runs cases and judges the answers.
 
-    asker: who answers.
-    known: what is expected to fail.
-    strict: the weakest rule whose breach is a failure; a breach of a weaker one is a departure.
-    conventions: of `conformance.conventions`, by which the backend is judged.
+    answer: the function that runs a case.
+    known: the expected failures.
+    strict: the weakest basis whose cases can fail; a case of a weaker one departs instead.
+    conventions: those of `conformance.conventions` by which the backend is judged.
     """
 
     def __init__(
         self,
-        asker: Asker,
+        answer: AnswerFunction,
         known: Sequence[ExpectedFailure] = (),
         strict: Basis = Basis.OURS,
         conventions: Collection[str] = (),
     ) -> None:
-        self.asker, self.known = asker, known
+        self.answer, self.known = answer, known
         self._strict, self._conventions = strict, conventions
 
     def results(self, cases: Iterable[Case]) -> Iterator[Result]:
-        """The result of each case, as soon as it is there."""
+        """The result of each case, as an iterator that runs one case at a time."""
         return map(self.result, cases)
 
     def result(self, case: Case) -> Result:
         """The result of one case."""
-        return self.judged(case, self.asker(case))
+        return self.result_of(case, self.answer(case))
 
-    def judged(self, case: Case, answer: Answer) -> Result:
-        """The result of a case from the answer to it; a refusal is proven by asking its twin."""
+    def result_of(self, case: Case, answer: Answer) -> Result:
+        """The result of a case from the answer to it. If the answer is a refusal, this runs the valid twin as well."""
         if case.expects_error and answer.kind in ("refusal", "missing"):
-            answer = self._as_far_as_proven(case, answer)
-        return self._named(judge(case, answer, self._conventions), find(self.known, case.id))
+            answer = self._checked_refusal(case, answer)
+        return self._with_known(judge(case, answer, self._conventions), find(self.known, case.id))
 
-    def _as_far_as_proven(self, case: Case, answer: Answer) -> Answer:
-        """A refusal, or that the case is not supported: who refuses the valid twin, too, has checked nothing."""
+    def _checked_refusal(self, case: Case, answer: Answer) -> Answer:
+        """The refusal if the backend answers the valid twin right; else that the case is unsupported."""
         if case.twin is None:
             return answer
-        twin = judge(case.twin, self.asker(case.twin), self._conventions)
+        twin = judge(case.twin, self.answer(case.twin), self._conventions)
         if twin.outcome is Outcome.PASSED:
             return answer
         return Answer("unsupported", text=f"its valid twin is not answered: {twin.message or twin.outcome.value}")
 
-    def _named(self, result: Result, known: ExpectedFailure | None) -> Result:
-        """The result with what is known of the case, and with the strength of its rule, taken into account."""
+    def _with_known(self, result: Result, known: ExpectedFailure | None) -> Result:
+        """The result, changed to an expected failure or a departure where it is one."""
         if known is not None:
             if result.outcome is Outcome.PASSED:
                 message = f"passed, but is listed as an expected failure: {known.reason}"
@@ -138,24 +138,24 @@ class Examiner:
 
 
 def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Result:
-    """The result of a case from the answer to it, whatever is known of the backend.
+    """The result of a case from the answer to it, without regard to expected failures.
 
     Args:
         case: the case.
-        answer: what the backend made of it. A refusal is believed: see `Examiner` for its proof.
-        conventions: by which the backend is judged.
+        answer: the backend's. A refusal counts without a look at the twin: see `CaseRunner` for that.
+        conventions: those by which the backend is judged.
     """
     if answer.kind == "unsupported":
         return Result(case, Outcome.UNSUPPORTED, answer.text, seconds=answer.seconds)
     if answer.kind == "crash":
         return Result(case, Outcome.CRASHED, answer.text, seconds=answer.seconds)
-    passed, message, worst = _conforms(judged_by(case, conventions), answer)
+    passed, message, worst = _conforms(with_conventions(case, conventions), answer)
     kept = {} if passed else _kept(case, answer.outputs or {})
     return Result(case, Outcome.PASSED if passed else Outcome.FAILED, message, worst, answer.seconds, kept)
 
 
 def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Copies of the outputs that the case has: a backend may use its memory again, and may answer with any amount."""
+    """Copies of the case's outputs, because a backend may reuse its memory; large ones are left out."""
     return {name: np.array(outputs[name]) for name in case.outputs if _is_small(outputs.get(name))}
 
 

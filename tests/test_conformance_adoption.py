@@ -20,7 +20,7 @@ from conformance import backends
 from conformance.__main__ import main
 from conformance.backends import ProviderError, session
 from conformance.case import Case
-from conformance.commands.run import deal
+from conformance.commands.run import shard_of
 from conformance.expected_failures import ExpectedFailure, find, read
 from conformance.isolate import IsolatedBackend
 from conformance.run import ask
@@ -95,7 +95,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 7])
 def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
-    shards = [deal(collect(), part, parts) for part in range(1, parts + 1)]
+    shards = [shard_of(collect(), part, parts) for part in range(1, parts + 1)]
     assert sorted(case.id for shard in shards for case in shard) == sorted(IDS)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
     kinds = [Counter((case.family, case.element_type) for case in shard) for shard in shards]
@@ -262,7 +262,7 @@ def test_a_function_on_arrays_is_a_backend(tmp_path: Path) -> None:
 def test_a_class_without_prepare_is_no_backend() -> None:
     result = run("--backend", "functions:NoFunction", "--select", INSIDE)
     assert result.exit_code == 2
-    assert "has no prepare(model, device) and is no function" in words(result)
+    assert "must be a function or have prepare(model, device)" in words(result)
 
 
 def asked(case: Case, answer: object, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], Any]:
@@ -406,6 +406,15 @@ def test_plugin_is_strict_about_expected_failures(functions: Path) -> None:
     done = run_pytest(functions, "--conformance-backend", "functions:right", *options)
     assert (done.returncode, counts(done)) == (1, {"failed": 1}), done.stdout
     assert "passed, but is listed as an expected failure: one off" in done.stdout
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "two workers"])
+@pytest.mark.parametrize(("glob", "status"), [("dml_roi_align/edge/*_inside*/float", 1), (GLOB, 0)])
+def test_plugin_fails_where_nothing_is_answered(functions: Path, workers: list[str], glob: str, status: int) -> None:
+    done = run_pytest(functions, "--conformance-backend", "functions:right", "--conformance-select", glob, *workers)
+    assert done.returncode == status, done.stdout
+    assert counts(done)["skipped"] > 0
+    assert ("no case was answered: this shows nothing" in done.stdout) is bool(status)
 
 
 def test_plugin_asks_a_child_where_it_is_told_to(functions: Path) -> None:

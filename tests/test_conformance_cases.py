@@ -16,7 +16,7 @@ import pytest
 
 from conformance.case import Case
 from conformance.compare import compare
-from conformance.expect import expected_outputs, reference
+from conformance.expected_values import expected_outputs, reference
 from conformance.model import build
 from conformance.mutants.dml_roi_align import Control as DmlControl
 from conformance.mutants.roi_align import Control

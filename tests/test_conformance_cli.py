@@ -71,11 +71,11 @@ def test_a_failure_is_status_1_and_is_reported_with_its_worst_element() -> None:
     [
         (["--backend", "no_such_module"], "No module named 'no_such_module'"),
         (["--backend", "wrong_backends:NoSuchClass"], "NoSuchClass"),
-        (["--backend", "json"], "has no prepare"),
+        (["--backend", "json"], "must be a function or have prepare"),
         (["--backend", ""], "--backend"),
         (["--select", "no/such/case"], "selects no case"),
         (["--no-such-option"], "No such option"),
-        (["--json", "no/such/folder/report.json"], "is no folder"),
+        (["--json", "no/such/folder/report.json"], "must be a folder"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:

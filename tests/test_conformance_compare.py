@@ -12,7 +12,7 @@ import pytest
 
 from conformance.case import Case
 from conformance.compare import allowed_errors, compare
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}

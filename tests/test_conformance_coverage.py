@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.__main__ import main
-from conformance.case import Case, fact_of
+from conformance.case import Case, scenario_of
 from conformance.commands import coverage as command
 from conformance.coverage.measure import OFFICIAL, Catch, asked, caught, decisive, failing, measure
 from conformance.coverage.report import Summary
@@ -36,7 +36,7 @@ TOLD_BY_VARIANT = "/values/|/defaults/|/huge"
 @functools.cache
 def kind_of(case: Case) -> tuple[str, ...]:
     """Cases are of one kind whose facts differ in a number alone."""
-    fact, *_, variant, element_type = fact_of(case.id), *case.id.split("/")
+    fact, *_, variant, element_type = scenario_of(case.id), *case.id.split("/")
     return re.sub(r"\d+", "", fact), element_type, variant if re.search(TOLD_BY_VARIANT, fact) else ""
 
 
@@ -82,15 +82,15 @@ def test_a_fact_is_needed_where_it_is_the_first_to_catch_a_fault() -> None:
     catches = [Catch(f, (i,), i, None) for f, i in zip(MUTANTS[:3], (first, second, first), strict=True)]
     names = [fault.name for fault in MUTANTS[:3]]
     needed = Summary(collect(), catches).needed
-    assert needed == {fact_of(first): [names[0], names[2]], fact_of(second): [names[1]]}
+    assert needed == {scenario_of(first): [names[0], names[2]], scenario_of(second): [names[1]]}
 
 
 def test_a_fault_of_types_is_decided_by_all_cases_and_others_by_one_type() -> None:
     types = named("roi_align:DoubleInFloat")
     assert decisive(types, collect()) == asked(types, collect())
     kept = decisive(named("roi_align:NoHalfPixel"), collect())
-    assert {fact_of(case.id) for case in kept} == {
-        fact_of(case.id) for case in asked(named("roi_align:NoHalfPixel"), collect())
+    assert {scenario_of(case.id) for case in kept} == {
+        scenario_of(case.id) for case in asked(named("roi_align:NoHalfPixel"), collect())
     }
     assert {case.element_type for case in kept if case.expects_error is None} == {"float", "double"}
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from conformance.backends.external import External
+from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case
 from conformance.diagnosis import MOST_COMPARED, MOST_SHOWN, diagnose
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.mutants import MUTANTS, Category
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, ask, judge
@@ -32,7 +32,7 @@ def few(operators: str) -> tuple[Case, ...]:
 
 def results_of(name: str) -> list[Result]:
     fault = BY_NAME[name]
-    backend = External(fault.backend)
+    backend = OnnxBackend(fault.backend)
     return [judge(case, ask(backend, case)) for case in few(fault.operators)]
 
 

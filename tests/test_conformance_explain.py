@@ -18,7 +18,7 @@ from rich.console import Console
 from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Array, Case, Source
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.explain import explain, page, picture
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import number, write

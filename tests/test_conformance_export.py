@@ -26,13 +26,13 @@ from conformance.backends import session
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
 from conformance.error_bounds import smallest_subnormal
-from conformance.expect import expected_outputs
-from conformance.model import with_open_lengths
+from conformance.expected_values import expected_outputs
+from conformance.model import with_named_axes
 from conformance.rois.geometry import samples
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
-EXPORTABLE, _ = export.divide(collect(), "ortops", with_huge=True)
+EXPORTABLE, _ = export.split_exportable(collect(), "ortops", with_huge=True)
 INSIDE = BY_ID["roi_align/edge/half_pixel_inside/v22/float"]
 
 
@@ -145,7 +145,7 @@ def test_onnx_runner_passes_our_operators(tmp_path: Path, glob: str) -> None:
 def test_calls_of_one_session_are_data_sets(tmp_path: Path) -> None:
     twice = {**INSIDE.inputs, "X": INSIDE.inputs["X"] * 2}
     longer = {**twice, "rois": np.tile(twice["rois"], (2, 1)), "batch_indices": np.tile(twice["batch_indices"], 2)}
-    case = replace(with_open_lengths(INSIDE), before=(twice, longer))
+    case = replace(with_named_axes(INSIDE), before=(twice, longer))
     folder = export.write(case, tmp_path / "standard", "standard")
     ys = [onnx.load_tensor(folder / f"test_data_set_{i}" / "output_0.pb") for i in range(3)]
     once = numpy_helper.to_array(ys[2])
@@ -244,18 +244,20 @@ def test_folder_names_are_identifiers_and_all_differ() -> None:
 
 def test_what_is_left_out_is_counted_with_its_reason(tmp_path: Path) -> None:
     watching = replace(INSIDE, watches_inputs=True)
-    kept, left_out = export.divide([*collect(), watching], "standard")
+    kept, left_out = export.split_exportable([*collect(), watching], "standard")
     assert all(case.definition.standard and case.attributes.get("mode") != "max_interpolated" for case in kept)
     assert len(kept) + left_out.total() == len(collect()) + 1
     count = sum(c.operator == "RoiAlignGrad" for c in EXPORTABLE)
-    assert left_out["RoiAlignGrad is no operator of ONNX"] == count
+    assert left_out["ONNX has no operator RoiAlignGrad"] == count
     assert left_out["ONNX has no mode max_interpolated"] > 0
-    assert left_out["a backend may not write to its inputs, and no runner looks"] == sum(
+    assert left_out["a backend must not write to its inputs, which no runner checks"] == sum(
         case.watches_inputs and not case.expects_error for case in [*collect(), watching]
     )
     result = run("export", tmp_path, "--select", "roi_align/*/mode_*")
     due = sum(case.expects_error is not None for case in collect() if case.id.startswith("roi_align/refusal/mode_"))
-    assert result.output.splitlines()[-1] == f"{due} left out: an error is due, and the layout knows values only"
+    assert (
+        result.output.splitlines()[-1] == f"{due} left out: the case expects an error, and the layout has values only"
+    )
 
 
 def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: Path) -> None:
@@ -264,7 +266,7 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     # Two by two in each of the bins, and a sample for each pixel of a square of 1e9 or 2^30.
     assert samples(few) == 4 * expected_outputs(few)["Y"].size
     assert samples(many) > 1e17
-    assert export.divide([few, many], "standard")[0] == [few]
+    assert export.split_exportable([few, many], "standard")[0] == [few]
     result = run("export", tmp_path, "--select", many.id)
     assert (result.exit_code, "more than 1000000 samples" in " ".join(result.output.split())) == (2, True)
     assert run("export", tmp_path, "--select", many.id, "--with-huge").exit_code == 0
@@ -276,7 +278,7 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     [
         (["--select", "no/such/case"], "selects no case"),
         (["--select", "roi_align/refusal/mode_*"], "selects no case that can be exported"),
-        (["--select", "dml_resample/empty/*"], "DmlResample is no operator of ONNX"),
+        (["--select", "dml_resample/empty/*"], "ONNX has no operator DmlResample"),
         (["--dialect", "other"], "'other' is not one of"),
     ],
 )

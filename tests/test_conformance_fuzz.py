@@ -19,7 +19,7 @@ import ending_backends
 from conformance import backends
 from conformance.__main__ import main
 from conformance.case import Case
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.fuzz import campaign, file, worker
 from conformance.fuzz.campaign import LocalPool
 from conformance.fuzz.check import REFERENCE, Failure, check, with_expectation
@@ -27,7 +27,7 @@ from conformance.fuzz.generate import generate
 from conformance.fuzz.shrink import shrink
 from conformance.fuzz.well_posed import is_well_posed
 from conformance.fuzz.worker import Plan
-from conformance.run import Answer, Examiner, ask
+from conformance.run import Answer, CaseRunner, ask
 from ortops.operators import BY_NAME
 
 SMALL = 24
@@ -46,8 +46,8 @@ def size(path: Path) -> int:
     return sum(len(entry["values"]) for entry in json.loads(path.read_text("utf-8"))["inputs"].values())
 
 
-def examiner_of(backend_name: str) -> Examiner:
-    return Examiner(functools.partial(ask, backends.load(backend_name)))
+def examiner_of(backend_name: str) -> CaseRunner:
+    return CaseRunner(functools.partial(ask, backends.load(backend_name)))
 
 
 def outcomes(backend_name: str, seed: int, count: int) -> Counter[str]:
@@ -305,7 +305,7 @@ def test_a_corrupted_case_is_proven_by_the_case_before_its_change() -> None:
     expecting = [case for case in map(with_expectation, corrupted) if case.expects_error]
     assert expecting
     assert all(case.twin is not None and case.twin.expected is not None for case in expecting)
-    unproven = {check(case, Examiner(lambda _: Answer("refusal", text="no"))) for case in expecting[:5]}
+    unproven = {check(case, CaseRunner(lambda _: Answer("refusal", text="no"))) for case in expecting[:5]}
     assert unproven == {"unsupported"}
 
 

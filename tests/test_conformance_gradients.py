@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from conformance.case import Case
-from conformance.expect import expected_outputs, reference
+from conformance.expected_values import expected_outputs, reference
 from conformance.vectors import collect
 from conformance.vectors.scenes import scatter
 from ortops.operators.dml_resample import DML_RESAMPLE

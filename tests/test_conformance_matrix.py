@@ -42,7 +42,7 @@ QUIET = (
     "--disable-component-update --disable-sync --virtual-time-budget=10000 --dump-dom"
 )
 NO_HALF_PIXEL = """
-from conformance.expect import reference
+from conformance.expected_values import reference
 from ortops.operators import BY_NAME
 
 
@@ -250,8 +250,8 @@ def test_a_cause_has_one_card() -> None:
     assert found == [
         ("f/a/x", "2", "b"),
         ("f/a/y", "1", "b"),
-        ("f: 3 facts", "3", "b"),
-        ("f: 2 facts", "2", "b"),
+        ("f: 3 scenarios", "3", "b"),
+        ("f: 2 scenarios", "2", "b"),
         ("f/a/x", "1", "c"),
     ]
 
@@ -264,7 +264,7 @@ def test_the_headline_has_what_was_asked_and_what_is_the_same_for_all() -> None:
     assert report_page.headline(reports) == "Conformance of a 1.31, b, 2026-11-22, suite 0.1"
     text = report_page.render(Matrix(reports))
     assert f"<h1>{report_page.headline(reports)}</h1>" in text
-    assert text.count("The run did not ask all of its cases") == 1
+    assert text.count("The run was stopped before its last case") == 1
 
 
 def test_a_cell_that_has_unsupported_cases_is_not_plain_green() -> None:
@@ -426,11 +426,11 @@ def test_without_sources_those_that_are_installed_are_asked(monkeypatch: pytest.
     [
         (["no_such_module"], "No module named 'no_such_module'"),
         (["no_such_file.json"], "no_such_file.json"),
-        (["reference", "reference"], "backend reference is named twice"),
+        (["reference", "reference"], "backend reference: must be named once"),
         (["reference", "--select", "no/such/case"], "selects no case"),
         (["--select", "no/such/case"], "selects no case"),
-        (["reference", "--html", "no/such/folder/m.html"], "is no folder"),
-        (["reference", "--markdown", "no/such/folder/m.md"], "is no folder"),
+        (["reference", "--html", "no/such/folder/m.html"], "must be a folder"),
+        (["reference", "--markdown", "no/such/folder/m.md"], "must be a folder"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from conformance.backends import load
-from conformance.backends.external import External
-from conformance.case import Case, Source, fact_of
+from conformance.backends.external import OnnxBackend
+from conformance.case import Case, Source, scenario_of
 from conformance.compare import allowed_errors
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.explain import explain
 from conformance.families import max_roi_pool as family
 from conformance.fuzz.check import Failure, check
@@ -21,7 +21,7 @@ from conformance.fuzz.generate import MOST_WORK, generate
 from conformance.fuzz.shrink import shrink
 from conformance.mutants.max_roi_pool import Control, mutant
 from conformance.outcome import Outcome
-from conformance.run import Answer, Examiner, ask, judge
+from conformance.run import Answer, CaseRunner, ask, judge
 from conformance.vectors import literal, max_roi_pool_matrix, max_roi_pool_sizes
 from conformance.vectors.max_roi_pool_matrix import INEXACT, SCENES
 
@@ -63,7 +63,7 @@ def test_cases_are_well_posed_unless_they_are_about_rounding_or_the_gradient_of_
 
 
 def test_every_scene_is_asked_in_every_type_at_every_opset() -> None:
-    asked = Counter(fact_of(case.id) for case in OWN if case.family.endswith("/matrix"))
+    asked = Counter(scenario_of(case.id) for case in OWN if case.family.endswith("/matrix"))
     of_operator = [asked[f"max_roi_pool/matrix/{scene.name}"] for scene in SCENES]
     of_gradient = [asked[f"max_roi_pool_grad/matrix/{scene.name}"] for scene in SCENES]
     # float16, float and double at opset 1; these and bfloat16 at opset 22.
@@ -170,7 +170,7 @@ def test_a_random_wrong_case_may_have_a_wrong_batch_id_or_end() -> None:
 
 def test_random_cases_are_quick_and_of_any_kind_and_the_second_implementation_passes_them() -> None:
     met: Counter[str] = Counter()
-    control = External(Control)
+    control = OnnxBackend(Control)
     for number in range(300):
         case = generate(5, number, NAMES)
         case = case.twin or case
@@ -189,7 +189,7 @@ def test_random_cases_are_quick_and_of_any_kind_and_the_second_implementation_pa
 
 
 def test_a_failure_is_made_small_down_to_the_images_that_it_needs() -> None:
-    examiner = Examiner(functools.partial(ask, External(mutant.find("BatchIdIgnored"))))
+    examiner = CaseRunner(functools.partial(ask, OnnxBackend(mutant.find("BatchIdIgnored"))))
     case = next(case for case in OWN if case.id == "max_roi_pool/matrix/images_and_channels/v22/double")
     failure = check(case, examiner)
     assert isinstance(failure, Failure)

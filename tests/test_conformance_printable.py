@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from conformance.__main__ import main
-from conformance.printable import MOST, printable
+from conformance.printable import MAX_LENGTH, printable
 from rude_backends import CLEARS, SHOWN
 
 CASE = "roi_align/official/aligned_true/v16/float"
@@ -58,7 +58,7 @@ def test_words_of_a_backend_stand_in_every_report(tmp_path: Path, backend: str, 
     assert done.exit_code == (0 if outcome == "expected_failure" else 1)
     assert message in found["json"]
     assert found["junit"] == f"{outcome}: {found['json']}"
-    assert len(found["json"]) < 10 * MOST
+    assert len(found["json"]) < 10 * MAX_LENGTH
     if outcome in ("failed", "crashed"):
         assert f"    {found['json']}\n" in done.output
         assert [line for line in done.output.splitlines() if line.endswith(" failed")] == ["0 passed, 1 failed"]
@@ -140,7 +140,7 @@ def test_a_module_that_ends_the_process_is_a_wrong_call(
 
 
 def test_what_is_printable_stays_as_it_is() -> None:
-    for text in ("", "é 中 😀 ~", SHOWN, "x" * MOST):
+    for text in ("", "é 中 😀 ~", SHOWN, "x" * MAX_LENGTH):
         assert printable(text) == text
     assert printable(printable(CLEARS)) == printable(CLEARS) == SHOWN
-    assert len(printable("x" * 10**6)) == MOST
+    assert len(printable("x" * 10**6)) == MAX_LENGTH

@@ -19,12 +19,12 @@ from rich.console import Console
 
 from conformance import backends
 from conformance.__main__ import main
-from conformance.backends.external import External
+from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
 from conformance.coverage.values import lines
 from conformance.error_bounds import unit_roundoff
-from conformance.expect import expected_outputs, reference
+from conformance.expected_values import expected_outputs, reference
 from conformance.explain import explain, page
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
 from conformance.explain.tables import write
@@ -367,7 +367,7 @@ def test_random_cases_that_are_right_are_answered() -> None:
 
 def test_random_cases_that_are_well_posed_are_answered_alike_by_a_second_implementation() -> None:
     right = [case for case in random_cases()[:24] if case.twin is None]
-    failed = [case for case in right if judge(case, ask(External(Control), case)).outcome.is_bad]
+    failed = [case for case in right if judge(case, ask(OnnxBackend(Control), case)).outcome.is_bad]
     assert [case.id for case in failed if is_well_posed(case, oracle)] == []
     assert len(failed) < len(right) / 10
 

@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 
 from conformance import backends
 from conformance.__main__ import main
-from conformance.backends.external import External, Function
+from conformance.backends.external import FunctionBackend, OnnxBackend
 from conformance.case import Array, Basis, Case
 from conformance.conventions import CONVENTIONS, check
 from conformance.model import build
 from conformance.outcome import Outcome
-from conformance.run import Examiner, ask
+from conformance.run import CaseRunner, ask
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
@@ -29,7 +29,7 @@ ROI_ALIGN = [case for case in CASES if case.definition.function == "roi_align" a
 
 
 def outcomes(backend: backends.Backend, cases: Sequence[Case], conventions: Sequence[str] = ()) -> dict[str, Outcome]:
-    examiner = Examiner(functools.partial(ask, backend), conventions=conventions)
+    examiner = CaseRunner(functools.partial(ask, backend), conventions=conventions)
     return {result.case.id: result.outcome for result in examiner.results(cases)}
 
 
@@ -83,7 +83,7 @@ class OverOnnxruntime:
 
 def test_a_backend_class_over_onnxruntime_gets_what_the_adapter_gets() -> None:
     cases = [case for case in ROI_ALIGN if case.version < 22 and "huge" not in case.id]
-    adapter, over = outcomes(backends.load("onnxruntime"), cases), outcomes(External(OverOnnxruntime), cases)
+    adapter, over = outcomes(backends.load("onnxruntime"), cases), outcomes(OnnxBackend(OverOnnxruntime), cases)
     assert {name for name, outcome in adapter.items() if over[name] is not outcome} == set()
     assert Counter(over.values())[Outcome.PASSED] > 400
 
@@ -121,7 +121,7 @@ class ZerosTheSecondTime:
 
 
 def test_a_backend_that_always_raises_refuses_nothing() -> None:
-    found = outcomes(Function(always_raises), ROI_ALIGN)
+    found = outcomes(FunctionBackend(always_raises), ROI_ALIGN)
     assert set(found.values()) == {Outcome.FAILED, Outcome.UNSUPPORTED}
     assert {name for name, outcome in found.items() if outcome is Outcome.UNSUPPORTED} == {
         case.id for case in ROI_ALIGN if case.expects_error
@@ -129,7 +129,7 @@ def test_a_backend_that_always_raises_refuses_nothing() -> None:
 
 
 def test_a_backend_that_writes_to_its_inputs_fails_the_case_that_says_so() -> None:
-    found = outcomes(Function(writes_to_its_inputs), ROI_ALIGN)
+    found = outcomes(FunctionBackend(writes_to_its_inputs), ROI_ALIGN)
     failed = {name for name, outcome in found.items() if outcome is Outcome.FAILED}
     assert {name.split("/")[2] for name in failed} == {"inputs_are_only_read"}
 
@@ -181,11 +181,11 @@ def reads_max_by_interpolation(op_type: str, inputs: Any, attributes: Mapping[st
 
 def test_a_runtime_that_reads_max_by_interpolation_is_judged_by_that() -> None:
     cases = [case for case in ROI_ALIGN if case.family in ("roi_align/edge", "roi_align/matrix", "roi_align/refusal")]
-    backend = Function(reads_max_by_interpolation)
+    backend = FunctionBackend(reads_max_by_interpolation)
     failed = {name for name, outcome in outcomes(backend, cases).items() if outcome is not Outcome.PASSED}
     assert len(failed) > 50
     assert set(outcomes(backend, cases, ["max_interpolated"]).values()) == {Outcome.PASSED}
-    right = outcomes(Function(evaluated), cases, ["max_interpolated"])
+    right = outcomes(FunctionBackend(evaluated), cases, ["max_interpolated"])
     assert {name for name, outcome in right.items() if outcome is not Outcome.PASSED} >= {
         name for name in failed if "/max/" in name and "/matrix/" in name
     }
@@ -203,7 +203,7 @@ def test_a_runtime_that_computes_float16_in_float16_is_judged_by_that() -> None:
     names = ("overlapping", "images_and_channels", "scale_1_16")
     cases = [c for c in CASES if c.id.startswith("roi_align/matrix/") and c.id.endswith("/avg/half_pixel/float16")]
     cases = [case for case in cases if case.id.split("/")[2] in names]
-    backend = Function(computes_in_float16)
+    backend = FunctionBackend(computes_in_float16)
     assert Outcome.FAILED in set(outcomes(backend, cases).values())
     assert set(outcomes(backend, cases, ["float16_arithmetic"]).values()) == {Outcome.PASSED}
 

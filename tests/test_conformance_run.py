@@ -15,7 +15,7 @@ from conformance.backends import Session
 from conformance.case import Array, Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Outcome, Result
-from conformance.run import MOST_KEPT, Answer, Examiner, Kind, ask, judge
+from conformance.run import MOST_KEPT, Answer, CaseRunner, Kind, ask, judge
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -32,8 +32,8 @@ KNOWN_CRASH = ExpectedFailure("*", "known", crashes=True)
 def result(case: Case, answer: Answer, known: ExpectedFailure | None = None) -> Result:
     """The result of a backend that gives this answer, and the right one to the case's twin."""
     right = backends.load("reference")
-    asker = lambda asked: answer if asked is case else ask(right, asked)  # noqa: E731
-    return Examiner(asker, [known] if known else []).result(case)
+    answer_of = lambda asked: answer if asked is case else ask(right, asked)  # noqa: E731
+    return CaseRunner(answer_of, [known] if known else []).result(case)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_a_crash_is_expected_only_where_it_is_listed_as_one() -> None:
 
 @pytest.mark.parametrize("kind", ["refusal", "missing"])
 def test_who_refuses_the_valid_twin_too_has_refused_nothing(kind: Kind) -> None:
-    refuses_all = Examiner(lambda _: Answer(kind, text="no"), KNOWN_ALL).result(WRONG)
+    refuses_all = CaseRunner(lambda _: Answer(kind, text="no"), KNOWN_ALL).result(WRONG)
     assert refuses_all.outcome is Outcome.UNSUPPORTED
     assert refuses_all.message.startswith("its valid twin is not answered: ")
     zeros = {"Y": np.zeros((2, 3, 2, 2), np.float32)}
-    answers_zeros = Examiner(lambda case: Answer("outputs", zeros) if case is WRONG.twin else Answer(kind)).result(
+    answers_zeros = CaseRunner(lambda case: Answer("outputs", zeros) if case is WRONG.twin else Answer(kind)).result(
         WRONG
     )
     assert answers_zeros.outcome is Outcome.UNSUPPORTED
@@ -84,7 +84,7 @@ def test_a_breach_of_a_weaker_rule_than_asked_for_is_a_departure(basis: Basis, s
         (Answer("outputs", TEN), Outcome.PASSED),
         (Answer("crash"), Outcome.CRASHED),
     ):
-        examiner = Examiner(functools.partial(lambda a, _: a, answer), strict=strict)
+        examiner = CaseRunner(functools.partial(lambda a, _: a, answer), strict=strict)
         assert examiner.result(of_basis).outcome is expected
 
 
@@ -100,10 +100,10 @@ def test_a_backend_that_writes_to_its_inputs_is_judged_by_copies_and_fails_the_c
 
             return run
 
-    asker = functools.partial(ask, Writes())
+    answer_of = functools.partial(ask, Writes())
     before = RIGHT.inputs["X"].tobytes()
-    assert Examiner(asker).result(RIGHT).outcome is Outcome.PASSED
-    watched = Examiner(asker).result(replace(RIGHT, watches_inputs=True))
+    assert CaseRunner(answer_of).result(RIGHT).outcome is Outcome.PASSED
+    watched = CaseRunner(answer_of).result(replace(RIGHT, watches_inputs=True))
     assert (watched.outcome, watched.message) == (Outcome.FAILED, "the backend has written to its input X")
     assert RIGHT.inputs["X"].tobytes() == before
 
@@ -125,7 +125,9 @@ def test_the_answer_to_the_last_call_of_a_session_counts() -> None:
             return run
 
     earlier = {**RIGHT.inputs, "rois": RIGHT.inputs["rois"] + 1}
-    assert Examiner(functools.partial(ask, Notes())).result(replace(RIGHT, before=(earlier,))).outcome is Outcome.PASSED
+    assert (
+        CaseRunner(functools.partial(ask, Notes())).result(replace(RIGHT, before=(earlier,))).outcome is Outcome.PASSED
+    )
     assert asked == [2.0, 1.0]
 
 

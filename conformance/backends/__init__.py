@@ -1,6 +1,6 @@
-"""Who answers a case: one file a backend, and `external.py` for those from elsewhere.
+"""The runtimes that answer cases: a module for each backend, and `external.py` for backends outside this package.
 
-A backend is named on the command line. What it needs is imported when it is loaded, so listing cases needs none of it.
+Loading a backend imports its runtime, so that listing cases needs none.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ NAMES = (
 )
 
 WITH_PROVIDER = ("ortops", "ortops-pyop", "onnxruntime", "portable")
-"""Those that make a session of ONNX Runtime, with any of its execution providers."""
+"""The backends that make sessions of ONNX Runtime, and so can take its execution providers."""
 
 
 def load(name: str, provider: str | None = None) -> Backend:
     """The backend of one of the `NAMES`, or from `module[:Class]` or `module:function`.
 
     Args:
-        name: which one.
-        provider: ONNX Runtime's execution provider for those of `WITH_PROVIDER`; None for the CPU's.
+        name: the name as given to `--backend`.
+        provider: execution provider of ONNX Runtime for those of `WITH_PROVIDER`; None for the CPU's.
 
     Raises:
-        MissingBackendError: there is no such backend, or something that it needs is not installed.
-        ProviderError: ONNX Runtime cannot have this provider here, or the backend makes no session of it.
+        MissingBackendError: there is no such backend, or a package that it needs is not installed.
+        ProviderError: ONNX Runtime cannot use this provider here, or the backend does not use ONNX Runtime.
     """
     if name in WITH_PROVIDER:
         return _load_own(name, provider)
@@ -70,7 +70,7 @@ def load(name: str, provider: str | None = None) -> Backend:
 
 
 def _load_own(name: str, *options: str | None) -> Backend:
-    """The backend in the file of this name."""
+    """The backend in the module of this name."""
     try:
         return _imported(name).load(*options)  # type: ignore[no-any-return]
     except ImportError as error:
@@ -80,5 +80,5 @@ def _load_own(name: str, *options: str | None) -> Backend:
 def _imported(name: str) -> ModuleType:
     try:
         return importlib.import_module(f"conformance.backends.{name.replace('-', '_')}")
-    except Exception as error:  # compiled packages that do not fit each other end in any: torchvision in RuntimeError
+    except Exception as error:  # mismatched binaries raise any error: torchvision a RuntimeError
         raise ImportError(str(error)) from error

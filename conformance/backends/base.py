@@ -1,4 +1,4 @@
-"""What the suite asks of a backend."""
+"""The interface of a backend, and its errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.expected_failures import ExpectedFailure
 from conformance.printable import PrintableError
 
 Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-"""Runs the node of a case once: from its inputs by name, constants of the model included, to its outputs by name."""
+"""A function that runs the node of a case once: from all its inputs by name, initializers included, to its outputs."""
 
 
 class MissingBackendError(PrintableError):
@@ -22,24 +22,24 @@ class ProviderError(PrintableError):
 
 
 class UnsupportedError(Exception):
-    """Raised by a backend: the case asks for something that it does not claim to have."""
+    """Raised by a backend for a case that needs something which it does not claim to support."""
 
 
 class OperatorMissingError(Exception):
-    """Raised by a backend: the runtime should have the operator and does not. Never taken for a refusal."""
+    """Raised by a backend if the runtime lacks an operator that it should have; never counts as a refusal."""
 
 
 class Backend(Protocol):
-    """A runtime that answers cases. It may say that it is unsafe, and which conventions it has: see below."""
+    """A runtime that answers cases. It may also have the attributes `is_unsafe` and `conventions`: see below."""
 
     @property
     def expected_failures(self) -> Sequence[ExpectedFailure]:
-        """What it is known to get wrong."""
+        """The cases that it is known to fail."""
 
     def prepare(self, case: Case) -> Session:
-        """What runs the case's node, as often as it is called and with any lengths of the tensors.
+        """A session for the case's node, which can run several times and with any lengths of symbolic axes.
 
-        Raises, as the session does:
+        Both this method and the session raise:
             UnsupportedError: this backend does not claim to support the case.
             OperatorMissingError: the runtime has no implementation of the operator.
             Exception: any other is a refusal of the case.
@@ -47,10 +47,10 @@ class Backend(Protocol):
 
 
 def is_unsafe(backend: Backend) -> bool:
-    """Whether wrong data may end this backend's process, or harm its memory unseen: it has `is_unsafe = True`."""
+    """Whether invalid data may end this backend's process or corrupt its memory: it has `is_unsafe = True`."""
     return bool(getattr(backend, "is_unsafe", False))
 
 
 def conventions_of(backend: Backend) -> Sequence[str]:
-    """By which of `conformance.conventions.CONVENTIONS` the backend asks to be judged: its attribute `conventions`."""
+    """The `conformance.conventions.CONVENTIONS` in the backend's attribute `conventions`, by which it is judged."""
     return tuple(getattr(backend, "conventions", ()))

@@ -1,6 +1,6 @@
-"""A backend from elsewhere: `module[:Class]` with ONNX's backend interface, or `module:function` on NumPy arrays.
+"""Backends outside this package: `module[:Class]` with ONNX's backend interface, or `module:function` on NumPy arrays.
 
-docs/backends.md says how to write one.
+docs/conformance.md tells how to write one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from conformance.case import Array, Case
 from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
-from conformance.printable import words_of
+from conformance.printable import message_of
 from ortops.spec import AttributeValue
 
 
-class External:
-    """Answers with `target`, a module or class that has `prepare`."""
+class OnnxBackend:
+    """A backend that calls `target`, a module or class with ONNX's backend interface."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
-        self.expected_failures, self.conventions = _said_by(target)
+        self.expected_failures, self.conventions = _declared_by(target)
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
@@ -38,23 +38,23 @@ class External:
         is_compatible = getattr(self._target, "is_compatible", None)
         if is_compatible is not None and not is_compatible(model, device="CPU"):
             raise UnsupportedError("is_compatible(model) is False")
-        with _saying_unsupported():
+        with _translated_errors():
             prepared = self._target.prepare(model, "CPU")
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-            with _saying_unsupported():
+            with _translated_errors():
                 outputs = prepared.run([inputs[i.name] for i in model.graph.input])
             return dict(zip((o.name for o in model.graph.output), map(np.asarray, outputs), strict=True))
 
         return run
 
 
-class Function:
-    """Answers with `target`, a function on NumPy arrays."""
+class FunctionBackend:
+    """A backend that calls `target`, a function on NumPy arrays."""
 
     def __init__(self, target: Callable[..., object]) -> None:
         self._target = target
-        self.expected_failures, self.conventions = _said_by(target)
+        self.expected_failures, self.conventions = _declared_by(target)
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
@@ -64,26 +64,26 @@ class Function:
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             by_name = {tensor.name: inputs.get(tensor.name) for tensor in definition.inputs}
-            with _saying_unsupported():
+            with _translated_errors():
                 return _by_name(self._target(op_type, by_name, _attributes(case), outputs), outputs)
 
         return run
 
 
 @contextlib.contextmanager
-def _saying_unsupported() -> Iterator[None]:
-    """What Python and ONNX's backends raise for something that they do not support, as the suite has it."""
+def _translated_errors() -> Iterator[None]:
+    """Turn the exceptions of Python and ONNX for missing support into the suite's."""
     try:
         yield
     except (NotImplementedError, unittest.SkipTest) as error:
-        raise UnsupportedError(words_of(error) or type(error).__name__) from error
+        raise UnsupportedError(message_of(error) or type(error).__name__) from error
 
 
-def _said_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[str]]:
-    """What a target says of itself: EXPECTED_FAILURES, from globs to reasons, and CONVENTIONS.
+def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[str]]:
+    """A target's EXPECTED_FAILURES, a mapping from globs to reasons, and its CONVENTIONS; both may be absent.
 
     Raises:
-        MissingBackendError: one of the conventions is not known.
+        MissingBackendError: a convention is unknown.
     """
     conventions = tuple(getattr(target, "CONVENTIONS", ()))
     try:
@@ -94,7 +94,7 @@ def _said_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[str]]:
 
 
 def _attributes(case: Case) -> dict[str, AttributeValue]:
-    """Every attribute of the case as a node stores it, and what its opset fixes."""
+    """All attributes of the case as a node stores them, and those that its opset fixes."""
     given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
     return {**case.definition.constants, **given}
 
@@ -107,7 +107,7 @@ def _as_stored(kind: str, value: AttributeValue) -> AttributeValue:
 
 
 def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
-    """The outputs by name. Too few are no refusal: that one is missing is found when they are compared."""
+    """The outputs by name. There may be too few; the comparison finds a missing one."""
     if isinstance(answer, Mapping):
         return {str(name): np.asarray(value) for name, value in answer.items()}
     values = answer if isinstance(answer, list | tuple) else [answer]
@@ -115,10 +115,10 @@ def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
 
 
 def target_of(name: str) -> Any:
-    """What `module[:name]` names.
+    """The object that `module[:name]` names.
 
     Raises:
-        MissingBackendError: the module cannot be imported, or has nothing of this name.
+        MissingBackendError: the module cannot be imported, or has no such attribute.
     """
     module_name, _, attribute = name.partition(":")
     try:
@@ -126,7 +126,7 @@ def target_of(name: str) -> Any:
         return getattr(target, attribute) if attribute else target
     except (ImportError, AttributeError, ValueError) as error:
         raise MissingBackendError(f"backend {name}: {error}") from error
-    except SystemExit as error:  # status 0 would be that of a suite that passes
+    except SystemExit as error:  # with status 0 the run would look as if it had passed
         raise MissingBackendError(f"backend {name}: importing it would have ended the process: {error}") from error
 
 
@@ -134,11 +134,11 @@ def load(name: str) -> Backend:
     """The backend that `module[:Class]` or `module:function` names.
 
     Raises:
-        MissingBackendError: see `target_of`; or it is neither a function nor has `prepare`.
+        MissingBackendError: see `target_of`; or the object is no function and has no `prepare`.
     """
     target = target_of(name)
     if callable(getattr(target, "prepare", None)):
-        return External(target)
+        return OnnxBackend(target)
     if callable(target) and not inspect.isclass(target):
-        return Function(target)
-    raise MissingBackendError(f"backend {name}: has no prepare(model, device) and is no function")
+        return FunctionBackend(target)
+    raise MissingBackendError(f"backend {name}: must be a function or have prepare(model, device)")

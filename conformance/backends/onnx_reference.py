@@ -15,11 +15,11 @@ from conformance.case import Array, Case
 from conformance.model import build, feeds
 
 MOST_SAMPLES = 10**6
-"""Of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory before it fails."""
+"""Samples of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory."""
 
 
 class OnnxReference:
-    """Answers with the standard node in the evaluator."""
+    """Runs the standard node in the evaluator."""
 
     def __init__(self) -> None:
         _, self.expected_failures = expected_failures.load("onnx-reference")
@@ -28,16 +28,16 @@ class OnnxReference:
         """See `Backend`.
 
         Raises:
-            MemoryError: the evaluator would list more than `MOST_SAMPLES` samples of a RoI; it is not tried.
+            MemoryError: a RoI has more than `MOST_SAMPLES` samples, so this does not try it.
         """
         require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
         if _samples(case) > MOST_SAMPLES:
             raise MemoryError(f"the evaluator would make more than {MOST_SAMPLES} objects for one RoI: not tried")
-        return evaluating(build(case, "standard"), case)
+        return evaluator_session(build(case, "standard"), case)
 
 
-def evaluating(model: onnx.ModelProto, case: Case) -> Session:
-    """Runs the model of a case in the evaluator."""
+def evaluator_session(model: onnx.ModelProto, case: Case) -> Session:
+    """A session that runs the model of a case in the evaluator."""
     evaluator = ReferenceEvaluator(model)
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -48,7 +48,7 @@ def evaluating(model: onnx.ModelProto, case: Case) -> Session:
 
 
 def _samples(case: Case) -> float:
-    """About how many samples the largest RoI has where their number depends on its size."""
+    """The approximate number of samples of the largest RoI if it depends on the RoI's size, else 0."""
     rois = np.abs(case.inputs["rois"].astype(np.float64)) * abs(float(case.attributes.get("spatial_scale", 1.0)))
     if case.attributes.get("sampling_ratio") or rois.size == 0:
         return 0.0

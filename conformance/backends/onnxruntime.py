@@ -1,4 +1,4 @@
-"""ONNX Runtime's own kernels, on the CPU or of another execution provider."""
+"""ONNX Runtime's own kernels, those of the CPU or of another execution provider."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from conformance.model import build
 from ortops.spec import ELEMENT_DTYPES
 
 NO_FALLBACK = "session.disable_cpu_ep_fallback"
-"""The entry of session options that refuses a session whose nodes another provider would have left to the CPU."""
+"""The session option that refuses a session in which another provider would leave nodes to the CPU."""
 
 FELL_BACK = "fallback to CPU EP has been explicitly disabled"
-"""How ONNX Runtime words that refusal."""
+"""Part of ONNX Runtime's message for that refusal."""
 
 
 class OnnxRuntime:
-    """Answers with the standard node in an `onnxruntime.InferenceSession`.
+    """Runs the standard node in an `onnxruntime.InferenceSession`.
 
-    provider: of execution. What another than the CPU's has no kernel for is unsupported: the CPU's answer is not its own.
+    provider: the execution provider. Cases for which another one than the CPU's has no kernel are unsupported, because
+        the CPU would answer them.
     """
 
     def __init__(self, provider: str | None = None) -> None:
         self._provider = session.check_provider(provider)
         self._is_cpu = self._provider == session.CPU
-        # What is listed was found with the kernels of the CPU.
+        # The list is for the kernels of the CPU.
         self.expected_failures: Sequence[ExpectedFailure] = (
             expected_failures.load("onnxruntime")[1] if self._is_cpu else ()
         )
@@ -42,7 +43,7 @@ class OnnxRuntime:
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else tuple(ELEMENT_DTYPES))
-        return session.running(self._session(build(case, "standard").SerializeToString()), case)
+        return session.as_session(self._session(build(case, "standard").SerializeToString()), case)
 
     def _session(self, model: bytes) -> Any:
         options = session.options()

@@ -1,4 +1,4 @@
-"""OpenVINO's CPU plug-in, on ONNX's own nodes, and on mmdeploy's node for rotated RoIs."""
+"""OpenVINO's CPU plug-in, with ONNX's own nodes and mmdeploy's node for rotated RoIs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ PRECISE = {
     hint.inference_precision(): openvino.Type.f32,
     hint.execution_mode(): hint.ExecutionMode.ACCURACY,
 }
-"""The plug-in computes float tensors in bfloat16 or float16 where the processor is fast in them, unless it is told not to.
+"""Options against the plug-in's default of computing float tensors in bfloat16 or float16 on processors that have these.
 
-A user's session may want that; the suite asks for the operator's semantics, and half precision would hide them.
+A user's session may want that default, but half precision would hide errors in the operator's semantics.
 """
 
 MMDEPLOY, MMDEPLOY_NODE = "mmdeploy", "MMCVRoIAlignRotated"
 """Domain and name of the operator for rotated RoIs that OpenVINO's frontend reads."""
 
 NO_CONVERSION = "No conversion rule found"
-"""How the frontend words that it does not know an operator, or an opset of it."""
-
+"""Part of the frontend's message for an unknown operator, or an unknown opset of one."""
 
 LAYERS = ("ROIAlign", "ROIPooling")
-"""What OpenVINO calls the operators."""
+"""OpenVINO's names of the operators."""
 
 
 class OpenVino:
-    """Answers with the standard node in a model compiled for the CPU."""
+    """Runs the standard node in a model compiled for the CPU."""
 
     is_unsafe = True
-    """It reads maps without pixels, which are memory of something else."""
+    """It reads pixels of maps that have none, which is out of bounds."""
 
     def __init__(self) -> None:
         _, self.expected_failures = expected_failures.load("openvino")
@@ -64,15 +63,15 @@ class OpenVino:
         return run
 
     def _rotated(self, case: Case) -> Session:
-        """The node of mmdeploy, MMCVRoIAlignRotated, has the image of a RoI as the first column of the RoIs."""
+        """A session for mmdeploy's MMCVRoIAlignRotated, whose RoIs have the batch index in their first column."""
         if case.element_type != "float":
-            raise UnsupportedError(f"a column of {case.element_type} RoIs holds their image")
+            raise UnsupportedError(f"batch indices are a column of the RoIs, in {case.element_type}")
         if {"rois", "batch_indices"} & set(case.initializers):
-            raise UnsupportedError("RoIs that are constants of the model have no column for their image")
+            raise UnsupportedError("RoIs that are initializers have no column for the batch index")
         if case.inputs["batch_indices"].ndim != 1:
-            raise UnsupportedError("mmdeploy has no input for the images of RoIs")
+            raise UnsupportedError("mmdeploy's node has no input for batch indices")
         if case.attributes.get("aligned", 1) == 0:
-            raise UnsupportedError("it has aligned = 1 alone")
+            raise UnsupportedError("it has aligned = 1 only")
         model = build(case, "ortops")
         (node,) = model.graph.node
         node.op_type, node.domain = MMDEPLOY_NODE, MMDEPLOY
@@ -102,14 +101,14 @@ class OpenVino:
 
 
 def _precision(compiled: Any) -> str:
-    """OpenVINO's name of the type that the compiled operator computes in."""
+    """OpenVINO's name of the element type in which the compiled operator computes."""
     nodes = [node.get_rt_info() for node in compiled.get_runtime_model().get_ops()]
     return next(str(node["runtimePrecision"].astype(str)) for node in nodes if node["layerType"].astype(str) in LAYERS)
 
 
 def _to_tensor(array: Array) -> Any:
     if array.dtype == ml_dtypes.bfloat16:
-        # NumPy has no bfloat16 that OpenVINO knows: the bits go in as uint16, and come out as float16.
+        # OpenVINO does not know NumPy's bfloat16: the bits go in as uint16, and come out as float16.
         return openvino.Tensor(array.view(np.uint16), array.shape, openvino.Type.bf16)
     return array
 

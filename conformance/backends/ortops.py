@@ -15,10 +15,10 @@ Engine = Literal["direct", "pyop"]
 
 
 class Ortops:
-    """Answers with the custom operator in an `ortops.InferenceSession`.
+    """Runs the custom operator in an `ortops.InferenceSession`.
 
-    engine: how ONNX Runtime reaches the operators; one holds for the whole process.
-    provider: of execution beside which the operators, which are the CPU's, are asked.
+    engine: the way in which ONNX Runtime calls the operators; a process can use only one.
+    provider: the session's execution provider; the operators themselves run on the CPU.
     """
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
@@ -34,11 +34,11 @@ class Ortops:
             _require_all(case)
         model = build(case, "ortops").SerializeToString()
         made = ortops.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.running(made, case)
+        return session.as_session(made, case)
 
 
 def load(provider: str | None = None) -> Ortops:
-    """The backend with the better engine that this platform has."""
+    """The backend with the direct engine, or with pyop on a platform without it."""
     try:
         return Ortops("direct", provider)
     except RuntimeError:
@@ -49,7 +49,7 @@ def load_engine(engine: Engine, provider: str | None = None) -> Ortops:
     """The backend with this engine.
 
     Raises:
-        MissingBackendError: the platform or this process cannot have it.
+        MissingBackendError: the platform or this process cannot use it.
     """
     try:
         return Ortops(engine, provider)
@@ -58,10 +58,10 @@ def load_engine(engine: Engine, provider: str | None = None) -> Ortops:
 
 
 def _require_all(case: Case) -> None:
-    """What onnxruntime-extensions' Python operators ask of a node.
+    """Check that onnxruntime-extensions' Python operators can run the case.
 
     Raises:
-        UnsupportedError: the node has not all of it.
+        UnsupportedError: they cannot.
     """
     operator = case.definition
     if case.element_type not in ("float", "double"):

@@ -1,4 +1,4 @@
-"""An ONNX Runtime session with this project's operators, by the engine that works where there is no other."""
+"""An ONNX Runtime session with this project's operators, through the Python operators of onnxruntime-extensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime alone, with this project's operators as functions in standard ONNX operators."""
+"""Plain ONNX Runtime, with this project's operators as functions of standard ONNX operators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from onnx_models.portable import attach
 
 
 class Portable:
-    """Answers with the custom operator's body in an `onnxruntime.InferenceSession` that has no kernel for it.
+    """Runs the custom operator's function body in an `onnxruntime.InferenceSession` without our kernels.
 
-    provider: of execution; what it lacks of standard operators the CPU computes, as in any session.
+    provider: the execution provider; the CPU runs the standard operators that it lacks, as in any session.
     """
 
     def __init__(self, provider: str | None = None) -> None:
@@ -26,7 +26,7 @@ class Portable:
         """See `Backend`."""
         model = attach(build(case, "ortops")).SerializeToString()
         made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.running(made, case)
+        return session.as_session(made, case)
 
 
 def load(provider: str | None = None) -> Portable:

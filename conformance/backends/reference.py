@@ -1,4 +1,4 @@
-"""The float64 reference, its results rounded once to the tensor's type."""
+"""The float64 reference, with its results rounded once to the tensor's type."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from conformance.backends.base import Session
 from conformance.case import Array, Case
-from conformance.expect import reference
 from conformance.expected_failures import ExpectedFailure
+from conformance.expected_values import reference
 
 
 class Reference:
-    """Answers with `ortops.reference`."""
+    """Evaluates `ortops.reference`."""
 
     expected_failures: tuple[ExpectedFailure, ...] = ()
 

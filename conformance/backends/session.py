@@ -1,4 +1,4 @@
-"""Making an ONNX Runtime session, and running it on the tensors of a case, bfloat16 included."""
+"""Sessions of ONNX Runtime for the tensors of a case, bfloat16 included."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from conformance.model import feeds
 CPU = "CPUExecutionProvider"
 
 QUIET = 4
-"""ONNX Runtime's severity of fatal messages: refusals that a case asks for are not worth a line each."""
+"""ONNX Runtime's severity for fatal messages only: cases provoke refusals, which need no line each."""
 
-# Kernels log through the process's logger while a session is made, whatever the session's own severity.
+# While a session is made, kernels log through the process's logger, whatever the session's own severity.
 onnxruntime.set_default_logger_severity(QUIET)
 
 
 def options() -> Any:
-    """Session options that print nothing, and whose threads do not spin where they have no work.
+    """Session options that print nothing, and whose idle threads do not spin.
 
-    Sessions here live for one small case. Spinning took a third of our operators' processor time, half of the bodies'.
+    A session runs one small case. Spinning took a third of the processor time of our operators, half of the bodies'.
     """
     made = onnxruntime.SessionOptions()
     made.log_severity_level = QUIET
@@ -37,11 +37,11 @@ def options() -> Any:
 
 
 def check_provider(provider: str | None) -> str:
-    """The name of an execution provider that a session here really has; the CPU's where none is named.
+    """The name of an execution provider, which a session here can use; the CPU's for None.
 
     Raises:
-        ProviderError: ONNX Runtime has none of this name, or sessions go on without it, as they do where a library or a
-            device that it needs is missing.
+        ProviderError: ONNX Runtime has no provider of this name, or a session silently does without it, as happens if
+            it lacks a library or a device.
     """
     if provider is None or provider == CPU:
         return CPU
@@ -67,8 +67,8 @@ def _identity() -> bytes:
 _IDENTITY = _identity()
 
 
-def running(session: Any, case: Case) -> Session:
-    """Runs `session`, whose inputs and outputs have the names of the case's."""
+def as_session(session: Any, case: Case) -> Session:
+    """The suite's kind of session for an ONNX Runtime session, whose tensors have the case's names."""
     names = [output.name for output in session.get_outputs()]
     run_options = onnxruntime.RunOptions()
     run_options.log_severity_level = QUIET
@@ -77,7 +77,7 @@ def running(session: Any, case: Case) -> Session:
         given = feeds(case, inputs)
         if case.dtype != ml_dtypes.bfloat16:
             return dict(zip(names, session.run(names, given, run_options), strict=True))
-        # NumPy has no bfloat16 that ONNX Runtime knows: the bits go in and out as uint16.
+        # ONNX Runtime does not know NumPy's bfloat16: the bits go in and out as uint16.
         values = {name: to_ort(array) for name, array in given.items()}
         answers = session.run_with_ort_values(names, values, run_options)
         return {name: from_ort(value) for name, value in zip(names, answers, strict=True)}

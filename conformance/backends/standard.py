@@ -1,4 +1,4 @@
-"""What a runtime of standard ONNX nodes can be asked."""
+"""The cases that a runtime of standard ONNX nodes can run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from conformance.case import Case
 
 
 def require_standard(case: Case, *, element_types: tuple[str, ...]) -> None:
-    """Passes where the case is a node of ONNX in one of `element_types`.
+    """Check that the case is a node of ONNX with tensors of one of `element_types`.
 
     Raises:
-        UnsupportedError: it is not; says why.
+        UnsupportedError: it is not.
     """
     if case.definition.standard is None:
-        raise UnsupportedError(f"{case.operator} is no operator of ONNX")
+        raise UnsupportedError(f"ONNX has no operator {case.operator}")
     if case.attributes.get("mode") == "max_interpolated":
         raise UnsupportedError("ONNX has no mode max_interpolated")
     if case.element_type not in element_types:

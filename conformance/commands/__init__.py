@@ -27,4 +27,4 @@ COMMANDS: tuple[click.Command, ...] = (
     init_command,
     explain_command,
 )
-"""The first is the one that runs where none is named."""
+"""The first one runs if the command line names none."""

@@ -17,10 +17,10 @@ from conformance.report.record import NotAReportError, read
 def compare_command(before_file: Path, after_file: Path) -> None:
     """Show what changed from report A.json to report B.json.
 
-    Both are files that `run --json` wrote: of two backends, or of two versions of one.
+    Both are files that `run --json` wrote, for two backends or two versions of one backend.
 
-    The exit status is 0 when nothing fails or crashes in B that did not in A, 1 when something does, new cases
-    included, 2 for a file that is no report.
+    The exit status is 0 if every case that fails or crashes in B did so in A, 1 if not (also for new cases), 2 if a file
+    is no report.
     """
     with wrong_call(None, NotAReportError):
         before, after = read(before_file), read(after_file)

@@ -1,4 +1,4 @@
-"""``python -m conformance coverage``: what the suite covers, and which wrong implementations it catches."""
+"""``python -m conformance coverage``: the attribute values and the wrong implementations that the suite covers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ from conformance.report.terminal import console
 from conformance.vectors import collect
 
 WIDTH = 200
-"""Characters where the output is no terminal."""
+"""Characters of a line if the output is no terminal."""
 
 
 @click.command("coverage")
-@out_file("--json", "Write all that was measured to F.")
+@out_file("--json", "Write all measurements to F.")
 @out_file("--markdown", "Write the tables to F as Markdown.")
 @JOBS
-@click.option("--all", "everything", is_flag=True, help="Ask all cases: --json then lists all that catch a fault.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Run all cases: --json then lists every case that catches a wrong implementation.",
+)
 def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: int | None, everything: bool) -> None:
-    """Measure the suite itself.
+    """Show what the suite itself covers and catches.
 
-    Shows which values of attributes the cases have, which of the wrong implementations of `conformance.mutants` they
-    catch, and how many facts are the first to catch one.
+    This counts the attribute values that the cases have. It shows the first case that each wrong implementation of
+    `conformance.mutants` fails, and for each family of cases how many scenarios are the first to catch one.
 
-    The exit status is 0 when every wrong implementation is caught, 1 when not, 2 for a wrong call.
+    The exit status is 0 if every wrong implementation is caught, 1 if not, 2 for a wrong call.
     """
     catches = measure(jobs or os.cpu_count() or 1, everything=everything)
     unit = "wrong implementations"

@@ -13,7 +13,7 @@ from conformance import backends
 from conformance.case import Case
 from conformance.commands.options import out_file, wrong_call
 from conformance.explain import explain, page, picture, tables
-from conformance.isolate import asking
+from conformance.isolate import case_runner
 from conformance.report import terminal
 from conformance.vectors import collect
 
@@ -70,9 +70,9 @@ def explain_command(
         raise click.UsageError("--drawing and --theme are about the file of --svg, which is not given")
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
-        with wrong_call("--backend", backends.MissingBackendError), asking(backend_name) as examiner:
-            answer = examiner.asker(case)
-            result = examiner.judged(case, answer)
+        with wrong_call("--backend", backends.MissingBackendError), case_runner(backend_name) as runner:
+            answer = runner.answer(case)
+            result = runner.result_of(case, answer)
     with wrong_call("--roi", ValueError):
         explanation = explain(case, roi, answer, result, backend_name or "")
     tables.write(explanation, terminal.console())

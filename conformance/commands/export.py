@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from conformance import export
-from conformance.commands.options import FOLDER, SELECT, chosen
+from conformance.commands.options import FOLDER, SELECT, selected_cases
 from conformance.model import Dialect
 from conformance.progress import with_progress
 
@@ -20,19 +20,19 @@ from conformance.progress import with_progress
     type=click.Choice(["standard", "ortops"]),
     default="standard",
     show_default=True,
-    help="ONNX's own nodes, where ONNX has them, or the custom operators.",
+    help="ONNX's own nodes, or the custom operators.",
 )
-@click.option("--with-huge", is_flag=True, help=f"Also cases of more than {export.MOST_SAMPLES} samples.")
+@click.option("--with-huge", is_flag=True, help=f"Include cases with more than {export.MOST_SAMPLES} samples.")
 def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 
-    Each becomes a folder DIR/DIALECT/test_..., as onnx.backend.test and onnx_test_runner read it; `run-exported` runs
-    them. What the layout cannot say is left out and counted: cases in which an error is due, and with the standard
-    dialect those of operators and modes that ONNX does not have.
+    Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner; `run-exported` runs them.
+    Cases that the layout cannot express are left out and counted: those that expect an error and, with the standard
+    dialect, those of operators and modes that ONNX does not have.
 
-    The exit status is 0 when the cases are written, 2 for a wrong call or where DIR cannot be written.
+    The exit status is 0 if the cases are written, 2 for a wrong call or if DIR cannot be written.
     """
-    kept, left_out = export.divide(chosen(glob), dialect, with_huge=with_huge)
+    kept, left_out = export.split_exportable(selected_cases(glob), dialect, with_huge=with_huge)
     reasons = [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
     if not kept:
         rule = f"selects no case that can be exported: {'; '.join(reasons)}"

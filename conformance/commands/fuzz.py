@@ -1,4 +1,4 @@
-"""``python -m conformance fuzz``: random cases against the reference, failures made small and written down."""
+"""``python -m conformance fuzz``: compare a backend with the reference on random cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from conformance.progress import with_progress
 from ortops.operators import BY_NAME
 
 SECONDS = 60.0
-"""How long a campaign lasts where neither --seconds nor --cases is given."""
+"""The length of a campaign if neither --seconds nor --cases is given."""
 
 
 @click.command("fuzz")
@@ -32,27 +32,33 @@ SECONDS = 60.0
     default="ortops",
     show_default=True,
     metavar="B",
-    help=f"Who answers: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend interface.",
+    help="Backend to check: a name that `run --backend` takes.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="T",
-    help="End after this time; 60 where neither this nor --cases is given.",
+    help="End after this time; 60 if neither this nor --cases is given.",
 )
 @click.option("--cases", type=click.IntRange(min=1), metavar="N", help="End after this many cases.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same gives the same cases.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random cases.")
 @click.option(
-    "--operator", "operators", type=click.Choice(sorted(BY_NAME)), multiple=True, help="Only these; may be repeated."
+    "--operator",
+    "operators",
+    type=click.Choice(sorted(BY_NAME)),
+    multiple=True,
+    help="Only cases of this operator; may be repeated.",
 )
 @JOBS
 @click.option(
     "--dask",
     "address",
     metavar="ADDRESS",
-    help="Ask the workers of this dask.distributed scheduler, as tcp://host:8786, instead of processes here.",
+    help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, and not in local processes.",
 )
-@click.option("--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Where failures go.")
+@click.option(
+    "--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Folder for the failures."
+)
 @click.option("--replay", type=IN_FILE, metavar="FILE", help="Run the case in this file, and nothing else.")
 def fuzz_command(
     backend_name: str,
@@ -65,12 +71,12 @@ def fuzz_command(
     folder: Path,
     replay: Path | None,
 ) -> None:
-    """Compare a backend with the reference on random inputs, right ones and wrong ones.
+    """Compare a backend with the reference on random inputs.
 
-    A failure is made small and written to a file that --replay runs again. Known failures are not left out. The same
-    --seed and --cases find the same, whoever does it.
+    Inputs are valid or invalid. Each failure is reduced to a small case and written to a file, which --replay runs again.
+    Expected failures count as well. The same --seed and --cases find the same failures on any machine.
 
-    The exit status is 0 when nothing was found, 1 when something was, 2 for a wrong call or a cluster that was lost.
+    The exit status is 0 if no failure was found, 1 if one was, 2 for a wrong call or if the cluster was lost.
     """
     with wrong_call("--backend", backends.MissingBackendError):
         backends.load(backend_name)
@@ -86,13 +92,15 @@ def fuzz_command(
 
 @contextlib.contextmanager
 def _pool(backend_name: str, jobs: int | None, address: str | None) -> Iterator[WorkerPool]:
-    """Those who examine the cases: processes here, or the workers of the scheduler at the address."""
+    """The workers of a campaign: local processes, or those of the scheduler at the address."""
     if address is None:
         with LocalPool(jobs or os.cpu_count() or 1) as here:
             yield here
         return
     if jobs is not None:
-        raise click.UsageError("--jobs is of processes here: with --dask the cluster has as many as it has threads")
+        raise click.UsageError(
+            "--jobs is for local processes: with --dask there are as many as the cluster has threads"
+        )
     try:
         from conformance.fuzz.cluster import Cluster
     except ModuleNotFoundError as error:
@@ -107,8 +115,8 @@ def _replayed(backend_name: str, path: Path) -> bool:
     """Whether the case in the file fails."""
     with wrong_call("--replay", ValueError):
         case = file.read(path)
-    with isolate.asking(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as examiner:
-        found = check(case, examiner)
+    with isolate.case_runner(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as runner:
+        found = check(case, runner)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
     return isinstance(found, Failure)
 

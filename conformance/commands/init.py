@@ -1,4 +1,4 @@
-"""``python -m conformance init``: write a backend to begin with."""
+"""``python -m conformance init``: write a first backend."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 @click.command("init")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 def init_command(file: Path) -> None:
-    """Write a commented backend to FILE, such as my_backend.py, that runs as it is.
+    """Write a first backend to FILE, such as my_backend.py.
 
-    The exit status is 0 when it is written, 2 for a wrong call or where FILE is there already.
+    It has comments, and runs as it is. The exit status is 0 if it is written, 2 for a wrong call or if FILE exists.
     """
     if not (file.suffix == ".py" and file.stem.isidentifier()):
         raise click.BadParameter(f"{file.name}: must be the name of a module, such as my_backend.py", param_hint="FILE")

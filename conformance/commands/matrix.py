@@ -1,4 +1,4 @@
-"""``python -m conformance matrix``: families by backends, in one table."""
+"""``python -m conformance matrix``: a table of families of cases by backends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, elsewhere, isolate
+from conformance import backends, isolate, other_environment
 from conformance.case import Case
-from conformance.commands.options import SELECT, chosen, out_file, wrong_call
+from conformance.commands.options import SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
 from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
@@ -19,7 +19,7 @@ from conformance.report.record import NotAReportError, Report, Run, read_merged
 from conformance.vectors import collect
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
-"""The backends that are asked where none is named, as far as they are installed."""
+"""The backends that run by default, if they are installed."""
 
 
 @click.command("matrix")
@@ -30,12 +30,12 @@ DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino"
     type=(click.Path(exists=True, file_okay=False, path_type=Path), str),
     metavar="ENV B",
     multiple=True,
-    help="Ask backend B of the virtual environment in folder ENV, too, by its own Python and of the release that is "
-    f"installed there. It needs {', '.join(elsewhere.NEEDS)} besides the runtime, but not ortops. No list of expected "
-    "failures is applied. May be given several times.",
+    help="Run backend B of the virtual environment in folder ENV as well, by that environment's Python. Besides the "
+    f"runtime it needs {', '.join(other_environment.REQUIRED)}, but not ortops. Lists of expected failures do not apply. "
+    "May be repeated.",
 )
 @SELECT
-@out_file("--html", "Write the table and what failed to F as a page.")
+@out_file("--html", "Write the table and the failures to F as an HTML page.")
 @out_file("--markdown", "Write the table to F as Markdown.")
 def matrix_command(
     sources: tuple[str, ...],
@@ -44,28 +44,28 @@ def matrix_command(
     html_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
-    """Show families of cases by backends.
+    """Show a table of families of cases by backends.
 
-    A source is a file that `run --json` wrote, or the name of a backend, which is then asked every case in a child
-    process. Files of one backend are parts of one report. Without sources and without --installed-in those of ortops,
-    onnxruntime, onnx-reference, torchvision and openvino are asked that are installed.
+    A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
+    Files of one backend are parts of one report. Without sources and --installed-in the table has those of ortops,
+    onnxruntime, onnx-reference, torchvision and openvino that are installed.
 
-    The exit status is 0 when the table is made, whatever failed; 2 for a wrong call. To be judged, use `run`.
+    The exit status is 0 if the table is complete, whatever failed, and 2 for a wrong call; `run` has one for failures.
     """
-    # A name that ends in .json is meant for a file: a missing one is not to be taken for a backend.
+    # A name that ends in .json is a file, so that a missing one is not taken for a backend.
     files = [source for source in sources if source.endswith(".json") or Path(source).is_file()]
     is_default = not sources and not others
     names = DEFAULTS if is_default else [source for source in sources if source not in files]
     _check_once(names)
-    cases = chosen(glob) if names or others else []
+    cases = selected_cases(glob) if names or others else []
     with wrong_call("SOURCES", NotAReportError):
         reports = [_selected(report, glob) for report in read_merged([Path(file) for file in files])]
     missing = {name: reason for name in names if (reason := _missing(name))}
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_asked(name, cases) for name in names if name not in missing]
-    with wrong_call("--installed-in", elsewhere.ElsewhereError, NotAReportError):
-        asked_there = (elsewhere.ask(folder, name, glob) for folder, name in others)
+    with wrong_call("--installed-in", other_environment.OtherEnvironmentError, NotAReportError):
+        asked_there = (other_environment.run_suite(folder, name, glob) for folder, name in others)
         reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
@@ -90,11 +90,11 @@ def _selected(report: Report, glob: str) -> Report:
 def _check_once(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise click.BadParameter(f"backend {name} is named twice", param_hint="SOURCES")
+            raise click.BadParameter(f"backend {name}: must be named once", param_hint="SOURCES")
 
 
 def _missing(name: str) -> str:
-    """Why a backend cannot be asked; empty where it can."""
+    """The reason why a backend cannot run; empty if it can."""
     try:
         backends.load(name)
     except backends.MissingBackendError as error:
@@ -103,6 +103,6 @@ def _missing(name: str) -> str:
 
 
 def _asked(name: str, cases: Sequence[Case]) -> Report:
-    """What a backend makes of the cases, each of which may end the child process that is asked."""
-    with isolate.asking(name, isolate=True) as examiner:
-        return Run(name, list(with_progress(examiner.results(cases), name, len(cases)))).report
+    """The report of a backend on the cases, each in a child process, which it may end."""
+    with isolate.case_runner(name, isolate=True) as runner:
+        return Run(name, list(with_progress(runner.results(cases), name, len(cases)))).report

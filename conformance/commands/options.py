@@ -1,4 +1,4 @@
-"""What several commands have in common: options, and wrong calls."""
+"""Options of several commands, and the errors for wrong calls."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import click
 from conformance.case import Case
 from conformance.vectors import collect
 
-SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id the pattern matches.")
-JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes; one a CPU by default.")
+SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id matches.")
+JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes, by default one for each CPU.")
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]:
-    """An option for a file to write, whose folder must be there; `--html` is given to the command as `html_file`."""
+    """An option for a file to write, whose folder must exist; the command gets `--html` as `html_file`."""
 
     def checked(_context: click.Context, _option: click.Parameter, file: Path | None) -> Path | None:
         if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent} is no folder")
+            raise click.BadParameter(f"{file.parent}: must be a folder")
         return file
 
     path = click.Path(dir_okay=False, path_type=Path)
@@ -32,11 +32,11 @@ def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]
     return click.option(option, name, type=path, callback=checked, metavar=metavar, help=text)
 
 
-def chosen(glob: str) -> list[Case]:
-    """The cases whose id the pattern matches.
+def selected_cases(glob: str) -> list[Case]:
+    """The cases whose id matches the pattern.
 
     Raises:
-        click.BadParameter: there is none.
+        click.BadParameter: there are none.
     """
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
@@ -46,7 +46,7 @@ def chosen(glob: str) -> list[Case]:
 
 @contextlib.contextmanager
 def wrong_call(hint: str | None, *errors: type[Exception]) -> Iterator[None]:
-    """Where the block raises one of the errors, the value of the option or argument `hint` is wrong."""
+    """Report one of the errors, raised in the block, as a wrong value of the option or argument `hint`."""
     try:
         yield
     except errors as error:

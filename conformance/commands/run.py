@@ -1,4 +1,4 @@
-"""``python -m conformance [run]``: ask a backend every case, and report."""
+"""``python -m conformance [run]``: run the cases on a backend, and report the outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import click
 import ortops
 from conformance import backends, isolate
 from conformance.case import Case
-from conformance.commands.options import IN_FILE, SELECT, chosen, out_file, wrong_call
+from conformance.commands.options import IN_FILE, SELECT, out_file, selected_cases, wrong_call
 from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
@@ -32,7 +32,7 @@ from ortops import worker_process
 
 
 def _part(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
-    """The two numbers of `i/n`."""
+    """The numbers i and n of `i/n`."""
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", value, re.ASCII)
     part, parts = map(int, found.groups()) if found else (0, 0)
     if not 1 <= part <= parts:
@@ -47,13 +47,13 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     default="ortops",
     show_default=True,
     metavar="B",
-    help=f"Who answers: {', '.join(backends.NAMES)}, module[:Class] with ONNX's backend interface, or module:function "
-    "on NumPy arrays (see docs/backends.md, and the command init).",
+    help=f"Backend to check: {', '.join(backends.NAMES)}, module[:Class] with ONNX's backend interface, or "
+    "module:function on NumPy arrays (see docs/conformance.md, and the command init).",
 )
 @click.option(
     "--provider",
     metavar="NAME",
-    help=f"ONNX Runtime's execution provider, for {', '.join(backends.WITH_PROVIDER)}. [default: the CPU's]",
+    help=f"Execution provider of ONNX Runtime, for {', '.join(backends.WITH_PROVIDER)}. [default: the CPU's]",
 )
 @SELECT
 @click.option(
@@ -61,47 +61,47 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     "excluded",
     multiple=True,
     metavar="GLOB",
-    help="No cases whose id the pattern matches; more than once.",
+    help="No cases whose id matches; may be repeated.",
 )
 @click.option(
     "--shard",
     callback=_part,
     default="1/1",
     metavar="I/N",
-    help="Only part I of N of those cases. The parts have no case in common and take about as long.",
+    help="Only part I of N of those cases. The parts are disjoint and take about the same time.",
 )
 @click.option(
     "--expected-failures",
     "failures_file",
     type=IN_FILE,
     metavar="F",
-    help="What is known to fail, in TOML, in place of the backend's own list (see conformance/expected_failures).",
+    help="TOML file with the expected failures, which replaces the backend's own list (see docs/conformance.md).",
 )
 @click.option(
     "--strict",
     type=click.Choice(list(STRICT)),
     default="reference",
     show_default=True,
-    help="The weakest rule whose breach is a failure: the operator's text, published vectors, what ONNX's reference "
-    "evaluator computes, or all: also what only this suite asks for. Breaches of weaker rules are departures.",
+    help="Weakest basis whose cases can fail: the operator's text, published vectors, the results of ONNX's reference "
+    "evaluator, or all: also this suite's own rules. A case of a weaker basis departs instead.",
 )
 @click.option(
     "--convention",
     "named",
     type=click.Choice(CONVENTIONS),
     multiple=True,
-    help="A reading of the specification that the backend has, and is judged by; more than once.",
+    help="Judge the backend by this reading of the specification; may be repeated.",
 )
-@click.option("--list", "only_list", is_flag=True, help="Print the ids and run nothing.")
+@click.option("--list", "only_list", is_flag=True, help="Print the ids of the cases, and run none.")
 @out_file("--json", "Write the results to F as JSON.")
 @out_file("--junit", "Write the results to F as JUnit XML.")
-@out_file("--html", "Write the results to F as a page.")
+@out_file("--html", "Write the results to F as an HTML page.")
 @click.option(
     "--resume",
     "earlier_file",
     type=IN_FILE,
     metavar="F",
-    help="Go on where the run ended that wrote F as JSON: its cases are not asked again.",
+    help="Continue the run that wrote F as JSON, without the cases that it has.",
 )
 @click.option(
     "--isolate", "is_isolated", is_flag=True, help="Run the backend in a child process, which a case may end."
@@ -110,13 +110,13 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True, max=86400),
     metavar="SECONDS",
-    help=f"With --isolate: what a case may take. [default: {isolate.TIME_LIMIT:g}]",
+    help=f"With --isolate: time limit for a case. [default: {isolate.TIME_LIMIT:g}]",
 )
 @click.option(
     "--memory-limit",
     type=click.IntRange(min=1),
     metavar="MIB",
-    help="With --isolate, on Linux: the memory that a case may take beyond what the backend has. [default: any]",
+    help="With --isolate, on Linux: memory that a case may take in addition to the backend's. [default: any]",
 )
 def run_command(
     backend_name: str,
@@ -136,14 +136,14 @@ def run_command(
     time_limit: float | None,
     memory_limit: int | None,
 ) -> None:
-    """Run the conformance suite.
+    """Run the conformance suite on a backend.
 
-    Reports are written while cases end, and when the run is stopped by SIGINT or SIGTERM; --resume goes on from them.
+    SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
 
-    The exit status is 0 when no case failed or crashed, 1 when one did or when none was answered, 2 for a wrong call, 128
-    and the signal's number when a signal has stopped the run.
+    The exit status is 0 if no case failed or crashed, 1 if one did or if the backend supports none, 2 for a wrong call, 128
+    plus the signal's number if a signal stopped the run.
     """
-    cases = _chosen(glob, excluded, *shard)
+    cases = _selected_cases(glob, excluded, *shard)
     _check_limits(is_isolated, time_limit, memory_limit)
     listed = None if failures_file is None else _listed(failures_file)
     if only_list:
@@ -153,7 +153,7 @@ def run_command(
     label = backend_name if provider is None else f"{backend_name} on {provider}"
     earlier = {} if earlier_file is None else _earlier(earlier_file, label, cases)
     reports = Reports(label, len(cases), json_file, junit_file, html_file)
-    asking = isolate.asking(
+    running = isolate.case_runner(
         backend_name,
         provider=provider,
         known=listed,
@@ -165,8 +165,8 @@ def run_command(
     )
     is_missing = wrong_call("--backend", backends.MissingBackendError)
     cannot = wrong_call("--provider", backends.ProviderError)
-    with is_missing, cannot, asking as examiner, _stopped_by_signals() as stopped:
-        results = (earlier.get(case.id) or examiner.result(case) for case in cases)
+    with is_missing, cannot, running as runner, _stopped_by_signals() as stopped:
+        results = (earlier.get(case.id) or runner.result(case) for case in cases)
         for result in with_progress(results, "conformance", len(cases), note=reports.note):
             reports.add(result)
     reports.write()
@@ -181,11 +181,10 @@ def run_command(
 
 
 class Reports:
-    """The files that a run writes while its cases end.
+    """The report files of a run, and its results so far.
 
-    total: cases that there will be.
-    json_file, junit_file, html_file: where to write; None for nowhere. JSON is written every `SECONDS`, the others where
-        the run ends.
+    total: the number of cases of the run.
+    json_file, junit_file, html_file: the files, or None. JSON is written every `SECONDS`, all of them at the end.
     """
 
     SECONDS = 2.0
@@ -202,7 +201,7 @@ class Reports:
 
     @property
     def run(self) -> Run:
-        """What there is so far."""
+        """The results so far."""
         return Run(self._label, self.results, complete=len(self.results) == self._total)
 
     @property
@@ -211,7 +210,7 @@ class Reports:
         return any(result.outcome is not Outcome.UNSUPPORTED for result in self.results)
 
     def add(self, result: Result) -> None:
-        """Take one more result."""
+        """Add a result."""
         self.results.append(result)
         self._failed += result.outcome.is_bad
         if self._json is not None and time.monotonic() - self._written >= self.SECONDS:
@@ -219,11 +218,11 @@ class Reports:
             self._written = time.monotonic()
 
     def note(self) -> str:
-        """How many have failed."""
+        """The number of failures in words."""
         return f"{self._failed} failed"
 
     def write(self) -> None:
-        """Write all files, with what the failures look like."""
+        """Write all files, with the diagnoses of the failures."""
         run = self.run
         self.diagnoses = diagnose(self.results)
         if self._json is not None:
@@ -238,7 +237,7 @@ class Reports:
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM end the block; the list has the number of the one that has."""
+    """Let SIGINT and SIGTERM end the block; the list then has the signal's number."""
     stopped: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield stopped
@@ -260,10 +259,10 @@ def _stopped_by_signals() -> Iterator[list[int]]:
 
 
 def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]:
-    """The results of an earlier run by the ids of the cases.
+    """The results of an earlier run by case id.
 
     Raises:
-        click.BadParameter: the file is no report of this backend by this release of the suite.
+        click.BadParameter: the file is no report of this backend and this release of the suite.
     """
     with wrong_call("--resume", record.NotAReportError):
         report = record.read(file)
@@ -275,18 +274,18 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
     return {result.case.id: result for result in report.results(cases)}
 
 
-def deal(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
+def shard_of(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
     """The cases of one part, counted from 1.
 
-    They are dealt like cards, family by family and type by type, so that each part has as many of each: a runtime
-    answers some families in no time, and does not support some types.
+    Each part has as many cases of each family and element type, because families differ in their time and a runtime may
+    not support some types.
     """
     order = sorted(range(len(cases)), key=lambda i: (cases[i].family, cases[i].element_type, i))
     return [cases[i] for i in sorted(order[part - 1 :: parts])]
 
 
-def _chosen(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[Case]:
-    cases = chosen(glob)
+def _selected_cases(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[Case]:
+    cases = selected_cases(glob)
     for pattern in excluded:
         kept = [case for case in cases if not fnmatchcase(case.id, pattern)]
         if len(kept) in (0, len(cases)):
@@ -296,7 +295,7 @@ def _chosen(glob: str, excluded: Sequence[str], part: int, parts: int) -> list[C
     if parts > len(cases):
         rule = f"must have at most as many parts as there are cases, {len(cases)}"
         raise click.BadParameter(f"'{part}/{parts}': {rule}", param_hint="--shard")
-    return deal(cases, part, parts)
+    return shard_of(cases, part, parts)
 
 
 def _check_limits(is_isolated: bool, time_limit: float | None, memory_limit: int | None) -> None:

@@ -1,4 +1,4 @@
-"""``python -m conformance run-exported``: give exported cases to ONNX's own runner."""
+"""``python -m conformance run-exported``: run exported cases with ONNX's own runner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 from conformance.backends import MissingBackendError
 from conformance.backends.external import target_of
 from conformance.commands.options import wrong_call
-from conformance.printable import printable, words_of
+from conformance.printable import message_of, printable
 from conformance.progress import with_progress
 
 
@@ -33,25 +33,26 @@ from conformance.progress import with_progress
     "backend_name",
     required=True,
     metavar="MODULE",
-    help="module[:Class] with ONNX's backend interface, such as onnxruntime.backend (see docs/backends.md).",
+    help="module[:Class] with ONNX's backend interface, such as onnxruntime.backend (see docs/conformance.md).",
 )
-@click.option("--select", "glob", default="*", metavar="GLOB", help="Only folders whose name the pattern matches.")
+@click.option("--select", "glob", default="*", metavar="GLOB", help="Only folders whose name matches.")
 def run_exported_command(folder: Path, backend_name: str, glob: str) -> None:
-    """Run what `export` has written to DIR by the runner of onnx.backend.test, in this process.
+    """Run the cases in DIR with the runner of onnx.backend.test.
 
-    The exit status is 0 when no case failed, 1 when one did or when none was answered, 2 for a wrong call.
+    DIR is a folder that `export` wrote; the backend runs in this process. The exit status is 0 if no case failed, 1 if one
+    did or if all were skipped, 2 for a wrong call.
     """
     with wrong_call("--backend", MissingBackendError):
         target = target_of(backend_name)
     if not callable(getattr(target, "prepare", None)):
-        raise click.BadParameter(f"{backend_name} must have prepare(model, device)", param_hint="--backend")
+        raise click.BadParameter(f"{backend_name}: must have prepare(model, device)", param_hint="--backend")
     kinds = sorted({model.parent.parent.name for model in folder.glob("*/test_*/model.onnx")})
     tests = [test for kind in kinds for test in _tests(_asked(target), folder, kind, glob)]
     if not tests:
         raise click.BadParameter(f"{folder} has no exported case that {glob!r} matches", param_hint="DIR")
     verdicts = Verdicts()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what a backend warns of fails no case
+        warnings.simplefilter("ignore")  # a backend's warning fails no case
         for test in with_progress(tests, "run-exported", len(tests)):
             test.run(verdicts)
     for reason, count in Counter(_in_short(reason) for _, reason in verdicts.skipped).most_common():
@@ -66,13 +67,13 @@ def run_exported_command(folder: Path, backend_name: str, glob: str) -> None:
 
 
 def _tests(backend: Any, folder: Path, kind: str, glob: str) -> Iterator[unittest.TestCase]:
-    """The tests that ONNX's runner makes of the folders of one kind."""
+    """The tests that ONNX's runner makes from the folders of one kind."""
 
     def load(*, kind: str, ours: str = kind) -> list[Any]:
         found = load_model_tests(str(folder), ours) if kind == "simple" else []
         return [test for test in found if fnmatchcase(test.name, glob)]
 
-    # The runner cannot be given a folder. It asks this function for the test data of each kind that onnx brings.
+    # The runner takes no folder. It calls this function for the test data of each kind in the onnx package.
     with mock.patch.object(onnx_runner, "load_model_tests", load):
         cases = onnx_runner.Runner(backend, __name__).test_cases
     for case in cases.values():
@@ -80,7 +81,7 @@ def _tests(backend: Any, folder: Path, kind: str, glob: str) -> Iterator[unittes
 
 
 def _asked(target: Any) -> Any:
-    """A backend, which may have `is_compatible`, as ONNX's runner takes it: a model that it does not support is skipped."""
+    """A backend for ONNX's runner, which skips the models that it does not support; `is_compatible` may be absent."""
 
     def is_compatible(model: onnx.ModelProto) -> bool:
         return not hasattr(target, "is_compatible") or bool(target.is_compatible(model, device="CPU"))
@@ -96,23 +97,23 @@ def _or_skip(function: Callable[..., Any], *arguments: object) -> Any:
     try:
         return function(*arguments)
     except NotImplementedError as error:
-        raise unittest.SkipTest(words_of(error) or type(error).__name__) from error
+        raise unittest.SkipTest(message_of(error) or type(error).__name__) from error
 
 
 class Verdicts(unittest.TestResult):
-    """Prints what fails, and counts it as `wrong`: an error that a test raised is a failure, too."""
+    """A test result that prints each failure and error, and counts both as `wrong`."""
 
     wrong = 0
 
     def addFailure(self, test: unittest.TestCase, err: Any) -> None:  # noqa: N802
-        """Take a test that failed. `err` is of `sys.exc_info`."""
+        """Add a test that failed with `err`, a result of `sys.exc_info`."""
         self.wrong += 1
         name = test.id().rpartition(".")[2].removesuffix("_cpu")
-        click.echo(f"failed {name}\n    {_in_short(f'{err[0].__name__}: {words_of(err[1])}')}")
+        click.echo(f"failed {name}\n    {_in_short(f'{err[0].__name__}: {message_of(err[1])}')}")
 
     addError = addFailure  # noqa: N815
 
 
 def _in_short(text: str) -> str:
-    """One line of a message, which may have an array in it."""
+    """A message in one short line; it may have had an array in it."""
     return textwrap.shorten(printable(" ".join(text.split())), 300)

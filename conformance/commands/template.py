@@ -1,6 +1,6 @@
-"""A backend of the conformance suite that answers RoiAlign by NumPy. Put your runtime in its place.
+"""A backend for the conformance suite that computes RoiAlign in NumPy. Call your runtime instead.
 
-It runs as it is; docs/backends.md in the sources of the suite says what else a backend may do:
+It runs as it is. docs/conformance.md in the sources of the suite tells what else a backend can do:
 
     python -m conformance --backend MODULE:answer
 """
@@ -13,28 +13,28 @@ from typing import Any
 import numpy as np
 
 MOST_SAMPLES = 10**6
-"""Of an output, each way."""
+"""Samples of a bin along one axis."""
 
 
 def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Any:
-    """Run one node once. Any of the suite's operators may be asked for, in any element type.
+    """Run one node once. The suite calls this for all of its operators and element types.
 
-    op_type: RoiAlign, RoIAlignRotated, MaxRoiPool, DmlRoiAlign, DmlResample, or one of these with Grad behind. RoiAlign and
-        MaxRoiPool are ONNX's, of any opset: the attributes tell those of RoiAlign apart.
-    inputs: every input of the operator by name, in its order; None where the node does not have it. They are copies, but
-        some cases fail a backend that writes to them.
-    attributes: every attribute by name, with its default where the node does not have it. Wrong values are in them as they
-        are: pass them on, since your runtime is to refuse them.
-    outputs: names of those that are wanted, in the operator's order.
+    op_type: RoiAlign, RoIAlignRotated, MaxRoiPool, DmlRoiAlign, DmlResample, or one of these with Grad appended. RoiAlign
+        and MaxRoiPool are ONNX's, of any opset; the attributes tell the opsets of RoiAlign apart.
+    inputs: all inputs of the operator by name, in its order; None for one that the node does not have. They are copies,
+        but some cases fail a backend that writes to them.
+    attributes: all attributes by name, with defaults for those that the node does not have. Pass wrong values on, because
+        your runtime has to refuse them.
+    outputs: names of the wanted outputs, in the operator's order.
 
-    Return an array, or several in the order of `outputs`, or a mapping by name. The element type and the shape count, too.
+    Return an array, or several in the order of `outputs`, or a mapping by name. Element types and shapes are compared, too.
     """
-    # NotImplementedError says that the runtime does not have something: the case counts neither for nor against it.
+    # Raise NotImplementedError for what the runtime lacks: the case then counts neither for nor against it.
     if op_type != "RoiAlign":
         raise NotImplementedError(f"no {op_type}")
     if attributes["mode"] != "avg":
         raise NotImplementedError(f"no mode {attributes['mode']}")
-    # Any other exception is a refusal. Where an error is due, a refusal passes if the valid twin of the case is answered.
+    # Any other exception is a refusal. It passes a case that expects an error if the valid twin of the case is answered.
     x, rois, indices = inputs["X"], inputs["rois"], inputs["batch_indices"]
     if x.ndim != 4 or rois.shape != (len(indices), 4) or not np.all(np.isfinite(rois)):
         raise ValueError(f"X {x.shape}, rois {rois.shape}: must have 4 axes, and a finite RoI for each batch index")
@@ -47,15 +47,15 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     return y.astype(x.dtype)
 
 
-# What your runtime is known to get wrong, by globs of ids, with the reasons. It is strict: a listed case that passes
-# fails the run. A TOML file for --expected-failures can take its place; it can say `crashes = true`, too.
+# The cases that your runtime is known to fail: globs of ids with reasons. The list is strict: a listed case that passes
+# fails the run. A TOML file for --expected-failures can replace it, and can also have `crashes = true`.
 answer.EXPECTED_FAILURES = {  # type: ignore[attr-defined]
     "roi_align/refusal/batch_index_negative/*": "NumPy takes -1 for the last image",
 }
 
 
 def _weights(start: float, end: float, bins: int, length: int, attributes: Mapping[str, Any]) -> Any:
-    """[bins, length]: how much each pixel of an axis counts in the average of each bin."""
+    """[bins, length]: the weight of each pixel of an axis in the average of each bin."""
     scale, ratio = attributes["spatial_scale"], attributes["sampling_ratio"]
     is_half = attributes["coordinate_transformation_mode"] == "half_pixel"
     size = (end - start) * scale if is_half else max((end - start) * scale, 1.0)

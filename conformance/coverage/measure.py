@@ -1,4 +1,4 @@
-"""Asking the wrong implementations, in as many processes as there are processors."""
+"""Run the wrong implementations on the cases, in several processes, to see which cases catch them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
-from conformance.backends.external import External
-from conformance.case import Case, fact_of
+from conformance.backends.external import OnnxBackend
+from conformance.case import Case, scenario_of
 from conformance.mutants import MUTANTS, Category, Mutant
 from conformance.run import ask, judge
 from conformance.vectors import collect
@@ -18,16 +18,16 @@ OFFICIAL = "roi_align/official"
 """The family of ONNX's own vectors."""
 
 OF_VALUES = "/values/"
-"""In the ids of cases of values that a type cannot hold, or hardly."""
+"""The part of an id for cases with values at or beyond the limits of their type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """What catches a fault.
+    """The cases that catch a fault.
 
-    ids: of the cases that it fails, in the suite's order; of the first decisive one alone where no more are asked for.
-    first: the first decisive case that it fails, or None.
-    by_onnx: whether one of ONNX's own vectors catches it; None where ONNX has none of an operator that has the fault.
+    ids: the ids of the cases that it fails, in the suite's order; only the first one unless all cases were run.
+    first: the id of the first decisive case that it fails, or None.
+    by_onnx: whether one of ONNX's own vectors catches it; None if ONNX has no vectors of the fault's operators.
     """
 
     fault: Mutant
@@ -37,9 +37,9 @@ class Catch:
 
 
 def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
-    """The cases that a class with ONNX's backend interface fails, one after the other."""
-    asking = External(backend)
-    return (case for case in cases if judge(case, ask(asking, case)).outcome.is_bad)
+    """The cases that a class with ONNX's backend interface fails, one by one."""
+    asked_backend = OnnxBackend(backend)
+    return (case for case in cases if judge(case, ask(asked_backend, case)).outcome.is_bad)
 
 
 def asked(fault: Mutant, cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -48,10 +48,11 @@ def asked(fault: Mutant, cases: tuple[Case, ...]) -> tuple[Case, ...]:
 
 
 def decisive(fault: Mutant, cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Those that say whether a fact catches a fault.
+    """The cases that decide whether a scenario catches a fault.
 
-    Of a fault of types all; of others one type's, float where the fact has it: that half precision alone shows a fault of
-    borders is chance. Of faults of sizes and values also the cases of values of all types.
+    For a fault about element types these are all cases. For other faults they are the cases of one type, float if the
+    scenario has it, because it would be chance if only half precision showed, say, a wrong border. For faults about sizes
+    they also include the cases at the limits of all types.
     """
     kept = asked(fault, cases)
     return kept if fault.category is Category.TYPES else _of_one_type_each(kept, fault.category is Category.SIZES)
@@ -65,11 +66,11 @@ def _asked(operators: str, is_gradient_only: bool, cases: tuple[Case, ...]) -> t
 
 @functools.cache
 def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, ...]:
-    with_float = {fact_of(case.id) for case in cases if case.expects_error is None and case.element_type == "float"}
+    with_float = {scenario_of(case.id) for case in cases if case.expects_error is None and case.element_type == "float"}
 
     def is_kept(case: Case) -> bool:
-        # The tensors of a refusal may have a type that is what is wrong with it.
-        chosen = "float" if fact_of(case.id) in with_float else "double"
+        # The element type of a refusal may be the very reason for it.
+        chosen = "float" if scenario_of(case.id) in with_float else "double"
         is_open = case.expects_error is not None or (has_values and OF_VALUES in case.id)
         return is_open or case.element_type == chosen
 
@@ -77,16 +78,16 @@ def _of_one_type_each(cases: tuple[Case, ...], has_values: bool) -> tuple[Case, 
 
 
 def caught(faults: Sequence[Mutant], cases: tuple[Case, ...], *, everything: bool = False) -> list[Catch]:
-    """What catches each of the faults.
+    """The cases that catch each of the faults.
 
     Args:
-        faults: which ones.
-        cases: in the suite's order.
-        everything: whether to ask all cases of all types, and not only until a fault is caught.
+        faults: the faults to run.
+        cases: the cases in the suite's order.
+        everything: whether to run all cases of all types, instead of stopping when a fault is caught.
     """
-    # Cases outside, faults inside: the expected values of a case are computed once and need not be kept.
+    # The outer loop is over cases, so that the expected values of each are computed once and need not be kept.
     deciding = {fault: frozenset(decisive(fault, cases)) for fault in faults}
-    asking = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
+    candidates = {fault: frozenset(asked(fault, cases)) if everything else deciding[fault] for fault in faults}
     ids: dict[Mutant, list[str]] = {fault: [] for fault in faults}
     first: dict[Mutant, str] = {}
     by_onnx = {fault: False if fault.operators == OFFICIAL.split("/", maxsplit=1)[0] else None for fault in faults}
@@ -94,7 +95,7 @@ def caught(faults: Sequence[Mutant], cases: tuple[Case, ...], *, everything: boo
         is_official = case.family == OFFICIAL
         for fault in faults:
             is_open = everything or fault not in first or (is_official and not by_onnx[fault])
-            if case in asking[fault] and is_open and any(failing(fault.backend, [case])):
+            if case in candidates[fault] and is_open and any(failing(fault.backend, [case])):
                 ids[fault].append(case.id)
                 if case in deciding[fault]:
                     first.setdefault(fault, case.id)
@@ -103,10 +104,10 @@ def caught(faults: Sequence[Mutant], cases: tuple[Case, ...], *, everything: boo
 
 
 def measure(jobs: int, faults: Sequence[Mutant] = MUTANTS, *, everything: bool = False) -> Iterator[Catch]:
-    """Each fault with what catches it, in whatever order they are done.
+    """The cases that catch each fault, as soon as they are known, in any order.
 
     Args:
-        jobs: processes.
+        jobs: number of processes.
         faults: some of `FAULTS`.
         everything: as for `caught`.
     """
@@ -117,7 +118,7 @@ def measure(jobs: int, faults: Sequence[Mutant] = MUTANTS, *, everything: bool =
 
 
 def _groups(jobs: int, faults: Sequence[Mutant]) -> list[list[int]]:
-    """Numbers of faults that are asked together: of the same operators, and alike in what they cost."""
+    """Groups of fault numbers for one task each: of the same operators, and of similar cost."""
     groups = []
     for operators in dict.fromkeys(fault.operators for fault in faults):
         numbers = [MUTANTS.index(fault) for fault in faults if fault.operators == operators]

@@ -1,4 +1,4 @@
-"""The report: tables on a terminal or in Markdown, or JSON."""
+"""The report on coverage: tables on a terminal or in Markdown, or JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import rich.markup
 import rich.table
 from rich.console import Console
 
-from conformance.case import Case, fact_of
+from conformance.case import Case, scenario_of
 from conformance.coverage.measure import Catch
 from conformance.coverage.values import Line, by_operator
 from conformance.mutants import MUTANTS, Category
 
 
 class Table(NamedTuple):
-    """A table: its title, the names of its columns, and its rows."""
+    """A table with its title, the names of its columns, and its rows."""
 
     title: str
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """What the cases cover; catches: of every fault, in whatever order."""
+    """The coverage of the cases. `catches` has one entry for every fault, in any order."""
 
     cases: tuple[Case, ...]
     catches: Iterable[Catch]
@@ -42,12 +42,12 @@ class Summary:
 
     @cached_property
     def needed(self) -> dict[str, list[str]]:
-        """The facts without which a fault would not be caught by what comes before, each with those faults."""
-        facts: dict[str, list[str]] = {}
+        """The scenarios that are the first to catch a fault, each with the names of these faults."""
+        scenarios: dict[str, list[str]] = {}
         for catch in self.found:
             if catch.first is not None:
-                facts.setdefault(fact_of(catch.first), []).append(catch.fault.name)
-        return facts
+                scenarios.setdefault(scenario_of(catch.first), []).append(catch.fault.name)
+        return scenarios
 
     @property
     def is_sound(self) -> bool:
@@ -55,9 +55,9 @@ class Summary:
         return all(catch.first for catch in self.found)
 
     def tables(self) -> list[Table]:
-        """Values of attributes, faults by what they are about, families of cases."""
+        """A table of values for each operator, one for each family of faults, and one of scenarios."""
         values = [_of_values(name, lines) for name, lines in by_operator(self.cases).items()]
-        return [*values, *(self._of_faults(family) for family in Category), self._of_facts()]
+        return [*values, *(self._of_faults(family) for family in Category), self._of_scenarios()]
 
     def _of_faults(self, family: Category) -> Table:
         catches = [catch for catch in self.found if catch.fault.category is family]
@@ -66,21 +66,22 @@ class Summary:
         columns = ("wrong implementation", "what is wrong", "first case", "ONNX's vectors")
         return Table(f"{family.value}: {_counts(catches)}", columns, rows)
 
-    def _of_facts(self) -> Table:
-        facts: dict[str, set[str]] = {}
+    def _of_scenarios(self) -> Table:
+        scenarios: dict[str, set[str]] = {}
         for case in self.cases:
-            facts.setdefault(case.family, set()).add(fact_of(case.id))
-        rows = [(name, str(len(own)), str(len(own & set(self.needed)))) for name, own in facts.items()]
-        return Table("facts, and those that are the first to catch a fault", ("family", "facts", "first"), rows)
+            scenarios.setdefault(case.family, set()).add(scenario_of(case.id))
+        rows = [(name, str(len(own)), str(len(own & set(self.needed)))) for name, own in scenarios.items()]
+        title = "scenarios, and those that are the first to catch a wrong implementation"
+        return Table(title, ("family", "scenarios", "first"), rows)
 
     def conclusions(self) -> list[str]:
-        """The last lines, of which the reader with no time reads one."""
+        """The last lines of the report: the faults that are not caught, and the totals."""
         lines = [f"not caught: {c.fault.name}: {c.fault.description}" for c in self.found if c.first is None]
-        facts = f"{len({fact_of(case.id) for case in self.cases})} facts, {len(self.needed)} needed"
-        return [*lines, f"{len(self.cases)} cases, {facts}; wrong implementations: {_counts(self.found)}"]
+        scenarios = f"{len({scenario_of(case.id) for case in self.cases})} scenarios, {len(self.needed)} needed"
+        return [*lines, f"{len(self.cases)} cases, {scenarios}; wrong implementations: {_counts(self.found)}"]
 
     def json(self) -> str:
-        """All that was measured."""
+        """All measurements as JSON."""
         values = by_operator(self.cases)
         return json.dumps(
             {
@@ -105,11 +106,11 @@ class Summary:
         )
 
     def markdown(self) -> str:
-        """The tables, the totals first."""
+        """The tables in Markdown, after the totals."""
         return "\n\n".join(["# Coverage", *self.conclusions(), *map(_in_markdown, self.tables())]) + "\n"
 
     def write(self, console: Console) -> None:
-        """Print it. The last line has the totals."""
+        """Print the report. The last line has the totals."""
         for table in self.tables():
             shown = rich.table.Table(title=rich.markup.escape(table.title), box=rich.box.SIMPLE, title_justify="left")
             for column in table.columns:

@@ -1,4 +1,4 @@
-"""Which values of attributes, types, versions and sizes the cases have, in classes."""
+"""Counts of the attribute values, types and sizes of the cases, by class of values."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ NUMBERS: Mapping[str, float] = {
     "beyond 2^24": 2.0**30,
     "not finite": math.inf,
 }
-"""Classes of values, each with one of them that says whether the class is legal."""
+"""Classes of values, each with a member that shows whether the class is legal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How often the cases of an operator have one class of one thing.
+    """The number of an operator's cases with one class of values.
 
-    answered: in cases that expect values. refused: in cases that expect an error.
-    is_legal: whether there could be cases that expect values.
+    thing: the name of an attribute, or `type`, `rank`, `images`, `channels` or `RoIs`.
+    value: the class.
+    answered: the number of cases that expect values. refused: the number of cases that expect an error.
+    is_legal: whether a case that expects values could have it.
     """
 
     thing: str
@@ -45,12 +47,12 @@ class Line:
 
     @property
     def is_gap(self) -> bool:
-        """Whether it is legal and no case that expects values has it."""
+        """Whether the class is legal and no case that expects values has it."""
         return self.is_legal and not self.answered
 
 
 def lines(operator: Operator, cases: Iterable[Case]) -> list[Line]:
-    """Everything that is counted of an operator."""
+    """All counts for an operator."""
     own = [case for case in cases if case.operator == operator.name]
     answered = [case for case in own if case.expects_error is None]
     refused = [case for case in own if case.expects_error is not None]
@@ -60,7 +62,7 @@ def lines(operator: Operator, cases: Iterable[Case]) -> list[Line]:
 
 
 def by_operator(cases: Sequence[Case]) -> dict[str, list[Line]]:
-    """The lines of every operator; its name has its version."""
+    """The counts for every operator, by its name, which includes the version."""
     return {operator.name: lines(operator, cases) for operator in OPERATORS}
 
 
@@ -77,18 +79,18 @@ def _of(thing: str, labels: Iterable[str], legal: Iterable[str]) -> Iterator[Lin
 
 
 def _kind(attribute: Attribute) -> str:
-    """The type of one value."""
+    """The type of a single value."""
     return attribute.type.removesuffix("S")
 
 
 def _classes(attribute: Attribute) -> list[str]:
-    """Every class that there is."""
+    """All classes of the attribute's values."""
     of_kind: Mapping[str, Iterable[str]] = {"STRING": attribute.choices, "INT": INTEGERS, "FLOAT": NUMBERS}
     return [ABSENT, *([NO_VALUES] if attribute.is_list else []), *of_kind[_kind(attribute)]]
 
 
 def _labels(attribute: Attribute, case: Case) -> set[str]:
-    """The classes that a case has; of a list each that one of its values has."""
+    """The classes of the attribute's value in a case; for a list the classes of all its elements."""
     value = case.attributes.get(attribute.name)
     if value is None:
         return {ABSENT}
@@ -98,7 +100,7 @@ def _labels(attribute: Attribute, case: Case) -> set[str]:
 
 
 def label_of(attribute: Attribute, value: Any) -> str:
-    """The class of one value."""
+    """The class of a single value."""
     if _kind(attribute) == "STRING":
         return value if value in attribute.choices else "no such name"
     return _label_of_integer(value) if _kind(attribute) == "INT" else _label_of_number(float(value))
@@ -124,7 +126,7 @@ def _label_of_number(value: float) -> str:
 
 
 def _is_legal(attribute: Attribute, label: str) -> bool:
-    """Whether the attribute takes the class, by one value of it."""
+    """Whether the attribute accepts the class, tested with one member."""
     if label in (ABSENT, NO_VALUES):
         return not attribute.required
     value = {"STRING": label, "INT": INTEGERS.get(label), "FLOAT": NUMBERS.get(label)}[_kind(attribute)]
@@ -146,7 +148,7 @@ def _size(length: int) -> str:
 
 
 def _of_shapes(operator: Operator, cases: Sequence[Case]) -> Iterator[Line]:
-    """Ranks where they are open, else how many images, channels and RoIs there are."""
+    """Counts of ranks for an operator of any rank, else of numbers of images, channels and RoIs."""
     first = operator.inputs[0].name
     if operator.inputs[0].has_variable_rank:
         yield from _of("rank", (str(case.inputs[first].ndim) for case in cases), RANKS)

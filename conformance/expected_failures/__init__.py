@@ -19,9 +19,9 @@ elsewhere carry theirs as `EXPECTED_FAILURES`, a mapping from glob to reason. Wh
 their own in its place, a TOML file with a table for each reason:
 
     [[expected_failure]]
-    glob = "roi_align/edge/*/v16/*"     # or id = "...", one case
+    glob = "roi_align/edge/*/v16/*"     # or id = "..." for one case
     reason = "half a pixel off"
-    crashes = true                      # where they may end the process; may be left out
+    crashes = true                      # if they may end the process; false by default
 """
 
 from __future__ import annotations
@@ -38,18 +38,13 @@ from typing import Any
 
 from conformance.printable import printable
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 TABLE = "expected_failure"
-"""The name of a table in a TOML file."""
+"""The name of the tables in a TOML file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFailure:
-    """Cases that fail for one reason; with `crashes` they may end the process."""
+    """The cases that match a glob, which fail for one reason; with `crashes` they may end the process."""
 
     glob: str
     reason: str
@@ -57,7 +52,7 @@ class ExpectedFailure:
 
 
 def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
-    """The release that the file of `backend` speaks of, and what it lists."""
+    """The release for which the list of `backend` holds, and the list."""
     data = json.loads(resources.files(__name__).joinpath(f"{backend}.json").read_text("utf-8"))
     failures = [
         ExpectedFailure(glob, entry["reason"], entry.get("crashes", False))
@@ -69,24 +64,29 @@ def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
 
 
 def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
-    """The same from a mapping of globs to reasons."""
+    """A list of expected failures from a mapping of globs to reasons."""
     return [ExpectedFailure(glob, printable(str(reason))) for glob, reason in reasons.items()]
 
 
 def read(file: Path, ids: Sequence[str]) -> list[ExpectedFailure]:
-    """What a TOML file lists.
+    """The list of expected failures in a TOML file.
 
     Args:
         file: its path.
-        ids: of all cases there are, of which each table must name one at least.
+        ids: the ids of all cases; each table must match at least one.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: something in it breaks a rule; names argument, value and rule.
+        OSError: the file cannot be read.
+        ValueError: the file is not TOML, or a table breaks a rule.
     """
+    # Imported here, because tomli belongs to an extra and loading a backend must not need it.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         data = tomllib.loads(file.read_text("utf-8"))
-    except ValueError as error:  # what is no TOML or no UTF-8
+    except ValueError as error:  # not TOML, or not UTF-8
         raise ValueError(f"{file}: must be TOML in UTF-8: {error}") from error
     tables = data.get(TABLE, [])
     if set(data) - {TABLE} or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -116,5 +116,5 @@ def _from_table(where: str, table: dict[str, Any], ids: Sequence[str]) -> Expect
 
 
 def find(known: Sequence[ExpectedFailure], case_id: str) -> ExpectedFailure | None:
-    """The first that lists the case, or None."""
+    """The first entry that matches the case, or None."""
     return next((failure for failure in known if fnmatchcase(case_id, failure.glob)), None)

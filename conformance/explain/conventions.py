@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from conformance.case import Array
-from conformance.expect import Floats, reference
+from conformance.expected_values import Floats, reference
 from conformance.rois.geometry import AxisGeometry, Coordinates, Geometry, Sampling
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX

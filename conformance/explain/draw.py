@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.conventions import RoiConvention
 from conformance.explain.tables import around, differences, number
 from conformance.rois.geometry import AxisGeometry

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.expect import Floats, expected_outputs, reference
+from conformance.expected_values import Floats, expected_outputs, reference
 from conformance.explain.draw import Drawing, OutputSlice
 from conformance.explain.resample import AxisDrawing
 from conformance.explain.tables import Table, differences

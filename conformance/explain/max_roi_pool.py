@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.draw import (
     MOST_SAMPLES,
     Drawing,

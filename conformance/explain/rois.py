@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.conventions import TORCHVISION, RoiConvention, conventions_of
 from conformance.explain.draw import Frame, Scene, result_of, roi_drawing, sample_values, samples_between, window
 from conformance.explain.explanation import Comparison, Convention, ConventionDrawing, Explanation

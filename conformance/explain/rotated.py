@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Case
-from conformance.expect import Floats, reference
+from conformance.expected_values import Floats, reference
 from conformance.explain.conventions import MOST_SAMPLES as MOST_COMPUTED
 from conformance.explain.draw import (
     MOST_SAMPLES,

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import rich.box
-import rich.table
-import rich.text
-from rich.console import Console
 
-from conformance.expect import Floats
-from conformance.report.terminal import line
+from conformance.expected_values import Floats
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from conformance.explain.explanation import Explanation
 
 MOST_ROWS = 100
@@ -82,6 +79,8 @@ def differences(got: Floats, expected: Floats) -> Floats:
 
 def write(explanation: Explanation, out: Console) -> None:
     """Print the facts, the coordinates and the values of an explanation."""
+    from conformance.report.terminal import line  # needs the extra, which families of operators must not
+
     line(out, explanation.case.id, "bold")
     for heading, fact in explanation.facts.items():
         line(out, f"{heading}: {fact}")
@@ -107,6 +106,12 @@ def write(explanation: Explanation, out: Console) -> None:
 
 def _print(out: Console, whole: Table) -> None:
     shown = replace(whole, rows=rows_around_marked(whole.rows, _MOST_PRINTED))
+    import rich.box
+    import rich.table
+    import rich.text
+
+    from conformance.report.terminal import line
+
     line(out, f"\n{shown.title}", "italic")
     printed = rich.table.Table(box=rich.box.SIMPLE)
     for column in shown.columns:

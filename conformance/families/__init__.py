@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conformance.error_bounds import ErrorTerms
     from conformance.explain.explanation import Comparison, Explanation
     from conformance.fuzz.random_draw import RandomDraw
-    from conformance.run import Asker
+    from conformance.run import AnswerFunction
 
 DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
 """The attributes, the inputs (float64 or integer, by name) and the names of the outputs of a random case."""
@@ -48,7 +48,7 @@ class Family(Protocol):
         ...
 
     @staticmethod
-    def is_well_posed(case: Case, oracle: Asker) -> bool:
+    def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
         """Whether the result of a valid case does not depend on how a number is rounded; the oracle is the reference."""
         ...
 

@@ -18,13 +18,13 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from conformance.explain.explanation import Comparison, Explanation
 from conformance.explain.resample import axis_drawings
 from conformance.families import DrawnCase
 from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
 from conformance.fuzz.random_draw import LARGE, RandomDraw, draw_attributes
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
 from ortops.spec import Operator
@@ -143,7 +143,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     return attributes, {"InputGradientTensor": draw.values(shapes[0]), "x_shape": np.array(lengths)}, outputs
 
 
-def is_well_posed(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
     """Whether rounding decides neither an output length nor which pixel an output reads."""
     del oracle
     arguments = case.definition.check_attributes(case.attributes)

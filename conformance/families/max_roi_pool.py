@@ -19,14 +19,14 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_bounds import ErrorTerms, compute_dtype
-from conformance.expect import Floats, reference
+from conformance.expected_values import Floats, reference
 from conformance.explain import max_roi_pool as drawing
 from conformance.explain.explanation import Comparison, ConventionDrawing, Explanation
 from conformance.explain.tables import Row, Table, number, table
 from conformance.families import DrawnCase
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.rois.random import random_indices, random_rois, random_sizes
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import Operator
 
@@ -100,7 +100,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     return attributes, inputs, (operator.outputs[0].name,)
 
 
-def is_well_posed(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
     """Whether rounding of RoI ends and bin bounds decides nowhere which pixel is the maximum of a bin.
 
     Ties have a rule, the first pixel in row order, so their gradient is well-posed. Which of several NaN is the maximum has

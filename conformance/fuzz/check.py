@@ -11,16 +11,16 @@ from typing import Literal
 from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.compare import allowed_errors
-from conformance.expect import forget
+from conformance.expected_values import clear_cache
 from conformance.fuzz.perturbation import in_double
 from conformance.fuzz.well_posed import is_well_posed
 from conformance.outcome import Outcome
-from conformance.run import Asker, Examiner, ask
+from conformance.run import AnswerFunction, CaseRunner, ask
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
 Verdict = Literal["passed", "unsupported", "ill-posed"]
 
-REFERENCE: Asker = functools.partial(ask, Reference())  # the reference in this process
+REFERENCE: AnswerFunction = functools.partial(ask, Reference())  # the reference in this process
 
 
 class ReferenceFailedError(Exception):
@@ -53,15 +53,15 @@ class Failure:
         return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, examiner: Examiner, oracle: Asker = REFERENCE) -> Failure | Verdict:
+def check(case: Case, examiner: CaseRunner, oracle: AnswerFunction = REFERENCE) -> Failure | Verdict:
     """Run a case and return its failure or verdict. The oracle is the reference: it says what the case expects."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             expecting = with_expectation(case, oracle)
-            answer = examiner.asker(expecting)
-            result = examiner.judged(expecting, answer)
+            answer = examiner.answer(expecting)
+            result = examiner.result_of(expecting, answer)
             if result.outcome is Outcome.PASSED:
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:
@@ -73,14 +73,14 @@ def check(case: Case, examiner: Examiner, oracle: Asker = REFERENCE) -> Failure 
         finally:
             # A campaign never runs the same case twice, so cached results would only fill the memory.
             allowed_errors.cache_clear()
-            forget()
+            clear_cache()
     kinds: dict[str, Kind] = {"refusal": "refused", "missing": "missing", "crash": "crash"}
     kind = kinds.get(answer.kind, "accepted" if expecting.expects_error else "values")
     found = replace(bare, expects_error=expecting.expects_error, note=expecting.note)
     return Failure(found, kind, result.message)
 
 
-def with_expectation(case: Case, oracle: Asker = REFERENCE) -> Case:
+def with_expectation(case: Case, oracle: AnswerFunction = REFERENCE) -> Case:
     """Return the case with what the reference makes of it: expected values, or the expected error with its message as note.
 
     Raises:
@@ -100,7 +100,7 @@ def with_expectation(case: Case, oracle: Asker = REFERENCE) -> Case:
     raise ReferenceFailedError(f"the reference has no answer: {answer.text}")
 
 
-def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: Asker) -> Case:
+def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: AnswerFunction) -> Case:
     twin = None if case.twin is None else with_expectation(case.twin, oracle)
     # A twin that is invalid too cannot prove that the refusal has the right reason.
     return replace(case, expects_error=due, note=words, twin=None if twin is None or twin.expects_error else twin)

@@ -11,9 +11,9 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.families import family_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 
 DENOMINATOR = 64
 """Exact coordinates and values are multiples of 1/64, so that products of two weights and a value fit in float32."""
@@ -35,7 +35,7 @@ def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -
     return replace(case, inputs=wide, expected=None, expects_error=None, twin=None)
 
 
-def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: Asker) -> bool:
+def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: AnswerFunction) -> bool:
     """Whether every perturbation of input `name` changes the outputs by no more than their error bounds allow."""
     error_terms, allowed = family_of(case.definition).error_terms(case), allowed_errors(case)
     expected = expected_outputs(case)

@@ -11,12 +11,12 @@ import numpy as np
 from conformance.case import Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import compute_dtype, overflow_threshold
-from conformance.expect import expected_outputs
+from conformance.expected_values import expected_outputs
 from conformance.families import family_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 
 
-def is_well_posed(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
     """Whether a case, with its expected values or error, is well-posed; the oracle is the reference."""
     return bool(case.expects_error) or (_fits(case) and family_of(case.definition).is_well_posed(case, oracle))
 

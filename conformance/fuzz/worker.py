@@ -21,7 +21,7 @@ from conformance.fuzz.check import Failure, Verdict, check
 from conformance.fuzz.generate import generate
 from conformance.fuzz.shrink import shrink
 from conformance.isolate import IsolatedBackend
-from conformance.run import Answer, Examiner
+from conformance.run import Answer, CaseRunner
 
 ORACLE = "reference"  # the backend whose results are right by definition
 TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine
@@ -61,7 +61,7 @@ class BackendPair:
         self._backend, self._reference = IsolatedBackend(backend, TIME_LIMIT), IsolatedBackend(ORACLE, TIME_LIMIT)
         loaded = backends.load(backend)
         self._is_unsafe = is_unsafe(loaded)
-        self._examiner = Examiner(self._backend.ask, conventions=conventions_of(loaded))
+        self._examiner = CaseRunner(self._backend.ask, conventions=conventions_of(loaded))
         self._asked = 0
 
     def check(self, case: Case) -> Failure | Verdict:

@@ -1,1 +1,1 @@
-"""What is kept and shown of runs: `record` keeps them in JSON, the other files show one, two or several side by side."""
+"""Reports of runs: `record` stores them in JSON, and the other modules show one, two or several side by side."""

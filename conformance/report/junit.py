@@ -1,7 +1,7 @@
-"""JUnit's XML, as continuous integration reads it.
+"""JUnit's XML, for continuous integration.
 
-It knows failures, errors and skips. A crash is an error; unsupported cases, departures and expected failures are all
-skips to it, so the outcome and the basis stand in properties of each case too.
+JUnit has failures, errors and skips. A crash becomes an error; unsupported cases, departures and expected failures become
+skips. Each test case has its outcome and its basis as properties as well.
 """
 
 from __future__ import annotations

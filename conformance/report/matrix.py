@@ -1,4 +1,4 @@
-"""Reports side by side: families by backends, as a table for the terminal and in Markdown."""
+"""Reports side by side: a table of families by backends, for the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import rich.text
 from rich.console import Console
 
 from conformance.report.record import Report
-from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, spoken, together
+from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, in_words, total_of
 from conformance.report.terminal import WHOSE, table
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
@@ -21,55 +21,55 @@ _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A family, or several, or a basis, with its cell in each column."""
+    """A row for a family, for several, or for a basis, with a cell for each backend."""
 
     name: str
     cells: tuple[Tally, ...]
 
     @property
     def function(self) -> str:
-        """The first part of its name."""
+        """The first part of its name, the function."""
         return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Backends and families, both in a fixed order."""
+    """The reports of several backends, as a table."""
 
     reports: Sequence[Report]
 
     @property
     def rows(self) -> list[Row]:
-        """The families of which a backend was asked something, function by function, unknown ones last."""
+        """The rows of all families in the reports, function by function, unknown ones last."""
         families = [families_of(report) for report in self.reports]
         names = sorted({name for found in families for name in found}, key=_place)
         return [Row(name, tuple(found.get(name, Tally()) for found in families)) for name in names]
 
     @property
     def bases(self) -> list[Row]:
-        """A row for each basis that a case has; none where the reports do not tell the basis."""
+        """A row for each basis of the cases; none if the reports do not have the basis."""
         bases = [bases_of(report) for report in self.reports]
         rows = [Row(words, tuple(found.get(basis, Tally()) for found in bases)) for basis, words in WHOSE.items()]
         return [row for row in rows if any(cell.asked for cell in row.cells)]
 
     @property
     def total(self) -> Row:
-        """All families together."""
-        return _together("all", self.rows)
+        """The row for all families together."""
+        return _total_row("all", self.rows)
 
     @property
     def folded(self) -> list[Row]:
-        """The rows, where families of one function share a row if each backend passes all of them, or supports none."""
+        """The rows, with families of one function in one row if each backend passes all of them or supports none."""
         groups: dict[tuple[object, ...], list[Row]] = {}
         for row in (rows := self.rows):
             is_plain = not any(cell.rest for cell in row.cells)
             key = (row.function, *(cell.worst for cell in row.cells)) if is_plain else (row.name, None)
             groups.setdefault(key, []).append(row)
-        return [_together(_common_name(group, rows), group) for group in groups.values()]
+        return [_total_row(_common_name(group, rows), group) for group in groups.values()]
 
 
 def _place(name: str) -> tuple[int | str, ...]:
-    """Where a family has its row: by operator, and there in the order of the suite."""
+    """A sort key for the row of a family: by operator, then in the order of the suite."""
     parts = zip((name.partition("/")[0], name), _order(), strict=True)
     return *(order.index(part) if part in order else len(order) for part, order in parts), name
 
@@ -80,12 +80,12 @@ def _order() -> tuple[list[str], list[str]]:
     return list(functions), list(dict.fromkeys(case.family for case in collect()))
 
 
-def _together(name: str, rows: Sequence[Row]) -> Row:
-    return Row(name, tuple(map(together, zip(*(row.cells for row in rows), strict=True))))
+def _total_row(name: str, rows: Sequence[Row]) -> Row:
+    return Row(name, tuple(map(total_of, zip(*(row.cells for row in rows), strict=True))))
 
 
 def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
-    """The name of a group of rows: of its one family, of the function if all its families are here, or of each family."""
+    """A name for a group of rows: its only family, the function if it has all of its families, or a list of families."""
     function = group[0].function
     if len(group) == 1:
         return group[0].name
@@ -95,10 +95,9 @@ def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
 
 
 def markdown(matrix: Matrix) -> str:
-    """The matrix as a table in Markdown, short enough for a README, and another one by basis where that is known.
+    """The matrix as a Markdown table, short enough for a README, and another one by basis if that is known.
 
-    A line for each family; those of one function share a line where all backends pass all of it or support none.
-    Releases of one backend beside each other share a column where all their cells are the same.
+    It has the rows of `Matrix.folded`. Neighbouring releases of one backend share a column if all their cells are equal.
     """
     bases, every = matrix.bases, [*matrix.folded, matrix.total]
     columns = _columns(matrix.reports, [*every, *bases])
@@ -111,13 +110,13 @@ def markdown(matrix: Matrix) -> str:
         return [_line([heading, *titles]), f"| --- |{' ---: |' * len(titles)}", *map(_line, cells)]
 
     kinds = {kind for cell in every[-1].cells for kind in +cell.kinds} - {"passed"}
-    meanings = [f"{spoken(kind).capitalize()}: {MEANINGS[kind]}." for kind in MEANINGS if kind in kinds]
+    meanings = [f"{in_words(kind).capitalize()}: {MEANINGS[kind]}." for kind in MEANINGS if kind in kinds]
     text = [*lines("family", every), "", " ".join(("Passed/asked.", *meanings))]
     return "\n".join([*text, "", *lines("whose rule", bases)] if bases else text) + "\n"
 
 
 def _columns(reports: Sequence[Report], rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """The numbers of the first and the last report of each column."""
+    """The indices of the first and the last report of each column."""
     columns = [(0, 0)]
     for k in range(1, len(reports)):
         is_release = reports[k].backend == reports[k - 1].backend and reports[k].origin.version
@@ -129,13 +128,13 @@ def _columns(reports: Sequence[Report], rows: Sequence[Row]) -> list[tuple[int, 
 
 
 def _line(cells: Iterable[str]) -> str:
-    """A line of a table. Text of a report is no markup, and has no line ends."""
+    """A line of a table, with markup in the text of reports escaped and line ends removed."""
     texts = [_MARKUP.sub(r"\\\1", " ".join(cell.split())) for cell in cells]
     return f"| {' | '.join(texts)} |"
 
 
 def write(matrix: Matrix, out: Console) -> None:
-    """Print a matrix: families, their sum, and whose rules they are."""
+    """Print a matrix: the families with their total, and the bases."""
     out.print("passed/asked")
     for first, rows, last in (("family", matrix.rows, [matrix.total]), ("whose rule", matrix.bases, [])):
         made = table([(report.title, "") for report in matrix.reports], first)

@@ -1,8 +1,8 @@
-"""One page without other files, for people: the matrix, and below it what failed with the pictures that explain it.
+"""An HTML page in a single file: the matrix, and below it the failures with drawings that explain them.
 
-Failures that have one cause share a card. Their messages differ in numbers and element types alone; where numbers are
-wrong, which all such messages say alike, they are those of one fact besides. The pictures are stored as pieces of HTML,
-gzipped and in base64, equal ones once; a browser inflates them when they are looked at.
+Failures with one probable cause share a card: their messages differ only in numbers and element types. Failures with
+wrong numbers all have such messages, so these must also belong to one scenario. The drawings are pieces of HTML, stored
+once each, gzipped and in base64; the browser inflates them when somebody opens them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import jinja2
 
-from conformance.case import Basis, Case, fact_of, family_of
+from conformance.case import Basis, Case, family_of, scenario_of
 from conformance.explain import explain
 from conformance.explain import page as explained
 from conformance.outcome import Difference, Outcome, Result
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report
-from conformance.report.tally import COLOURS, MEANINGS, kind_of, shape_of, spoken
+from conformance.report.tally import COLOURS, MEANINGS, in_words, kind_of, pattern_of
 from conformance.report.terminal import WHOSE
 from conformance.run import Answer, judge
 from conformance.vectors import collect
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from conformance.diagnosis import Diagnosis
 
 NODE = ("operator", "attributes", "inputs")
-"""The facts that stand beside the pictures; the page shows the other facts beside the name of the case."""
+"""The facts shown beside the drawings; the page shows the others beside the id of the case."""
 
 NO_CASE = "not a case of this release of the suite"
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A case that a backend has wrong.
+    """A case that a backend fails.
 
-    case: None where the suite has it no longer, or not yet.
-    worst: its worst element; empty where that is not known or the message says it.
-    pictures: numbers of the pieces that explain it.
+    case: None if this release of the suite does not have it.
+    worst: its worst element; empty if that is unknown or equals the message.
+    pictures: the numbers of the pieces of HTML that explain it.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The cases of one cause."""
+    """The failing cases of a backend with one probable cause."""
 
     backend: str
     kind: str
@@ -64,16 +64,16 @@ class Card:
 
     @property
     def title(self) -> str:
-        """The fact that the cases share; where they have several, the family or the function and the number of facts."""
-        facts = list(dict.fromkeys(fact_of(one.id) for one in self.cases))
-        if len(facts) == 1:
-            return facts[0]
-        families = {family_of(fact) for fact in facts}
-        return f"{facts[0].split('/')[0] if len(families) > 1 else families.pop()}: {len(facts)} facts"
+        """The cases' scenario; if there are several, the family or the function and the number of scenarios."""
+        scenarios = list(dict.fromkeys(scenario_of(one.id) for one in self.cases))
+        if len(scenarios) == 1:
+            return scenarios[0]
+        families = {family_of(scenario) for scenario in scenarios}
+        return f"{scenarios[0].split('/')[0] if len(families) > 1 else families.pop()}: {len(scenarios)} scenarios"
 
     @property
     def note(self) -> str:
-        """The fact in words and its source, one a line; empty where the cases have several."""
+        """The cases' note and source, a line each; empty if they differ."""
         told = {f"{one.case.note}\n{one.case.source}" if one.case else NO_CASE for one in self.cases}
         return told.pop() if len(told) == 1 else ""
 
@@ -83,14 +83,14 @@ class Card:
 
 
 def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None = None) -> str:
-    """A matrix as HTML; the diagnoses are by title of report."""
+    """A matrix as HTML, with the diagnoses by title of report."""
     pictures = Pictures()
     cards = [card for report in matrix.reports for card in _cards(report, pictures)]
     listed = [one for card in cards for one in card.cases]
     folders = ("report", "explain")
     loader = jinja2.ChoiceLoader([jinja2.PackageLoader("conformance", folder) for folder in folders])
     environment = explained.environment().overlay(loader=loader)
-    environment.filters |= {"spoken": spoken, "family": family_of}
+    environment.filters |= {"in_words": in_words, "family": family_of}
     return environment.get_template("page.html.jinja").render(
         matrix=matrix,
         headline=headline(matrix.reports),
@@ -115,7 +115,7 @@ def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None =
 
 
 def headline(reports: Sequence[Report]) -> str:
-    """What was asked, and what is the same for all of it: the day, and the versions of the suite and of onnx."""
+    """The titles of the reports, and what they have in common of the date and the versions of the suite and of onnx."""
     parts = [report.title for report in reports]
     origins = [report.origin for report in reports]
     for word, values in (
@@ -136,15 +136,15 @@ def _cards(report: Report, pictures: Pictures) -> list[Card]:
         case, kind = cases.get(case_id), kind_of(entry)
         numbers, worst = pictures.add(case, entry) if case else ([], None)
         is_number = entry.outcome is not Outcome.EXPECTED_FAILURE and entry.max_error is not None
-        place = fact_of(case_id) if is_number else case_id.split("/")[0]
+        place = scenario_of(case_id) if is_number else case_id.split("/")[0]
         said = "" if worst is None or str(worst) == entry.message else str(worst)
-        card = cards.setdefault((place, kind, shape_of(entry.message)), Card(report.title, kind))
+        card = cards.setdefault((place, kind, pattern_of(entry.message)), Card(report.title, kind))
         card.cases.append(Listed(case_id, entry, case, said, numbers))
     return list(cards.values())
 
 
 class Pictures:
-    """The pieces of a page, by number."""
+    """The drawings of a page, as numbered pieces of HTML."""
 
     def __init__(self) -> None:
         self.packed: list[str] = []
@@ -152,10 +152,10 @@ class Pictures:
         self._known: dict[tuple[object, ...], tuple[list[int], Difference | None]] = {}
 
     def add(self, case: Case, entry: Entry) -> tuple[list[int], Difference | None]:
-        """The numbers of the pieces that explain an entry, and the worst element of its outputs, if there is one."""
+        """The numbers of the pieces that explain an entry, and the worst element of its outputs or None."""
         answered = ((name, y.dtype.str, y.shape, y.tobytes()) for name, y in entry.outputs.items())
         key = case.id, *answered
-        if key not in self._known:  # releases of a runtime share most answers, and to explain one takes milliseconds
+        if key not in self._known:  # releases share most answers, and an explanation takes milliseconds
             answer = Answer("outputs", dict(entry.outputs)) if entry.outputs else None
             worst = judge(case, answer).worst if answer else None
             explanation = explain(case, None, answer, Result(case, entry.outcome, entry.message, worst))

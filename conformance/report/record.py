@@ -1,11 +1,11 @@
-"""What a run leaves behind: the results in memory, the JSON file they are written to, and the report read from it.
+"""The results of a run in memory, the JSON file that stores them, and the report read from it.
 
     {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "summary": {outcome: count},
      "cases": [{"id", "outcome", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
 
-`outputs` is there only where a backend answered and did not pass: by name {"type": ONNX's name, "shape", "data": the
-elements' bytes, little-endian, in base64}. Bytes, because JSON has neither NaN nor infinities, and decimal digits take
-three times the room. Files of older releases lack `basis`, `seconds` and all of the first line but `backend`.
+A case has `outputs` only if the backend answered and did not pass: {name: {"type": ONNX's name, "shape", "data": the
+elements' bytes, little-endian, in base64}}. They are bytes because JSON has neither NaN nor infinities, and decimal digits
+take three times the space. Files of older releases lack `basis`, `seconds` and all of the first line but `backend`.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ PACKAGES = {
 
 
 class NotAReportError(PrintableError):
-    """A file that is no JSON report of the suite."""
+    """The file is not a JSON report of the suite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What was asked when and where; a field is empty where it is not known.
+    """The versions, the machine and the date of a run; unknown fields are empty.
 
-    version: of the backend's package.
-    suite: version of ortops, which the suite is part of.
+    version: version of the backend's package.
+    suite: version of ortops, which includes the suite.
     onnx, python: their versions.
-    platform: operating system and processor.
-    date: when the results were taken, in ISO's format and UTC.
+    platform: operating system and processor architecture.
+    date: time of the run, in ISO format and UTC.
     """
 
     version: str = ""
@@ -72,13 +72,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a report says of a case.
+    """The entry of a report for a case.
 
-    message: empty where it passed.
-    basis: whose rule the case checks; None where the report does not say it.
+    message: the reason if the case did not pass, else empty.
+    basis: the case's basis; None if the report does not have it.
     seconds: time that the backend took.
-    max_error, allowed: of the element that uses most of what it is allowed; None where no numbers were compared.
-    outputs: what the backend answered where that did not pass, by name.
+    max_error, allowed: error and tolerance of the element with the largest ratio of both; None if no numbers were compared.
+    outputs: the backend's outputs by name if the case did not pass.
     """
 
     outcome: Outcome
@@ -91,11 +91,11 @@ class Entry:
 
     @property
     def accepted(self) -> bool:
-        """Whether the backend answered where an error is due: no number is wrong."""
+        """Whether the backend accepted a case that expects an error, so that no number is wrong."""
         return self.outcome in (Outcome.FAILED, Outcome.DEPARTED) and self.message.startswith(ACCEPTED)
 
     def result(self, case: Case) -> Result:
-        """The result that the entry was made of; of its worst element only the error and what was allowed are known."""
+        """The result for this entry; of its worst element only the error and the tolerance are known."""
         worst = None
         if self.max_error is not None:
             worst = Difference(next(iter(case.outputs), ""), None, "", "", self.max_error, self.allowed)
@@ -104,9 +104,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The entries of a backend by id, in the order of the cases.
+    """The entries of a backend by case id, in the order of the cases.
 
-    complete: whether every case that was to be asked has its entry.
+    complete: whether every selected case has an entry.
     """
 
     backend: str
@@ -116,17 +116,17 @@ class Report:
 
     @property
     def title(self) -> str:
-        """Backend and version, as headings have it."""
+        """Backend and version, as in headings."""
         return f"{self.backend} {self.origin.version}".rstrip()
 
     def results(self, cases: Iterable[Case]) -> list[Result]:
-        """The results of those of the cases that have an entry."""
+        """The results of the cases that have an entry."""
         return [self.entries[case.id].result(case) for case in cases if case.id in self.entries]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The results of a backend in the order of the cases; while the run goes on, those that there are so far."""
+    """The results of a backend in the order of the cases, so far if the run goes on."""
 
     backend: str
     results: Sequence[Result]
@@ -134,17 +134,17 @@ class Run:
 
     @property
     def summary(self) -> Counter[Outcome]:
-        """How many cases have each outcome."""
+        """The number of cases with each outcome."""
         return Counter(result.outcome for result in self.results)
 
     @property
     def bad(self) -> list[Result]:
-        """The results with which the suite fails."""
+        """The results that fail the run."""
         return [result for result in self.results if result.outcome.is_bad]
 
     @property
     def report(self) -> Report:
-        """The report of these results, with the present time and the versions that this process has."""
+        """The report of these results, with the present time and the versions in this environment."""
         entries = {}
         for one in self.results:
             error, allowed = (one.worst.error, one.worst.allowed) if one.worst else (None, None)
@@ -165,7 +165,7 @@ def _origin_here(backend: str) -> Origin:
 
 
 def _installed(package: str) -> str:
-    """The version of a distribution; empty where there is none."""
+    """The version of a distribution; empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except (ValueError, importlib.metadata.PackageNotFoundError):
@@ -194,13 +194,13 @@ def render(run: Run) -> str:
 
 
 def write(path: Path, run: Run) -> None:
-    """Write a run as JSON, all of it or nothing: whoever reads the file meanwhile has the earlier text.
+    """Write a run as JSON atomically: other processes see the old file or the new one, never a part.
 
     Raises:
         OSError: it cannot be written.
     """
     file = path.resolve()
-    if file.exists() and not file.is_file():  # a device or a pipe is written to, never replaced
+    if file.exists() and not file.is_file():  # a device or a pipe must not be replaced
         file.write_text(render(run), "utf-8")
         return
     beside = file.with_name(f".{file.name}.{os.getpid()}.part")
@@ -215,7 +215,7 @@ def read(file: Path) -> Report:
     """The report in a file.
 
     Raises:
-        NotAReportError: it cannot be read or is no report; says what is wrong.
+        NotAReportError: the file cannot be read or is no report.
     """
     try:
         data = json.loads(file.read_text("utf-8"))
@@ -228,12 +228,12 @@ def read(file: Path) -> Report:
 
 
 def read_merged(files: Sequence[Path]) -> list[Report]:
-    """The reports in files, those of one backend and version taken together, in the order in which they are first named.
+    """The reports in files, merged for each backend and version, in the order of the first file of each.
 
-    What two files say differently of their origin is left empty, but for the date, which is the later one.
+    A field of the origin is empty if two files differ in it, except the date, which is the later one.
 
     Raises:
-        NotAReportError: as `read` does; or two files of one backend have the same case.
+        NotAReportError: see `read`; or two files of one backend have the same case.
     """
     merged: dict[str, Report] = {}
     origin: dict[tuple[str, str], Path] = {}
@@ -285,7 +285,7 @@ def _entry(stored: Mapping[str, Any]) -> Entry:
 
 
 def _member(kind: Any, name: str, value: object) -> Any:
-    """The member of an enumeration that has the value."""
+    """The member of an enumeration with this value."""
     try:
         return kind(value)
     except ValueError as error:
@@ -294,7 +294,7 @@ def _member(kind: Any, name: str, value: object) -> Any:
 
 
 def _number(name: str, value: object) -> float | None:
-    """A stored number that is finite and not negative, or None."""
+    """A stored finite number of at least 0, or None."""
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max:
@@ -303,25 +303,25 @@ def _number(name: str, value: object) -> float | None:
 
 
 def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
-    """Tensors by name, as JSON has them; those of types that no operator of the suite has are left out."""
+    """Tensors by name in the form for JSON, without those of element types that no operator of the suite has."""
     encoded = {}
     for name, array in outputs.items():
         if array.dtype in set(ELEMENT_DTYPES.values()):
-            data = base64.b64encode(_little(array).tobytes()).decode("ascii")
+            data = base64.b64encode(_little_endian(array).tobytes()).decode("ascii")
             encoded[name] = {"type": element_type_of(array.dtype), "shape": list(array.shape), "data": data}
     return encoded
 
 
-def _little(array: Array) -> Array:
-    """The array with its bytes in little-endian order, or from that order."""
+def _little_endian(array: Array) -> Array:
+    """Convert an array between native and little-endian byte order."""
     return array if sys.byteorder == "little" else array.byteswap()
 
 
 def decode(stored: object) -> dict[str, Array]:
-    """Tensors by name, as `encode` was given them.
+    """The inverse of `encode`.
 
     Raises:
-        ValueError: it is no such thing; says what is wrong.
+        ValueError: the value is not in the form of `encode`.
     """
     if not isinstance(stored, dict):
         raise ValueError("its outputs have no names")
@@ -342,4 +342,4 @@ def _decoded(name: str, tensor: object) -> Array:
     dtype = ELEMENT_DTYPES[kind]
     if len(stored) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"output {name}: {len(stored)} bytes of data for shape {shape} of {kind}")
-    return _little(np.frombuffer(stored, dtype)).reshape(shape)
+    return _little_endian(np.frombuffer(stored, dtype)).reshape(shape)

@@ -1,4 +1,4 @@
-"""Counts of cases by what came of them, and what these kinds are called and coloured wherever they are counted."""
+"""Counts of cases by kind of outcome, with the name, meaning and colour of each kind."""
 
 from __future__ import annotations
 
@@ -25,72 +25,72 @@ COLOURS = {
     "passed": "green",
     "unsupported": "dim",
 }
-"""The kinds of cases (see `kind_of`), the worst first, and their colours on a terminal."""
+"""The kinds (see `kind_of`), the worst first, and their colours on a terminal."""
 
 MEANINGS = {
     "passed": "the answer is right",
-    "failed": "the answer is wrong, or the runtime refused what it has to answer",
-    "accepted": "a failure without a wrong number: the runtime answered where an error is due",
+    "failed": "the answer is wrong, or the runtime refused a valid case",
+    "accepted": "a failure without a wrong number: the runtime accepted a case that expects an error",
     "crashed": "the runtime ended its process, or gave no answer in time",
-    "departed": "it fails a case whose rule is weaker than the run insists on",
-    "expected_failure": "it fails as the list of expected failures says",
+    "departed": "the case failed, but its rule is weaker than those that can fail the run",
+    "expected_failure": "the case failed, and the list of expected failures has it",
     "unsupported": "the runtime does not have the operator, the mode or the element type",
 }
-"""What each kind means, in the order in which the page explains them."""
+"""The meaning of each kind, in the order in which the page explains them."""
 
 _VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
-def spoken(kind: str) -> str:
-    """The name of a kind or an outcome as it stands in a sentence."""
+def in_words(kind: str) -> str:
+    """The name of a kind or an outcome without underscores."""
     return kind.replace("_", " ")
 
 
 def kind_of(entry: Entry) -> str:
-    """The word for what came of a case: the outcome, or `accepted` for a failure that is no wrong number."""
+    """The kind of an entry: its outcome, or `accepted` for a failure without a wrong number."""
     return "accepted" if entry.accepted and entry.outcome is Outcome.FAILED else entry.outcome.value
 
 
-def shape_of(message: str) -> str:
-    """A message without its numbers and element types, in which those of one cause differ."""
+def pattern_of(message: str) -> str:
+    """A message with `#` for numbers and element types, which is the same for most failures with one cause."""
     return _VARIES.sub("#", message)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many cases there are of each kind."""
+    """The number of cases of each kind."""
 
     kinds: Counter[str] = field(default_factory=Counter)
 
     @property
     def counts(self) -> Counter[Outcome]:
-        """How many cases have each outcome; accepted refusals are failures."""
+        """The number of cases with each outcome; `accepted` counts as failed."""
         counts = Counter({outcome: self.kinds[outcome.value] for outcome in Outcome})
         return counts + Counter({Outcome.FAILED: self.kinds["accepted"]})
 
     @property
     def asked(self) -> int:
-        """How many cases there are."""
+        """The number of cases."""
         return self.kinds.total()
 
     @property
     def passed(self) -> int:
-        """How many of them passed; the unsupported are none of these."""
+        """The number of cases that passed."""
         return self.kinds["passed"]
 
     @property
     def worst(self) -> str:
-        """The worst kind; `unsupported` only where there is nothing else, and empty where nothing was asked."""
+        """The worst kind, `unsupported` only if there is no other; empty without cases."""
         return next((kind for kind in COLOURS if self.kinds[kind]), "")
 
     @property
     def score(self) -> str:
-        """Passed of asked; `unsupported` where all are, and nothing where nothing was asked."""
+        """Passed/asked; `unsupported` if all cases are, and empty without cases."""
         return self.worst if self.worst in ("", "unsupported") else f"{self.passed}/{self.asked}"
 
     @property
     def rest(self) -> dict[str, str]:
-        """By outcome, words for the cases that did not pass; empty where the score already says `unsupported`."""
+        """Text for the cases that did not pass, by outcome; empty if the score is `unsupported`."""
         if self.worst == "unsupported":
             return {}
         words = {}
@@ -98,7 +98,7 @@ class Tally:
             n, accepted = self.counts[outcome], self.kinds["accepted"] if outcome is Outcome.FAILED else 0
             plural = "s" if outcome is Outcome.EXPECTED_FAILURE and n != 1 else ""
             if n:
-                words[outcome.value] = f"{n} {spoken(outcome.value)}{plural}" + f" ({accepted} accepted)" * bool(
+                words[outcome.value] = f"{n} {in_words(outcome.value)}{plural}" + f" ({accepted} accepted)" * bool(
                     accepted
                 )
         return words
@@ -114,7 +114,7 @@ class Tally:
         return text
 
 
-def together(tallies: Iterable[Tally]) -> Tally:
+def total_of(tallies: Iterable[Tally]) -> Tally:
     """The sum of tallies."""
     return Tally(sum((tally.kinds for tally in tallies), Counter[str]()))
 
@@ -125,7 +125,7 @@ def families_of(report: Report) -> dict[str, Tally]:
 
 
 def bases_of(report: Report) -> dict[Basis, Tally]:
-    """The tally of each basis that a case has, the strongest first; nothing where the report does not say whose rules."""
+    """The tally of each basis of the cases, the strongest first; empty if the report does not have the basis."""
     found = _tallies((entry.basis, entry) for entry in report.entries.values())
     return {basis: found[basis] for basis in Basis if basis in found}
 

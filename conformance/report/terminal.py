@@ -1,4 +1,4 @@
-"""One run on a terminal, and what changed between two reports."""
+"""Output on a terminal: one run, or the changes between two reports."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import rich.table
 import rich.text
 from rich.console import Console
 
-from conformance.case import Basis, fact_of
+from conformance.case import Basis, scenario_of
 from conformance.outcome import Outcome
 from conformance.report import tally
 from conformance.report.record import Entry, Report, Run
-from conformance.report.tally import COLOURS, Tally, kind_of, spoken
+from conformance.report.tally import COLOURS, Tally, in_words, kind_of
 
 if TYPE_CHECKING:
     from conformance.diagnosis import Diagnosis
 
 WIDTH = 10_000
-"""Characters where the output is no terminal: no table is cut there, and no word broken."""
+"""Characters of a line if the output is no terminal: enough for tables and lines of any length."""
 
 WHOSE = {
     Basis.TEXT: "text: the operator's specification",
@@ -35,18 +35,18 @@ WHOSE = {
 
 
 def console(width: int = WIDTH) -> Console:
-    """The standard output. Where it is no terminal, it has `width` characters a line."""
+    """The standard output, with lines of `width` characters if it is no terminal."""
     out = Console(file=sys.stdout)
     return out if out.is_terminal else Console(file=sys.stdout, width=width)
 
 
 def line(out: Console, text: str, style: str | None = None) -> None:
-    """Print one line whatever its length; text of a runtime or of a report is no markup."""
+    """Print one line of any length, without reading rich's markup in it."""
     out.print(rich.text.Text(text), style=style, soft_wrap=True)
 
 
 def table(columns: Iterable[tuple[str, str]], first: str = "family") -> rich.table.Table:
-    """An empty table: a column for names, and one for each heading and its colour."""
+    """An empty table with a column for names, and one for each heading and colour."""
     made = rich.table.Table(box=rich.box.SIMPLE)
     made.add_column(first, no_wrap=True)
     for heading, style in columns:
@@ -55,9 +55,9 @@ def table(columns: Iterable[tuple[str, str]], first: str = "family") -> rich.tab
 
 
 def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
-    """Print a run: its counts, what is not supported or departs, what failed, and `N passed, N failed`.
+    """Print a run: counts, reasons of unsupported cases and departures, failures, and `N passed, N failed`.
 
-    The crashed are among the failed; the departures stand behind them where there are some.
+    That last line counts crashes as failures, and adds the number of departures if there are any.
     """
     report, counts = run.report, run.summary
     line(out, f"backend {run.backend}")
@@ -66,7 +66,7 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
     if bases:
         out.print(_counts("whose rule", {WHOSE[basis]: own for basis, own in bases.items()}))
     for (outcome, reason), n in sorted(_reasons(report).items()):
-        line(out, f"{n} {outcome.value}: {reason}", COLOURS[outcome.value])
+        line(out, f"{n} {in_words(outcome.value)}: {reason}", COLOURS[outcome.value])
     for diagnosis in diagnoses:
         line(out, f"{diagnosis.family} {diagnosis}", "bold")
     for result in run.bad:
@@ -79,13 +79,13 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
 
 
 def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
-    """A row for each tally and one for all, a column for each outcome; a column of its own for accepted refusals."""
-    total = tally.together(tallies.values())
+    """A row for each tally and one for all, with a column for each outcome, and one for `accepted` if there are any."""
+    total = tally.total_of(tallies.values())
     kinds = [outcome.value for outcome in Outcome]
     if total.kinds["accepted"]:
         kinds.insert(kinds.index("failed") + 1, "accepted")
     made = table(
-        [("of these accepted" if kind == "accepted" else spoken(kind), COLOURS[kind]) for kind in kinds], first
+        [("of these accepted" if kind == "accepted" else in_words(kind), COLOURS[kind]) for kind in kinds], first
     )
     rows = [*tallies.items(), ("all", total)]
     for name, own in rows:
@@ -96,17 +96,18 @@ def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
 
 
 def _reasons(report: Report) -> Counter[tuple[Outcome, str]]:
-    """Why cases are unsupported, departures or expected failures, and how many for each reason.
+    """The number of unsupported cases, departures and expected failures for each reason.
 
-    The departures of one fact have one line where their messages have one shape: the first of these messages.
+    Departures of one scenario whose messages have one pattern share the first of these messages.
     """
     reasons: Counter[tuple[Outcome, str]] = Counter()
     first: dict[tuple[str, str], str] = {}
     for case_id, entry in report.entries.items():
         if entry.outcome is Outcome.DEPARTED:
-            fact = fact_of(case_id)
+            scenario = scenario_of(case_id)
             reasons[
-                entry.outcome, first.setdefault((fact, tally.shape_of(entry.message)), f"{fact}: {entry.message}")
+                entry.outcome,
+                first.setdefault((scenario, tally.pattern_of(entry.message)), f"{scenario}: {entry.message}"),
             ] += 1
         elif entry.outcome in (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE):
             reasons[entry.outcome, entry.message] += 1
@@ -114,7 +115,7 @@ def _reasons(report: Report) -> Counter[tuple[Outcome, str]]:
 
 
 class Group(Enum):
-    """The kinds of change, the worst first. Each change belongs to one."""
+    """The kinds of change between two reports, the worst first."""
 
     NEWLY_FAILING = "newly failing"
     FAILING_OTHERWISE = "failing otherwise"
@@ -125,7 +126,7 @@ class Group(Enum):
 
 
 def _group(before: Entry | None, after: Entry | None) -> Group:
-    """What kind of change it is; None stands for a report without the case. A new case that fails is newly failing."""
+    """The kind of a change; None is for a report without the case. A new case that fails is newly failing."""
     if after is None:
         return Group.GONE
     was_bad = before is not None and before.outcome.is_bad
@@ -137,7 +138,7 @@ def _group(before: Entry | None, after: Entry | None) -> Group:
 
 
 def changes(before: Report, after: Report) -> dict[Group, list[str]]:
-    """The ids of the cases whose outcome changed, by group; all groups. Cases are in the later report's order."""
+    """The ids of the cases whose outcome changed, for every group, in the order of the later report."""
     grouped: dict[Group, list[str]] = {group: [] for group in Group}
     for case_id in {**after.entries, **before.entries}:
         old, new = before.entries.get(case_id), after.entries.get(case_id)
@@ -147,7 +148,7 @@ def changes(before: Report, after: Report) -> dict[Group, list[str]]:
 
 
 def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[str]]:
-    """Print what changed: counts of the families that differ, the cases, the count of each group. Return the changes."""
+    """Print the families whose counts differ, the cases that changed and the size of each group; return the changes."""
     line(out, f"{before.title} -> {after.title}")
     differing = _differing(before, after)
     if differing.row_count:
@@ -168,12 +169,12 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
-    """A line for each family whose counts differ, a column for each outcome in which one of them does."""
+    """A row for each family whose counts differ, and a column for each outcome in which they do."""
     old, new = ({name: own.counts for name, own in tally.families_of(report).items()} for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
-    made = table((spoken(outcome.value), COLOURS[outcome.value]) for outcome in shown)
+    made = table((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown)
     for name, (a, b) in pairs.items():
         cells = (f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown)
         made.add_row(rich.text.Text(name), *cells)

@@ -28,7 +28,7 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
-from conformance.expect import Floats, reference
+from conformance.expected_values import Floats, reference
 from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
 from ortops.reference.sampling import points_inside
 

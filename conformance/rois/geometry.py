@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.expect import Floats
+from conformance.expected_values import Floats
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import SampledAxis, axes_of_roi

@@ -19,7 +19,7 @@ from conformance.case import Array, Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
 from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.reference.sampling import points_inside
 
 FEW = 4
@@ -29,7 +29,7 @@ ROUNDINGS = 16.0
 """The roundings of a candidate of a maximum, which is a sum of products of products."""
 
 
-def is_well_posed(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
     """Whether a valid case is well-posed; the oracle is the reference."""
     geometry = geometry_of(case)
     floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]

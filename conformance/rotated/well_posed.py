@@ -20,11 +20,11 @@ from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, ha
 from conformance.rois.well_posed import FEW
 from conformance.rotated.error_bounds import Roundings
 from conformance.rotated.geometry import Geometry, coordinates, geometry_of, samples_of
-from conformance.run import Asker
+from conformance.run import AnswerFunction
 from ortops.reference.roi_align_rotated import Region, Side
 
 
-def is_well_posed(case: Case, oracle: Asker) -> bool:
+def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
     """Whether a valid case is well-posed; the oracle is the reference."""
     geometry = geometry_of(case)
     regions = geometry.regions()

@@ -15,7 +15,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
-from conformance.model import with_open_lengths
+from conformance.model import with_named_axes
 from conformance.rotated.geometry import samples_of
 from conformance.vectors.dialects import NAMES, ROTATED, Rule, make_cases
 from conformance.vectors.expand import expand
@@ -299,8 +299,8 @@ def _sessions() -> Iterator[Case]:
         note = "a later call of a session, after calls with tensors of other sizes"
         before = [{case.operator: case.inputs for case in _small(scenario, note, other)} for other in others]
         for case in _small(scenario, note):
-            yield replace(with_open_lengths(case), before=tuple(inputs[case.operator] for inputs in before))
-    yield from map(with_open_lengths, _small("named_lengths", "a model with symbolic dimensions"))
+            yield replace(with_named_axes(case), before=tuple(inputs[case.operator] for inputs in before))
+    yield from map(with_named_axes, _small("named_lengths", "a model with symbolic dimensions"))
     yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     small = _small("constant", "inputs that are constants of the model")
     for (scenario, names), case in itertools.product(CONSTANTS.items(), small):

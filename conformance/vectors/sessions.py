@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.case import Case
-from conformance.model import with_open_lengths
+from conformance.model import with_named_axes
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop
 from conformance.vectors.matrix import OF_MODE
@@ -39,7 +39,7 @@ def cases() -> Iterator[Case]:
         yield from _in_one_session(f"session/after_{scenario}", note, mode, (other,))
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
-    yield from map(with_open_lengths, _of_crop("named_lengths", "a model with symbolic dimensions"))
+    yield from map(with_named_axes, _of_crop("named_lengths", "a model with symbolic dimensions"))
     yield from _of_crop("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     for scenario, names in CONSTANTS:
         for case in _of_crop(f"constant_{scenario}", f"{scenario.replace('_', ' ')} given as a constant of the model"):
@@ -58,4 +58,4 @@ def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ..
     calls = [crops.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in earlier]
     before = [{case.id: case.inputs for case in of_crop} for of_crop in calls]
     for case in asked:
-        yield replace(with_open_lengths(case), before=tuple(inputs[case.id] for inputs in before))
+        yield replace(with_named_axes(case), before=tuple(inputs[case.id] for inputs in before))

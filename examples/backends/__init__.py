@@ -1,1 +1,1 @@
-"""Backends of the conformance suite for further runtimes: see docs/backends.md."""
+"""Backends of the conformance suite for runtimes that it has none for: see docs/conformance.md."""

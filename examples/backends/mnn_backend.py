@@ -25,13 +25,13 @@ class MnnBackend:
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> MnnBackend:
-        """Convert a model of float tensors and ONNX's own operators."""
+        """Convert a model, which must have an operator of ONNX on float tensors."""
         if model.graph.node[0].domain or model.graph.output[0].type.tensor_type.elem_type != onnx.TensorProto.FLOAT:
-            raise NotImplementedError("MNN has only ONNX's own operators, in float")
+            raise NotImplementedError("MNN has ONNX's own operators only, in float")
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Array]:
-        """Return the outputs for inputs, both in the order of the model."""
+        """The outputs for inputs in the order of the model."""
         if any(array.dtype == np.int64 and np.any(array != array.astype(np.int32)) for array in inputs):
             raise NotImplementedError("MNN has no integers beyond 32 bits")
         floats, ints = (np.float32, MNN.expr.float), (np.int32, MNN.expr.int)

@@ -14,7 +14,7 @@ ALIGNED = {"half_pixel": 1, "output_half_pixel": 0}
 
 
 def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Array:
-    """Compute Y, RoI by RoI."""
+    """Y of RoiAlign's averages, with a call of the layer for each RoI."""
     mode, aligned = attributes.get("mode"), ALIGNED.get(str(attributes.get("coordinate_transformation_mode")))
     if op_type != "RoiAlign" or mode != "avg" or aligned is None:
         raise NotImplementedError(f"no {op_type} with {mode}")
@@ -22,10 +22,10 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     if x.dtype != np.float32:
         raise NotImplementedError(f"no {x.dtype}")
     if x.ndim != 4 or rois.ndim != 2 or indices.shape != rois.shape[:1] or not set(indices) <= set(range(len(x))):
-        raise NotImplementedError("a call has one image and one RoI, so it cannot have a wrong shape or batch index")
+        raise NotImplementedError("a call has one image and one RoI: it cannot express wrong shapes or batch indices")
     height, width = attributes["output_height"], attributes["output_width"]
     layer = f"0={width} 1={height} 2={attributes['spatial_scale']:.9e} 3={attributes['sampling_ratio']} 4={aligned} 5=1"
-    net = ncnn.Net()  # 5=1 means the samples of detectron2, which are ONNX's
+    net = ncnn.Net()  # 5=1 places samples as detectron2 and ONNX do
     net.load_param_mem(f"7767517\n3 3\nInput x 0 1 x\nInput roi 0 1 roi\nROIAlign y 2 1 x roi y {layer}\n")
     y = np.zeros((len(rois), x.shape[1], height, width), np.float32)
     for r, image in enumerate(indices):

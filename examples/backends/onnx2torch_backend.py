@@ -1,4 +1,4 @@
-"""onnx2torch, which converts a model to a PyTorch module: `examples.backends.onnx2torch_backend:Onnx2TorchBackend`."""
+"""onnx2torch, which converts a model to a module of PyTorch: `examples.backends.onnx2torch_backend:Onnx2TorchBackend`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Onnx2TorchBackend:
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> Onnx2TorchBackend:
-        """Convert a model; the converter raises a NotImplementedError for an operator that it lacks."""
+        """Convert a model; the converter raises NotImplementedError for operators that it lacks."""
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Any]:
-        """Return the outputs for inputs, both in the order of the model."""
+        """The outputs for inputs in the order of the model."""
         outputs = self._module(*map(to_torch, inputs))
         return [to_numpy(y) for y in (outputs if isinstance(outputs, tuple | list) else [outputs])]

@@ -1,4 +1,4 @@
-"""Paddle's roi_align, and its gradient for the map by autograd: `examples.backends.paddle_backend:answer`."""
+"""Paddle's roi_align, and its gradient with respect to the map by autograd: `examples.backends.paddle_backend:answer`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALIGNED = {"half_pixel": True, "output_half_pixel": False}
 
 
 def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Array:
-    """Compute Y, or dX, which for an average does not depend on the map, here zeros."""
+    """Y; or dX for a map of zeros, because the gradient of an average does not depend on the map."""
     mode, aligned = attributes.get("mode"), ALIGNED.get(str(attributes.get("coordinate_transformation_mode")))
     if mode != "avg" or aligned is None or list(outputs) not in (["Y"], ["dX"]):
         raise NotImplementedError(f"no {op_type} with {mode} for {', '.join(outputs)}")
@@ -24,9 +24,9 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     if x.dtype not in (np.float32, np.float64):
         raise NotImplementedError(f"no {x.dtype}")
     if rois.ndim == 0 or indices.shape != rois.shape[:1] or not set(indices) <= set(range(len(x))):
-        raise NotImplementedError("boxes_num counts the boxes of each image, so no other batch index is possible")
+        raise NotImplementedError("boxes_num counts the boxes of each image: it cannot express other batch indices")
     sizes = inputs["dY"].shape[2:] if is_gradient else (attributes["output_height"], attributes["output_width"])
-    order = np.argsort(indices, kind="stable")  # boxes are ordered by image
+    order = np.argsort(indices, kind="stable")  # Paddle wants boxes in the order of their images
     image, boxes = paddle.to_tensor(x, stop_gradient=False), paddle.to_tensor(rois[order])
     counts = paddle.to_tensor(np.bincount(indices, minlength=len(x)).astype(np.int32))
     scale, ratio = attributes["spatial_scale"], attributes["sampling_ratio"]

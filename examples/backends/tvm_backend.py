@@ -21,10 +21,10 @@ class TvmBackend:
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> TvmBackend:
-        """Import and compile a model; the importer raises a NotImplementedError for an operator that it lacks."""
+        """Compile a model; the importer raises NotImplementedError for operators that it lacks."""
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Any]:
-        """Return the outputs for inputs, both in the order of the model."""
+        """The outputs for inputs in the order of the model."""
         outputs = self._machine["main"](*map(tvm.runtime.tensor, inputs))
         return [outputs.numpy()] if hasattr(outputs, "numpy") else [output.numpy() for output in outputs]

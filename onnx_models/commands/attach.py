@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onnx_models.commands.common import MODEL, OUT, count, say
+from onnx_models.commands.common import MODEL, OUT, count
 from onnx_models.files import change_file
 from onnx_models.portable import attach
 from ortops.spec import DOMAIN
@@ -20,4 +20,4 @@ def attach_command(model: Path, out: Path, loops: bool) -> None:
     """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels."""
     _, after = change_file(model, out, lambda before: attach(before, loops=loops))
     bodies = [function for function in after.functions if function.domain == DOMAIN]
-    say(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")
+    click.echo(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import click
-from rich.console import Console
 
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 OUT_FILE = click.Path(dir_okay=False, path_type=Path)
 OUT = click.option("--out", required=True, type=OUT_FILE, help="File to write.")
 
-WIDTH = 160
-"""The width of tables outside of a terminal, in columns."""
+T = TypeVar("T")
 
 
-def console() -> Console:
-    """Return a console for the standard output, which is wide outside of a terminal."""
-    made = Console()
-    return made if made.is_terminal else Console(width=WIDTH)
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of one-line cells below their headings, each column as wide as its longest cell."""
+    lines = [columns, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def say(text: str) -> None:
-    """Print a line without markup, highlighting or wrapping."""
-    Console().print(text, highlight=False, soft_wrap=True, markup=False)
+def with_progress(items: Iterable[T], title: str, total: int) -> Iterator[T]:
+    """The items as they come, with a progress bar on the standard error if it is a terminal."""
+    is_hidden = not sys.stderr.isatty()
+    with click.progressbar(items, total, title, file=sys.stderr, hidden=is_hidden) as shown:
+        yield from shown
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onnx_models.commands.common import MODEL, OUT, count, say
+from onnx_models.commands.common import MODEL, OUT, count
 from onnx_models.convert import conversions, convert
 from onnx_models.files import change_file
 
@@ -22,6 +22,6 @@ def convert_command(model: Path, out: Path) -> None:
     """
     before, _ = change_file(model, out, convert)
     found = conversions(before)
-    say(f"{count(found.total(), 'node')} converted: {out}")
+    click.echo(f"{count(found.total(), 'node')} converted: {out}")
     for (source, ours), number in sorted(found.items()):
-        say(f"{number} {source} to {ours}")
+        click.echo(f"{number} {source} to {ours}")

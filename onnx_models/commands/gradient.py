@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 import onnx
-from rich.markup import escape
-from rich.table import Table
 
-from onnx_models.commands.common import MODEL, OUT_FILE, console, count, say
+from onnx_models.commands.common import MODEL, OUT_FILE, count, show_table
 from onnx_models.files import change_file, click_errors, load_model, one_line
 from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, report
 from onnx_models.portable import attach
@@ -88,7 +86,7 @@ def gradient_command(
         click.echo(f"warning: {one_line(zero)}", err=True)
     number = len(after.graph.output) - len(before.graph.output)
     all_zeros = f" ({len(zeros)} of them 0 for all inputs)" if zeros else ""
-    say(f"{count(number, 'gradient')} added{all_zeros}: {out}")
+    click.echo(f"{count(number, 'gradient')} added{all_zeros}: {out}")
 
 
 def _names(wrt: Sequence[str], chosen: Sequence[tuple[str, str]]) -> Sequence[str] | Mapping[str, str] | str:
@@ -129,16 +127,16 @@ def _checked(
 
 
 def _show(found: Report) -> None:
-    table = Table("operator", "nodes", "gradient", "reason")
+    rows = []
     for one, number in found.operators:
         name = f"{one.domain}::{one.operator}" if one.domain else one.operator
-        table.add_row(*(escape(one_line(text)) for text in (name, str(number), one.way, one.reason)))
-    console().print(table)
+        rows.append([one_line(text) for text in (name, str(number), one.way, one.reason)])
+    show_table(("operator", "nodes", "gradient", "reason"), rows)
     for line in found.zeros:
-        say(one_line(f"zero: {line}"))
+        click.echo(one_line(f"zero: {line}"))
     for name in found.zero_gradients:
-        say(one_line(f"zero: the gradient by {name!r} is 0 for all inputs"))
+        click.echo(one_line(f"zero: the gradient by {name!r} is 0 for all inputs"))
     for line in found.refused:
-        say(one_line(f"refused: {line}"))
+        click.echo(one_line(f"refused: {line}"))
     after = "none with the gradient" if found.nodes_after is None else f"{found.nodes_after} with the gradient"
-    say(f"{count(found.nodes_before, 'node')} of the model, {after}")
+    click.echo(f"{count(found.nodes_before, 'node')} of the model, {after}")

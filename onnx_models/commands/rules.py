@@ -7,9 +7,8 @@ from collections import Counter
 from dataclasses import asdict
 
 import click
-from rich.table import Table
 
-from onnx_models.commands.common import console, say
+from onnx_models.commands.common import show_table
 from onnx_models.gradient import coverage
 
 
@@ -26,8 +25,6 @@ def rules_command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
-    table = Table("domain", "operator", "gradient", "reason")
-    for one in found:
-        table.add_row(one.domain or "ai.onnx", one.operator, one.way, one.reason)
-    console().print(table)
-    say(", ".join(f"{way} {number}" for way, number in Counter(one.way for one in found).most_common()))
+    rows = [(one.domain or "ai.onnx", one.operator, one.way, one.reason) for one in found]
+    show_table(("domain", "operator", "gradient", "reason"), rows)
+    click.echo(", ".join(f"{way} {number}" for way, number in Counter(one.way for one in found).most_common()))

@@ -6,12 +6,9 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 from onnx_models.collection import collection, describe
-from onnx_models.commands.common import say
+from onnx_models.commands.common import show_table, with_progress
 
 MANIFEST = "manifest.json"
 
@@ -23,12 +20,12 @@ def write_command(out_dir: Path) -> None:
 
     The directory is created if it does not exist. Files of the same names are replaced, others stay.
     """
-    console = Console()
     kinds: dict[str, list[str]] = {}
     entries = []
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        for name, kind, model in track(list(collection()), "models", console=console, transient=True):
+        models = list(collection())
+        for name, kind, model in with_progress(models, "models", len(models)):
             file = f"{name}_{kind}.onnx"
             (out_dir / file).write_bytes(model.SerializeToString(deterministic=True))
             entries.append({"file": file, "element_type": kind} | describe(model))
@@ -36,8 +33,5 @@ def write_command(out_dir: Path) -> None:
         (out_dir / MANIFEST).write_text(json.dumps({"models": entries}, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise click.ClickException(f"OUT_DIR = {out_dir}: {error}") from error
-    table = Table("files", "element types")
-    for name, types in kinds.items():
-        table.add_row(f"{name}_*.onnx", ", ".join(types))
-    console.print(table)
-    say(f"{len(entries)} models and {MANIFEST} in {out_dir}")
+    show_table(("files", "element types"), [(f"{name}_*.onnx", ", ".join(types)) for name, types in kinds.items()])
+    click.echo(f"{len(entries)} models and {MANIFEST} in {out_dir}")

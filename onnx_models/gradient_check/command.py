@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-from rich.text import Text
 
+from onnx_models.commands.common import show_table, with_progress
 from onnx_models.gradient_check import ours
 from onnx_models.gradient_check.cases import cases
 from onnx_models.gradient_check.checker import Differentiate, Verdict
 from onnx_models.gradient_check.onnx_ad import installed, onnx_ad
 from onnx_models.gradient_check.workers import check_in_processes
 
-_WIDTH = 160
-"""Columns of a table that is not printed to a terminal."""
+_REASON = 80
+"""Characters of a reason that the table shows."""
 
 _WORST_FIRST = ("wrong", "refused", "not testable", "agree")
 
@@ -44,8 +42,6 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
     Each test is differentiated with respect to each of its floating-point inputs. If the package onnx-ad is installed, the
     table also shows its results. The exit status is 1 if a gradient of onnx_models is wrong.
     """
-    console = Console()
-    console = console if console.is_terminal else Console(width=_WIDTH)
     asked = cases(select, operators)
     if not asked:
         raise click.UsageError(f"--select {select!r}, --operator {', '.join(operators)!r}: no such node test")
@@ -54,7 +50,7 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
         methods["onnx_ad"] = onnx_ad
     found: dict[str, list[Verdict]] = {name: [] for name in methods}
     checked = check_in_processes(asked, list(methods.values()), min(jobs, len(asked)))
-    for of_case in track(checked, "node tests", total=len(asked), console=console, transient=True):
+    for of_case in with_progress(checked, "node tests", len(asked)):
         for name, some in zip(methods, of_case, strict=True):
             found[name] += some
     if json_file is not None:
@@ -63,22 +59,22 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
             json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"--json {json_file}: {error}") from error
-    console.print(_table(found))
+    _show(found)
     for verdict in found["onnx_models"]:
         if verdict.verdict == "wrong":
-            console.print(_described(verdict), highlight=False, soft_wrap=True, markup=False)
+            click.echo(_described(verdict))
     for name, verdicts in found.items():
-        console.print(f"{name}: {_summary(verdicts)}", highlight=False, soft_wrap=True)
+        click.echo(f"{name}: {_summary(verdicts)}")
     if any(verdict.verdict == "wrong" for verdict in found["onnx_models"]):
         raise SystemExit(1)
 
 
-def _table(found: dict[str, list[Verdict]]) -> Table:
+def _show(found: Mapping[str, Sequence[Verdict]]) -> None:
+    """Print a row for each operator, with the counts of the other ways beside ours."""
     ours_found, *others = found.values()
-    table = Table("operator", "agree", "refused", "wrong", "not testable")
-    table.add_column("first reason", no_wrap=True, overflow="ellipsis")
-    for name in list(found)[1:]:
-        table.add_column(f"{name}: agree / wrong / refused", justify="right")
+    beside_us = (f"{name}: agree / wrong / refused" for name in list(found)[1:])
+    columns = ("operator", "agree", "refused", "wrong", "not testable", "first reason", *beside_us)
+    rows = []
     for operator in sorted({verdict.operator for verdict in ours_found}):
         its = [verdict for verdict in ours_found if verdict.operator == operator]
         counts = Counter(verdict.verdict for verdict in its)
@@ -88,8 +84,9 @@ def _table(found: dict[str, list[Verdict]]) -> Table:
             theirs = Counter(verdict.verdict for verdict in other if verdict.operator == operator)
             beside.append(f"{theirs['agree']} / {theirs['wrong']} / {theirs['refused']}")
         numbers = [str(counts[name] or "") for name in ("agree", "refused", "wrong", "not testable")]
-        table.add_row(operator, *numbers, Text(worst.reason), *beside)
-    return table
+        reason = textwrap.shorten(worst.reason, _REASON, placeholder="...")
+        rows.append((operator, *numbers, reason, *beside))
+    show_table(columns, rows)
 
 
 def _described(verdict: Verdict) -> str:

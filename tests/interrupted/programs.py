@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 import onnx_models
-from conformance.expect import reference
+from conformance.expected_values import reference
 from ortops.operators import BY_NAME
 
 from .outcome import LOST, RIGHT, of_answer, of_error

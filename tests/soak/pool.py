@@ -12,8 +12,8 @@ from conformance.backends import Session
 from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.fuzz.check import Failure, check
-from conformance.model import build, with_open_lengths
-from conformance.run import Answer, Examiner, ask
+from conformance.model import build, with_named_axes
+from conformance.run import Answer, CaseRunner, ask
 
 Outputs = dict[str, Array]
 
@@ -103,15 +103,15 @@ class _Functions:
 def _problems(case: Case) -> list[Problem]:
     asked: list[tuple[Case, Answer]] = []
 
-    def asker(expecting: Case) -> Answer:
+    def answer_of(expecting: Case) -> Answer:
         asked.append((expecting, ask(_Functions(), expecting)))
         return asked[-1][1]
 
-    verdict = check(replace(case, twin=None), Examiner(asker))
+    verdict = check(replace(case, twin=None), CaseRunner(answer_of))
     if isinstance(verdict, Failure):
         raise WrongAnswerError(f"{case.id}, {case.operator}: {verdict.message}")
     ((settled, answer),) = asked
-    open_model = build(with_open_lengths(settled), "ortops").SerializeToString()
+    open_model = build(with_named_axes(settled), "ortops").SerializeToString()
     if settled.expects_error:
         # The words of the functions, which sessions have to have, too; those of the reference are its own.
         return [Problem(settled, open_model, None, answer.text.split(": ", 1)[1])]

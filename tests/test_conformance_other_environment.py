@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from conformance import elsewhere
+from conformance import other_environment
 from conformance.__main__ import main
 from conformance.outcome import Outcome
 from conformance.report.record import read
@@ -21,7 +21,7 @@ from conformance.report.record import read
 INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
 MODULE = """
 import os, sys
-from conformance.expect import reference
+from conformance.expected_values import reference
 from ortops.operators import BY_NAME
 
 EXPECTED_FAILURES = {"*": "none of them counts elsewhere"}
@@ -69,7 +69,7 @@ def test_the_column_has_the_version_that_is_installed_there(other: Path, tmp_pat
 
 def test_its_own_python_answers_and_no_failure_is_expected(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANTED", str(other))
-    report = elsewhere.ask(other, "lies_here:answer", "roi_align/edge/half_pixel_*/v16/float")
+    report = other_environment.run_suite(other, "lies_here:answer", "roi_align/edge/half_pixel_*/v16/float")
     assert len(report.entries) > 5
     assert {entry.outcome for entry in report.entries.values()} <= {Outcome.FAILED, Outcome.DEPARTED}
     assert all("off by 1" in entry.message for entry in report.entries.values())
@@ -79,15 +79,15 @@ def test_a_release_that_is_named_twice_is_status_2(tmp_path: Path, monkeypatch: 
     file = tmp_path / "r.json"
     cases = [{"id": INSIDE, "outcome": "passed"}]
     file.write_text(json.dumps({"backend": "reference", "version": "9.9", "cases": cases}), "utf-8")
-    monkeypatch.setattr(elsewhere, "ask", lambda *_: read(file))
+    monkeypatch.setattr(other_environment, "run_suite", lambda *_: read(file))
     done = matrix(str(file), "--installed-in", str(tmp_path), "reference", "--select", INSIDE)
     assert done.exit_code == 2
-    assert "backend reference 9.9 is named twice" in done.output
+    assert "backend reference 9.9: must be named once" in done.output
 
 
 def test_a_backend_that_is_not_there_is_named(other: Path) -> None:
-    with pytest.raises(elsewhere.ElsewhereError, match="no_such_module"):
-        elsewhere.ask(other, "no_such_module", INSIDE)
+    with pytest.raises(other_environment.OtherEnvironmentError, match="no_such_module"):
+        other_environment.run_suite(other, "no_such_module", INSIDE)
 
 
 def test_what_an_environment_lacks_is_named(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_an_environment_lacks_is_named(tmp_path: Path) -> None:
     done = matrix("--installed-in", str(tmp_path / "env"), "reference", "--select", INSIDE)
     assert done.exit_code == 2
     words = " ".join(done.output.replace("│", " ").split())
-    assert f"lacks {', '.join(elsewhere.NEEDS)}" in words.replace(", tomli", "")
+    assert f"lacks {', '.join(other_environment.REQUIRED)}" in words.replace(", tomli", "")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_an_environment_lacks_is_named(tmp_path: Path) -> None:
         (None, "must be the folder of a virtual environment"),
         ("echo 3 8", "has Python 3.8: must be 3.10 or later"),
         ("echo '\033[2J broken' >&2; exit 3", r"its Python does not run: \\x1b\[2J broken"),
-        ("exit 3", "its Python does not run: it ended with status 3 and no word"),
+        ("exit 3", "its Python does not run: it ended with status 3 and no output"),
     ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="the scripts are a shell's")
@@ -113,8 +113,8 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, script: str | None, m
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin/python").write_text(f"#!/bin/sh\n{script}\n", "utf-8")
         (tmp_path / "bin/python").chmod(0o755)
-    with pytest.raises(elsewhere.ElsewhereError, match=message):
-        elsewhere.ask(tmp_path, "reference", INSIDE)
+    with pytest.raises(other_environment.OtherEnvironmentError, match=message):
+        other_environment.run_suite(tmp_path, "reference", INSIDE)
 
 
 def test_what_the_suite_needs_is_what_it_imports() -> None:
@@ -124,7 +124,7 @@ def test_what_the_suite_needs_is_what_it_imports() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     modules = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    lent = {*elsewhere.LENT, *elsewhere.NEEDS}
+    lent = {*other_environment.SHARED, *other_environment.REQUIRED}
     distributed = {name for name in modules - sys.stdlib_module_names - lent if not name.startswith("_")}
     their_own = {"google", "markdown_it", "markupsafe", "mdurl", "pygments", "typing_extensions", "tomli", "colorama"}
     assert distributed <= their_own

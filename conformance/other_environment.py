@@ -1,7 +1,7 @@
-"""Asking a backend of another virtual environment, by its own Python: another release of a runtime, or of Python.
+"""Run the suite in another virtual environment, by its own Python: for another release of a runtime, or of Python.
 
-The suite need not be installed there: its packages are lent for the time of the run. They lie in a folder of links,
-never in this environment's site-packages, which would lend all else that is installed here as well.
+The suite need not be installed there: a temporary folder on PYTHONPATH has links to its packages. This environment's
+site-packages cannot be on that path, because they would bring everything else that is installed here as well.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import conformance
 from conformance.printable import PrintableError
 from conformance.report.record import Report, read
 
-LENT = ("conformance", "ortops", "onnx_models")
-NEEDS = ("click", "jinja2", "ml_dtypes", "numpy", "onnx", "rich")
-"""What the suite imports whichever backend it asks."""
+SHARED = ("conformance", "ortops", "onnx_models")
+REQUIRED = ("click", "jinja2", "ml_dtypes", "numpy", "onnx", "rich")
+"""The packages that the suite imports for any backend."""
 
 OLDEST = (3, 10)
 """The oldest Python that the suite runs on."""
@@ -30,52 +30,57 @@ print(*sys.version_info[:2], *[name for name in needs if importlib.util.find_spe
 """
 
 
-class ElsewhereError(PrintableError):
-    """An environment in which the suite cannot ask."""
+class OtherEnvironmentError(PrintableError):
+    """An environment in which the suite cannot run."""
 
 
-def ask(environment: Path, backend: str, glob: str = "*") -> Report:
-    """The report of a backend of another environment, each case asked in a child process, no failure expected.
+def run_suite(environment: Path, backend: str, glob: str = "*") -> Report:
+    """The report of a backend in another environment, with each case in a child process.
 
-    The lists of expected failures are of the release that is newest to this suite, so none of them is applied.
+    The suite's lists of expected failures are for the newest release of each runtime, so this applies none of them.
 
     Args:
         environment: folder of a virtual environment.
         backend: a name as `run --backend` takes it.
-        glob: of the ids of the cases.
+        glob: pattern for the ids of the cases.
 
     Raises:
-        ElsewhereError: the environment has no Python, or an older one than the suite needs, or lacks a package; or the
-            run ended without a report. Says which.
+        OtherEnvironmentError: the environment has no Python, or too old a one, or lacks a package; or the run ended
+            without a report.
     """
     python = next((p for p in (environment / "bin/python", environment / "Scripts/python.exe") if p.is_file()), None)
     if python is None:
-        raise ElsewhereError(f"{environment}: must be the folder of a virtual environment, with bin/python in it")
+        raise OtherEnvironmentError(
+            f"{environment}: must be the folder of a virtual environment, with bin/python in it"
+        )
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
-        probed = _run(python, folder, "-c", _PROBE, *NEEDS)
+        probed = _run(python, folder, "-c", _PROBE, *REQUIRED)
         if probed.returncode != 0:
-            raise ElsewhereError(f"{environment}: its Python does not run: {_last_words(probed)}")
+            raise OtherEnvironmentError(f"{environment}: its Python does not run: {_last_words(probed)}")
         major, minor, *missing = probed.stdout.split()
         if (int(major), int(minor)) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise ElsewhereError(f"{environment} has Python {major}.{minor}: must be {oldest} or later")
+            raise OtherEnvironmentError(f"{environment} has Python {major}.{minor}: must be {oldest} or later")
         if missing:
-            raise ElsewhereError(f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(NEEDS)}")
-        _lend(folder)
+            raise OtherEnvironmentError(
+                f"{environment} lacks {', '.join(missing)}: the suite needs {', '.join(REQUIRED)}"
+            )
+        _share(folder)
         file, nothing = folder / "report.json", folder / "no_failure_is_expected.toml"
         nothing.touch()
         options = ("--backend", backend, "--select", glob, "--json", str(file), "--expected-failures", str(nothing))
         done = _run(python, folder, "-m", "conformance", "run", "--isolate", *options)
         if not file.is_file():
-            raise ElsewhereError(f"{environment}: {_last_words(done)}")
+            raise OtherEnvironmentError(f"{environment}: {_last_words(done)}")
         return read(file)
 
 
-def _lend(folder: Path) -> None:
+def _share(folder: Path) -> None:
+    """Put the suite's packages into the folder."""
     here = Path(conformance.__file__).parents[1]
-    for package in LENT:
-        if os.name == "nt":  # where not everybody may make links
+    for package in SHARED:
+        if os.name == "nt":  # links need a privilege there
             shutil.copytree(here / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             (folder / package).symlink_to(here / package, target_is_directory=True)
@@ -96,6 +101,6 @@ def _run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """The last lines that a process printed before it failed, which tell the reason."""
+    """The last lines that a process printed before it failed."""
     lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip(" │╭╰─╮╯")]
-    return " ".join(" ".join(lines[-3:]).split()) or f"it ended with status {done.returncode} and no word"
+    return " ".join(" ".join(lines[-3:]).split()) or f"it ended with status {done.returncode} and no output"

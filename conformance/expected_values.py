@@ -1,7 +1,6 @@
-"""The reference as the suite asks it: by name, and never twice for the same numbers.
+"""The expected values of cases: their own, or those of the float64 reference, computed on first use and cached.
 
-The expected values of generated cases are computed when they are first compared, not stored: listing stays quick, and
-no file has to be made again when a case is added.
+Generated cases store no expected values, so that listing them is quick and a new case needs no new file.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from ortops.spec import Operator
 
 Floats = npt.NDArray[np.float64]
 
-_answers: dict[tuple[object, ...], list[Floats | None]] = {}
+_cache: dict[tuple[object, ...], list[Floats | None]] = {}
 
 
 def reference(
     operator: Operator, attributes: Mapping[str, object], inputs: Mapping[str, Array], outputs: Sequence[str]
 ) -> dict[str, Floats]:
-    """The named outputs of `operator` by the float64 reference, unrounded. They are shared: not to be written to.
+    """The named outputs of `operator` by the float64 reference, unrounded. The cache shares them: do not write to them.
 
     Raises:
         TypeError: an attribute is unknown or has a wrong type.
@@ -33,21 +32,21 @@ def reference(
     arguments = operator.check_attributes(attributes)
     widened = [_widened(inputs[tensor.name]) if tensor.name in inputs else None for tensor in operator.inputs]
     wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
-    # Not the operator's name: versions and element types that mean the same share the answer.
+    # Without the operator's name, so that its versions and element types share results.
     stored = tuple(None if a is None else (a.dtype.str, a.shape, a.tobytes()) for a in widened)
-    question = (operator.function, tuple(sorted(arguments.items())), stored, wanted)
-    if question not in _answers:
-        _answers[question] = evaluate(operator, widened, attributes, wanted)
-    return {t.name: y for t, y in zip(operator.outputs, _answers[question], strict=True) if y is not None}
+    key = (operator.function, tuple(sorted(arguments.items())), stored, wanted)
+    if key not in _cache:
+        _cache[key] = evaluate(operator, widened, attributes, wanted)
+    return {t.name: y for t, y in zip(operator.outputs, _cache[key], strict=True) if y is not None}
 
 
-def forget() -> None:
-    """Forget all answers: for those who ask without end."""
-    _answers.clear()
+def clear_cache() -> None:
+    """Free the results of `reference`, as endless runs of cases must."""
+    _cache.clear()
 
 
 def expected_outputs(case: Case) -> dict[str, Floats]:
-    """What the case expects, by name, in float64: its own values, or else those of the reference."""
+    """The expected outputs by name, in float64: the case's own, or else those of the reference."""
     if case.expected is None:
         return reference(case.definition, case.attributes, case.inputs, case.outputs)
     return {name: value.astype(np.float64) for name, value in case.expected.items()}

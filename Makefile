@@ -19,7 +19,7 @@ test-slow: .venv/.test
 
 # The tests of what needs PyTorch, which is large.
 test-torch: .venv/.test .venv/.test-torch
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py readme.py)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py docs.py)
 
 bench: .venv/.bench
 	@mkdir -p build

@@ -29,10 +29,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
-OLD = {"README.md", "backends.md", "gradients.md", "releases.md", "runtimes.md"}
-"""Documents that are yet to be rewritten."""
-
-DOCUMENTS = [file for file in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))) if file.name not in OLD]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
 LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "mermaid"}
 """Of the blocks that a document may have. Of these, math and mermaid are pictures and do nothing."""

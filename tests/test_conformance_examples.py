@@ -65,10 +65,3 @@ def test_the_lists_of_the_document_name_cases(tmp_path: Path) -> None:
     (text,) = blocks("toml")
     (tmp_path / "known.toml").write_text(text, "utf-8")
     assert len(read(tmp_path / "known.toml", [case.id for case in collect()])) == 2
-
-
-def test_what_the_document_links_to_is_there() -> None:
-    prose = re.sub(r"^```.*?^```$", "", DOCUMENT.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    links = re.findall(r"\]\(([^)]+)\)", prose)
-    assert len(links) > len(PACKAGES)
-    assert [link for link in links if not (DOCUMENT.parent / link).exists()] == []

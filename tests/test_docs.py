@@ -187,6 +187,10 @@ def test_its_links_to_files_and_headings_lead_somewhere(document: Path) -> None:
             assert heading in headings(file), f"{target} is no heading"
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+
+
 def headings(document: Path) -> set[str]:
     """The anchors that GitHub gives to the headings of a document, and those that it sets itself."""
     text = _BLOCK.sub("", document.read_text("utf-8"))

@@ -53,15 +53,15 @@ class Failure:
         return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, examiner: CaseRunner, oracle: AnswerFunction = REFERENCE) -> Failure | Verdict:
+def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) -> Failure | Verdict:
     """Run a case and return its failure or verdict. The oracle is the reference: it says what the case expects."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             expecting = with_expectation(case, oracle)
-            answer = examiner.answer(expecting)
-            result = examiner.result_of(expecting, answer)
+            answer = runner.answer(expecting)
+            result = runner.result_of(expecting, answer)
             if result.outcome is Outcome.PASSED:
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:

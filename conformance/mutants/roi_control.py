@@ -212,7 +212,7 @@ class RoiControl(Node):
         return np.asarray(candidates.max(axis=-1) if candidates.shape[-1] else np.zeros(candidates.shape[:-1]))
 
     def gradient(self, dy: Array, rois: Array, images: Array, x_shape: Any, x: Any) -> list[Array]:
-        """Those of the gradients by the map, [N, C, H, W], and by the RoIs, in their shape, that the node has."""
+        """The gradients by the map, [N, C, H, W], and by the RoIs, in their shape, as far as the node has them."""
         if x_shape is None or x_shape.shape != (4,) or dy.ndim != 4 or dy.shape[1] != x_shape[1] or 0 in dy.shape[2:]:
             raise ValueError("shape")
         if self.needs_x() if x is None else x.shape != tuple(x_shape):

@@ -90,7 +90,7 @@ def _own_attributes(
 
 
 def _types_of(operator: Operator, types: Collection[str]) -> list[str]:
-    """Those of `types` that the operator's floating-point tensors may have."""
+    """The members of `types` that the operator's floating-point tensors may have."""
     return [t for allowed in operator.types.values() for t in allowed if t in FLOATS and t in types]
 
 

@@ -419,7 +419,7 @@ class Graph:
 
 
 def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:
-    """Those of `nodes` that these tensors depend on; both in topological order."""
+    """The members of `nodes` that these tensors depend on; both in topological order."""
     wanted, found = set(names), []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.output):

@@ -31,6 +31,9 @@ else:
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
+LONG = {"conformance.md", "gradients.md"}
+"""The documents whose blocks take many seconds."""
+
 LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "mermaid"}
 """Of the blocks that a document may have. Of these, math and mermaid are pictures and do nothing."""
 
@@ -160,7 +163,11 @@ def run_blocks(document: Path, folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # of PyTorch 2.13's own pytrees
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(one, marks=pytest.mark.slow) if one.name in LONG else one for one in DOCUMENTS],
+    ids=lambda document: document.name,
+)
 def test_its_code_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

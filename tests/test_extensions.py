@@ -30,7 +30,7 @@ def test_one_module_uses_onnxruntime_extensions() -> None:
 
 
 def test_the_releases_in_errors_are_those_of_the_requirements() -> None:
-    assert f'"onnxruntime-extensions{SUPPORTED_RELEASES}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"'onnxruntime-extensions{SUPPORTED_RELEASES};" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the operators are Python operators there")

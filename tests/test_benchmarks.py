@@ -348,14 +348,14 @@ def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytes
 
     convert = onnx_models.convert
     monkeypatch.setattr(onnx_models, "convert", wrong)
-    right, *others = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)[:3]
-    assert right.refused == []
-    assert set(right.times) == {"ortops", "onnxruntime"}
-    for cell, name in zip(others, ("half", "mask"), strict=True):
-        assert cell.refused[0].startswith(
-            f"onnxruntime is not compared: in-model of {name} in float differs from ours by"
-        )
-        assert set(cell.times) == {"ortops"}
+    cells = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)
+    for right, *others in (cells[:3], cells[3:]):
+        assert right.refused == []
+        assert set(right.times) == {"ortops", "onnxruntime"}
+        for cell, name in zip(others, ("half", "mask"), strict=True):
+            says = f"onnxruntime is not compared: {cell.operation} of {name} in float differs from ours by"
+            assert cell.refused[0].startswith(says)
+            assert set(cell.times) == {"ortops"}
 
 
 def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -710,6 +710,11 @@ def test_a_chart_shows_the_ratios_of_roi_align_as_text_with_the_machine_and_the_
     assert {"FPN P2", "P4", "mask", "C4", "4 threads"}.isdisjoint(texts)
     assert "Medians of calls in float32 on A <processor>, 8 CPUs." in texts
     assert "ortops 0.1, onnxruntime 1.2, numpy 2.3." in texts
+
+
+def test_a_chart_of_single_calls_says_so(tmp_path: Path) -> None:
+    texts, _ = chart_texts({**REPORT, "single": True}, tmp_path)
+    assert "Medians of single calls in float32 on A <processor>, 8 CPUs." in texts
 
 
 def test_a_chart_of_one_operation_has_one_panel_and_of_one_number_of_threads_one_colour(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=operations.BY_DEFAULT,
     show_default=True,
     type=click.Choice(OPERATION_NAMES),
-    help="The computation; in-model is avg inside a model, and first-call is compiling or loading avg and dX, always in "
-    "float and on a workload of its own. [repeatable, as are the next four]",
+    help="The computation; in-model is avg inside a model, alone and with the runtime's conversions for it, and first-call "
+    "is compiling or loading avg and dX, always in float and on a workload of its own. [repeatable, as are the next four]",
 )
 @click.option(
     "--workload",

@@ -51,8 +51,8 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=operations.BY_DEFAULT,
     show_default=True,
     type=click.Choice(OPERATION_NAMES),
-    help="The computation; in-model is avg inside a model, and first-call is compiling or loading avg and dX, always in "
-    "float and on a workload of its own. [repeatable, as are the next four]",
+    help="The computation; in-model is avg inside a model, alone and with the runtime's conversions for it, and first-call "
+    "is compiling or loading avg and dX, always in float and on a workload of its own. [repeatable, as are the next four]",
 )
 @click.option(
     "--workload",
@@ -93,6 +93,11 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     type=click.IntRange(1, 10_000),
     help="The number of timed calls. [default: as many as fit in the time for a table's row, at least 7; 3 of first-call]",
 )
+@click.option(
+    "--single",
+    is_flag=True,
+    help="Time every call, each right after one of another implementation. [default: of two calls in a row, the second]",
+)
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
 @click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")
 @click.option(
@@ -113,6 +118,7 @@ def main(
     threads: Sequence[int],
     peer_names: Sequence[str],
     rounds: int | None,
+    single: bool,
     json_file: Path | None,
     markdown_file: Path | None,
     plot_file: Path | None,
@@ -137,7 +143,7 @@ def main(
     found = _peers(peer_names)
     if chart_file:
         _check_chart(chart_file, cells, models, found)
-    run = _run(cells, models, swept, cases, found, rounds)
+    run = _run(cells, models, swept, cases, found, rounds, single)
     report.write(run, Console(file=sys.stdout, width=report.WIDTH))
     if json_file:
         json_file.write_text(report.to_json(run), "utf-8")
@@ -249,20 +255,26 @@ def _peers(names: Sequence[str]) -> Mapping[str, Peer]:
 
 
 def _run(
-    cells: Cells, models: Models, swept: Swept, cases: Sequence[str], found: Mapping[str, Peer], rounds: int | None
+    cells: Cells,
+    models: Models,
+    swept: Swept,
+    cases: Sequence[str],
+    found: Mapping[str, Peer],
+    rounds: int | None,
+    single: bool,
 ) -> Run:
     packages = versions(dict.fromkeys((*PACKAGES, *(peer.PACKAGE for peer in found.values()))))
     # Asked first, so that the load is that before the measurements.
     where = machine()
-    measured = [measure(problem, threads, found, rounds) for problem, threads in _track(cells, "operations")]
+    measured = [measure(problem, threads, found, rounds, single) for problem, threads in _track(cells, "operations")]
     for pyramid, threads in _track(models, "models"):
-        measured += in_model.measure(pyramid, threads, found, rounds)
+        measured += in_model.measure(pyramid, threads, found, rounds, single)
     swept_cells = [
-        (sweep, point, measure(problem, threads, found, rounds))
+        (sweep, point, measure(problem, threads, found, rounds, single))
         for sweep, point, problem, threads in _track(swept, "the plot")
     ]
     first_calls = [first_call.measure(case, rounds) for case in _track(cases, "first calls")]
-    return Run(where, packages, list(found), measured, swept_cells, first_calls)
+    return Run(where, packages, list(found), measured, swept_cells, first_calls, single)
 
 
 def _track(steps: Sequence[Step], what: str) -> Iterable[Step]:

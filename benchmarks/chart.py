@@ -86,7 +86,8 @@ def _is_shown(cell: Mapping[str, Any]) -> bool:
 def _caption(report: Mapping[str, Any]) -> str:
     machine, packages = report["machine"], report["packages"]
     versions = ", ".join(f"{name} {packages[name]}" for name in (OURS, PEER, "numba", "numpy") if name in packages)
-    return f"Medians of calls in float32 on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."
+    calls = "single calls" if report.get("single") else "calls"
+    return f"Medians of {calls} in float32 on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."
 
 
 def _figure(cells: Sequence[Mapping[str, Any]], caption: str, theme: _Theme) -> Figure:

@@ -1,17 +1,20 @@
 """Measure RoiAlign inside a model, right after a convolution has computed its X.
 
-Its time is that in ONNX Runtime's profile, both for our operator and for ONNX Runtime's own.
+Its time is the one in the runtime's profile: ONNX Runtime's, for our operator and for its own, and OpenVINO's.
+
+Runtimes compute convolutions in layouts of their own. ONNX Runtime's has blocks of channels, which neither our RoiAlign nor
+its own reads: a node before it changes X to ONNX's layout. OpenVINO's has the channels last, which its RoiAlign reads and
+writes: a node after it changes Y, and one before it converts batch_indices to int32. The node alone leaves out this work,
+which only RoiAlign causes here; with it, a runtime is charged for what another model might need anyway (X in ONNX's layout
+for another node) or not at all (Y in ONNX's layout). So there are cells of both: `IN_MODEL` and `WITH_CONVERSIONS`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import onnx
@@ -22,31 +25,29 @@ import ortops
 from benchmarks.agreement import Difference, compare
 from benchmarks.interleave import interleave
 from benchmarks.measure import OURS, Cell
-from benchmarks.operations import IN_MODEL
+from benchmarks.operations import IN_MODEL, WITH_CONVERSIONS, Operation
 from benchmarks.problem import Problem
-from benchmarks.sessions import make
+from benchmarks.profiles import Profiled, ProfiledSession
 from benchmarks.workloads import Array, Pyramid, Workload
 
 ELEMENT_TYPE = "float"
 """The only type in which ONNX Runtime has convolutions."""
 
-PEER = "onnxruntime"
-
 IMAGE_CHANNELS = 8
 """Few channels make convolutions fast. Their output, which fills the caches, is as large as with more."""
 
 
-def measure(pyramid: Pyramid, threads: int, peers: Container[str], rounds: int | None = None) -> list[Cell]:
-    """Return a cell for each level, and one for the sum of several levels.
+def measure(
+    pyramid: Pyramid, threads: int, peers: Container[str], rounds: int | None = None, single: bool = False
+) -> list[Cell]:
+    """Return a cell for each level, and one for the sum of several levels, then the same with conversions.
 
-    The model runs with our operator and, if `peers` contains it, with ONNX Runtime's, in turn.
+    The model runs with our operator and with those runtimes that are in `peers`, in turn, as by `interleave`.
     """
     standard, arrays = model(pyramid), feeds(pyramid)
     with TemporaryDirectory() as folder:
-        sessions = {OURS: make(ortops.InferenceSession, onnx_models.convert(standard), threads, f"{folder}/ours")}
-        if PEER in peers:
-            sessions[PEER] = make(onnxruntime.InferenceSession, standard, threads, f"{folder}/peer")
-        outputs = {name: session.run(None, arrays) for name, session in sessions.items()}
+        models = _profiled(standard, arrays, threads, peers, folder)
+        outputs = {name: one.run() for name, one in models.items()}
         differences = [
             {
                 name: compare([theirs[i]], [outputs[OURS][i]], Problem(IN_MODEL, level, ELEMENT_TYPE), None)
@@ -56,16 +57,17 @@ def measure(pyramid: Pyramid, threads: int, peers: Container[str], rounds: int |
             for i, level in enumerate(pyramid.levels)
         ]
         del outputs
-        interleave({name: partial(session.run, None, arrays) for name, session in sessions.items()}, rounds)
-        times = {name: _profiled(session, pyramid) for name, session in sessions.items()}
-    cells = [
-        _cell(level, threads, {name: levels[i] for name, levels in times.items()}, differences[i])
-        for i, level in enumerate(pyramid.levels)
+        interleave({name: one.run for name, one in models.items()}, rounds, single)
+        levels = [level.name for level in pyramid.levels]
+        seconds = {name: one.seconds(levels) for name, one in models.items()}
+    # The first run was the comparison's.
+    timed = slice(1, None) if single else slice(2, None, 2)
+    alone = {name: [times.alone[timed] for times in found] for name, found in seconds.items()}
+    converted = {name: [times.with_conversions[timed] for times in found] for name, found in seconds.items()}
+    return [
+        *_cells(IN_MODEL, pyramid, threads, alone, differences),
+        *_cells(WITH_CONVERSIONS, pyramid, threads, converted, differences),
     ]
-    if len(cells) > 1:
-        sums = {name: [sum(run) for run in zip(*levels, strict=True)] for name, levels in times.items()}
-        cells.append(_cell(pyramid, threads, sums, {name: _worst(differences, name) for name in differences[0]}))
-    return cells
 
 
 def model(pyramid: Pyramid) -> onnx.ModelProto:
@@ -101,14 +103,43 @@ def _level(level: Workload) -> onnx.ModelProto:
     return onnx.compose.add_prefix(made, f"{level.name}/")
 
 
-def _profiled(session: Any, pyramid: Pyramid) -> list[list[float]]:
-    """Return the seconds of each level's RoiAlign in the runs that `interleave` times: every second one after the first."""
-    events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
-    names = [f"{level.name}/RoiAlign_kernel_time" for level in pyramid.levels]
-    return [[event["dur"] / 1e6 for event in events if event["name"] == name][2::2] for name in names]
+def _profiled(
+    standard: onnx.ModelProto, arrays: Mapping[str, Array], threads: int, peers: Container[str], folder: str
+) -> dict[str, Profiled]:
+    ours = onnx_models.convert(standard)
+    found: dict[str, Profiled] = {
+        OURS: ProfiledSession(ortops.InferenceSession, ours, arrays, threads, f"{folder}/ours")
+    }
+    if "onnxruntime" in peers:
+        session = onnxruntime.InferenceSession
+        found["onnxruntime"] = ProfiledSession(session, standard, arrays, threads, f"{folder}/peer")
+    if "openvino" in peers:
+        from benchmarks.peers.openvino import ProfiledModel
+
+        found["openvino"] = ProfiledModel(standard, arrays, threads)
+    return found
+
+
+def _cells(
+    operation: Operation,
+    pyramid: Pyramid,
+    threads: int,
+    times: Mapping[str, Sequence[list[float]]],
+    differences: Sequence[Mapping[str, Difference]],
+) -> list[Cell]:
+    cells = [
+        _cell(operation, level, threads, {name: levels[i] for name, levels in times.items()}, differences[i])
+        for i, level in enumerate(pyramid.levels)
+    ]
+    if len(cells) > 1:
+        sums = {name: [sum(run) for run in zip(*levels, strict=True)] for name, levels in times.items()}
+        worst = {name: _worst(differences, name) for name in differences[0]}
+        cells.append(_cell(operation, pyramid, threads, sums, worst))
+    return cells
 
 
 def _cell(
+    operation: Operation,
     workload: Workload | Pyramid,
     threads: int,
     times: Mapping[str, list[float]],
@@ -117,7 +148,7 @@ def _cell(
     compared = {
         name: taken for name, taken in times.items() if name not in differences or not differences[name].is_refused
     }
-    return Cell(IN_MODEL.name, workload, ELEMENT_TYPE, threads, compared, differences)
+    return Cell(operation.name, workload, ELEMENT_TYPE, threads, compared, differences)
 
 
 def _worst(differences: Sequence[Mapping[str, Difference]], name: str) -> Difference:

@@ -53,8 +53,13 @@ class Cell:
         ]
 
 
-def measure(problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: int | None = None) -> Cell:
-    """Check that the peers compute the same, then time all calls in turn. The check is also their first, slow call."""
+def measure(
+    problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: int | None = None, single: bool = False
+) -> Cell:
+    """Check that the peers compute the same, then time all calls in turn, as `interleave` does.
+
+    The check is also their first, slow call. Copying is timed in a loop, also if `single`.
+    """
     own = our_call(problem, threads)
     ours = own.arrays(own.run())
     floor = copy_call([problem.arrays[name] for name in _read(problem.operation)], ours, threads)
@@ -68,7 +73,7 @@ def measure(problem: Problem, threads: int, peers: Mapping[str, Peer], rounds: i
         if not differences[name].is_refused:
             calls[name] = call
     del ours
-    times = interleave({name: call.run for name, call in calls.items()}, rounds)
+    times = interleave({name: call.run for name, call in calls.items()}, rounds, single)
     # Not among the others, since it would evict the data that they share from the caches.
     floor.run()
     times |= interleave({FLOOR: floor.run}, rounds or LEAST_ROUNDS)

@@ -75,7 +75,10 @@ OPERATIONS = (
 )
 
 IN_MODEL = Operation("in-model", "roi_align", "avg", ("Y",))
-"""The first operation inside a model, by ONNX Runtime's profile (`in_model`)."""
+"""The first operation inside a model, by the runtime's profile (`in_model`)."""
+
+WITH_CONVERSIONS = Operation(f"{IN_MODEL.name} with conversions", "roi_align", "avg", ("Y",))
+"""The same and the conversions of layout and type that the runtime adds before and after it; measured with `IN_MODEL`."""
 
 BY_DEFAULT = (
     "avg",

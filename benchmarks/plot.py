@@ -20,7 +20,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     OURS: {"color": "C0", "linewidth": 2.0},
     FLOOR: {"color": "0.6", "linestyle": ":"},
 }
-_COLOURS = ("C1", "C2", "C3", "C4", "C5")
+_COLOURS = tuple(f"C{number}" for number in range(1, 10))
 
 
 def draw(run: Run, file: Path) -> None:

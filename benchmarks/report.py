@@ -18,7 +18,16 @@ from benchmarks.agreement import Difference
 from benchmarks.first_call import FirstCall
 from benchmarks.measure import OURS, Cell
 from benchmarks.sweeps import Point, Sweep
-from benchmarks.tables import FIRST_CALL_LEGEND, LEGEND, Table, first_call_table, notes, tables
+from benchmarks.tables import (
+    FIRST_CALL_LEGEND,
+    LEGEND,
+    SECOND_CALLS,
+    SINGLE_CALLS,
+    Table,
+    first_call_table,
+    notes,
+    tables,
+)
 
 WIDTH = 150
 """The width of the tables in columns, also in a pipe."""
@@ -26,7 +35,10 @@ WIDTH = 150
 
 @dataclass(frozen=True)
 class Run:
-    """All measurements, the machine and the versions. `swept` has the cells of the plot with their sweep and point."""
+    """All measurements, the machine and the versions.
+
+    swept: the cells of the plot with their sweep and point. single: whether every call was timed (`interleave`).
+    """
 
     machine: Mapping[str, object]
     packages: Mapping[str, str]
@@ -34,6 +46,7 @@ class Run:
     cells: Sequence[Cell]
     swept: Sequence[tuple[Sweep, Point, Cell]] = ()
     first_calls: Sequence[FirstCall] = ()
+    single: bool = False
 
     @property
     def all_cells(self) -> list[Cell]:
@@ -69,7 +82,7 @@ def markdown(run: Run) -> str:
 
 
 def to_json(run: Run) -> str:
-    """Return {"machine", "packages", "cells": [...], "swept": [{"sweep", "value", **cell}], "first_calls": [...]}.
+    """Return {"machine", "packages", "single", "cells": [...], "swept": [{"sweep", "value", **cell}], "first_calls": [...]}.
 
     A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
     "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a refused peer has no
@@ -84,6 +97,7 @@ def to_data(run: Run) -> dict[str, Any]:
     return {
         "machine": run.machine,
         "packages": run.packages,
+        "single": run.single,
         "cells": [_cell(cell) for cell in run.cells],
         "swept": [{"sweep": sweep.name, "value": point.value, **_cell(cell)} for sweep, point, cell in run.swept],
         "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
@@ -97,7 +111,8 @@ def _tables(run: Run) -> list[Table]:
 
 def _lines(run: Run) -> list[str]:
     """Return the lines below the tables."""
-    legends = [*(LEGEND if run.all_cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
+    timed = SINGLE_CALLS if run.single else SECOND_CALLS
+    legends = [*((timed, *LEGEND) if run.all_cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
     return [*legends, *notes(run.all_cells)]
 
 

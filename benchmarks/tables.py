@@ -7,13 +7,21 @@ from dataclasses import dataclass
 
 from benchmarks.first_call import NAME, FirstCall
 from benchmarks.measure import FLOOR, OURS, Cell
+from benchmarks.operations import IN_MODEL, WITH_CONVERSIONS
+
+SECOND_CALLS = "Calls are made in turn, each twice in a row, and the second one is timed."
+SINGLE_CALLS = f"Calls are made in turn, and every one is timed, right after one of something else; {FLOOR} in a loop."
+"""The legends of how calls are timed."""
 
 LEGEND = (
     "Milliseconds, medians of calls in turn; in brackets, multiples of our time.",
     f"{FLOOR}: our time as a multiple of copying the inputs and writing the outputs once, with the same threads.",
     "It can be less than 1, since RoIs may leave much of a map unread.",
     "forward, float: our time as a multiple of our forward operator's, and of the same operator's in float.",
-    "in-model: RoiAlign in ONNX Runtime's profile of a model that computes X by convolution. FPN: the sum of its levels.",
+    f"{IN_MODEL.name}: RoiAlign in the runtime's profile of a model that computes X by convolution. FPN: the sum of levels.",
+    f"{WITH_CONVERSIONS.name}: RoiAlign and what the runtime converts for it: in onnxruntime, for our operator, too, the",
+    "layout of X; in openvino, the layout of Y and the type of batch_indices. Other models may need more or less of this.",
+    "openvino: a compiled model that computes in float32; its calls copy neither inputs nor outputs.",
     "loops: plain loops over the samples of a RoI and then its channels, compiled by numba.",
     "For torchvision, mmcv and torch, dX is only autograd's backward pass, through the public API.",
     "-: not supported. wrong: it computes different values. *: a known difference, explained below.",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from itertools import groupby, pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -200,7 +202,9 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     result = run(*chosen, "--rounds", "3", "--json", str(json_file), "--markdown", str(markdown_file))
     assert result.exit_code == 0, result.output
     data = json.loads(json_file.read_text("utf-8"))
-    assert set(data) == {"machine", "packages", "cells", "swept", "first_calls"}
+    assert set(data) == {"machine", "packages", "single", "cells", "swept", "first_calls"}
+    assert data["single"] is False
+    assert "each twice in a row, and the second one is timed" in result.output
     assert set(data["machine"]) == {"cpu", "cpus", "architecture", "system", "python", "load"}
     assert {"ortops", "onnxruntime", "numba", "numpy"} <= set(data["packages"])
     assert [(cell["operation"], cell["workload"], cell["threads"]) for cell in data["cells"]] == [
@@ -231,31 +235,93 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     assert rows[0].endswith(f"| {times['onnxruntime']['median'] * 1e3:.2f} ({shown}) |")
 
 
-def test_a_model_has_a_row_for_each_level_and_one_for_their_sum() -> None:
-    first, second, both = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=3)
-    assert [first.workload, second.workload, both.workload] == [*TINY_PYRAMID.levels, TINY_PYRAMID]
-    assert both.workload.facts == {"X": "2 maps", "RoIs": "10", "bins": "3", "samples": "by size"}
-    for cell in (first, second, both):
-        assert (cell.operation, cell.element_type, cell.threads, cell.refused) == ("in-model", "float", 1, [])
-        assert {name: len(times) for name, times in cell.times.items()} == {"ortops": 3, "onnxruntime": 3}
-    for name, times in both.times.items():
-        assert times == [a + b for a, b in zip(first.times[name], second.times[name], strict=True)]
+def test_a_run_of_single_calls_says_so(tmp_path: Path) -> None:
+    json_file = tmp_path / "run.json"
+    chosen = ("--operation", "avg", "--workload", "one", "--peer", "onnxruntime", "--threads", "1")
+    result = run(*chosen, "--rounds", "3", "--single", "--json", str(json_file))
+    assert result.exit_code == 0, result.output
+    assert "Calls are made in turn, and every one is timed" in result.output
+    assert "twice in a row" not in result.output
+    data = json.loads(json_file.read_text("utf-8"))
+    assert data["single"] is True
+    assert {len(call["all"]) for call in data["cells"][0]["seconds"].values()} == {3}
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("peer", ["onnxruntime", "openvino"])
+def test_a_model_has_a_row_for_each_level_and_one_for_their_sum_with_and_without_conversions(
+    peer: str, single: bool
+) -> None:
+    _load_or_skip(peer)
+    cells = in_model.measure(TINY_PYRAMID, 1, [peer], rounds=3, single=single)
+    assert [cell.operation for cell in cells] == [*["in-model"] * 3, *["in-model with conversions"] * 3]
+    for first, second, both in (cells[:3], cells[3:]):
+        assert [first.workload, second.workload, both.workload] == [*TINY_PYRAMID.levels, TINY_PYRAMID]
+        assert both.workload.facts == {"X": "2 maps", "RoIs": "10", "bins": "3", "samples": "by size"}
+        for cell in (first, second, both):
+            assert (cell.element_type, cell.threads, cell.refused) == ("float", 1, [])
+            assert {name: len(times) for name, times in cell.times.items()} == {"ortops": 3, peer: 3}
+        for name, times in both.times.items():
+            assert times == [a + b for a, b in zip(first.times[name], second.times[name], strict=True)]
 
 
 def test_a_model_of_one_level_has_one_row_and_runs_without_peers() -> None:
-    (cell,) = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=1)
-    assert cell.workload == TINY
-    assert (set(cell.times), cell.differences) == ({"ortops"}, {})
+    for cell in in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=1):
+        assert cell.workload == TINY
+        assert (set(cell.times), cell.differences) == ({"ortops"}, {})
 
 
-def test_of_a_model_each_second_run_after_the_first_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    events = [{"name": "tiny/RoiAlign_kernel_time", "dur": 1e6 * run} for run in range(7)]
-    events.insert(3, {"name": "tiny/Conv_kernel_time", "dur": 1e9})
+@pytest.mark.parametrize(("single", "timed"), [(False, [2, 4, 6]), (True, [1, 2, 3, 4, 5, 6])])
+def test_of_a_model_each_second_run_after_the_first_counts_or_every_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, single: bool, timed: list[int]
+) -> None:
+    names = ("Conv_kernel_time", "ReorderOutput_token_7_kernel_time", "tiny/RoiAlign_kernel_time")
+    seconds = [(1000, 10, run) for run in range(7)]
+    events = [{"name": name, "dur": 1e6 * taken} for run in seconds for name, taken in zip(names, run, strict=True)]
     file = tmp_path / "profile.json"
     file.write_text(json.dumps(events), "utf-8")
     monkeypatch.setattr(onnxruntime.InferenceSession, "end_profiling", lambda _: str(file))
-    (cell,) = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=3)
-    assert cell.times == {"ortops": [2, 4, 6]}
+    alone, converted = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=3, single=single)
+    assert alone.times == {"ortops": timed}
+    assert converted.times == {"ortops": [10 + taken for taken in timed]}
+
+
+def test_openvinos_mean_times_of_a_node_are_turned_into_those_of_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    openvino = pytest.importorskip("openvino")
+    profiled = importlib.import_module("benchmarks.peers.openvino").ProfiledModel
+    pyramid = Pyramid("alone", (TINY,))
+    model = profiled(in_model.model(pyramid), in_model.feeds(pyramid), 1)
+    true_info = openvino.InferRequest.get_profiling_info
+    for mean in (10, 15, 20):
+
+        def info(request: Any, mean: int = mean) -> list[Any]:
+            layers = true_info(request)
+            return [SimpleNamespace(node_name=one.node_name, real_time=timedelta(microseconds=mean)) for one in layers]
+
+        monkeypatch.setattr(openvino.InferRequest, "get_profiling_info", info)
+        model.run()
+    (times,) = model.seconds(["tiny"])
+    np.testing.assert_allclose(times.alone, [10e-6, 20e-6, 30e-6])
+    # The type of batch_indices is always converted, the layouts of X and Y only where the processor's convolutions need it.
+    conversions = times.with_conversions[0] / times.alone[0] - 1
+    assert round(conversions) in (1, 2, 3)
+    np.testing.assert_allclose(times.with_conversions, [(1 + conversions) * taken for taken in times.alone])
+
+
+def test_openvino_reports_means_over_all_runs() -> None:
+    """Otherwise the second run, of few RoIs, would seem to take less than no time."""
+    pytest.importorskip("openvino")
+    pyramid = Pyramid("alone", (replace(TINY, rois=2000, bins=14),))
+    made, feeds = in_model.model(pyramid), in_model.feeds(pyramid)
+    for value in (*made.graph.input[1:], *made.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "num_rois"
+    model = importlib.import_module("benchmarks.peers.openvino").ProfiledModel(made, feeds, 1)
+    model.run()
+    feeds.update({f"tiny/{name}": feeds[f"tiny/{name}"][:1] for name in ("rois", "batch_indices")})
+    model.run()
+    (times,) = model.seconds(["tiny"])
+    assert len(times.alone) == 2
+    assert min(times.alone) > -2e-6
 
 
 def test_levels_of_a_model_run_one_after_the_other_and_roi_align_last(tmp_path: Path) -> None:
@@ -265,6 +331,8 @@ def test_levels_of_a_model_run_one_after_the_other_and_roi_align_last(tmp_path: 
     named = [event for event in events if event["name"].startswith("FPN")]
     runs = [list(run) for _, run in groupby(named, key=lambda event: event["name"].partition("/")[0])]
     assert len(runs) == len(FPN.levels)
+    reordered = [i for i, event in enumerate(events) if event["args"]["op_name"] == "ReorderOutput"]
+    assert all(events[i + 1]["name"].endswith("/RoiAlign_kernel_time") for i in reordered)
     for *convolution, last in runs:
         assert convolution
         level = next(level for level in FPN.levels if last["name"] == f"{level.name}/RoiAlign_kernel_time")
@@ -280,14 +348,14 @@ def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytes
 
     convert = onnx_models.convert
     monkeypatch.setattr(onnx_models, "convert", wrong)
-    right, *others = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)
-    assert right.refused == []
-    assert set(right.times) == {"ortops", "onnxruntime"}
-    for cell, name in zip(others, ("half", "mask"), strict=True):
-        assert cell.refused[0].startswith(
-            f"onnxruntime is not compared: in-model of {name} in float differs from ours by"
-        )
-        assert set(cell.times) == {"ortops"}
+    cells = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)
+    for right, *others in (cells[:3], cells[3:]):
+        assert right.refused == []
+        assert set(right.times) == {"ortops", "onnxruntime"}
+        for cell, name in zip(others, ("half", "mask"), strict=True):
+            says = f"onnxruntime is not compared: {cell.operation} of {name} in float differs from ours by"
+            assert cell.refused[0].startswith(says)
+            assert set(cell.times) == {"ortops"}
 
 
 def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -297,11 +365,12 @@ def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, t
     result = run(*chosen, "--rounds", "1", "--json", str(json_file))
     assert result.exit_code == 0, result.output
     assert "in-model, float" in result.output
+    assert "in-model with conversions, float" in result.output
     cells = json.loads(json_file.read_text("utf-8"))["cells"]
     assert [(cell["operation"], cell["workload"]) for cell in cells] == [
-        ("in-model", "tiny"),
-        ("in-model", "half"),
-        ("in-model", "mask"),
+        (operation, name)
+        for operation in ("in-model", "in-model with conversions")
+        for name in ("tiny", "half", "mask")
     ]
     assert all(set(cell["seconds"]) == {"ortops", "onnxruntime"} for cell in cells)
 
@@ -409,6 +478,23 @@ def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None
         assert {before for before, after in pairwise(timed) if after == name} >= {*"abc"} - {name}
 
 
+def test_a_round_of_single_calls_has_every_call_once_and_none_after_itself() -> None:
+    called: list[str] = []
+    calls = {name: (lambda name=name: called.append(name)) for name in "abc"}
+    times = interleave(calls, 12, single=True)
+    assert {name: len(taken) for name, taken in times.items()} == {"a": 12, "b": 12, "c": 12}
+    assert all(sorted(called[i : i + 3]) == ["a", "b", "c"] for i in range(0, 36, 3))
+    assert all(before != after for before, after in pairwise(called))
+    for name in "abc":
+        assert {before for before, after in pairwise(called) if after == name} == {*"abc"} - {name}
+
+
+def test_a_single_call_without_others_is_made_once_a_round() -> None:
+    called: list[str] = []
+    times = interleave({"alone": lambda: called.append("alone")}, 3, single=True)
+    assert len(times["alone"]) == len(called) == 3
+
+
 def test_there_are_enough_rounds_where_nobody_says_and_not_too_many() -> None:
     assert len(interleave({"quick": lambda: None})["quick"]) == MOST_ROUNDS
     assert MOST_ROUNDS > LEAST_ROUNDS >= 7
@@ -476,8 +562,8 @@ def test_a_picture_without_matplotlib_is_a_wrong_call_that_names_the_extra(
 
 
 def test_a_peer_that_is_not_installed_is_a_wrong_call_and_else_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "torch", "torchvision", "mmcv")
-    for name in ("torch", "torchvision", "mmcv"):
+    hide(monkeypatch, "openvino", "torch", "torchvision", "mmcv")
+    for name in ("openvino", "torch", "torchvision", "mmcv"):
         result = run("--peer", name)
         assert result.exit_code == 2
         assert f"{name!r}: must be installed" in result.output
@@ -491,6 +577,55 @@ def test_torch_and_torchvision_compute_the_same(operation: str) -> None:
     cell = measure(tiny(next(o for o in OPERATIONS if o.name == operation)), 1, found, rounds=1)
     assert cell.refused == []
     assert list(cell.differences) == (["torchvision"] if operation in ("avg", "dX") else ["torch"])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.name)
+def test_openvino_computes_the_same_except_for_negative_maxima(operation: Operation) -> None:
+    peer = _load_or_skip("openvino")
+    cell = measure(tiny(operation), 1, {"openvino": peer}, rounds=1)
+    assert cell.refused == []
+    supported = operation.name in ("avg", "max_interpolated", "pixels", "linear", "nearest")
+    assert list(cell.differences) == (["openvino"] if supported else [])
+    if supported:
+        assert cell.differences["openvino"].is_known == (operation.name == "max_interpolated")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_openvinos_maximum_is_that_of_interpolated_samples_and_zero(threads: int) -> None:
+    problem = tiny(next(o for o in OPERATIONS if o.name == "max_interpolated"))
+    ours, theirs = our_call(problem, threads), _load_or_skip("openvino").prepare(problem, threads)
+    assert theirs is not None
+    (expected,), (y,) = ours.arrays(ours.run()), theirs.arrays(theirs.run())
+    assert (expected < 0).any()
+    np.testing.assert_allclose(y, np.maximum(expected, 0), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("element_type", "is_supported"), [("float16", True), ("bfloat16", False), ("double", False)])
+def test_openvino_takes_types_of_numpy_that_it_computes_in_no_smaller_one(
+    element_type: str, is_supported: bool
+) -> None:
+    cell = measure(tiny(AVG, element_type), 1, {"openvino": _load_or_skip("openvino")}, rounds=1)
+    assert cell.refused == []
+    assert ("openvino" in cell.times) == is_supported
+
+
+def test_openvinos_inputs_and_outputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    openvino = pytest.importorskip("openvino")
+    requests: list[Any] = []
+    true_infer = openvino.InferRequest.infer
+
+    def infer(request: Any, *inputs: Any, **options: Any) -> Any:
+        requests.append(request)
+        return true_infer(request, *inputs, **options)
+
+    monkeypatch.setattr(openvino.InferRequest, "infer", infer)
+    problem = tiny(AVG)
+    call = peers.load("openvino").prepare(problem, 1)
+    assert call is not None
+    y = call.run()["Y"]
+    assert np.shares_memory(y, requests[0].get_tensor("Y").data)
+    for name, array in problem.arrays.items():
+        assert np.shares_memory(array, requests[0].get_tensor(name).data)
 
 
 def _load_or_skip(name: str) -> Peer:
@@ -575,6 +710,11 @@ def test_a_chart_shows_the_ratios_of_roi_align_as_text_with_the_machine_and_the_
     assert {"FPN P2", "P4", "mask", "C4", "4 threads"}.isdisjoint(texts)
     assert "Medians of calls in float32 on A <processor>, 8 CPUs." in texts
     assert "ortops 0.1, onnxruntime 1.2, numpy 2.3." in texts
+
+
+def test_a_chart_of_single_calls_says_so(tmp_path: Path) -> None:
+    texts, _ = chart_texts({**REPORT, "single": True}, tmp_path)
+    assert "Medians of single calls in float32 on A <processor>, 8 CPUs." in texts
 
 
 def test_a_chart_of_one_operation_has_one_panel_and_of_one_number_of_threads_one_colour(tmp_path: Path) -> None:

@@ -228,6 +228,19 @@ def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None
     same_bits(y, y[:50][many])
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any) -> None:
+    # More than 16 MiB, so that stores are non-temporal; panels are summed up in bands of rows, single channels in one piece.
+    attributes: dict[str, Any] = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "mode": "avg"}
+    attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
+    kinds = ("inside", "across", "mirrored", "huge", "point", "flat") * 8
+    height = (20 << 20) // (2 * 33 * 251 * dtype.itemsize)
+    problem = make_problem(3, dtype, attributes, kinds, (2, 33, height, 251))
+    dx, _ = gradient(problem)
+    for channel in (0, 15, 32):
+        same_bits(gradient(part(problem, slice(channel, channel + 1)))[0], dx[:, channel : channel + 1])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_read_only_arrays_and_views_need_no_code_of_their_own(mode: Any) -> None:
     x, rois = np.ones((1, 4, 6, 6), np.float32), np.array([[0, 0, 4, 4]], np.float32)

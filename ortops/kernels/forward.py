@@ -15,7 +15,7 @@ from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, min
 from ortops.kernels.jit.simd import fence, prefetch_to_write
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import max_sample, max_weighted_corner
-from ortops.kernels.pack import pack, prefetch_window, stream, unpack
+from ortops.kernels.pack import pack, prefetch_window, should_stream, stream, unpack
 from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
 from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
@@ -30,9 +30,6 @@ from ortops.kernels.schedule import (
     should_pack_maps,
 )
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
-
-MAX_CACHED_BYTES = 1 << 24
-"""Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
 
 MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more of them would leave the cache first."""
@@ -108,8 +105,8 @@ def _pool(
 def staging_size_of(placed: PlacedRois, y: Any) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
-    is_large = shape.rois * shape.channels * bins * itemsize(y) > MAX_CACHED_BYTES
-    return bins * LANES if is_large and bins <= MAX_STAGED_BINS else 0
+    streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
+    return bins * LANES if streams else 0
 
 
 @compiled

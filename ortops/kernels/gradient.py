@@ -22,13 +22,14 @@ from ortops.kernels.jit.scalar import (
     maximum,
     minimum,
     offset,
+    storage_pointer,
     store,
 )
-from ortops.kernels.jit.simd import prefetch_to_read
+from ortops.kernels.jit.simd import fence, prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import add_maximum_gradient
-from ortops.kernels.pack import pack, unpack
-from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
+from ortops.kernels.pack import STAGED_PIXELS, pack, should_stream, unpack, unpack_by_stream
+from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     Plan,
@@ -45,8 +46,12 @@ from ortops.kernels.schedule import (
 )
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
 
-MAX_BAND_PIXELS = 1 << 17
-"""The most pixels of a band, in which dX of a plane that is not packed is summed up: a band stays in a core's cache."""
+MAX_BAND_BYTES = 1 << 20
+"""The most bytes of a band of rows, in which dX of a panel or a plane is summed up: a band stays in a core's cache.
+
+Measured on P2, whose panels have 4 MB, with a cache of 2 MB: together with non-temporal stores, bands reduce the time to
+81 %, and with 100 RoIs to 72 %.
+"""
 
 
 @compiled
@@ -56,14 +61,17 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     # If elements are computed in their own type, sums are made directly in dx.
     pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == itemsize(compute_pointer(dx, dx))
-    lines = shape.height if packs else maximum(minimum(MAX_BAND_PIXELS // shape.width, shape.height), 1)
+    size = itemsize(compute_pointer(dx, dx))
+    lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * pixel_size * size), shape.height), 1)
+    if packs and not fits_in_shared_tables(placed, dx, 1, 0):
+        lines = shape.height  # each band would fill all tables again
     bands = (shape.height + lines - 1) // lines
     sums_size = 0 if is_direct else lines * shape.width * pixel_size
-    workspace_size = sums_size + (shape.width + bins) * pixel_size
+    workspace_size = sums_size + (shape.width + bins + STAGED_PIXELS) * pixel_size
     work = estimate_work(placed, shape.images * pixels)
     runner = runner_for(work, runner)
-    blocks = panel_count(shape.channels) if packs else shape.channels * bands
-    plan = plan_by_image(placed, runner, blocks, workspace_size * itemsize(compute_pointer(dx, dx)))
+    blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
+    plan = plan_by_image(placed, runner, blocks, workspace_size * size)
     memory, shared = share_tables(placed, plan, context, dx, 1, 0, False, fill_weights)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
@@ -96,6 +104,8 @@ def _dx_task(
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     line = offset(buffer, sums_size)
     gradient = offset(line, shape.width * pixel_size)
+    staged = storage_pointer(offset(gradient, bins * pixel_size), dx)
+    streams = should_stream(dx, shape.images * shape.channels * pixels)
     bands = (shape.height + lines - 1) // lines
     for index in range(first + worker, last, plan.workers):
         image, block = index // plan.blocks, index % plan.blocks
@@ -106,29 +116,49 @@ def _dx_task(
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         for j in range(size * pixel_size if begin < end else 0):
             sums[j] = 0.0
-        for m in range(begin, end):
-            r = shared.groups.order[m]
-            rows, columns = tables_of(placed, shared, worker, r, False, fill_weights)
+        m = _next_in_band(placed, shared, worker, begin, end, top, bottom)
+        while m < end:
+            r, m = shared.groups.order[m], _next_in_band(placed, shared, worker, m + 1, end, top, bottom)
             source = offset(dy, (r * shape.channels + channel) * bins)
             if pixel_size == 1:
                 for b in range(bins):
                     gradient[b] = load(source, b)
             else:
                 pack(source, bins, lanes, 0, 1, bins, gradient)
-                if m + 1 < end:
-                    following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
+                if m < end:
+                    following = (shared.groups.order[m] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
+            rows, columns = tables_of(placed, shared, worker, r, False, fill_weights)
             band = offset(sums, -top * shape.width * pixel_size)
             add_gradient(gradient, pixel_size, rows, columns, top, bottom, line, band, shape.width * pixel_size)
         if begin == end:
-            for j in range(size * lanes):
-                store(target, j, 0.0)
+            for k in range(lanes):
+                for j in range(size):
+                    store(target, k * pixels + j, 0.0)
         elif sums_size and pixel_size == 1:
             for j in range(size):
                 store(target, j, sums[j])
+        elif sums_size and streams:
+            unpack_by_stream(sums, size, target, pixels, lanes, staged)
         elif sums_size:
-            unpack(sums, pixels, target, pixels, lanes)
+            unpack(sums, size, target, pixels, lanes)
+    fence()
     release(memory)
+
+
+@compiled
+def _next_in_band(
+    placed: PlacedRois, shared: SharedTables, worker: int, begin: int, end: int, top: int, bottom: int
+) -> int:
+    """The first of the RoIs begin:end, in the order of their groups, that reads a row of top:bottom; else `end`."""
+    if bottom - top == placed.shape.height:
+        return begin
+    for m in range(begin, end):
+        rows, _ = tables_of(placed, shared, worker, shared.groups.order[m], False, fill_weights)
+        low, high = span_of(rows)
+        if low < bottom and top < high:
+            return m
+    return end
 
 
 @compiled

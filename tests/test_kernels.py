@@ -255,6 +255,24 @@ def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_large_map_has_the_averages_and_maxima_of_its_channels(dtype: Any, mode: str) -> None:
+    # Panels of the map slide down it from RoI to RoI, and wrap around; single channels have no panels.
+    attributes: dict[str, Any] = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "mode": mode}
+    attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
+    problem = make_problem(5, dtype, attributes, ("inside",) * 150, (2, 17, 310, 190))
+    rng = np.random.default_rng(6)
+    near = rng.uniform(-20, (170, 300), (150, 2))
+    rois = np.concatenate([near, near + rng.uniform(0, (60, 90), (150, 2))], axis=1)
+    rois[::5] = rois[::5][:, [2, 3, 0, 1]]
+    rois[::31] += 1000
+    problem = replace(problem, rois=rois.astype(dtype))
+    y = forward(problem)
+    for channel in (0, 16):
+        same_bits(forward(part(problem, slice(channel, channel + 1))), y[:, channel : channel + 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("count", [0, 3, 20])
 def test_rows_of_dx_that_no_roi_reads_are_0(dtype: Any, count: int) -> None:
     attributes: dict[str, Any] = {"output_height": 2, "output_width": 2, "sampling_ratio": 1, "mode": "avg"}

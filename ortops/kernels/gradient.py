@@ -17,6 +17,7 @@ from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
     float64_pointer,
+    int64_pointer,
     itemsize,
     load,
     maximum,
@@ -38,7 +39,6 @@ from ortops.kernels.schedule import (
     covered_pixels,
     estimate_work,
     panel_count,
-    panel_size,
     plan_by_image,
     plan_by_roi,
     plan_of_panels,
@@ -46,6 +46,7 @@ from ortops.kernels.schedule import (
     runner_for,
     should_pack_maps,
 )
+from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
 
 MAX_BAND_BYTES = 1 << 20
@@ -209,7 +210,8 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
-    workspace_size = panel_size(placed, is_whole) + (bins + 3 * shape.width) * LANES
+    lines = panel_lines(placed, is_whole, x, 1, 2)
+    workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + 3 * shape.width) * LANES
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
     # Each panel has sums of its own, which are then added in the order of the panels.
@@ -221,12 +223,14 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     plan = plan_of_panels(placed, is_whole, runner, most, workspace_size * itemsize(compute_pointer(x, x)))
     memory, shared = share_tables(placed, plan, context, x, 1, 2, True, fill_weights)
     status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
+    if status == 0 and lines < shape.height and not sort_by_first_row(placed, shared, fill_weights, span_of):
+        status = OUT_OF_MEMORY
     for i in range(0 if status else size):
         sums[i] = 0.0
     for panel in range(0, panels, most):
         if status == 0:
             count = minimum(most, panels - panel)
-            args = (x, dy, parts, placed, plan, shared, panel, count, workspace_size)
+            args = (x, dy, parts, placed, plan, shared, panel, count, lines, workspace_size)
             status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
             for k in range(0 if status else count):
                 for i in range(size):
@@ -248,6 +252,7 @@ def _drois_task(
     shared: SharedTables,
     first_panel: int,
     panels: int,
+    lines: int,
     workspace_size: int,
     first: int,
     last: int,
@@ -262,6 +267,7 @@ def _drois_task(
     channel_drois, length = float64_pointer(offset(gradient, workspace_size)), shape.width * LANES
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
+    numbers = int64_pointer(offset(panel, lines * length))
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
@@ -272,7 +278,8 @@ def _drois_task(
             channel = (first_panel + k) * LANES
             lanes = minimum(LANES, shape.channels - channel)
             planes = offset(x, (image * shape.channels + channel) * pixels)
-            if packs:
+            end_row = 0
+            if packs and lines == shape.height:
                 pack(offset(planes, corner), pixels, lanes, shape.width, window.height, window.width, panel)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
@@ -280,6 +287,10 @@ def _drois_task(
                 source = offset(dy, (r * shape.channels + channel) * bins)
                 part = offset(parts, (k * shape.rois + r) * 4)
                 part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
+                if packs and lines < shape.height:
+                    low, high = span_of(rows)
+                    end_row = slide(planes, placed, lanes, lines, end_row, low, high, panel)
+                    rows = rows_of_panel(rows, low, lines, numbers)
                 if packs:
                     pack(source, bins, lanes, 0, 1, bins, gradient)
                     if plan.is_by_image and m + 1 < end:

@@ -11,11 +11,20 @@ from ortops.kernels.average import average
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import release
-from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, minimum, offset, storage_pointer, store
+from ortops.kernels.jit.scalar import (
+    address_of,
+    compute_pointer,
+    int64_pointer,
+    itemsize,
+    minimum,
+    offset,
+    storage_pointer,
+    store,
+)
 from ortops.kernels.jit.simd import fence, prefetch_to_write
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import max_sample, max_weighted_corner
-from ortops.kernels.pack import pack, prefetch_window, stream, unpack
+from ortops.kernels.pack import pack, prefetch_window, should_stream, stream, unpack
 from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
 from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
@@ -23,16 +32,13 @@ from ortops.kernels.schedule import (
     allocate_workspace,
     estimate_work,
     panel_count,
-    panel_size,
     plan_of_panels,
     run_plan,
     runner_for,
     should_pack_maps,
 )
+from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
-
-MAX_CACHED_BYTES = 1 << 24
-"""Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
 
 MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more of them would leave the cache first."""
@@ -89,7 +95,8 @@ def _pool(
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
     staging_size = staging_size_of(placed, y)
-    workspace_size = panel_size(placed, is_whole) + (bins + shape.width) * LANES + staging_size
+    lines = panel_lines(placed, is_whole, like, per_pixel, extras)
+    workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + shape.width) * LANES + staging_size
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
     plan = plan_of_panels(
@@ -98,8 +105,10 @@ def _pool(
     memory, shared = share_tables(placed, plan, context, like, per_pixel, extras, False, fill)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (x, y, placed, plan, shared, fill, span, apply, outside, staging_size, workspace_size)
-    status = run_plan(plan, context, work, shared.failed, _pool_task, args)
+    status = OUT_OF_MEMORY
+    if lines == shape.height or sort_by_first_row(placed, shared, fill, span):
+        args = (x, y, placed, plan, shared, fill, span, apply, outside, lines, staging_size, workspace_size)
+        status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
     return status
 
@@ -108,8 +117,8 @@ def _pool(
 def staging_size_of(placed: PlacedRois, y: Any) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
-    is_large = shape.rois * shape.channels * bins * itemsize(y) > MAX_CACHED_BYTES
-    return bins * LANES if is_large and bins <= MAX_STAGED_BINS else 0
+    streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
+    return bins * LANES if streams else 0
 
 
 @compiled
@@ -123,6 +132,7 @@ def _pool_task(
     span: Any,
     apply: Any,
     outside: float,
+    lines: int,
     staging_size: int,
     workspace_size: int,
     first: int,
@@ -138,6 +148,7 @@ def _pool_task(
     whole_line = offset(sums, bins * LANES)
     behind_line = offset(whole_line, shape.width * LANES)
     elements, panel = storage_pointer(behind_line, y), offset(behind_line, staging_size)
+    numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, False, fill, span)
@@ -149,7 +160,8 @@ def _pool_task(
             channel = k * LANES
             lanes = minimum(LANES, shape.channels - channel)
             planes = offset(x, (image * shape.channels + channel) * pixels)
-            if packs:
+            end_row = 0
+            if packs and lines == shape.height:
                 source = offset(planes, corner)
                 pack(source, pixels, lanes, shape.width, window.height, window.width, panel)
                 if not plan.is_by_image:
@@ -160,6 +172,10 @@ def _pool_task(
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, False, fill)
                 target = offset(y, (r * shape.channels + channel) * bins)
+                if packs and lines < shape.height:
+                    low, high = span(rows)
+                    end_row = slide(planes, placed, lanes, lines, end_row, low, high, panel)
+                    rows = rows_of_panel(rows, low, lines, numbers)
                 if packs:
                     if staging_size:
                         apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)

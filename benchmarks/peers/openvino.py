@@ -121,4 +121,5 @@ def _compile(model: onnx.ModelProto, threads: int, extra: Mapping[str, Any] | No
         hint.enable_cpu_pinning(): False,
         **(extra or {}),
     }
-    return openvino.Core().compile_model(openvino.Core().read_model(model.SerializeToString()), "CPU", options)
+    core = openvino.Core()
+    return core.compile_model(core.read_model(model.SerializeToString()), "CPU", options)

@@ -72,8 +72,8 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     packs = shape.channels >= LANES // 2 and (shares or pixels <= MAX_MAP_PIXELS)
     packs = packs and covered_pixels(placed) >= MIN_COVERED * float(shape.images * pixels)
     # If elements are computed in their own type, sums are made directly in dx.
-    pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == itemsize(compute_pointer(dx, dx))
     size = itemsize(compute_pointer(dx, dx))
+    pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size
     lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * pixel_size * size), shape.height), 1)
     if packs and not shares:
         lines = shape.height  # each band would fill all tables again

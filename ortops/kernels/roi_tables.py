@@ -46,7 +46,10 @@ class RoiTables(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]], in ascending order."""
+    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]].
+
+    They are in ascending order, or in that of their first rows after `sliding.sort_by_first_row`.
+    """
 
     order: Any
     first: Any

@@ -173,6 +173,8 @@ class Tensor:
     zero_gradient_reason: for a floating-point input whose derivative is 0 everywhere: the reason.
     required_for: for an optional input: the outputs that cannot be computed without it.
     required_unless: for an optional input: an attribute and its only value with which the input may be left out.
+    is_map: True for a feature map [N, C, H, W] that the kernel takes with any strides. It reads a channels-last one where
+        it lies.
     doc: full sentences: the meaning, the unit and the allowed values.
     """
 
@@ -186,6 +188,7 @@ class Tensor:
     zero_gradient_reason: str = ""
     required_for: tuple[str, ...] = ()
     required_unless: tuple[str, AttributeValue] | None = None
+    is_map: bool = False
     doc: str = ""
 
     @property

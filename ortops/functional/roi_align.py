@@ -38,7 +38,8 @@ def roi_align(
     A sample more than a pixel outside the map counts as 0, and so does a bin without samples.
 
     Args:
-        x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64.
+        x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64. A channels-last view, such as
+            a.transpose(0, 3, 1, 2) of a C-contiguous a [N, H, W, C], is read without a copy.
         rois: [num_rois, 4] as x1, y1, x2, y2 in pixels of the input image; of the type of x; finite.
         batch_indices: [num_rois], the index of the image of each RoI; integers >= 0 and < N.
         output_height: number of bins along the height, >= 1.
@@ -97,6 +98,7 @@ def roi_align_grad(
         batch_indices: as in `roi_align`.
         x_shape: the shape of x, [N, C, H, W]; 4 integers >= 0.
         x: feature maps [N, C, H, W] of the type of dy; required for drois and for the modes "max" and "max_interpolated".
+            The mode "avg" reads a channels-last view without a copy.
         sampling_ratio: as in `roi_align`.
         spatial_scale: as in `roi_align`.
         mode: as in `roi_align`.

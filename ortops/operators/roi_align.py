@@ -116,7 +116,11 @@ def _attribute(schema: onnx.defs.OpSchema.Attribute) -> Attribute:
 
 def _tensor(schema: onnx.defs.OpSchema.FormalParameter) -> Tensor:
     return Tensor(
-        schema.name, schema.type_str, AXES[schema.name], doc=described(schema.description, NOTES.get(schema.name))
+        schema.name,
+        schema.type_str,
+        AXES[schema.name],
+        is_map=schema.name == "X",
+        doc=described(schema.description, NOTES.get(schema.name)),
     )
 
 
@@ -192,6 +196,7 @@ ROI_ALIGN_GRAD = Operator(
             optional=True,
             required_for=("drois",),
             required_unless=("mode", "avg"),
+            is_map=True,
             doc="Feature map of the forward operator. It must be given for drois and in the modes max, max_interpolated.",
         ),
     ),

@@ -220,6 +220,19 @@ def test_a_channels_last_map_has_the_bits_of_planes_in_groups_of_channels(
     same_bits(forward(replace(problem, x=channels_last(problem.x))), forward(problem))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_map_of_the_layout_nhwc_has_the_bits_of_planes(dtype: Any, mode: Any) -> None:
+    attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "spatial_scale": 0.3, "mode": mode}
+    attributes |= {"coordinate_transformation_mode": "half_pixel"}
+    problem = make_problem(7, dtype, attributes, ("inside", "across", "mirrored", "huge"), (2, LANES + 4, 9, 12))
+    lying = problem.x.transpose(0, 2, 3, 1)
+    every: tuple[Array, ...] = (np.ascontiguousarray(lying), lying, np.asfortranarray(lying), channels_last(lying))
+    for x in every:
+        y = ortops.roi_align(x, problem.rois, problem.batch_indices, **attributes, layout="NHWC")
+        same_bits(y, forward(problem))
+
+
 def test_a_channels_last_map_is_not_copied() -> None:
     x, rois = np.zeros((1, 200, 300, 33), np.float32).transpose(0, 3, 1, 2), np.array([[0, 0, 9, 9]], np.float32)
 

@@ -12,6 +12,7 @@ from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
+Layout = Literal["NCHW", "NHWC"]
 
 
 def roi_align(
@@ -25,6 +26,7 @@ def roi_align(
     spatial_scale: float = 1.0,
     mode: Mode = "avg",
     coordinate_transformation_mode: CoordinateTransformationMode = "half_pixel",
+    layout: Layout = "NCHW",
 ) -> Array:
     """Feature maps pooled over RoIs, as ONNX RoiAlign-22 defines it.
 
@@ -50,6 +52,7 @@ def roi_align(
             vectors; or "max_interpolated", the largest sample, as in DirectML and mmcv.
         coordinate_transformation_mode: "half_pixel" shifts scaled RoIs by -0.5 pixels; "output_half_pixel", the rule of
             opset 10, does not, and makes RoIs at least 1 x 1 pixel.
+        layout: "NHWC" for x of shape [N, H, W, C].
 
     Returns:
         [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
@@ -67,6 +70,7 @@ def roi_align(
         "spatial_scale": spatial_scale,
         "mode": mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
+        "layout": layout,
     }
     y: Array
     (y,) = call(ROI_ALIGN_22, (x, rois, batch_indices), attributes, (True,))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance import backends, expected_failures
-from conformance.backends.external import Function
+from conformance.backends.external import FunctionBackend
 from conformance.run import ask
 from conformance.vectors import collect
 
@@ -82,5 +82,5 @@ def test_a_function_gets_an_operator_of_onnx_with_the_attributes_of_onnx() -> No
 
     for case in collect():
         if case.operator == "RoiAlign_22" and case.id.startswith("roi_align/edge"):
-            assert ask(Function(answer), case).kind == "unsupported"
+            assert ask(FunctionBackend(answer), case).kind == "unsupported"
     assert set(asked) == {("RoiAlign", False), ("RoiAlign_22", True)}

@@ -73,6 +73,19 @@ def gradient(problem: Problem) -> tuple[Array, Array]:
     return dx, drois
 
 
+def gradient_of_map(problem: Problem) -> Array:
+    dx, _ = ortops.roi_align_grad(
+        problem.dy,
+        problem.rois,
+        problem.batch_indices,
+        problem.x.shape,
+        outputs=("dx",),
+        **problem.gradient_attributes,
+    )
+    assert dx is not None
+    return dx
+
+
 def far(problem: Problem) -> float:
     return reach(problem.rois, problem.attributes["spatial_scale"])
 
@@ -285,6 +298,52 @@ def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None
     y = forward(problem)
     same_bits(y[:50], forward(part(problem, slice(None), slice(50))))
     same_bits(y, y[:50][many])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any) -> None:
+    # More than 16 MiB, so that stores are non-temporal; panels are summed up in bands of rows, single channels in one piece.
+    attributes: dict[str, Any] = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "mode": "avg"}
+    attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
+    kinds = ("inside", "across", "mirrored", "huge", "point", "flat") * 8
+    height = (20 << 20) // (2 * 33 * 251 * dtype.itemsize)
+    problem = make_problem(3, dtype, attributes, kinds, (2, 33, height, 251))
+    dx = gradient_of_map(problem)
+    for channel in (0, 15, 32):
+        same_bits(gradient_of_map(part(problem, slice(channel, channel + 1))), dx[:, channel : channel + 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_large_map_has_the_averages_and_maxima_of_its_channels(dtype: Any, mode: str) -> None:
+    # Panels of the map slide down it from RoI to RoI, and wrap around; single channels have no panels.
+    attributes: dict[str, Any] = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "mode": mode}
+    attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
+    problem = make_problem(5, dtype, attributes, ("inside",) * 150, (2, 17, 310, 190))
+    rng = np.random.default_rng(6)
+    near = rng.uniform(-20, (170, 300), (150, 2))
+    rois = np.concatenate([near, near + rng.uniform(0, (60, 90), (150, 2))], axis=1)
+    rois[::5] = rois[::5][:, [2, 3, 0, 1]]
+    rois[::31] += 1000
+    problem = replace(problem, rois=rois.astype(dtype))
+    y = forward(problem)
+    for channel in (0, 16):
+        same_bits(forward(part(problem, slice(channel, channel + 1))), y[:, channel : channel + 1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("count", [0, 3, 20])
+def test_rows_of_dx_that_no_roi_reads_are_0(dtype: Any, count: int) -> None:
+    attributes: dict[str, Any] = {"output_height": 2, "output_width": 2, "sampling_ratio": 1, "mode": "avg"}
+    attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
+    problem = make_problem(4, dtype, attributes, ("inside",) * count, (2, 17, 200, 190))
+    problem = replace(problem, rois=problem.rois / np.array([1, 8, 1, 8], dtype) + np.array([0, 90, 0, 90], dtype))
+    dx = gradient_of_map(problem)
+    same_bits(dx[:, :, :89], np.zeros_like(dx[:, :, :89]))
+    same_bits(dx[:, :, 117:], np.zeros_like(dx[:, :, 117:]))
+    np.testing.assert_allclose(dx.sum(dtype=np.float64), problem.dy.sum(dtype=np.float64), rtol=0.01, atol=0.1)
+    for channel in (0, 16):
+        same_bits(gradient_of_map(part(problem, slice(channel, channel + 1))), dx[:, channel : channel + 1])
 
 
 @pytest.mark.parametrize("mode", MODES)

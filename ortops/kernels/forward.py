@@ -11,11 +11,20 @@ from ortops.kernels.average import average
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import release
-from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, minimum, offset, storage_pointer, store
+from ortops.kernels.jit.scalar import (
+    address_of,
+    compute_pointer,
+    int64_pointer,
+    itemsize,
+    minimum,
+    offset,
+    storage_pointer,
+    store,
+)
 from ortops.kernels.jit.simd import fence, prefetch_to_write
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import max_sample, max_weighted_corner
-from ortops.kernels.pack import pack, prefetch_window, stream, unpack
+from ortops.kernels.pack import pack, prefetch_window, should_stream, stream, unpack
 from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
 from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
@@ -25,17 +34,14 @@ from ortops.kernels.schedule import (
     group_buffer_size,
     group_size,
     panel_count,
-    panel_size,
     plan_of_panels,
     run_plan,
     runner_for,
     should_pack_maps,
     strides_of,
 )
+from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
-
-MAX_CACHED_BYTES = 1 << 24
-"""Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
 
 MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more of them would leave the cache first."""
@@ -92,8 +98,9 @@ def _pool(
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
     staging_size = staging_size_of(placed, y)
+    lines = panel_lines(placed, is_whole, like, per_pixel, extras)
     buffers_size = group_buffer_size(shape.channels_last, bins) + group_buffer_size(shape.channels_last, shape.width)
-    workspace_size = panel_size(placed, is_whole) + buffers_size + staging_size
+    workspace_size = sliding_size(placed, is_whole, lines, x) + buffers_size + staging_size
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
     plan = plan_of_panels(
@@ -102,8 +109,10 @@ def _pool(
     memory, shared = share_tables(placed, plan, context, like, per_pixel, extras, False, fill)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (x, y, placed, plan, shared, fill, span, apply, outside, staging_size, workspace_size)
-    status = run_plan(plan, context, work, shared.failed, _pool_task, args)
+    status = OUT_OF_MEMORY
+    if lines == shape.height or sort_by_first_row(placed, shared, fill, span):
+        args = (x, y, placed, plan, shared, fill, span, apply, outside, lines, staging_size, workspace_size)
+        status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
     return status
 
@@ -112,8 +121,8 @@ def _pool(
 def staging_size_of(placed: PlacedRois, y: Any) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
-    is_large = shape.rois * shape.channels * bins * itemsize(y) > MAX_CACHED_BYTES
-    return bins * LANES if is_large and bins <= MAX_STAGED_BINS else 0
+    streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
+    return bins * LANES if streams else 0
 
 
 @compiled
@@ -127,6 +136,7 @@ def _pool_task(
     span: Any,
     apply: Any,
     outside: float,
+    lines: int,
     staging_size: int,
     workspace_size: int,
     first: int,
@@ -142,6 +152,7 @@ def _pool_task(
     whole_line = offset(sums, group_buffer_size(shape.channels_last, bins))
     behind_line = offset(whole_line, group_buffer_size(shape.channels_last, shape.width))
     elements, panel = storage_pointer(behind_line, y), offset(behind_line, staging_size)
+    numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
     plane, step = strides_of(shape)
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
@@ -154,7 +165,8 @@ def _pool_task(
         for channel in range(panels * block // plan.blocks * LANES, stop, group):
             channels = minimum(group, stop - channel)
             source = offset(x, image * shape.channels * pixels + channel * plane)
-            if packs:
+            end_row = 0
+            if packs and lines == shape.height:
                 pack(offset(source, corner), plane, channels, shape.width, window.height, window.width, panel)
                 if not plan.is_by_image:
                     ahead = offset(source, LANES * plane + corner)
@@ -167,6 +179,10 @@ def _pool_task(
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, False, fill)
                 target = offset(y, (r * shape.channels + channel) * bins)
+                if packs and lines < shape.height:
+                    low, high = span(rows)
+                    end_row = slide(source, placed, channels, lines, end_row, low, high, panel)
+                    rows = rows_of_panel(rows, low, lines, numbers)
                 if staging_size == 0:
                     prefetch_to_write(target, bins * minimum(channels, together))
                 if packs:

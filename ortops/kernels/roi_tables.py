@@ -89,19 +89,12 @@ def share_tables(
     Returns:
         The memory to release, a null pointer if there is none left; and the `SharedTables` in it.
     """
-    entry_counts, largest = (0, 0), (0, 0)
-    for r in range(placed.shape.rois):
-        tall, wide = _entries(placed, r, 0, per_pixel), _entries(placed, r, 1, per_pixel)
-        entry_counts = entry_counts[0] + tall, entry_counts[1] + wide
-        largest = maximum(largest[0], tall), maximum(largest[1], wide)
-    slots, is_filled = placed.shape.rois, True
-    # Laid out from address 0 on, the end's address is the size.
-    memory = int64_pointer(0)
-    end = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0]
-    if address_of(end) > MAX_TABLE_BYTES:
-        slots, is_filled, entry_counts = plan.workers, False, (plan.workers * largest[0], plan.workers * largest[1])
-        end = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0]
-    memory = allocate(address_of(end) // 8)
+    entry_counts, largest = _count_entries(placed, per_pixel)
+    slots, is_filled = placed.shape.rois, fits_in_shared_tables(placed, like, per_pixel, extras)
+    if not is_filled:
+        slots, entry_counts = plan.workers, (plan.workers * largest[0], plan.workers * largest[1])
+    size = _size_of_tables(placed, slots, entry_counts, per_pixel, extras, like, is_filled)
+    memory = allocate(size // 8)
     _, shared = _lay_out(memory, placed, slots, entry_counts, per_pixel, extras, like, is_filled)
     if address_of(memory) != 0:
         shared.failed[0] = 0
@@ -118,6 +111,31 @@ def share_tables(
                 release(memory)
                 memory = int64_pointer(0)
     return memory, shared
+
+
+@compiled
+def fits_in_shared_tables(placed: PlacedRois, like: Any, per_pixel: int, extras: int) -> bool:
+    """Whether `share_tables` fills all tables once; otherwise each task fills those that it uses."""
+    counts, _ = _count_entries(placed, per_pixel)
+    return _size_of_tables(placed, placed.shape.rois, counts, per_pixel, extras, like, True) <= MAX_TABLE_BYTES
+
+
+@compiled
+def _size_of_tables(
+    placed: PlacedRois, slots: int, entry_counts: Any, per_pixel: int, extras: int, like: Any, is_filled: bool
+) -> int:
+    # Laid out from address 0 on, the end's address is the size.
+    return address_of(_lay_out(int64_pointer(0), placed, slots, entry_counts, per_pixel, extras, like, is_filled)[0])
+
+
+@compiled
+def _count_entries(placed: PlacedRois, per_pixel: int) -> Any:
+    """The most entries of all tables together, along y and along x, and of the largest ones."""
+    counts, largest = (0, 0), (0, 0)
+    for r in range(placed.shape.rois):
+        tall, wide = _entries(placed, r, 0, per_pixel), _entries(placed, r, 1, per_pixel)
+        counts, largest = (counts[0] + tall, counts[1] + wide), (maximum(largest[0], tall), maximum(largest[1], wide))
+    return counts, largest
 
 
 @compiled

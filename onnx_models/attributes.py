@@ -58,6 +58,11 @@ def refuse_extensions(operator: Operator, values: Mapping[str, AttributeValue]) 
     """
     if values.get("mode") == "max_interpolated":
         raise ValueError(f"mode = 'max_interpolated': only {operator.name} of {DOMAIN} has it")
+    for attribute in operator.attributes:
+        if attribute.is_extension and values.get(attribute.name, attribute.default) != attribute.default:
+            raise ValueError(
+                f"{attribute.name} = {values[attribute.name]!r}: only {operator.name} of {DOMAIN} has the attribute"
+            )
 
 
 def node_attribute_values(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:
@@ -102,8 +107,15 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
 def attribute_protos(
     attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
 ) -> list[onnx.AttributeProto]:
-    """Make the attributes of a node. Empty lists are left out: an absent list means the same."""
-    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
+    """Make the attributes of a node.
+
+    Empty lists and the defaults of attributes that ONNX lacks are left out: to leave them out means the same.
+    """
+    return [
+        attribute_proto(one, values[one.name])
+        for one in attributes
+        if (values[one.name] or not one.is_list) and not (one.is_extension and values[one.name] == one.default)
+    ]
 
 
 def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:

@@ -79,7 +79,11 @@ def model(
     return make_model(
         op_type,
         [node(operator, inputs, wanted, checked, standard=standard)],
-        [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
+        [
+            value_info(t.in_layout(checked), rank_of[t.name], types, lengths)
+            for t in operator.inputs
+            if t.name in inputs
+        ],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
         {"": DEFAULT_OPSET} | {domain: version},
         portable,

@@ -24,7 +24,7 @@ from onnx_models.traversal import (
     walk_graphs,
 )
 from ortops.operators import OPERATORS
-from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
+from ortops.spec import CHANNELS_LAST, DOMAIN, DOMAIN_VERSION, LAYOUT, Operator
 
 _OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
 _CONVERTIBLE = {name for name, _ in _OURS}
@@ -38,7 +38,7 @@ _Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | None
 with the definition of ONNX's; None for a node that stays as it is."""
 
 
-def convert(model: onnx.ModelProto) -> onnx.ModelProto:
+def convert(model: onnx.ModelProto, *, channels_last: bool = False) -> onnx.ModelProto:
     """Return a copy of `model` with this project's RoI nodes in place of others, also in If, Loop, Scan and functions.
 
     - ONNX's RoiAlign becomes RoiAlign_10 at opsets 10 to 15, RoiAlign_16 at 16 to 21 and RoiAlign_22 from 22 on.
@@ -62,6 +62,9 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: a model of any opset, or of opset 9 or later if it has nodes of mmcv or caffe2; not modified.
+        channels_last: True to let RoiAlign read a map [N, H, W, C] itself where a Transpose (perm = [0, 3, 1, 2]) in the
+            same graph makes it [N, C, H, W]: the node gets the input of the Transpose and layout = "NHWC". A Transpose
+            that nothing else reads is removed.
 
     Raises:
         ValueError: an operator is not defined at the model's opset: the opset is missing or too old, or has a version that
@@ -87,8 +90,16 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
         if source(node, scope)
     }
     converted = copy_model(model)
-    if not replaced:
-        return converted
+    if replaced:
+        _replace(converted, model, source, replaced)
+    if channels_last:
+        for scope in (*converted.functions, converted):
+            _skip_transposes(scope)
+    return converted
+
+
+def _replace(converted: onnx.ModelProto, model: onnx.ModelProto, source: _Source, replaced: set[str]) -> None:
+    """Convert the nodes of a copy of `model`; `replaced` are the domains of these nodes."""
     third_party = replaced - {""}
     for scope in (*converted.functions, converted):
         tensors = _tensors(model) if third_party and scope is converted else ()
@@ -100,7 +111,6 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
         _drop_imports(scope, third_party)
     # The checker requires that the model imports the domains of its functions.
     _import(converted, DOMAIN, DOMAIN_VERSION)
-    return converted
 
 
 def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
@@ -197,8 +207,40 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
     node.attribute.extend(
         attribute_proto(attribute, attribute.default)
         for attribute in operator.attributes
-        if attribute.name not in present
+        if attribute.name not in present and not attribute.is_extension
     )
+
+
+def _skip_transposes(scope: Scope) -> None:
+    """Let nodes of ours read the input of a Transpose from channels last, and remove each Transpose that nothing reads."""
+    for part in walk_graphs(scope):
+        transposes = {node.output[0]: node for node in part.node if _puts_channels_first(node)}
+        skipped = []
+        for node in part.node:
+            ours = operator_of(node)
+            has_layout = ours is not None and any(attribute.name == LAYOUT for attribute in ours.attributes)
+            is_set = any(attribute.name == LAYOUT for attribute in node.attribute)
+            if has_layout and not is_set and node.input and node.input[0] in transposes:
+                skipped.append(transposes[node.input[0]])
+                node.input[0] = transposes[node.input[0]].input[0]
+                node.attribute.append(onnx.helper.make_attribute(LAYOUT, CHANNELS_LAST))
+        for transpose in skipped:
+            if transpose in part.node and transpose.output[0] not in _read(scope):
+                part.node.remove(transpose)
+
+
+def _puts_channels_first(node: onnx.NodeProto) -> bool:
+    """Whether a node is a Transpose from [N, H, W, C] to [N, C, H, W]."""
+    is_transpose = node.op_type == "Transpose" and normalize_domain(node.domain) == ""
+    return is_transpose and any(one.name == "perm" and list(one.ints) == [0, 3, 1, 2] for one in node.attribute)
+
+
+def _read(scope: Scope) -> set[str]:
+    """The names that are outputs of a model's graphs or of a function, or that a node reads."""
+    names = {name for node in all_nodes(scope) for name in node.input}
+    for part in walk_graphs(scope):
+        names |= set(part.output) if isinstance(part, onnx.FunctionProto) else {value.name for value in part.output}
+    return names
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:

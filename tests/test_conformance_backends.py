@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance import backends, expected_failures
+from conformance.backends.external import FunctionBackend
 from conformance.run import ask
 from conformance.vectors import collect
 
@@ -67,5 +68,19 @@ def test_every_listed_failure_is_of_a_case(name: str) -> None:
 def test_a_runtime_of_standard_nodes_is_not_asked_for_what_onnx_has_not(name: str) -> None:
     backend = backends.load(name)
     for case in collect():
-        if case.definition.standard is None or case.attributes.get("mode") == "max_interpolated":
+        attributes = case.attributes
+        if case.definition.standard is None or attributes.get("mode") == "max_interpolated" or "layout" in attributes:
             assert ask(backend, case).kind == "unsupported"
+
+
+def test_a_function_gets_an_operator_of_onnx_with_the_attributes_of_onnx() -> None:
+    asked = []
+
+    def answer(op_type: str, _inputs: object, attributes: dict[str, object], _outputs: object) -> None:
+        asked.append((op_type, "layout" in attributes))
+        raise NotImplementedError
+
+    for case in collect():
+        if case.operator == "RoiAlign_22" and case.id.startswith("roi_align/edge"):
+            assert ask(FunctionBackend(answer), case).kind == "unsupported"
+    assert set(asked) == {("RoiAlign", False), ("RoiAlign_22", True)}

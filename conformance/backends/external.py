@@ -16,12 +16,13 @@ import numpy as np
 
 from conformance import expected_failures
 from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError
+from conformance.backends.standard import is_standard
 from conformance.case import Array, Case
 from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
 from conformance.printable import message_of
-from ortops.spec import AttributeValue
+from ortops.spec import LAYOUT, AttributeValue
 
 
 class OnnxBackend:
@@ -33,8 +34,7 @@ class OnnxBackend:
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        is_standard = case.definition.standard is not None and case.attributes.get("mode") != "max_interpolated"
-        model = build(case, "standard" if is_standard else "ortops")
+        model = build(case, "standard" if is_standard(case) else "ortops")
         is_compatible = getattr(self._target, "is_compatible", None)
         if is_compatible is not None and not is_compatible(model, device="CPU"):
             raise UnsupportedError("is_compatible(model) is False")
@@ -60,7 +60,9 @@ class FunctionBackend:
         """See `Backend`."""
         definition = case.definition
         outputs = tuple(tensor.name for tensor in definition.outputs if tensor.name in case.outputs)
-        op_type = definition.standard[0] if definition.standard else definition.name
+        # With an attribute that ONNX lacks, it is an operator that ONNX lacks.
+        standard = None if LAYOUT in case.attributes else definition.standard
+        op_type = standard[0] if standard else definition.name
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             by_name = {tensor.name: inputs.get(tensor.name) for tensor in definition.inputs}
@@ -94,8 +96,12 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
 
 
 def _attributes(case: Case) -> dict[str, AttributeValue]:
-    """All attributes of the case as a node stores them, and those that its opset fixes."""
-    given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
+    """All attributes as a node stores them, except extensions that the case lacks, and those that its opset fixes."""
+    given = {
+        a.name: _as_stored(a.type, case.attributes.get(a.name, a.default))
+        for a in case.definition.attributes
+        if a.name in case.attributes or not a.is_extension
+    }
     return {**case.definition.constants, **given}
 
 

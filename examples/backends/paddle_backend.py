@@ -17,7 +17,7 @@ ALIGNED = {"half_pixel": True, "output_half_pixel": False}
 def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], outputs: Sequence[str]) -> Array:
     """Y; or dX for a map of zeros, because the gradient of an average does not depend on the map."""
     mode, aligned = attributes.get("mode"), ALIGNED.get(str(attributes.get("coordinate_transformation_mode")))
-    if mode != "avg" or aligned is None or list(outputs) not in (["Y"], ["dX"]):
+    if "layout" in attributes or mode != "avg" or aligned is None or list(outputs) not in (["Y"], ["dX"]):
         raise NotImplementedError(f"no {op_type} with {mode} for {', '.join(outputs)}")
     is_gradient, rois, indices = op_type == "RoiAlignGrad", inputs["rois"], inputs["batch_indices"]
     x = np.zeros(inputs["x_shape"], inputs["dY"].dtype) if is_gradient else inputs["X"]

@@ -45,6 +45,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
     should_pack_maps,
+    strides_of,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
@@ -158,7 +159,7 @@ def _dx_task(
         elif sums_size and streams:
             unpack_by_stream(sums, size, target, pixels, lanes, staged)
         elif sums_size:
-            unpack(sums, size, target, pixels, lanes)
+            unpack(sums, LANES, size, target, pixels, lanes)
     fence()
     release(memory)
 
@@ -268,6 +269,7 @@ def _drois_task(
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     numbers = int64_pointer(offset(panel, lines * length))
+    plane, step = strides_of(shape)
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
@@ -277,10 +279,11 @@ def _drois_task(
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = (first_panel + k) * LANES
             lanes = minimum(LANES, shape.channels - channel)
-            planes = offset(x, (image * shape.channels + channel) * pixels)
+            planes = offset(x, image * shape.channels * pixels + channel * plane)
+            is_panel = packs or (shape.channels_last and lanes == LANES)
             end_row = 0
             if packs and lines == shape.height:
-                pack(offset(planes, corner), pixels, lanes, shape.width, window.height, window.width, panel)
+                pack(offset(planes, corner), plane, lanes, shape.width, window.height, window.width, panel)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, True, fill_weights)
@@ -291,20 +294,20 @@ def _drois_task(
                     low, high = span_of(rows)
                     end_row = slide(planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                if packs:
+                args = (gradient, rows, columns, line, length, channel_drois, part)
+                if is_panel:
                     pack(source, bins, lanes, 0, 1, bins, gradient)
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                    _add_channels(
-                        packed, window.width * LANES, LANES, gradient, rows, columns, line, length, channel_drois, part
-                    )
-                else:
-                    for c in range(lanes):
-                        for b in range(bins):
-                            gradient[b] = load(source, c * bins + b)
-                        plane = offset(planes, c * pixels)
-                        _add_channels(plane, shape.width, 1, gradient, rows, columns, line, length, channel_drois, part)
+                if packs:
+                    _add_channels(packed, window.width * LANES, LANES, LANES, *args)
+                elif is_panel:
+                    _add_channels(planes, shape.width * step, step, LANES, *args)
+                for c in range(0 if is_panel else lanes):
+                    for b in range(bins):
+                        gradient[b] = load(source, c * bins + b)
+                    _add_channels(offset(planes, c * plane), shape.width * step, step, 1, *args)
     release(memory)
 
 
@@ -312,6 +315,7 @@ def _drois_task(
 def _add_channels(
     source: Any,
     stride: int,
+    step: int,
     pixel_size: int,
     gradient: Any,
     rows: Any,
@@ -324,7 +328,7 @@ def _add_channels(
     """Compute the derivatives for each channel, and add them one after the other to `part` [4]."""
     for i in range(4 * pixel_size):
         channel_drois[i] = 0.0
-    add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, channel_drois)
+    add_box_gradient(source, stride, step, pixel_size, gradient, rows, columns, line, length, channel_drois)
     for k in range(4):
         for lane in range(pixel_size):
             part[k] += channel_drois[k * pixel_size + lane]

@@ -13,7 +13,10 @@ AXIS_FIELDS = 9
 
 
 class Shape(NamedTuple):
-    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW]."""
+    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW].
+
+    channels_last: whether the map lies in memory as [N, H, W, C].
+    """
 
     images: int
     channels: int
@@ -22,6 +25,7 @@ class Shape(NamedTuple):
     rois: int
     bins_y: int
     bins_x: int
+    channels_last: bool = False
 
 
 class PlacedRois(NamedTuple):

@@ -44,15 +44,15 @@ def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, pan
 
 
 @noinline
-def unpack(panel: Any, length: int, y: Any, plane: int, lanes: int) -> None:
-    """Store one line of a panel into the first `lanes` planes of y, rounded to y's element type."""
+def unpack(panel: Any, pixel_size: int, length: int, y: Any, plane: int, lanes: int) -> None:
+    """Store one line of a panel, of pixels `pixel_size` apart, into the first `lanes` planes of y, rounded to its type."""
     if length < LANES:
         for b in range(length):
             for k in range(lanes):
-                store(y, k * plane + b, panel[b * LANES + k])
+                store(y, k * plane + b, panel[b * pixel_size + k])
     for start in range(0, length if length >= LANES else 0, LANES):
         b = minimum(start, length - LANES)
-        transpose(offset(panel, b * LANES), LANES, LANES, offset(y, b), plane, lanes)
+        transpose(offset(panel, b * pixel_size), pixel_size, LANES, offset(y, b), plane, lanes)
 
 
 @compiled
@@ -88,6 +88,6 @@ def unpack_by_stream(panel: Any, length: int, y: Any, plane: int, lanes: int, st
     """Unpack by non-temporal stores, through `staged` [LANES * STAGED_PIXELS]. Call `fence` afterwards."""
     for start in range(0, length, STAGED_PIXELS):
         count = minimum(STAGED_PIXELS, length - start)
-        unpack(offset(panel, start * LANES), count, staged, count, lanes)
+        unpack(offset(panel, start * LANES), LANES, count, staged, count, lanes)
         for k in range(lanes):
             stream(offset(staged, k * count), offset(y, k * plane + start), count)

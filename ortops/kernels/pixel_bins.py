@@ -39,7 +39,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
 )
-from ortops.kernels.tables import Table
+from ortops.kernels.tables import Table, runs_of
 
 
 @compiled
@@ -108,7 +108,15 @@ def fill_pixel_bins(axis: Axis, length: int, _with_grad: bool, first: int, table
 
 @noinline
 def max_pixel(
-    source: Any, stride: int, pixel_size: int, rows: Table, columns: Table, empty: float, line: Any, best: Any
+    source: Any,
+    stride: int,
+    step: int,
+    pixel_size: int,
+    rows: Table,
+    columns: Table,
+    empty: float,
+    line: Any,
+    best: Any,
 ) -> None:
     """Compute the maximum pixel of each bin in best [PH, PW], along rows, then columns; `empty` for an empty bin."""
     ranges = columns.ranges
@@ -117,14 +125,16 @@ def max_pixel(
         for i in range(start, end):
             at = offset(source, rows.pixel[i] * stride)
             for n in range(ranges[0]):
-                low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
-                rest = high - (high - low) % LANES
-                for j in range(low, rest, LANES):
-                    values = load_lanes(at, j)
-                    store_lanes(line, j, values if i == start else nan_max_lanes(load_lanes(line, j), values))
-                for j in range(rest, high):
-                    value = load(at, j)
-                    line[j] = value if i == start else nan_max(line[j], value)
+                first, runs, length = runs_of(ranges, n, step, pixel_size)
+                rest = length - length % LANES
+                for run in range(first, first + runs):
+                    pixels, target = offset(at, run * step), offset(line, run * pixel_size)
+                    for j in range(0, rest, LANES):
+                        values = load_lanes(pixels, j)
+                        store_lanes(target, j, values if i == start else nan_max_lanes(load_lanes(target, j), values))
+                    for j in range(rest, length):
+                        value = load(pixels, j)
+                        target[j] = value if i == start else nan_max(target[j], value)
         for q in range(columns.bins):
             # A bin without rows has no pixels.
             begin, stop = columns.start[q], columns.start[q + 1] if start < end else columns.start[q]
@@ -136,11 +146,12 @@ def max_pixel(
                     value = other if i == begin else nan_max(value, other)
                 best[at] = value
             else:
-                values = splat(line, empty)
-                for i in range(begin, stop):
-                    others = load_lanes(line, columns.pixel[i] * LANES)
-                    values = others if i == begin else nan_max_lanes(values, others)
-                store_lanes(best, at * LANES, values)
+                for k in range(0, pixel_size, LANES):
+                    values = splat(line, empty)
+                    for i in range(begin, stop):
+                        others = load_lanes(line, columns.pixel[i] * pixel_size + k)
+                        values = others if i == begin else nan_max_lanes(values, others)
+                    store_lanes(best, at * pixel_size + k, values)
 
 
 @compiled
@@ -219,7 +230,7 @@ def _dx_task(
             else:
                 _add_to_argmax(offset(x, planes), source, shape.width, rows, columns, sums)
         if pixel_size > 1:
-            unpack(sums, pixels, target, pixels, lanes)
+            unpack(sums, LANES, pixels, target, pixels, lanes)
         else:
             for j in range(sums_size):
                 store(target, j, sums[j])

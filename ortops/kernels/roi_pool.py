@@ -26,7 +26,7 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
     """Fill y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
-        x: the feature maps.
+        x: the feature maps. They are read where they lie if they are C-contiguous or a view of a C-contiguous [N, H, W, C].
         placed: the RoIs with their samples.
         y: the output.
         mode: "avg", "max" (of weighted corners), "max_interpolated" or "max_pixel".
@@ -37,7 +37,8 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        check_status(_POOL[mode](x, y, placed, *runner, outside))
+        as_it_lies, placed = _as_it_lies(x, placed)
+        check_status(_POOL[mode](as_it_lies, y, placed, *runner, outside))
 
 
 def pool_gradient(
@@ -45,11 +46,14 @@ def pool_gradient(
 ) -> None:
     """Fill dx [N, C, H, W] and drois [R, 4], unless they are None, from dy [R, C, PH, PW] and x.
 
-    The dx of "avg" does not need x. The mode "max_pixel" has no drois.
+    The dx of "avg" does not need x. The mode "max_pixel" has no drois. x is as in `pool`, but a
+    channels-last view is copied for a maximum, whose argmax reads single channels.
 
     Raises:
         MemoryError: the workspace cannot be allocated.
     """
+    if x is not None and mode != "avg":
+        x = np.ascontiguousarray(x)
     if dx is not None and dx.size:
         if mode == "avg":
             check_status(_average_dx(dy, dx, placed, *runner))
@@ -60,9 +64,20 @@ def pool_gradient(
     if drois is not None and drois.size:
         with rounded_once(drois) as sums:
             if mode == "avg":
+                x, placed = _as_it_lies(x, placed)
                 check_status(_average_drois(x, dy, sums, placed, *runner))
             else:
                 check_status(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
+
+
+def _as_it_lies(x: Array | None, placed: PlacedRois) -> tuple[Array | None, PlacedRois]:
+    """The map as a C-contiguous array, and the RoIs with its layout. A map in another layout is copied."""
+    if x is None or x.flags.c_contiguous:
+        return x, placed
+    lying = x.transpose(0, 2, 3, 1)
+    if not lying.flags.c_contiguous:
+        return np.ascontiguousarray(x), placed
+    return lying, placed._replace(shape=placed.shape._replace(channels_last=True))
 
 
 @contextlib.contextmanager

@@ -236,3 +236,13 @@ def fill_ranges(table: Table) -> None:
                 ranges[2 * n + 1], ranges[2 * n + 2] = pixel, pixel + 1
                 n += 1
     ranges[0] = n
+
+
+@compiled
+def runs_of(ranges: Any, n: int, step: int, pixel_size: int) -> tuple[int, int, int]:
+    """Range n of a line as runs of values that lie side by side: the first pixel, the number of runs, and values of a run.
+
+    Pixels of `pixel_size` values are `step` values apart. They are one run if both are equal, else each pixel is a run.
+    """
+    low, high = ranges[2 * n + 1], ranges[2 * n + 2]
+    return (low, 1, (high - low) * pixel_size) if step == pixel_size else (low, high - low, pixel_size)

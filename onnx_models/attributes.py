@@ -107,15 +107,8 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
 def attribute_protos(
     attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
 ) -> list[onnx.AttributeProto]:
-    """Make the attributes of a node.
-
-    Empty lists and the defaults of attributes that ONNX lacks are left out: to leave them out means the same.
-    """
-    return [
-        attribute_proto(one, values[one.name])
-        for one in attributes
-        if (values[one.name] or not one.is_list) and not (one.is_extension and values[one.name] == one.default)
-    ]
+    """Make the attributes of a node. Empty lists are left out: an absent list means the same."""
+    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
 
 
 def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:

@@ -120,7 +120,9 @@ def node(
     made = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )
-    made.attribute.extend(attribute_protos(operator.attributes, checked))
+    made.attribute.extend(
+        attribute_protos((a for a in operator.attributes if not (standard and a.is_extension)), checked)
+    )
     return made
 
 

@@ -207,7 +207,7 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
     node.attribute.extend(
         attribute_proto(attribute, attribute.default)
         for attribute in operator.attributes
-        if attribute.name not in present and not attribute.is_extension
+        if attribute.name not in present
     )
 
 
@@ -217,16 +217,27 @@ def _skip_transposes(scope: Scope) -> None:
         transposes = {node.output[0]: node for node in part.node if _puts_channels_first(node)}
         skipped = []
         for node in part.node:
-            ours = operator_of(node)
-            has_layout = ours is not None and any(attribute.name == LAYOUT for attribute in ours.attributes)
-            is_set = any(attribute.name == LAYOUT for attribute in node.attribute)
-            if has_layout and not is_set and node.input and node.input[0] in transposes:
+            if node.input and node.input[0] in transposes and _set_channels_last(node):
                 skipped.append(transposes[node.input[0]])
                 node.input[0] = transposes[node.input[0]].input[0]
-                node.attribute.append(onnx.helper.make_attribute(LAYOUT, CHANNELS_LAST))
         for transpose in skipped:
             if transpose in part.node and transpose.output[0] not in _read(scope):
                 part.node.remove(transpose)
+
+
+def _set_channels_last(node: onnx.NodeProto) -> bool:
+    """Set the layout of a node of ours that reads a map of channels first, and return whether it is one."""
+    ours = operator_of(node)
+    if ours is None or all(attribute.name != LAYOUT for attribute in ours.attributes):
+        return False
+    given = next((attribute for attribute in node.attribute if attribute.name == LAYOUT), None)
+    if given is None:
+        node.attribute.append(onnx.helper.make_attribute(LAYOUT, CHANNELS_LAST))
+        return True
+    if given.ref_attr_name or given.s == CHANNELS_LAST.encode():
+        return False
+    given.s = CHANNELS_LAST.encode()
+    return True
 
 
 def _puts_channels_first(node: onnx.NodeProto) -> bool:

@@ -58,8 +58,7 @@ class Attribute:
     finite: True if the number must be finite.
     axes: the names of the axes whose lengths a list gives.
     required: True if ONNX requires the attribute, so that the default is this project's own.
-    is_extension: True if the ONNX operator that ours implements lacks the attribute; nodes have it only where it is not the
-        default.
+    is_extension: True if the ONNX operator that ours implements lacks the attribute.
     """
 
     name: str

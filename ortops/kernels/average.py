@@ -1,8 +1,9 @@
 """Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
 The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
-The functions work on the plane of one channel and on interleaved channels: `pixel_size` is the number of values per pixel.
-Both forms add in the same order with the same instructions, so a channel has the same bits in either form.
+The functions work on a panel of LANES interleaved channels and on the plane of one channel: `pixel_size` is the number of
+values per pixel, LANES or 1. Both forms add in the same order with the same instructions, so a channel has the same bits in
+either form.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset, store
 from ortops.kernels.jit.simd import add_to_float64, load_lanes, splat, store_lanes
-from ortops.kernels.tables import Table, runs_of
+from ortops.kernels.tables import Table, lanes_of_pixel, runs_of
 
 
 @noinline
 def average(
     source: Any,
     stride: int,
-    step: int,
+    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -28,10 +29,12 @@ def average(
     line: Any,
     sums: Any,
 ) -> None:
-    """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, with rows `stride` and pixels `step` values apart.
+    """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` values apart.
 
-    pixel_size is 1 or a multiple of LANES, `outside` the value of samples off the map, and `line` a buffer for a row of X.
+    `step` and pixel_size are as in `tables.runs_of`, `outside` is the value of samples off the map, and `line` a buffer for a
+    row of X.
     """
+    size = lanes_of_pixel(step, pixel_size)
     for p in range(rows.bins):
         _combine(source, stride, step, pixel_size, rows, p, columns.ranges, line)
         for q in range(columns.bins):
@@ -45,17 +48,17 @@ def average(
                     total = fma(columns.weight[i], line[columns.pixel[i]], total)
                 sums[at] = total if outside_share == 0.0 else total + cast_like(sums, outside_share)
             else:
-                for k in range(0, pixel_size, LANES):
+                for k in range(0, size, LANES):
                     lanes = splat(sums, 0.0)
                     for i in range(begin, end):
-                        lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * pixel_size + k), lanes)
+                        lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * size + k), lanes)
                     if outside_share != 0.0:
                         lanes = fma(1.0, lanes, splat(sums, outside_share))
-                    store_lanes(sums, at * pixel_size + k, lanes)
+                    store_lanes(sums, at * size + k, lanes)
 
 
 @compiled
-def _combine(source: Any, stride: int, step: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
+def _combine(source: Any, stride: int, step: Any, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
     """Compute row p of A_y X in the ranges of a line, from four rows of X at a time: the sums stay in registers."""
     start, end = rows.start[p], rows.start[p + 1]
     if start == end:
@@ -63,30 +66,31 @@ def _combine(source: Any, stride: int, step: int, pixel_size: int, rows: Table, 
     for i in range(start, end, 4):
         left, (a, b, c, d), (at_a, at_b, at_c, at_d) = _four_rows(rows, i, end, source, stride)
         for n in range(ranges[0]):
-            first, runs, length = runs_of(ranges, n, step, pixel_size)
-            rest = length - length % LANES
-            for run in range(first, first + runs):
-                target, at = offset(line, run * pixel_size), run * step
-                for j in range(0, rest, LANES):
-                    lanes = splat(line, 0.0) if i == start else load_lanes(target, j)
-                    lanes = fma(a, load_lanes(at_a, at + j), lanes)
+            first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
+            for run in range(first_pixel, first_pixel + runs):
+                low, skip = run * pixel_size, run * gap
+                high = low + length
+                rest = high - length % LANES
+                for j in range(low, rest, LANES):
+                    lanes = splat(line, 0.0) if i == start else load_lanes(line, j)
+                    lanes = fma(a, load_lanes(at_a, j + skip), lanes)
                     if left > 1:
-                        lanes = fma(b, load_lanes(at_b, at + j), lanes)
+                        lanes = fma(b, load_lanes(at_b, j + skip), lanes)
                     if left > 2:
-                        lanes = fma(c, load_lanes(at_c, at + j), lanes)
+                        lanes = fma(c, load_lanes(at_c, j + skip), lanes)
                     if left > 3:
-                        lanes = fma(d, load_lanes(at_d, at + j), lanes)
-                    store_lanes(target, j, lanes)
-                for j in range(rest, length):
-                    total = cast_like(line, 0.0) if i == start else target[j]
-                    total = fma(a, load(at_a, at + j), total)
+                        lanes = fma(d, load_lanes(at_d, j + skip), lanes)
+                    store_lanes(line, j, lanes)
+                for j in range(rest, high):
+                    total = cast_like(line, 0.0) if i == start else line[j]
+                    total = fma(a, load(at_a, j + skip), total)
                     if left > 1:
-                        total = fma(b, load(at_b, at + j), total)
+                        total = fma(b, load(at_b, j + skip), total)
                     if left > 2:
-                        total = fma(c, load(at_c, at + j), total)
+                        total = fma(c, load(at_c, j + skip), total)
                     if left > 3:
-                        total = fma(d, load(at_d, at + j), total)
-                    target[j] = total
+                        total = fma(d, load(at_d, j + skip), total)
+                    line[j] = total
 
 
 @compiled
@@ -157,7 +161,7 @@ def _scatter_row(gradient: Any, pixel_size: int, columns: Table, p: int, line: A
 def add_box_gradient(
     source: Any,
     stride: int,
-    step: int,
+    step: Any,
     pixel_size: int,
     gradient: Any,
     rows: Table,
@@ -166,7 +170,7 @@ def add_box_gradient(
     length: int,
     drois: Any,
 ) -> None:
-    """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size]; pixel_size is 1 or LANES.
+    """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size].
 
     Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three buffers for a row,
     `length` values apart.
@@ -182,7 +186,7 @@ def add_box_gradient(
 def _combine_derivatives(
     source: Any,
     stride: int,
-    step: int,
+    step: Any,
     pixel_size: int,
     rows: Table,
     p: int,
@@ -199,12 +203,13 @@ def _combine_derivatives(
         far_a, far_b = rows.far[i], rows.far[k]
         at_a, at_b = offset(source, rows.pixel[i] * stride), offset(source, rows.pixel[k] * stride)
         for n in range(ranges[0]):
-            begin, runs, length = runs_of(ranges, n, step, pixel_size)
-            rest = length - length % LANES
-            for run in range(begin, begin + runs):
-                at, to = run * step, run * pixel_size
-                for j in range(to, to + rest, LANES):
-                    first, second = load_lanes(at_a, at + j - to), load_lanes(at_b, at + j - to)
+            first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
+            for run in range(first_pixel, first_pixel + runs):
+                low, skip = run * pixel_size, run * gap
+                high = low + length
+                rest = high - length % LANES
+                for j in range(low, rest, LANES):
+                    first, second = load_lanes(at_a, j + skip), load_lanes(at_b, j + skip)
                     lanes, near, far = splat(line, 0.0), splat(line, 0.0), splat(line, 0.0)
                     if i > start:
                         lanes, near, far = load_lanes(line, j), load_lanes(d_near, j), load_lanes(d_far, j)
@@ -214,13 +219,13 @@ def _combine_derivatives(
                     store_lanes(line, j, lanes)
                     store_lanes(d_near, j, near)
                     store_lanes(d_far, j, far)
-                for j in range(to + rest, to + length):
-                    value = load(at_a, at + j - to)
+                for j in range(rest, high):
+                    value = load(at_a, j + skip)
                     line[j] = fma(a, value, cast_like(line, 0.0) if i == start else line[j])
                     d_near[j] = fma(near_a, value, cast_like(line, 0.0) if i == start else d_near[j])
                     d_far[j] = fma(far_a, value, cast_like(line, 0.0) if i == start else d_far[j])
                     if has_two:
-                        value = load(at_b, at + j - to)
+                        value = load(at_b, j + skip)
                         line[j] = fma(b, value, line[j])
                         d_near[j] = fma(near_b, value, d_near[j])
                         d_far[j] = fma(far_b, value, d_far[j])

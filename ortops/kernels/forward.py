@@ -31,14 +31,11 @@ from ortops.kernels.schedule import (
     Plan,
     allocate_workspace,
     estimate_work,
-    group_buffer_size,
-    group_size,
     panel_count,
     plan_of_panels,
     run_plan,
     runner_for,
     should_pack_maps,
-    strides_of,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
@@ -99,8 +96,7 @@ def _pool(
     bins = shape.bins_y * shape.bins_x
     staging_size = staging_size_of(placed, y)
     lines = panel_lines(placed, is_whole, like, per_pixel, extras)
-    buffers_size = group_buffer_size(shape.channels_last, bins) + group_buffer_size(shape.channels_last, shape.width)
-    workspace_size = sliding_size(placed, is_whole, lines, x) + buffers_size + staging_size
+    workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + shape.width) * LANES + staging_size
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
     plan = plan_of_panels(
@@ -149,58 +145,51 @@ def _pool_task(
         shared.failed[0] = 1
         return
     pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panel_count(shape.channels)
-    whole_line = offset(sums, group_buffer_size(shape.channels_last, bins))
-    behind_line = offset(whole_line, group_buffer_size(shape.channels_last, shape.width))
+    whole_line = offset(sums, bins * LANES)
+    behind_line = offset(whole_line, shape.width * LANES)
     elements, panel = storage_pointer(behind_line, y), offset(behind_line, staging_size)
     numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
-    plane, step = strides_of(shape)
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, False, fill, span)
         corner = window.top * shape.width + window.left
         # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
-        group = group_size(shape.channels_last, window.width, bins)
-        stop = minimum(panels * (block + 1) // plan.blocks * LANES, shape.channels)
-        for channel in range(panels * block // plan.blocks * LANES, stop, group):
-            channels = minimum(group, stop - channel)
-            source = offset(x, image * shape.channels * pixels + channel * plane)
+        line = offset(whole_line, -window.left * LANES) if packs else whole_line
+        for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
+            channel = k * LANES
+            lanes = minimum(LANES, shape.channels - channel)
+            planes = offset(x, (image * shape.channels + channel) * pixels)
             end_row = 0
             if packs and lines == shape.height:
-                pack(offset(source, corner), plane, channels, shape.width, window.height, window.width, panel)
+                source = offset(planes, corner)
+                pack(source, pixels, lanes, shape.width, window.height, window.width, panel)
                 if not plan.is_by_image:
-                    ahead = offset(source, LANES * plane + corner)
                     following = minimum(LANES, shape.channels - channel - LANES)
-                    prefetch_window(ahead, plane, following, shape.width, window.height, window.width)
-            # The channels that are pooled side by side; the others are pooled one by one.
-            together = LANES if packs else channels // LANES * LANES if shape.channels_last else 0
-            line = offset(whole_line, -window.left * together)
+                    source = offset(source, LANES * pixels)
+                    prefetch_window(source, pixels, following, shape.width, window.height, window.width)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, False, fill)
                 target = offset(y, (r * shape.channels + channel) * bins)
                 if packs and lines < shape.height:
                     low, high = span(rows)
-                    end_row = slide(source, placed, channels, lines, end_row, low, high, panel)
+                    end_row = slide(planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                if staging_size == 0:
-                    prefetch_to_write(target, bins * minimum(channels, together))
                 if packs:
-                    apply(packed, window.width * LANES, LANES, LANES, rows, columns, outside, line, sums)
-                elif together:
-                    apply(source, shape.width * step, step, together, rows, columns, outside, line, sums)
-                for k in range(0, together, LANES):
-                    lanes, planes = minimum(channels - k, LANES), offset(target, k * bins)
                     if staging_size:
-                        unpack(offset(sums, k), together, bins, elements, bins, lanes)
-                        stream(elements, planes, bins * lanes)
+                        apply(packed, window.width * LANES, None, LANES, rows, columns, outside, line, sums)
+                        unpack(sums, LANES, bins, elements, bins, lanes)
+                        stream(elements, target, bins * lanes)
                     else:
-                        unpack(offset(sums, k), together, bins, planes, bins, lanes)
-                for c in range(together, channels):
-                    one = offset(source, c * plane)
-                    apply(one, shape.width * step, step, 1, rows, columns, outside, whole_line, sums)
-                    for b in range(bins):
-                        store(target, c * bins + b, sums[b])
+                        prefetch_to_write(target, bins * lanes)
+                        apply(packed, window.width * LANES, None, LANES, rows, columns, outside, line, sums)
+                        unpack(sums, LANES, bins, target, bins, lanes)
+                else:
+                    for c in range(lanes):
+                        apply(offset(planes, c * pixels), shape.width, None, 1, rows, columns, outside, line, sums)
+                        for b in range(bins):
+                            store(target, c * bins + b, sums[b])
     if staging_size:
         fence()
     release(memory)

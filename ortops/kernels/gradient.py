@@ -45,7 +45,6 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
     should_pack_maps,
-    strides_of,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
@@ -209,7 +208,21 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    shape, is_whole = placed.shape, should_pack_maps(placed)
+    return _average_drois(x, dy, drois, placed, runner, context, None, should_pack_maps(placed))
+
+
+@compiled
+def average_drois_channels_last(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int) -> int:
+    """Fill drois as `average_drois`, from x [N, H, W, C]."""
+    return _average_drois(x, dy, drois, placed, runner, context, placed.shape.channels, False)
+
+
+@compiled
+def _average_drois(
+    x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int, step: Any, is_whole: bool
+) -> int:
+    """`average_drois` of a map whose pixels are `step` values apart, or of planes if step is None."""
+    shape = placed.shape
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
     lines = panel_lines(placed, is_whole, x, 1, 2)
     workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + 3 * shape.width) * LANES
@@ -231,7 +244,7 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     for panel in range(0, panels, most):
         if status == 0:
             count = minimum(most, panels - panel)
-            args = (x, dy, parts, placed, plan, shared, panel, count, lines, workspace_size)
+            args = (x, dy, parts, placed, plan, shared, step, panel, count, lines, workspace_size)
             status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
             for k in range(0 if status else count):
                 for i in range(size):
@@ -251,6 +264,7 @@ def _drois_task(
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
+    step: Any,
     first_panel: int,
     panels: int,
     lines: int,
@@ -269,21 +283,26 @@ def _drois_task(
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     numbers = int64_pointer(offset(panel, lines * length))
-    plane, step = strides_of(shape)
+    plane, stride = pixels, shape.width
+    if step is not None:
+        plane, stride = 1, shape.width * step
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
         corner = window.top * shape.width + window.left
+        packs = packs and step is None
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = (first_panel + k) * LANES
             lanes = minimum(LANES, shape.channels - channel)
             planes = offset(x, image * shape.channels * pixels + channel * plane)
-            is_panel = packs or (shape.channels_last and lanes == LANES)
+            lies_in_panel, at, panel_stride = packs, packed, window.width * LANES
+            if step is not None:
+                lies_in_panel, at, panel_stride = lanes == LANES, planes, stride
             end_row = 0
             if packs and lines == shape.height:
-                pack(offset(planes, corner), plane, lanes, shape.width, window.height, window.width, panel)
+                pack(offset(planes, corner), pixels, lanes, shape.width, window.height, window.width, panel)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, True, fill_weights)
@@ -295,19 +314,17 @@ def _drois_task(
                     end_row = slide(planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 args = (gradient, rows, columns, line, length, channel_drois, part)
-                if is_panel:
+                if lies_in_panel:
                     pack(source, bins, lanes, 0, 1, bins, gradient)
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                if packs:
-                    _add_channels(packed, window.width * LANES, LANES, LANES, *args)
-                elif is_panel:
-                    _add_channels(planes, shape.width * step, step, LANES, *args)
-                for c in range(0 if is_panel else lanes):
-                    for b in range(bins):
-                        gradient[b] = load(source, c * bins + b)
-                    _add_channels(offset(planes, c * plane), shape.width * step, step, 1, *args)
+                    _add_channels(at, panel_stride, step, LANES, *args)
+                else:
+                    for c in range(lanes):
+                        for b in range(bins):
+                            gradient[b] = load(source, c * bins + b)
+                        _add_channels(offset(planes, c * plane), stride, step, 1, *args)
     release(memory)
 
 
@@ -315,7 +332,7 @@ def _drois_task(
 def _add_channels(
     source: Any,
     stride: int,
-    step: int,
+    step: Any,
     pixel_size: int,
     gradient: Any,
     rows: Any,

@@ -13,10 +13,7 @@ AXIS_FIELDS = 9
 
 
 class Shape(NamedTuple):
-    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW].
-
-    channels_last: whether the map lies in memory as [N, H, W, C].
-    """
+    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW]."""
 
     images: int
     channels: int
@@ -25,7 +22,6 @@ class Shape(NamedTuple):
     rois: int
     bins_y: int
     bins_x: int
-    channels_last: bool = False
 
 
 class PlacedRois(NamedTuple):

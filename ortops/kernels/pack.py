@@ -45,7 +45,7 @@ def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, pan
 
 @noinline
 def unpack(panel: Any, pixel_size: int, length: int, y: Any, plane: int, lanes: int) -> None:
-    """Store one line of a panel, of pixels `pixel_size` apart, into the first `lanes` planes of y, rounded to its type."""
+    """Store one line of a panel, with pixels `pixel_size` values apart, into the first `lanes` planes of y, rounded to its type."""
     if length < LANES:
         for b in range(length):
             for k in range(lanes):

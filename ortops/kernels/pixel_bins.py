@@ -39,7 +39,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
 )
-from ortops.kernels.tables import Table, runs_of
+from ortops.kernels.tables import Table, lanes_of_pixel, runs_of
 
 
 @compiled
@@ -110,7 +110,7 @@ def fill_pixel_bins(axis: Axis, length: int, _with_grad: bool, first: int, table
 def max_pixel(
     source: Any,
     stride: int,
-    step: int,
+    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -119,22 +119,23 @@ def max_pixel(
     best: Any,
 ) -> None:
     """Compute the maximum pixel of each bin in best [PH, PW], along rows, then columns; `empty` for an empty bin."""
-    ranges = columns.ranges
+    ranges, size = columns.ranges, lanes_of_pixel(step, pixel_size)
     for p in range(rows.bins):
         start, end = rows.start[p], rows.start[p + 1]
         for i in range(start, end):
             at = offset(source, rows.pixel[i] * stride)
             for n in range(ranges[0]):
-                first, runs, length = runs_of(ranges, n, step, pixel_size)
-                rest = length - length % LANES
-                for run in range(first, first + runs):
-                    pixels, target = offset(at, run * step), offset(line, run * pixel_size)
-                    for j in range(0, rest, LANES):
-                        values = load_lanes(pixels, j)
-                        store_lanes(target, j, values if i == start else nan_max_lanes(load_lanes(target, j), values))
-                    for j in range(rest, length):
-                        value = load(pixels, j)
-                        target[j] = value if i == start else nan_max(target[j], value)
+                first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
+                for run in range(first_pixel, first_pixel + runs):
+                    low, skip = run * pixel_size, run * gap
+                    high = low + length
+                    rest = high - length % LANES
+                    for j in range(low, rest, LANES):
+                        values = load_lanes(at, j + skip)
+                        store_lanes(line, j, values if i == start else nan_max_lanes(load_lanes(line, j), values))
+                    for j in range(rest, high):
+                        value = load(at, j + skip)
+                        line[j] = value if i == start else nan_max(line[j], value)
         for q in range(columns.bins):
             # A bin without rows has no pixels.
             begin, stop = columns.start[q], columns.start[q + 1] if start < end else columns.start[q]
@@ -146,12 +147,12 @@ def max_pixel(
                     value = other if i == begin else nan_max(value, other)
                 best[at] = value
             else:
-                for k in range(0, pixel_size, LANES):
+                for k in range(0, size, LANES):
                     values = splat(line, empty)
                     for i in range(begin, stop):
-                        others = load_lanes(line, columns.pixel[i] * pixel_size + k)
+                        others = load_lanes(line, columns.pixel[i] * size + k)
                         values = others if i == begin else nan_max_lanes(values, others)
-                    store_lanes(best, at * pixel_size + k, values)
+                    store_lanes(best, at * size + k, values)
 
 
 @compiled

@@ -17,7 +17,9 @@ _POOL = {
     "max_interpolated": Kernel("forward", "pool_max_sample"),
     "max_pixel": Kernel("forward", "pool_max_pixel"),
 }
+_POOL_CHANNELS_LAST = {mode: Kernel("channels_last", kernel.function) for mode, kernel in _POOL.items()}
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
+_average_drois_channels_last = Kernel("gradient", "average_drois_channels_last")
 _maximum_dx, _maximum_drois = Kernel("gradient", "maximum_dx"), Kernel("gradient", "maximum_drois")
 _max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
 
@@ -37,8 +39,9 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        as_it_lies, placed = _as_it_lies(x, placed)
-        check_status(_POOL[mode](as_it_lies, y, placed, *runner, outside))
+        x, is_channels_last = _as_it_lies(x)
+        kernels = _POOL_CHANNELS_LAST if is_channels_last else _POOL
+        check_status(kernels[mode](x, y, placed, *runner, outside))
 
 
 def pool_gradient(
@@ -64,20 +67,20 @@ def pool_gradient(
     if drois is not None and drois.size:
         with rounded_once(drois) as sums:
             if mode == "avg":
-                x, placed = _as_it_lies(x, placed)
-                check_status(_average_drois(x, dy, sums, placed, *runner))
+                x, is_channels_last = _as_it_lies(x)
+                kernel = _average_drois_channels_last if is_channels_last else _average_drois
+                check_status(kernel(x, dy, sums, placed, *runner))
             else:
                 check_status(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
 
 
-def _as_it_lies(x: Array | None, placed: PlacedRois) -> tuple[Array | None, PlacedRois]:
-    """The map as a C-contiguous array, and the RoIs with its layout. A map in another layout is copied."""
-    if x is None or x.flags.c_contiguous:
-        return x, placed
-    lying = x.transpose(0, 2, 3, 1)
-    if not lying.flags.c_contiguous:
-        return np.ascontiguousarray(x), placed
-    return lying, placed._replace(shape=placed.shape._replace(channels_last=True))
+def _as_it_lies(x: Array) -> tuple[Array, bool]:
+    """The map as a C-contiguous array, and whether that is [N, H, W, C]. A map in another layout is copied."""
+    if not x.flags.c_contiguous:
+        channels_last = x.transpose(0, 2, 3, 1)
+        if channels_last.flags.c_contiguous:
+            return channels_last, True
+    return np.ascontiguousarray(x), False
 
 
 @contextlib.contextmanager

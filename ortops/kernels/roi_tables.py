@@ -274,4 +274,4 @@ def work_item(
         return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
     rows, columns = tables_of(placed, shared, worker, item, with_grad, fill)
     window = make_window(span(rows), span(columns), shape.width)
-    return WorkItem(placed.batch_indices[item], item, item + 1, window, should_pack_window(window, shape))
+    return WorkItem(placed.batch_indices[item], item, item + 1, window, should_pack_window(window, shape.channels))

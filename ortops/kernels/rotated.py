@@ -214,7 +214,7 @@ def _work_item(rotated: RotatedRois, groups: Groups, plan: Plan, batch: Batch, i
     r = groups.order[batch.begin + item]
     window = window_of_roi(rotated, r)
     begin = batch.begin + item
-    return rotated.placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape)
+    return rotated.placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels)
 
 
 @noinline

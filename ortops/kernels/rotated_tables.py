@@ -219,7 +219,7 @@ def _fill_task(
         r, lists, grid = groups.order[m], lists_of(rotated, groups, batch, tables, m), grid_of(rotated, groups.order[m])
         window = window_of_roi(rotated, r)
         # If a window is packed, its pixels are numbered within the window.
-        target = window if not is_whole and should_pack_window(window, shape) else whole_map(shape)
+        target = window if not is_whole and should_pack_window(window, shape.channels) else whole_map(shape)
         sample_weight = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
         for b in range(block * BINS_PER_TASK, minimum((block + 1) * BINS_PER_TASK, lists.bins)):
             count, begin = 0, b * lists.stride

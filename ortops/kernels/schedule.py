@@ -13,7 +13,7 @@ from ortops.kernels.jit.chunks import run_in_chunks
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate
 from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois, Shape
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
@@ -26,12 +26,6 @@ MAX_MAP_PIXELS = 1 << 18
 
 MAX_WINDOW_PIXELS = 1 << 14
 """The most pixels of a RoI's window to pack: a larger one would not fit in a core's cache."""
-
-MAX_GROUP_VALUES = 1 << 16
-"""The most values of a buffer for a group of channels that lie side by side.
-
-Measured on masks of 256 channels: with 1 << 13, where only 32 of them are read at a time, it takes 1.5 times as long.
-"""
 
 MIN_PARALLEL_PIXELS = 1 << 19
 """The fewest pixels to read or write, in all channels, to use threads: below that, waking one costs more than it saves."""
@@ -74,7 +68,7 @@ def should_pack_maps(placed: PlacedRois) -> bool:
     thresholds in between are a choice: half a panel of channels, and RoIs that cover the maps once.
     """
     shape, pixels = placed.shape, placed.shape.height * placed.shape.width
-    if shape.channels_last or shape.channels < LANES // 2 or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
+    if shape.channels < LANES // 2 or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
         return False
     return covered_pixels(placed) >= float(shape.images) * float(pixels)
 
@@ -150,32 +144,10 @@ def panel_count(channels: int) -> int:
 @compiled
 def panel_size(placed: PlacedRois, is_whole: bool) -> int:
     """The number of values of a panel: for a whole map, for the largest window, or 0 if nothing is packed."""
-    shape, pixels = placed.shape, placed.shape.height * placed.shape.width
+    pixels = placed.shape.height * placed.shape.width
     if not is_whole:
-        pixels = minimum(pixels, MAX_WINDOW_PIXELS) if shape.channels >= LANES // 2 and not shape.channels_last else 0
+        pixels = minimum(pixels, MAX_WINDOW_PIXELS) if placed.shape.channels >= LANES // 2 else 0
     return pixels * LANES
-
-
-@compiled
-def strides_of(shape: Shape) -> tuple[int, int]:
-    """The strides between the channels and between the pixels of a row of a map, in elements."""
-    return (1, shape.channels) if shape.channels_last else (shape.height * shape.width, 1)
-
-
-@compiled
-def group_size(channels_last: bool, width: int, bins: int) -> int:
-    """The number of channels to pool at once from `width` columns of a map to `bins` bins: a multiple of LANES.
-
-    There are more than LANES only where they lie side by side.
-    """
-    most = MAX_GROUP_VALUES // maximum(width, bins) // LANES * LANES
-    return maximum(most, LANES) if channels_last else LANES
-
-
-@compiled
-def group_buffer_size(channels_last: bool, pixels: int) -> int:
-    """The number of values of a group's buffer with `pixels` pixels or bins."""
-    return maximum(pixels * LANES, MAX_GROUP_VALUES if channels_last else 0)
 
 
 @compiled
@@ -208,8 +180,6 @@ def make_window(rows: tuple[int, int], columns: tuple[int, int], map_width: int)
 
 
 @compiled
-def should_pack_window(window: Window, shape: Shape) -> bool:
+def should_pack_window(window: Window, channels: int) -> bool:
     """Whether to pack a RoI's window: it fits into a core's cache, and at least half of the lanes are used."""
-    if shape.channels_last or shape.channels < LANES // 2:
-        return False
-    return window.height * window.width <= MAX_WINDOW_PIXELS
+    return channels >= LANES // 2 and window.height * window.width <= MAX_WINDOW_PIXELS

@@ -115,11 +115,12 @@ def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> 
 
 
 def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> None:
-    """Run the operator on arrays of zeros. Axes have the length that an attribute gives, else 1."""
+    """Run the operator on arrays of zeros. Axes have the length that an attribute gives, else 2."""
     lengths = {**attributes, RANK: MAX_RANK}
 
     def length(axis: int | str) -> int:
-        return axis if isinstance(axis, int) else int(lengths.get(axis, 1))
+        # With a length of 1, a channels-last map could not be told from planes.
+        return axis if isinstance(axis, int) else int(lengths.get(axis, 2))
 
     def empty(shape: Shape, kind: str) -> np.ndarray[Any, Any]:
         return np.zeros(shape, ELEMENT_DTYPES[kinds.get(kind, kind)])

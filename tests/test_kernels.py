@@ -235,6 +235,22 @@ def test_a_channels_last_map_has_the_bits_of_planes_in_groups_of_channels(
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [(2, 2 * LANES + 3, 9, 20), (1, LANES, 110, 190)], ids=["small", "large"])
+def test_a_channels_last_map_that_rois_cover_many_times_has_the_bits_of_planes(
+    dtype: Any, mode: Any, size: tuple[int, ...]
+) -> None:
+    # It is packed into panels, which slide down a large map.
+    attributes = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.5, "mode": mode}
+    attributes |= {"coordinate_transformation_mode": "half_pixel"}
+    problem = make_problem(7, dtype, attributes, ("huge", "across") * 120, size)
+    other = replace(problem, x=channels_last(problem.x))
+    same_bits(forward(other), forward(problem))
+    for of_last, of_planes in zip(gradient(other), gradient(problem), strict=True):
+        same_bits(of_last, of_planes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_map_of_the_layout_nhwc_has_the_bits_of_planes(dtype: Any, mode: Any) -> None:
     attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "spatial_scale": 0.3, "mode": mode}
     attributes |= {"coordinate_transformation_mode": "half_pixel"}

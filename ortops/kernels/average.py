@@ -1,9 +1,9 @@
 """Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
 The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
-The functions work on a panel of LANES interleaved channels and on the plane of one channel: `pixel_size` is the number of
-values per pixel, LANES or 1. Both forms add in the same order with the same instructions, so a channel has the same bits in
-either form.
+The functions work on a panel of LANES interleaved channels, on the plane of one channel and on channels-last maps: `pixel_size`
+is the number of values per pixel. All forms add in the same order with the same instructions, so a channel has the same bits
+in each.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def average(
 ) -> None:
     """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` values apart.
 
-    `step` and pixel_size are as in `tables.runs_of`, `outside` is the value of samples off the map, and `line` a buffer for a
-    row of X.
+    `step` and pixel_size are as in `tables.runs_of`. Samples off the map are `outside`; `line` is a buffer for a row of X.
     """
     size = lanes_of_pixel(step, pixel_size)
     for p in range(rows.bins):
@@ -172,8 +171,8 @@ def add_box_gradient(
 ) -> None:
     """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size].
 
-    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three buffers for a row,
-    `length` values apart.
+    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `step` is as in `tables.runs_of`, and
+    pixel_size LANES or 1. `line` has three buffers for a row, `length` values apart.
     """
     d_near, d_far = offset(line, length), offset(line, 2 * length)
     for p in range(rows.bins):

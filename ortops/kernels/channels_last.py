@@ -1,6 +1,7 @@
 """Forward pooling over RoIs of maps whose channels are last, [N, H, W, C].
 
-The channels of a pixel lie side by side, as they do in a panel, so nothing is packed. A task has some channels of a RoI.
+The channels of a pixel lie side by side, as they do in a panel, so a map is read where it lies, unless RoIs cover it so many
+times that panels in a core's cache are faster. A task has some channels of a RoI.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ortops.kernels.average import average
-from ortops.kernels.forward import staging_size_of
+from ortops.kernels.forward import pool, staging_size_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import release
@@ -31,11 +32,13 @@ from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of
 from ortops.kernels.schedule import (
     Plan,
     allocate_workspace,
+    covered_pixels,
     estimate_work,
     panel_count,
     plan_by_roi,
     run_plan,
     runner_for,
+    should_pack_maps,
 )
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
 
@@ -43,6 +46,12 @@ MAX_GROUP_VALUES = 1 << 16
 """The most values of a group of channels in a buffer, unless LANES channels have more.
 
 Measured on masks of 256 channels: with 1 << 13, where only 32 of them are read at a time, it takes 1.5 times as long.
+"""
+
+MIN_COVERED = 20.0
+"""How many times RoIs cover the maps at least for whole maps to be packed.
+
+Measured: packing takes 81 % of the time on P4, which RoIs cover 28 times, 69 % on C4 (33 times), and 130 % on P2 (11 times).
 """
 
 
@@ -92,6 +101,9 @@ def _pool(
 ) -> int:
     """Pool with the arguments of `forward.pool`."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
+    if should_pack_maps(placed) and covered_pixels(placed) >= MIN_COVERED * shape.images * shape.height * shape.width:
+        step = shape.channels
+        return pool(x, y, placed, runner, context, step, like, per_pixel, extras, fill, span, apply, outside)
     staging_size = staging_size_of(placed, y)
     workspace_size = _buffer_size(bins) + _buffer_size(shape.width) + staging_size
     work = estimate_work(placed, shape.rois * bins)

@@ -29,7 +29,7 @@ from ortops.kernels.jit.scalar import (
 from ortops.kernels.jit.simd import fence, prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import add_maximum_gradient
-from ortops.kernels.pack import STAGED_PIXELS, pack, should_stream, unpack, unpack_by_stream
+from ortops.kernels.pack import STAGED_PIXELS, pack, pack_map, should_stream, unpack, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
@@ -45,6 +45,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
     should_pack_maps,
+    strides_of,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_weights, span_of
@@ -208,21 +209,19 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    return _average_drois(x, dy, drois, placed, runner, context, None, should_pack_maps(placed))
+    return _average_drois(x, dy, drois, placed, runner, context, None)
 
 
 @compiled
 def average_drois_channels_last(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int) -> int:
     """Fill drois as `average_drois`, from x [N, H, W, C]."""
-    return _average_drois(x, dy, drois, placed, runner, context, placed.shape.channels, False)
+    return _average_drois(x, dy, drois, placed, runner, context, placed.shape.channels)
 
 
 @compiled
-def _average_drois(
-    x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int, step: Any, is_whole: bool
-) -> int:
-    """`average_drois` of a map whose pixels are `step` values apart, or of planes if step is None."""
-    shape = placed.shape
+def _average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int, step: Any) -> int:
+    """Fill drois as `average_drois`; `step` is as in `schedule.strides_of`."""
+    shape, is_whole = placed.shape, should_pack_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
     lines = panel_lines(placed, is_whole, x, 1, 2)
     workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + 3 * shape.width) * LANES
@@ -283,26 +282,20 @@ def _drois_task(
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     numbers = int64_pointer(offset(panel, lines * length))
-    plane, stride = pixels, shape.width
-    if step is not None:
-        plane, stride = 1, shape.width * step
+    plane, pixel = strides_of(shape, step)
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
         corner = window.top * shape.width + window.left
-        packs = packs and step is None
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = (first_panel + k) * LANES
             lanes = minimum(LANES, shape.channels - channel)
-            planes = offset(x, image * shape.channels * pixels + channel * plane)
-            lies_in_panel, at, panel_stride = packs, packed, window.width * LANES
-            if step is not None:
-                lies_in_panel, at, panel_stride = lanes == LANES, planes, stride
+            channels = offset(x, image * shape.channels * pixels + channel * plane)
             end_row = 0
             if packs and lines == shape.height:
-                pack(offset(planes, corner), pixels, lanes, shape.width, window.height, window.width, panel)
+                pack_map(offset(channels, corner * pixel), shape, step, lanes, window.height, window.width, panel)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, True, fill_weights)
@@ -311,20 +304,20 @@ def _drois_task(
                 part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
                 if packs and lines < shape.height:
                     low, high = span_of(rows)
-                    end_row = slide(planes, placed, lanes, lines, end_row, low, high, panel)
+                    end_row = slide(channels, placed, step, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 args = (gradient, rows, columns, line, length, channel_drois, part)
-                if lies_in_panel:
+                if packs:
                     pack(source, bins, lanes, 0, 1, bins, gradient)
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                    _add_channels(at, panel_stride, step, LANES, *args)
+                    _add_channels(packed, window.width * LANES, None, LANES, *args)
                 else:
                     for c in range(lanes):
                         for b in range(bins):
                             gradient[b] = load(source, c * bins + b)
-                        _add_channels(offset(planes, c * plane), stride, step, 1, *args)
+                        _add_channels(offset(channels, c * plane), shape.width * pixel, step, 1, *args)
     release(memory)
 
 

@@ -1,8 +1,8 @@
 """Max pooling over samples, in two meanings, and its argmax.
 
 The maximum *sample* is the largest interpolated value. The maximum *weighted corner* is the largest product of a weight and
-a pixel of any sample, as in ONNX's reference evaluator and ONNX Runtime. The forward functions work on a panel of LANES
-interleaved channels and on one plane: `pixel_size` is the number of values per pixel, LANES or 1.
+a pixel of any sample, as in ONNX's reference evaluator and ONNX Runtime. The forward functions work on panels, planes and
+channels-last maps, with the arguments of `average.average`.
 """
 
 from __future__ import annotations

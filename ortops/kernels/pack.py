@@ -10,10 +10,14 @@ from typing import Any
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import address_of, cast_like, itemsize, load, minimum, offset, store
-from ortops.kernels.jit.simd import prefetch_to_read, stream_cache_line, transpose
+from ortops.kernels.jit.simd import load_lanes, prefetch_to_read, store_lanes, stream_cache_line, transpose
+from ortops.kernels.layout import Shape
 
 MAX_CACHED_BYTES = 1 << 24
 """Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
+
+PIXELS_AHEAD = 16
+"""How many pixels to prefetch ahead of the one that is packed, if pixels lie apart."""
 
 STAGED_PIXELS = 1 << 8
 """The number of pixels of a panel to stage before non-temporal stores."""
@@ -43,9 +47,36 @@ def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, pan
             transpose(offset(source, b), plane, lanes, offset(target, b * LANES), LANES, LANES)
 
 
+@compiled
+def pack_map(x: Any, shape: Shape, step: Any, lanes: int, lines: int, length: int, panel: Any) -> None:
+    """`pack` a part of a map [N, C, H, W], or of [N, H, W, C] with pixels `step` values apart, which is not None then."""
+    if step is None:
+        pack(x, shape.height * shape.width, lanes, shape.width, lines, length, panel)
+    else:
+        _pack_pixels(x, step, lanes, shape.width, lines, length, panel)
+
+
+@noinline
+def _pack_pixels(x: Any, step: int, lanes: int, line: int, lines: int, length: int, panel: Any) -> None:
+    """`pack` from pixels `step` values apart."""
+    for a in range(lines):
+        source, target = offset(x, a * line * step), offset(panel, a * length * LANES)
+        for b in range(length):
+            pixel = offset(source, b * step)
+            prefetch_to_read(offset(pixel, PIXELS_AHEAD * step), lanes)
+            if lanes == LANES:
+                store_lanes(target, b * LANES, load_lanes(pixel, 0))
+            else:
+                for k in range(LANES):
+                    target[b * LANES + k] = load(pixel, k) if k < lanes else cast_like(panel, 0.0)
+
+
 @noinline
 def unpack(panel: Any, pixel_size: int, length: int, y: Any, plane: int, lanes: int) -> None:
-    """Store one line of a panel, with pixels `pixel_size` values apart, into the first `lanes` planes of y, rounded to its type."""
+    """Store one line of a panel, whose pixels are `pixel_size` values apart, into the first `lanes` planes of y.
+
+    Values are rounded to y's element type.
+    """
     if length < LANES:
         for b in range(length):
             for k in range(lanes):

@@ -66,7 +66,7 @@ def pool_gradient(
             check_status(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
     if drois is not None and drois.size:
         with rounded_once(drois) as sums:
-            if mode == "avg":
+            if mode == "avg" and x is not None:
                 x, is_channels_last = _as_it_lies(x)
                 kernel = _average_drois_channels_last if is_channels_last else _average_drois
                 check_status(kernel(x, dy, sums, placed, *runner))

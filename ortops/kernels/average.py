@@ -1,9 +1,8 @@
 """Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
 The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
-The functions work on a panel of LANES interleaved channels, on the plane of one channel and on channels-last maps: `pixel_size`
-is the number of values per pixel. All forms add in the same order with the same instructions, so a channel has the same bits
-in each.
+The functions work on panels of LANES interleaved channels, on single planes and on channels-last maps: `pixel_size` is the
+number of values per pixel. All forms add in the same order with the same instructions, so a channel has the same bits in each.
 """
 
 from __future__ import annotations

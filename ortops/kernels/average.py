@@ -2,7 +2,7 @@
 
 The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
 The functions work on panels of LANES interleaved channels, on single planes and on channels-last maps: `pixel_size` is the
-number of values per pixel. All forms add in the same order with the same instructions, so a channel has the same bits in each.
+number of values per pixel. They add in the same order with the same instructions, so a channel has the same bits in each.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def covered_pixels(placed: PlacedRois) -> float:
 def should_pack_maps(placed: PlacedRois) -> bool:
     """Whether to pack whole maps into panels.
 
-    A row of a window also reads up to a cache line beside it, so RoIs are counted with these pixels. Measured with 256 channels:
+    A row of a window also reads up to a cache line beside it, so RoIs count with these pixels. Measured with 256 channels:
     whole maps take 65 to 95 % of the time if RoIs cover the maps once, 120 to 160 % if they cover three quarters or less.
     With 3 channels or one RoI, whole maps are slower, too. Half a panel of channels is a choice.
     """

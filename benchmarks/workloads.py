@@ -41,17 +41,24 @@ class Workload:
     def inputs(self) -> dict[str, Array]:
         """Return X, rois and batch_indices, in float32 where they are real, always the same."""
         rng = np.random.default_rng(0)
-        images, _, height, width = self.shape
-        extent = np.array([width, height]) / self.spatial_scale
+        rois = self._corners(rng)
+        return {
+            "X": rng.standard_normal(self.shape, np.float32),
+            "rois": rois,
+            "batch_indices": rng.integers(0, self.shape[0], self.rois),
+        }
+
+    def corners(self) -> Array:
+        """Return the rois of `inputs` alone."""
+        return self._corners(np.random.default_rng(0))
+
+    def _corners(self, rng: np.random.Generator) -> Array:
+        extent = np.array([self.shape[3], self.shape[2]]) / self.spatial_scale
         least, most = (float(np.log(size)) for size in self.sizes)
         side = np.exp(rng.uniform(least, most, (self.rois, 1)) + rng.uniform(-0.5, 0.5, (self.rois, 2)))
         centre = rng.uniform(0, extent, (self.rois, 2))
         corners = np.stack([centre - side / 2, centre + side / 2], axis=1).clip(0, extent)
-        return {
-            "X": rng.standard_normal(self.shape, np.float32),
-            "rois": corners.reshape(-1, 4).astype(np.float32),
-            "batch_indices": rng.integers(0, images, self.rois),
-        }
+        return corners.reshape(-1, 4).astype(np.float32)
 
     def gradient(self) -> Array:
         """Return a gradient dY, always the same."""

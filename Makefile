@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks examples docs lint
+.PHONY: conformance test test-slow test-torch bench growth networks examples docs lint
 
 conformance: .venv/.base
 	$(BIN)/python -m ortops warmup
@@ -21,9 +21,18 @@ test-slow: .venv/.test
 test-torch: .venv/.test .venv/.test-torch
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py docs.py)
 
+# Measures, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --plot build/bench.png --chart docs/images/speed.svg
+	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --chart docs/images/speed.svg
+	$(BIN)/python -m benchmarks types --json build/types.json
+	$(BIN)/python -m benchmarks tables build/bench.json build/types.json --write docs/performance.md
+
+# Likewise how cost grows with each size, and the model of it.
+growth: .venv/.bench
+	@mkdir -p build
+	$(BIN)/python -m benchmarks growth --json build/growth.json --chart docs/images/growth.svg
+	$(BIN)/python -m benchmarks tables build/growth.json --write docs/performance.md
 
 networks: .venv/.test-torch
 	$(BIN)/python -m benchmarks.networks

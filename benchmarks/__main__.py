@@ -14,14 +14,16 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import first_call, fresh_process, in_model, operations, peers, report
+from benchmarks import documented_tables, first_call, fresh_process, in_model, operations, peers, report
 from benchmarks.machine import PACKAGES, machine, versions
 from benchmarks.measure import measure
 from benchmarks.operations import IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import MissingPeerError, Peer
 from benchmarks.problem import Problem
 from benchmarks.report import Run
+from benchmarks.sweeps import NAMES as SWEEP_NAMES
 from benchmarks.sweeps import Point, Sweep, sweeps
+from benchmarks.tables import Table
 from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, ROTATED, WORKLOADS, Pyramid
 from ortops.kernels.jit.runners import available_cpus
 
@@ -36,6 +38,13 @@ _CHART_HELP = (
     "Draw how many times longer ONNX Runtime's own RoiAlign takes. "
     "The files are F-light.svg and F-dark.svg, for GitHub's two themes."
 )
+
+_GROWTH_HELP = (
+    "Draw the sweeps, with the model that fits them. The files are F-light.svg and F-dark.svg, for GitHub's two themes."
+)
+_TYPE_HELP = "The element type."
+_ROUNDS = click.IntRange(1, 10_000)
+_REPORT = click.argument("report_file", metavar="REPORT", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 Step = TypeVar("Step")
 Cells = list[tuple[Problem, int]]
@@ -70,7 +79,7 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     default=["float"],
     show_default=True,
     type=click.Choice(TYPES),
-    help="The element type.",
+    help=_TYPE_HELP,
 )
 @click.option(
     "--threads",
@@ -90,7 +99,7 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(1, 10_000),
+    type=_ROUNDS,
     help="The number of timed calls. [default: as many as fit in the time for a table's row, at least 7; 3 of first-call]",
 )
 @click.option(
@@ -105,8 +114,8 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     "plot_file",
     type=_FILE,
     metavar="F",
-    help="Also vary RoIs, channels, sampling ratio, RoI size and threads one at a time, and draw the time of a call of "
-    "RoiAlign's operations, with the first --type, and with the first --threads where these are not varied.",
+    help="Also do what growth does, for the chosen operations of RoiAlign and peers, and draw it, as PNG, SVG or PDF, "
+    "with the first --type, and with the first --threads where these are not varied.",
 )
 @click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_CHART_HELP)
 @click.pass_context
@@ -137,38 +146,182 @@ def main(
     cases = list(fresh_process.CASES) if first_call.NAME in operation_names else []
     if not (cells or models or cases):
         raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
-    swept = _swept(chosen, types, threads) if plot_file else []
+    swept = _swept(chosen, SWEEP_NAMES, types[0], threads[0]) if plot_file else []
     if plot_file:
         _check_plot(plot_file, swept)
     found = _peers(peer_names)
     if chart_file:
         _check_chart(chart_file, cells, models, found)
     run = _run(cells, models, swept, cases, found, rounds, single)
-    report.write(run, Console(file=sys.stdout, width=report.WIDTH))
-    if json_file:
-        json_file.write_text(report.to_json(run), "utf-8")
+    data = _write(run, json_file)
     if markdown_file:
         markdown_file.write_text(report.markdown(run), "utf-8")
     if plot_file:
-        _matplotlib_module("plot", "--plot").draw(run, plot_file)
+        _matplotlib_module("plot", "--plot").draw(data, plot_file)
     if chart_file:
-        _draw_chart(report.to_data(run), chart_file)
+        _draw_chart(data, chart_file)
     if run.refused:
         raise click.exceptions.Exit(1)
 
 
+@main.command("types")
+@click.option(
+    "--workload",
+    "workload_names",
+    multiple=True,
+    default=[workload.name for workload in WORKLOADS if workload.name != "P2 adaptive"],  # much like P2
+    show_default=True,
+    type=click.Choice([workload.name for workload in WORKLOADS]),
+    help="The shapes of the data. [repeatable]",
+)
+@click.option("--threads", default=CPUS, show_default=True, type=click.IntRange(1, CPUS), help="The number of threads.")
+@click.option("--rounds", type=_ROUNDS, help="The number of timed calls. [default: as many as for a table's row]")
+@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
+def types_command(workload_names: Sequence[str], threads: int, rounds: int | None, json_file: Path | None) -> None:
+    """Measure our RoiAlign and its gradients in float16, bfloat16 and double beside float, without other implementations."""
+    _check_folders(json_file)
+    chosen = [operation for operation in OPERATIONS if operation.name in ("avg", "max", "dX", "drois")]
+    cells = _cells(chosen, workload_names, TYPES[1:], [threads])
+    _write(_run(cells, [], [], [], {}, rounds, single=False), json_file)
+
+
+@main.command("growth")
+@click.option(
+    "--sweep",
+    "sweep_names",
+    multiple=True,
+    default=SWEEP_NAMES,
+    show_default=True,
+    type=click.Choice(SWEEP_NAMES),
+    help="The size to vary. [repeatable, as are the next two]",
+)
+@click.option(
+    "--operation",
+    "operation_names",
+    multiple=True,
+    default=("avg", "dX"),
+    show_default=True,
+    type=click.Choice([operation.name for operation in OPERATIONS if operation.family == "roi_align"]),
+    help="The computation.",
+)
+@click.option(
+    "--peer",
+    "peer_names",
+    multiple=True,
+    default=("onnxruntime",),
+    show_default=True,
+    type=click.Choice(peers.NAMES),
+    help="An implementation to compare with.",
+)
+@click.option("--type", "element_type", default="float", show_default=True, type=click.Choice(TYPES), help=_TYPE_HELP)
+@click.option(
+    "--threads",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, CPUS),
+    help="The number of threads where it is not varied.",
+)
+@click.option("--rounds", type=_ROUNDS, help="The number of timed calls. [default: as many as for a table's row]")
+@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
+@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_GROWTH_HELP)
+def growth(
+    sweep_names: Sequence[str],
+    operation_names: Sequence[str],
+    peer_names: Sequence[str],
+    element_type: str,
+    threads: int,
+    rounds: int | None,
+    json_file: Path | None,
+    chart_file: Path | None,
+) -> None:
+    """Measure how the time of RoiAlign grows: vary one size at a time, and fit a model of the cost.
+
+    Channels are fewer than a panel has up to many, and threads are up to 16, also where there are fewer cores. RoIs and maps
+    grow together. The exit status is that of the command without a subcommand.
+    """
+    _check_folders(json_file, chart_file)
+    if chart_file:
+        _check_svg(chart_file)
+        _matplotlib_module("plot", "--chart")
+    chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
+    swept = _swept(chosen, sweep_names, element_type, threads)
+    run = _run([], [], swept, [], _peers(peer_names), rounds, single=False)
+    data = _write(run, json_file)
+    if costs := documented_tables.costs(data):
+        table = Table("model of the cost", documented_tables.COSTS, costs)
+        Console(file=sys.stdout, width=report.WIDTH).print(report.rich_table(table))
+    if chart_file:
+        _matplotlib_module("plot", "--chart").draw_themes(data, chart_file)
+    if run.refused:
+        raise click.exceptions.Exit(1)
+
+
+def _write(run: Run, json_file: Path | None) -> dict[str, Any]:
+    """Print the tables, write the data and return it."""
+    report.write(run, Console(file=sys.stdout, width=report.WIDTH))
+    data = report.to_data(run)
+    if json_file:
+        json_file.write_text(report.to_json(data), "utf-8")
+    return data
+
+
 @main.command("draw")
-@click.argument("report_file", metavar="REPORT", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", required=True, help=_CHART_HELP)
-def draw(report_file: Path, chart_file: Path) -> None:
+@_REPORT
+@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_CHART_HELP)
+@click.option("--growth", "growth_file", type=_FILE, metavar="F.svg", help=_GROWTH_HELP)
+def draw(report_file: Path, chart_file: Path | None, growth_file: Path | None) -> None:
     """Draw REPORT, a file that --json wrote earlier. Nothing is measured."""
-    _check_folders(chart_file)
-    _check_svg(chart_file)
+    if not (chart_file or growth_file):
+        raise click.UsageError("--chart or --growth must say what to draw")
+    _check_folders(chart_file, growth_file)
+    for file, option in ((chart_file, "--chart"), (growth_file, "--growth")):
+        if file:
+            _check_svg(file, option)
+    data = _read_report(report_file)
+    if chart_file:
+        _draw_chart(data, chart_file)
+    if growth_file:
+        try:
+            _matplotlib_module("plot", "--growth").draw_themes(data, growth_file)
+        except ValueError as error:
+            raise click.ClickException(f"--growth: the report {error}") from error
+
+
+@main.command("tables")
+@click.argument(
+    "report_files",
+    metavar="REPORT...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option(
+    "--write",
+    "document",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="F.md",
+    help="Put them in place of the tables of F that have the same headings, instead.",
+)
+def tables(report_files: Sequence[Path], document: Path | None) -> None:
+    """Print the tables of docs/performance.md, in Markdown, for which files that --json wrote have the times."""
     try:
-        data = json.loads(report_file.read_text("utf-8"))
+        made = [table for file in report_files for table in documented_tables.tables(_read_report(file))]
     except ValueError as error:
-        raise click.BadParameter(f"{report_file}: must be JSON ({error})", param_hint="REPORT") from error
-    _draw_chart(data, chart_file)
+        raise click.ClickException(f"a report {error}") from error
+    if document is None:
+        click.echo("\n\n".join(made))
+        return
+    try:
+        document.write_text(documented_tables.replaced(document.read_text("utf-8"), made), "utf-8")
+    except ValueError as error:
+        raise click.ClickException(f"{document} {error}") from error
+
+
+def _read_report(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise click.BadParameter(f"{file}: must be JSON ({error})", param_hint="REPORT") from error
 
 
 def _cells(chosen: Sequence[Operation], names: Sequence[str], types: Sequence[str], threads: Sequence[int]) -> Cells:
@@ -189,14 +342,14 @@ def _models(
     return [(pyramid, count) for pyramid in PYRAMIDS if pyramid.name in names for count in threads]
 
 
-def _swept(chosen: Sequence[Operation], types: Sequence[str], threads: Sequence[int]) -> Swept:
-    """Return the problems of the plot."""
+def _swept(chosen: Sequence[Operation], names: Sequence[str], element_type: str, threads: int) -> Swept:
+    """Return the problems of the sweeps."""
     return [
-        (sweep, point, Problem(operation, point.workload, types[0]), point.threads or threads[0])
-        for sweep in sweeps(CPUS)
+        (sweep, point, Problem(operation, point.workload, element_type), point.threads or threads)
+        for sweep in sweeps()
         for point in sweep.points
         for operation in chosen
-        if operation.family == "roi_align"
+        if sweep.name in names and operation.family == "roi_align"
     ]
 
 
@@ -220,9 +373,9 @@ def _check_chart(file: Path, cells: Cells, models: Models, found: Mapping[str, P
         raise click.BadParameter(rule, param_hint="--chart")
 
 
-def _check_svg(file: Path) -> None:
+def _check_svg(file: Path, option: str = "--chart") -> None:
     if file.suffix != ".svg":
-        raise click.BadParameter(f"{str(file)!r}: must end in .svg", param_hint="--chart")
+        raise click.BadParameter(f"{str(file)!r}: must end in .svg", param_hint=option)
 
 
 def _draw_chart(data: Mapping[str, Any], file: Path) -> None:
@@ -271,7 +424,7 @@ def _run(
         measured += in_model.measure(pyramid, threads, found, rounds, single)
     swept_cells = [
         (sweep, point, measure(problem, threads, found, rounds, single))
-        for sweep, point, problem, threads in _track(swept, "the plot")
+        for sweep, point, problem, threads in _track(swept, "sweeps")
     ]
     first_calls = [first_call.measure(case, rounds) for case in _track(cases, "first calls")]
     return Run(where, packages, list(found), measured, swept_cells, first_calls, single)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from benchmarks import themes
 from benchmarks.measure import OURS
 from benchmarks.operations import IN_MODEL
+from benchmarks.themes import INCH, WIDTH, Theme
 from benchmarks.workloads import PYRAMIDS
 
 PEER = "onnxruntime"
@@ -26,25 +26,8 @@ TITLE = "How many times longer ONNX Runtime's own RoiAlign takes than ortops"
 
 _PYRAMID_NAMES = {pyramid.name for pyramid in PYRAMIDS}
 
-# Points: 72 to an inch, 4/3 pixels each. 600 points are the 800 pixels of a README on GitHub.
-_INCH, _WIDTH = 72, 600
+# In points.
 _HEADING_HEIGHT, _ROW_HEIGHT, _CAPTION_HEIGHT, _LABEL_WIDTH, _MARGIN = 62, 30, 34, 148, 6
-
-
-@dataclass(frozen=True)
-class _Theme:
-    """Colours that are legible on the background of one of GitHub's themes."""
-
-    text: str
-    muted: str
-    lines: str
-    bars: tuple[str, str]
-
-
-_THEMES = {
-    "light": _Theme("#1f2328", "#59636e", "#d1d9e0", ("#0969da", "#66b3ff")),
-    "dark": _Theme("#f0f6fc", "#9198a1", "#3d444d", ("#58a6ff", "#2a66b8")),
-}
 
 
 def draw(report: Mapping[str, Any], file: Path) -> list[Path]:
@@ -61,19 +44,12 @@ def draw(report: Mapping[str, Any], file: Path) -> list[Path]:
     """
     try:
         cells = [cell for cell in report["cells"] if _is_shown(cell)]
-        caption = _caption(report)
+        caption = themes.caption(report, PEER)
     except (KeyError, TypeError) as error:
         raise ValueError(f"must be one that `python -m benchmarks --json` wrote ({error!r})") from error
     if not cells:
         raise ValueError(f"must have times of {PEER} for {', '.join(PANELS)} in {ELEMENT_TYPE}")
-    files = []
-    # A fixed salt gives every element the same id each time.
-    with mpl.rc_context({"font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "ortops"}):
-        for name, theme in _THEMES.items():
-            files.append(file.with_name(f"{file.stem}-{name}{file.suffix}"))
-            metadata = {"Title": TITLE, "Date": None, "Creator": None}
-            _figure(cells, caption, theme).savefig(files[-1], format="svg", transparent=True, metadata=metadata)
-    return files
+    return themes.save(lambda theme: _figure(cells, caption, theme), TITLE, file)
 
 
 def _is_shown(cell: Mapping[str, Any]) -> bool:
@@ -83,24 +59,17 @@ def _is_shown(cell: Mapping[str, Any]) -> bool:
     return cell["operation"] != IN_MODEL.name or cell["workload"] in _PYRAMID_NAMES
 
 
-def _caption(report: Mapping[str, Any]) -> str:
-    machine, packages = report["machine"], report["packages"]
-    versions = ", ".join(f"{name} {packages[name]}" for name in (OURS, PEER, "numba", "numpy") if name in packages)
-    calls = "single calls" if report.get("single") else "calls"
-    return f"Medians of {calls} in float32 on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."
-
-
-def _figure(cells: Sequence[Mapping[str, Any]], caption: str, theme: _Theme) -> Figure:
+def _figure(cells: Sequence[Mapping[str, Any]], caption: str, theme: Theme) -> Figure:
     workloads = {cell["workload"]: cell["facts"] for cell in cells}
     operations = [name for name in PANELS if any(cell["operation"] == name for cell in cells)]
     threads = sorted({cell["threads"] for cell in cells})
     # With more than two thread counts, only the fewest and the most are drawn.
     colours = dict(zip(dict.fromkeys((threads[0], threads[-1])), theme.bars, strict=False))
     height = _HEADING_HEIGHT + _ROW_HEIGHT * len(workloads) + _CAPTION_HEIGHT
-    figure = Figure(figsize=(_WIDTH / _INCH, height / _INCH))
+    figure = Figure(figsize=(WIDTH / INCH, height / INCH))
     FigureCanvasSVG(figure)
     bottom, top = _CAPTION_HEIGHT / height, 1 - _HEADING_HEIGHT / height
-    box = {"left": _LABEL_WIDTH / _WIDTH, "right": 0.985, "bottom": bottom, "top": top}
+    box = {"left": _LABEL_WIDTH / WIDTH, "right": 0.985, "bottom": bottom, "top": top}
     panels = figure.subplots(1, len(operations), sharex=True, sharey=True, squeeze=False, gridspec_kw=box)[0]
     for axes, operation in zip(panels, operations, strict=True):
         axes.set_title(PANELS[operation], fontsize=9, color=theme.text, loc="left", pad=6)
@@ -109,23 +78,23 @@ def _figure(cells: Sequence[Mapping[str, Any]], caption: str, theme: _Theme) -> 
     # The numbers at the ends of the bars need room on the right.
     panels[0].set(ylim=(len(workloads) - 0.5, -0.5), xlim=(0, panels[0].get_xlim()[1] * 1.15))
     _heading(figure, height, colours, theme)
-    x, y = _MARGIN / _WIDTH, _MARGIN / height
+    x, y = _MARGIN / WIDTH, _MARGIN / height
     figure.text(x, y, caption, va="bottom", fontsize=7, linespacing=1.3, color=theme.muted)
     return figure
 
 
-def _heading(figure: Figure, height: float, colours: Mapping[int, str], theme: _Theme) -> None:
+def _heading(figure: Figure, height: float, colours: Mapping[int, str], theme: Theme) -> None:
     """Write the title and the legend above the panels."""
     place: dict[str, Any] = {"va": "top", "fontsize": 9}
-    figure.text(_MARGIN / _WIDTH, 1 - 8 / height, TITLE, va="top", fontsize=11, color=theme.text, weight="bold")
+    figure.text(_MARGIN / WIDTH, 1 - 8 / height, TITLE, va="top", fontsize=11, color=theme.text, weight="bold")
     legend = [("■", colour, f"{count} {_plural('thread', count)}") for count, colour in colours.items()]
     for i, (symbol, colour, meaning) in enumerate([*legend, ("┊", theme.muted, "as long as ortops")]):
         x, y = _MARGIN + 72 * i, 1 - 27 / height
-        figure.text(x / _WIDTH, y, symbol, color=colour, **place)
-        figure.text((x + 11) / _WIDTH, y, meaning, color=theme.text, **place)
+        figure.text(x / WIDTH, y, symbol, color=colour, **place)
+        figure.text((x + 11) / WIDTH, y, meaning, color=theme.text, **place)
 
 
-def _row_labels(axes: Any, workloads: Mapping[str, Mapping[str, str]], theme: _Theme) -> None:
+def _row_labels(axes: Any, workloads: Mapping[str, Mapping[str, str]], theme: Theme) -> None:
     """Write the names and sizes of the workloads to the left of the first panel."""
     place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "ha": "right"}
     for row, (name, facts) in enumerate(workloads.items()):
@@ -143,7 +112,7 @@ def _bars(
     cells: Sequence[Mapping[str, Any]],
     workloads: Sequence[str],
     colours: Mapping[int, str],
-    theme: _Theme,
+    theme: Theme,
 ) -> None:
     """Draw a row of bars for each workload, one bar for each thread count in `colours`."""
     thickness = 0.72 / len(colours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from benchmarks import counts
 from benchmarks.agreement import Difference
+from benchmarks.cost_model import TERMS, Model, models
 from benchmarks.first_call import FirstCall
 from benchmarks.measure import OURS, Cell
 from benchmarks.sweeps import Point, Sweep
@@ -81,32 +83,35 @@ def markdown(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def to_json(run: Run) -> str:
-    """Return {"machine", "packages", "single", "cells": [...], "swept": [{"sweep", "value", **cell}], "first_calls": [...]}.
-
-    A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
-    "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a refused peer has no
-    seconds, and a peer without a difference does not support the operation. A first call is {"case", "seconds": {column:
-    as of a call}}.
-    """
-    return json.dumps(to_data(run), indent=1, allow_nan=False) + "\n"
+def to_json(data: Mapping[str, Any]) -> str:
+    """Return what `to_data` returns as JSON."""
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def to_data(run: Run) -> dict[str, Any]:
-    """Return the data of `to_json`."""
-    return {
+    """Return {"machine", "packages", "single", "cells": [...], "swept": [...], "first_calls": [...], "models": {...}}.
+
+    A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
+    "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a refused peer has no
+    seconds, and a peer without a difference does not support the operation. A swept cell also has {"sweep", "value",
+    "work"}; work is a `cost_model.Work`, or null if it is not counted. A first call is {"case", "seconds": {column: as of a
+    call}}. A model is that of a swept operation: {"seconds": {term: its cost}, "median_error", "largest_error"}.
+    """
+    data: dict[str, Any] = {
         "machine": run.machine,
         "packages": run.packages,
         "single": run.single,
         "cells": [_cell(cell) for cell in run.cells],
-        "swept": [{"sweep": sweep.name, "value": point.value, **_cell(cell)} for sweep, point, cell in run.swept],
+        "swept": [_swept(*one) for one in run.swept],
         "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
     }
+    return {**data, "models": {operation: _model(model) for operation, model in models(data).items()}}
 
 
 def _tables(run: Run) -> list[Table]:
     first_calls = [first_call_table(run.first_calls)] if run.first_calls else []
-    return [*tables(run.cells, run.peers), *first_calls]
+    swept = [cell for _, _, cell in run.swept]
+    return [*tables(run.cells, run.peers), *tables(swept, run.peers), *first_calls]
 
 
 def _lines(run: Run) -> list[str]:
@@ -133,6 +138,16 @@ def markdown_table(table: Table) -> str:
     # The asterisks in cells are not emphasis.
     rows = ["| " + " | ".join(line).replace("*", r"\*") + " |" for line in lines]
     return "\n".join((f"**{table.title}**", "", *rows))
+
+
+def _swept(sweep: Sweep, point: Point, cell: Cell) -> dict[str, Any]:
+    counted = counts.work(cell.operation, point.workload) if cell.element_type == "float" else None
+    return {"sweep": sweep.name, "value": point.value, "work": asdict(counted) if counted else None, **_cell(cell)}
+
+
+def _model(model: Model) -> dict[str, Any]:
+    seconds = {term.name: cost for term, cost in zip(TERMS, model.costs, strict=True)}
+    return {"seconds": seconds, "median_error": model.median_error, "largest_error": model.largest_error}
 
 
 def _cell(cell: Cell) -> dict[str, Any]:

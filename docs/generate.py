@@ -10,8 +10,8 @@ from docs.pictures import PICTURES, drawn
 
 FOLDER = Path(__file__).parent
 
-MEASURED = {"images/speed-light.svg", "images/speed-dark.svg"}
-"""The pictures that `make bench` draws."""
+MEASURED = {f"images/{name}-{theme}.svg" for name in ("speed", "growth") for theme in ("light", "dark")}
+"""The pictures that `make bench` and `make growth` draw."""
 
 
 def generated() -> dict[str, str]:

@@ -83,7 +83,7 @@ def off_by_a_tenth(array: Array) -> Array:
 
 @pytest.mark.parametrize(
     "workload",
-    [*WORKLOADS, *FPN.levels, *(point.workload for sweep in sweeps(3) for point in sweep.points)],
+    [*WORKLOADS, *FPN.levels, *(point.workload for sweep in sweeps() for point in sweep.points)],
     ids=lambda w: w.name,
 )
 def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
@@ -113,15 +113,17 @@ def test_names_are_unique_so_that_they_can_be_chosen() -> None:
     assert {*command.OPERATION_NAMES} - {first_call.NAME} >= {*BY_DEFAULT} > {IN_MODEL.name}
 
 
-def test_each_sweep_varies_what_it_says_and_threads_end_at_the_most() -> None:
+def test_each_sweep_varies_what_it_says_and_has_the_base_among_its_points() -> None:
     varied = [
         {field for point in sweep.points for field, value in vars(point.workload).items() if value != vars(BASE)[field]}
-        for sweep in sweeps(6)
+        for sweep in sweeps()
     ]
-    size = {"sampling_ratio", "sizes"}
-    assert [fields - {"name"} for fields in varied] == [{"rois"}, {"shape"}, {"sampling_ratio"}, size, set()]
-    assert [point.threads for point in sweeps(6)[-1].points] == [1, 2, 4, 6]
-    assert [point.threads for point in sweeps(1)[-1].points] == [1]
+    sizes = [{"shape"}, {"rois"}, {"bins"}, {"sampling_ratio"}, {"shape", "spatial_scale"}, set()]
+    assert [fields - {"name"} for fields in varied] == sizes
+    assert [point.threads for point in sweeps()[-1].points] == [1, 2, 3, 4, 6, 8, 12, 16]
+    for sweep in sweeps():
+        assert any(replace(point.workload, name=BASE.name) == BASE for point in sweep.points)
+        assert len({point.value for point in sweep.points}) == len(sweep.points)
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.family == "rotated"], ids=lambda o: o.name)
@@ -202,7 +204,7 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
     result = run(*chosen, "--rounds", "3", "--json", str(json_file), "--markdown", str(markdown_file))
     assert result.exit_code == 0, result.output
     data = json.loads(json_file.read_text("utf-8"))
-    assert set(data) == {"machine", "packages", "single", "cells", "swept", "first_calls"}
+    assert set(data) == {"machine", "packages", "single", "cells", "swept", "first_calls", "models"}
     assert data["single"] is False
     assert "each twice in a row, and the second one is timed" in result.output
     assert set(data["machine"]) == {"cpu", "cpus", "architecture", "system", "python", "load"}
@@ -543,7 +545,9 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     for name in [
-        name for name in sys.modules if name.startswith(("benchmarks.plot", "benchmarks.chart", "benchmarks.peers."))
+        name
+        for name in sys.modules
+        if name.startswith(("benchmarks.plot", "benchmarks.chart", "benchmarks.themes", "benchmarks.peers."))
     ]:
         monkeypatch.delitem(sys.modules, name)
     for package in packages:
@@ -659,7 +663,7 @@ def test_mmcv_is_asked_through_its_public_function(monkeypatch: pytest.MonkeyPat
 def test_a_plot_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     points = tuple(Point(n, replace(TINY, rois=n)) for n in (1, 5))
-    monkeypatch.setattr(command, "sweeps", lambda _: (Sweep("RoIs", points),))
+    monkeypatch.setattr(command, "sweeps", lambda: (Sweep("RoIs", points),))
     plot_file, json_file = tmp_path / "run.png", tmp_path / "run.json"
     chosen = ("--operation", "avg", "--workload", "one", "--peer", "onnxruntime", "--threads", "1", "--rounds", "1")
     result = run(*chosen, "--plot", str(plot_file), "--json", str(json_file))

@@ -44,7 +44,7 @@ def draw(report: Mapping[str, Any], file: Path) -> list[Path]:
     """
     try:
         cells = [cell for cell in report["cells"] if _is_shown(cell)]
-        caption = themes.caption(report, PEER)
+        caption = themes.caption(report, [PEER], ELEMENT_TYPE)
     except (KeyError, TypeError) as error:
         raise ValueError(f"must be one that `python -m benchmarks --json` wrote ({error!r})") from error
     if not cells:

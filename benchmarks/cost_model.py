@@ -61,12 +61,12 @@ class Term(NamedTuple):
     unit: str
 
 
-LIMITS = ("calls and threads", "RoIs", "arithmetic", "memory")
+LIMITS = ("calls and threads", "tables of RoIs", "arithmetic", "memory")
 
 TERMS = (
     Term("a call", "calls and threads", "us"),
-    Term("an entry of a table", "RoIs", "ns"),
-    Term("a RoI in a panel", "RoIs", "ns"),
+    Term("an entry of a table", "tables of RoIs", "ns"),
+    Term("a RoI in a panel", "tables of RoIs", "ns"),
     Term("a vector operation", "arithmetic", "ns"),
     Term("the map through panels", "memory", "GB/s"),
     Term("the bins through panels", "memory", "GB/s"),

@@ -97,14 +97,15 @@ def _figure(report: Mapping[str, Any], theme: Theme) -> Figure:
     look: dict[str, Any] = {"frameon": False, "fontsize": 7, "labelcolor": theme.text, "labelspacing": 0.3}
     look |= {"bbox_to_anchor": (0, 1 - 20 / height), "ncols": 5, "handlelength": 1.4, "columnspacing": 1.2}
     figure.legend(handles=handles, loc="upper left", **look)
-    text = "\n".join([_base(), *_errors(models), themes.caption(report, *peers)])
+    text = "\n".join([_base(swept), *_errors(models), themes.caption(report, peers, swept[0]["element_type"])])
     figure.text(6 / WIDTH, 4 / height, text, va="bottom", fontsize=6.5, linespacing=1.3, color=theme.muted)
     return figure
 
 
-def _base() -> str:
-    facts = ", ".join(f"{name} {value}" for name, value in BASE.facts.items())
-    return f"One size is varied at a time; the others are: {facts}, 1 thread. RoIs cover the same share of any map."
+def _base(cells: _Cells) -> str:
+    facts = [f"{name} {value}" for name, value in BASE.facts.items()]
+    facts += sorted({f"threads {cell['threads']}" for cell in cells if cell["sweep"] != "threads"})
+    return f"One size is varied at a time; the others are: {', '.join(facts)}. RoIs cover the same share of any map."
 
 
 def _errors(models: Mapping[str, Model]) -> list[str]:

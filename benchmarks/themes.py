@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.measure import OURS
+from ortops.spec import ELEMENT_DTYPES
 
 INCH = 72
 """The points of an inch; a point has 4/3 pixels."""
@@ -61,9 +63,10 @@ def save(figure: Callable[[Theme], Figure], title: str, file: Path) -> list[Path
     return files
 
 
-def caption(report: Mapping[str, Any], *peers: str) -> str:
+def caption(report: Mapping[str, Any], peers: Sequence[str], element_type: str) -> str:
     """Return the machine and the versions of ours, of peers and of the packages that matter."""
     machine, packages = report["machine"], report["packages"]
     versions = ", ".join(f"{name} {packages[name]}" for name in (OURS, *peers, "numba", "numpy") if name in packages)
     calls = "single calls" if report.get("single") else "calls"
-    return f"Medians of {calls} in float32 on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."
+    dtype = np.dtype(ELEMENT_DTYPES[element_type]).name
+    return f"Medians of {calls} in {dtype} on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."

@@ -77,7 +77,8 @@ def test_growth_is_drawn_with_what_limits_each_point_and_the_errors_of_the_model
     assert {*NAMES, "average, ms", "dX, ms", "copying", "onnxruntime", "model", "2 cores", "10000", "size"} <= {*shown}
     assert {f"ortops, limited by {limit}" for limit in LIMITS} <= {*shown}
     assert "Median error of the model: 0% for average, 0% at most; 0% for dX, 0% at most." in shown
-    assert any("A <processor>, 2 CPUs" in text for text in shown)
+    assert "Medians of calls in float32 on A <processor>, 2 CPUs." in shown
+    assert any("X 1x256x100x152, RoIs 100, bins 7, samples 2, threads 1." in text for text in shown)
     assert light.read_bytes() != dark.read_bytes()
     assert light.stat().st_size < 150_000
     first = light.read_bytes()

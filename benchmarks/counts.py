@@ -157,7 +157,8 @@ def packs_maps(workload: Workload, rows: Axis, columns: Axis) -> bool:
     channels, height, width = _sizes(workload)
     if channels < LANES // 2 or height * width > MAX_MAP_PIXELS or workload.rois <= 1:
         return False
-    return _covered(rows, columns) >= height * width
+    # A row of a window also reads up to a cache line beside it.
+    return int(rows.spans @ np.minimum(columns.spans + LANES - 1, width)) >= height * width
 
 
 def panel_lines(workload: Workload, rows: Axis, columns: Axis) -> int:

@@ -8,22 +8,25 @@ from typing import Literal
 from benchmarks.workloads import RESAMPLINGS, ROTATED, WORKLOADS, Resampling, Workload
 from ortops.operators import BY_NAME
 
-Family = Literal["roi_align", "rotated", "max_roi_pool", "resample"]
+Family = Literal["roi_align", "channels_last", "rotated", "max_roi_pool", "resample"]
 
 _OPERATORS = {
     "roi_align": BY_NAME["RoiAlign_22"],
+    "channels_last": BY_NAME["RoiAlign_16"],
     "rotated": BY_NAME["RoIAlignRotated"],
     "max_roi_pool": BY_NAME["MaxRoiPool_22"],
     "resample": BY_NAME["DmlResample"],
 }
-"""By family, an operator with all of the family's element types."""
+"""By family, an operator with all of the family's element types, those of opset 16 for `channels_last`."""
 
 
 @dataclass(frozen=True)
 class Operation:
     """The computation of `outputs`, among Y, dX and drois, by a forward operator and its gradient.
 
-    mode: the mode of RoiAlign or, for the family resample, of Resize; "rotated" or "max_pixel" for families without modes.
+    family: that of the operator; channels_last is RoiAlign's average of maps [N, H, W, C], which others have to transpose.
+    mode: the mode of RoiAlign or, for the family resample, of Resize; "channels_last", "rotated" or "max_pixel" for families
+        without modes.
     """
 
     name: str
@@ -46,8 +49,8 @@ class Operation:
     def workloads(self) -> tuple[Workload | Resampling, ...]:
         """The workloads on which it is measured."""
         by_family: dict[Family, tuple[Workload | Resampling, ...]]
-        by_family = {"roi_align": WORKLOADS, "rotated": ROTATED, "max_roi_pool": WORKLOADS, "resample": RESAMPLINGS}
-        return by_family[self.family]
+        by_family = {"rotated": ROTATED, "resample": RESAMPLINGS}
+        return by_family.get(self.family, WORKLOADS)
 
     @property
     def forward(self) -> Operation:
@@ -57,6 +60,7 @@ class Operation:
 
 OPERATIONS = (
     Operation("avg", "roi_align", "avg", ("Y",)),
+    Operation("channels-last", "channels_last", "channels_last", ("Y",)),
     Operation("max", "roi_align", "max", ("Y",)),
     Operation("max_interpolated", "roi_align", "max_interpolated", ("Y",)),
     Operation("dX", "roi_align", "avg", ("dX",)),
@@ -82,6 +86,7 @@ WITH_CONVERSIONS = Operation(f"{IN_MODEL.name} with conversions", "roi_align", "
 
 BY_DEFAULT = (
     "avg",
+    "channels-last",
     "max",
     "dX",
     "drois",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ortops.kernels.argmax import is_new_max
 from ortops.kernels.axis import Axis, write_axis
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
@@ -27,7 +28,7 @@ from ortops.kernels.jit.scalar import (
 )
 from ortops.kernels.jit.simd import load_lanes, nan_max_lanes, select_new_max, splat, store_lanes
 from ortops.kernels.layout import NEAREST, OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.maximum import is_new_max, nan_max
+from ortops.kernels.maximum import nan_max
 from ortops.kernels.pack import pack, unpack
 from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of
 from ortops.kernels.schedule import (

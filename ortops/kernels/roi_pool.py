@@ -20,7 +20,8 @@ _POOL = {
 _POOL_CHANNELS_LAST = {mode: Kernel("channels_last", kernel.function) for mode, kernel in _POOL.items()}
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
 _average_drois_channels_last = Kernel("gradient", "average_drois_channels_last")
-_maximum_dx, _maximum_drois = Kernel("gradient", "maximum_dx"), Kernel("gradient", "maximum_drois")
+_maximum_dx = Kernel("maximum_gradient", "maximum_dx")
+_maximum_drois = Kernel("maximum_gradient", "maximum_drois")
 _max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
 
 

@@ -88,7 +88,7 @@ def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 @intrinsic
 def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
-    """`new` in the lanes where `value` replaces the maximum `best` (see `maximum.is_new_max`), `old` in the others."""
+    """`new` in the lanes where `value` replaces the maximum `best` (see `argmax.is_new_max`), `old` in the others."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value, best, *choices = args

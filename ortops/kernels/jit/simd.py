@@ -74,6 +74,23 @@ def scale_lanes(_typing: Any, weight: Any, lanes: Any) -> Any:
 
 
 @intrinsic
+def add_lanes(_typing: Any, first: Any, second: Any) -> Any:
+    """The sum of two vectors."""
+    return first(first, second), lambda _context, builder, _signature, args: builder.fadd(*args)
+
+
+@intrinsic
+def widen(_typing: Any, lanes: Any) -> Any:
+    """A vector converted to float64."""
+    return LanesType(types.float64)(lanes), lambda _context, builder, _signature, args: _widen(builder, args[0])
+
+
+def _widen(builder: Any, lanes: Any) -> Any:
+    vector = _vector(types.float64)
+    return lanes if lanes.type == vector else builder.fpext(lanes, vector)
+
+
+@intrinsic
 def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
     """The larger value in each lane; NaN if either is NaN."""
 
@@ -104,8 +121,7 @@ def add_to_float64(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
-        vector = _vector(types.float64)
-        value = args[2] if args[2].type == vector else builder.fpext(args[2], vector)
+        value = _widen(builder, args[2])
         horizontal_sum = builder.fadd(emit_load(context, builder, types.float64, pointer, double), value)
         emit_store(context, builder, types.float64, pointer, horizontal_sum)
         return context.get_dummy_value()
@@ -118,9 +134,7 @@ def horizontal_sum(_typing: Any, lanes: Any) -> Any:
     """The sum of all lanes in float64, by halves: lane i and i + LANES/2, then quarters, and so on."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        value, half = args[0], LANES // 2
-        if value.type != _vector(types.float64):
-            value = builder.fpext(value, _vector(types.float64))
+        value, half = _widen(builder, args[0]), LANES // 2
         while half:
             unused = ir.Constant(value.type, ir.Undefined)
             places = [ir.Constant(ir.VectorType(_INT32, half), list(range(k, k + half))) for k in (0, half)]

@@ -1,20 +1,36 @@
 """The argmax of a bin, in the two meanings of `maximum.py`, and what its gradient adds to.
 
-Weights and products are float64, so that rounding to float32 causes no ties.
+Weights and products are float64, so that rounding to float32 causes no ties. The argmax of one channel and those of a panel
+of LANES interleaved channels compute and compare the same float64s in the same order, so a channel has the same in either.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import cast_like, load
+from ortops.kernels.jit.scalar import cast_like, load, offset
+from ortops.kernels.jit.simd import add_lanes, load_lanes, scale_lanes, select_new_max, splat, store_lanes, widen
 from ortops.kernels.tables import OFF_MAP, Table
 
 WHOLE_SAMPLE = 4
 """In place of a corner's number (0 to 3) if the maximum is an interpolated sample."""
+
+PLACE_BITS = 21
+"""The bits of a candidate's place in its bin. A panel has at most 2**18 pixels, and up to three candidates for each of them
+along an axis; so a code, which has two places and a corner, is an exact float64.
+"""
+
+
+class Argmax(NamedTuple):
+    """The row candidate, the column candidate and the corner of a bin's maximum; the corner is -1 if it is off the map."""
+
+    i: int
+    j: int
+    corner: int
 
 
 @compiled
@@ -38,13 +54,8 @@ def _pixels_of(where: int) -> tuple[int, int]:
 
 
 @noinline
-def _argmax(
-    x: Any, width: int, rows: Table, columns: Table, p: int, q: int, takes_corners: bool
-) -> tuple[int, int, int]:
-    """The row candidate, the column candidate and the corner of bin (p, q)'s maximum; corner -1 if it is off the map.
-
-    Weights and products are float64, so that rounding to float32 causes no ties.
-    """
+def _argmax(x: Any, width: int, rows: Table, columns: Table, p: int, q: int, takes_corners: bool) -> Argmax:
+    """The argmax of bin (p, q) in one channel."""
     best, best_i, best_j, best_corner = -np.inf, -1, -1, -1
     for i in range(rows.start[p], rows.start[p + 1]):
         fy = rows.weight[i]
@@ -69,37 +80,186 @@ def _argmax(
                 value = (a if corner == 0 else b) if corner < 2 else (c if corner == 2 else d)
                 if best_i < 0 or is_new_max(value, best):
                     best, best_i, best_j, best_corner = value, i, j, corner
-    return best_i, best_j, best_corner
+    return Argmax(best_i, best_j, best_corner)
+
+
+@noinline
+def argmax_panel(panel: Any, stride: int, rows: Table, columns: Table, takes_corners: bool, codes: Any) -> None:
+    """Store the argmax of each bin and channel of a panel as a code in the float64 codes [PH, PW, LANES].
+
+    A code is an integer, or -1 if the maximum is off the map. `_argmax_of` has its meaning.
+    """
+    zeros = splat(codes, 0.0)
+    for p in range(rows.bins):
+        for q in range(columns.bins):
+            top, left = rows.start[p], columns.start[q]
+            is_empty = top == rows.start[p + 1] or left == columns.start[q + 1]
+            # The first candidate, unless another is larger than -inf.
+            first = -1.0 if is_empty else (0.0 if takes_corners else float(WHOLE_SAMPLE))
+            best, best_codes = splat(codes, -np.inf), splat(codes, first)
+            for i in range(top, rows.start[p + 1]):
+                y, fy = rows.pixel[i], rows.weight[i]
+                has_below = y % 2 == 1
+                for j in range(left, columns.start[q + 1]):
+                    x, fx = columns.pixel[j], columns.weight[j]
+                    if y == OFF_MAP or x == OFF_MAP:
+                        best_codes = select_new_max(zeros, best, splat(codes, -1.0), best_codes)
+                        best = select_new_max(zeros, best, zeros, best)
+                        continue
+                    has_beside = x % 2 == 1
+                    at = y // 2 * stride + x // 2 * LANES
+                    code = ((i - top) << PLACE_BITS | (j - left)) << 3
+                    a = scale_lanes((1.0 - fy) * (1.0 - fx), widen(load_lanes(panel, at)))
+                    b, c, d = zeros, zeros, zeros
+                    if has_beside:
+                        b = scale_lanes((1.0 - fy) * fx, widen(load_lanes(panel, at + LANES)))
+                    if has_below:
+                        c = scale_lanes(fy * (1.0 - fx), widen(load_lanes(panel, at + stride)))
+                    if has_below and has_beside:
+                        d = scale_lanes(fy * fx, widen(load_lanes(panel, at + stride + LANES)))
+                    if takes_corners:
+                        for corner in range(4):
+                            value = (a if corner == 0 else b) if corner < 2 else (c if corner == 2 else d)
+                            best_codes = select_new_max(value, best, splat(codes, float(code + corner)), best_codes)
+                            best = select_new_max(value, best, value, best)
+                    else:
+                        value = add_lanes(add_lanes(add_lanes(a, b), c), d)
+                        best_codes = select_new_max(value, best, splat(codes, float(code + WHOLE_SAMPLE)), best_codes)
+                        best = select_new_max(value, best, value, best)
+            store_lanes(codes, (p * columns.bins + q) * LANES, best_codes)
 
 
 @compiled
-def add_maximum_gradient(
-    x: Any, dy: Any, width: int, rows: Table, columns: Table, takes_corners: bool, dx: Any, drois: Any, has_dx: bool
+def _argmax_of(code: float, rows: Table, columns: Table, p: int, q: int) -> Argmax:
+    """The argmax of bin (p, q) that a code says."""
+    bits = int(code)
+    if bits < 0:
+        return Argmax(-1, -1, -1)
+    place = bits >> 3
+    j = place & ((1 << PLACE_BITS) - 1)
+    return Argmax(rows.start[p] + (place >> PLACE_BITS), columns.start[q] + j, bits & 7)
+
+
+@compiled
+def _argmax_of_bin(
+    x: Any, width: int, rows: Table, columns: Table, p: int, q: int, takes_corners: bool, codes: Any, has_codes: bool
+) -> Argmax:
+    """The argmax of bin (p, q) in one channel by its code, else by finding it."""
+    if has_codes:
+        return _argmax_of(codes[(p * columns.bins + q) * LANES], rows, columns, p, q)
+    found: Argmax = _argmax(x, width, rows, columns, p, q, takes_corners)
+    return found
+
+
+@noinline
+def add_to_dx(
+    planes: Any,
+    plane: int,
+    lanes: int,
+    dy: Any,
+    bins: int,
+    width: int,
+    rows: Table,
+    columns: Table,
+    takes_corners: bool,
+    codes: Any,
+    has_codes: bool,
+    top: int,
+    bottom: int,
+    dx: Any,
+    channel: int,
+    pixel: int,
 ) -> None:
-    """Scatter the gradient dy [PH, PW] of one channel to each bin's argmax: into dx [H, W] if has_dx, else drois [4]."""
+    """Add the gradient of some channels to the argmax of each bin, in the rows top:bottom of dx.
+
+    Args:
+        planes, plane: a pointer to X's first channel, and the stride between channels.
+        lanes: the number of channels.
+        dy, bins: a pointer to the gradient of the first channel's first bin, and the stride between channels.
+        codes, has_codes: the codes; without codes each argmax is found first.
+        dx, channel, pixel: a pointer to the first channel's first pixel, and the strides between channels and pixels.
+    """
+    for p in range(rows.bins):
+        for c in range(lanes):
+            x, to, gradient, lane_codes = (
+                offset(planes, c * plane),
+                offset(dx, c * channel),
+                offset(dy, c * bins + p * columns.bins),
+                offset(codes, c),
+            )
+            for q in range(columns.bins):
+                i, j, corner = _argmax_of_bin(x, width, rows, columns, p, q, takes_corners, lane_codes, has_codes)
+                if corner < 0:
+                    continue
+                g = float(load(gradient, q))
+                fy, fx = rows.weight[i], columns.weight[j]
+                has_below, has_beside = rows.pixel[i] % 2 == 1, columns.pixel[j] % 2 == 1
+                row = rows.pixel[i] // 2
+                at = (row * width + columns.pixel[j] // 2) * pixel
+                if corner == WHOLE_SAMPLE:
+                    if top <= row < bottom:
+                        to[at] = cast_like(to, to[at] + g * (1.0 - fy) * (1.0 - fx))
+                        if has_beside:
+                            to[at + pixel] = cast_like(to, to[at + pixel] + g * (1.0 - fy) * fx)
+                    if has_below and top <= row + 1 < bottom:
+                        at += width * pixel
+                        to[at] = cast_like(to, to[at] + g * fy * (1.0 - fx))
+                        if has_beside:
+                            to[at + pixel] = cast_like(to, to[at + pixel] + g * fy * fx)
+                    continue
+                # Without branches on the corner, which would be mispredicted.
+                below, beside = corner // 2, corner % 2
+                wy, wx = fy if below else 1.0 - fy, fx if beside else 1.0 - fx
+                row += below
+                at += (below * width + beside) * pixel
+                if (has_below >= below) & (has_beside >= beside) & (top <= row) & (row < bottom):
+                    to[at] = cast_like(to, to[at] + g * wy * wx)
+
+
+@noinline
+def add_to_drois(
+    x: Any,
+    dy: Any,
+    width: int,
+    rows: Table,
+    columns: Table,
+    takes_corners: bool,
+    codes: Any,
+    has_codes: bool,
+    drois: Any,
+) -> None:
+    """Add the derivatives of all maxima of one channel, times their gradients dy [PH, PW], to the float64 drois [4]."""
+    sums = drois[0], drois[1], drois[2], drois[3]
     for p in range(rows.bins):
         for q in range(columns.bins):
-            i, j, winning = _argmax(x, width, rows, columns, p, q, takes_corners)
-            if winning < 0:
+            i, j, corner = _argmax_of_bin(x, width, rows, columns, p, q, takes_corners, codes, has_codes)
+            if corner < 0:
                 continue
             g = float(load(dy, p * columns.bins + q))
-            top, bottom = _pixels_of(rows.pixel[i])
-            left, right = _pixels_of(columns.pixel[j])
-            for corner in range(4):
-                below, beside = corner >= 2, corner % 2 == 1
-                at_y, at_x = bottom if below else top, right if beside else left
-                if (winning != corner and winning != WHOLE_SAMPLE) or at_y < 0 or at_x < 0:
-                    continue
-                wy = rows.weight[i] if below else 1.0 - rows.weight[i]
-                wx = columns.weight[j] if beside else 1.0 - columns.weight[j]
-                at = at_y * width + at_x
-                if has_dx:
-                    dx[at] = cast_like(dx, dx[at] + g * wy * wx)
-                else:
-                    value = g * float(load(x, at))
-                    along_x = value * wy * (1.0 if beside else -1.0)
-                    along_y = value * wx * (1.0 if below else -1.0)
-                    drois[0] += along_x * columns.near[j]
-                    drois[1] += along_y * rows.near[i]
-                    drois[2] += along_x * columns.far[j]
-                    drois[3] += along_y * rows.far[i]
+            fy, fx = rows.weight[i], columns.weight[j]
+            has_below, has_beside = rows.pixel[i] % 2 == 1, columns.pixel[j] % 2 == 1
+            at = rows.pixel[i] // 2 * width + columns.pixel[j] // 2
+            near, far = (columns.near[j], rows.near[i]), (columns.far[j], rows.far[i])
+            if corner == WHOLE_SAMPLE:
+                sums = _added(sums, g * float(load(x, at)), fy - 1.0, fx - 1.0, near, far)
+                if has_beside:
+                    sums = _added(sums, g * float(load(x, at + 1)), 1.0 - fy, -fx, near, far)
+                if has_below:
+                    sums = _added(sums, g * float(load(x, at + width)), -fy, 1.0 - fx, near, far)
+                if has_below and has_beside:
+                    sums = _added(sums, g * float(load(x, at + width + 1)), fy, fx, near, far)
+                continue
+            below, beside = corner // 2, corner % 2
+            wy, wx = fy if below else 1.0 - fy, fx if beside else 1.0 - fx
+            at += below * width + beside
+            if (has_below >= below) & (has_beside >= beside):
+                value = g * float(load(x, at))
+                sums = _added(sums, value, wy if beside else -wy, wx if below else -wx, near, far)
+    drois[0], drois[1], drois[2], drois[3] = sums
+
+
+@compiled
+def _added(drois: Any, value: float, along_x: float, along_y: float, near: Any, far: Any) -> Any:
+    """Add a pixel's terms to the derivatives: `value` times the derivatives of its weight."""
+    x, y = value * along_x, value * along_y
+    return drois[0] + x * near[0], drois[1] + y * near[1], drois[2] + x * far[0], drois[3] + y * far[1]

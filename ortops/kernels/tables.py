@@ -21,7 +21,7 @@ from ortops.kernels.axis import (
 )
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import maximum, minimum, store
+from ortops.kernels.jit.scalar import maximum, minimum, offset, store
 
 OFF_MAP = -1
 """In place of a candidate's region if it reads no pixel."""
@@ -217,6 +217,25 @@ def span_of_candidates(table: Table) -> tuple[int, int]:
             first, end = where // 2, (where + 1) // 2 + 1
             low, high = (minimum(low, first), maximum(high, end)) if high > 0 else (first, end)
     return low, high
+
+
+@compiled
+def bins_in_band(table: Table, top: int, bottom: int) -> tuple[int, int]:
+    """The bins [first, end) of a table of candidates that read a pixel of top:bottom; (0, 0) if there are none."""
+    first, end = table.bins, 0
+    for p in range(table.bins):
+        for n in range(table.start[p], table.start[p + 1]):
+            where = table.pixel[n]
+            if where != OFF_MAP and where // 2 < bottom and (where + 1) // 2 >= top:
+                first, end = minimum(first, p), p + 1
+    return (first, end) if first < end else (0, 0)
+
+
+@compiled
+def some_bins(table: Table, first: int, end: int) -> Table:
+    """A table of the bins first:end of a table of candidates."""
+    start, inside = offset(table.start, first), offset(table.inside, first)
+    return Table(end - first, start, inside, table.pixel, table.weight, table.near, table.far, table.ranges)
 
 
 @noinline

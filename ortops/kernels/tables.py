@@ -71,9 +71,9 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Ta
                 store(table.far, at, 0.0)
         inside = 0.0
         i = 0 if count else axis.samples
+        where = region_of_sample(axis, p, i, length)
         while i < axis.samples:
-            where = region_of_sample(axis, p, i, length)
-            end = region_end(axis, p, i, where, length)
+            end, there = region_end(axis, p, i, where, length)
             if is_inside(where, length):
                 pixel = where // 2
                 at = start + pixel - low
@@ -93,7 +93,7 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Ta
                         _add_pair(table.far, at, -far, far)
                 else:
                     _add_pair(table.weight, at, share, 0.0)
-            i = end
+            i, where = end, there
         table.inside[p] = inside / maximum(axis.samples, 1)
         table.start[p + 1] = _compact(table, start, start + count, with_grad, with_grad)
 
@@ -132,9 +132,9 @@ def fill_extremes(axis: Axis, length: int, _with_grad: bool, first: int, table: 
             table.pixel[at] = -1
         table.inside[p] = 1.0 if count else 0.0
         i = 0 if count else axis.samples
+        where = region_of_sample(axis, p, i, length)
         while i < axis.samples:
-            where = region_of_sample(axis, p, i, length)
-            end = region_end(axis, p, i, where, length)
+            end, there = region_end(axis, p, i, where, length)
             pixel = where // 2
             between = is_inside(where, length) and is_between(where)
             if not between:
@@ -147,7 +147,7 @@ def fill_extremes(axis: Axis, length: int, _with_grad: bool, first: int, table: 
                 _extend(table, at, pixel, 1.0 - maximum(f, g), 1.0 - minimum(f, g))
                 if between:
                     _extend(table, at + 1, pixel + 1, minimum(f, g), maximum(f, g))
-            i = end
+            i, where = end, there
         table.start[p + 1] = _compact(table, start, start + count, True, False)
 
 
@@ -176,9 +176,9 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
     table.start[0] = first
     for p in range(axis.bins):
         i = 0
+        where = region_of_sample(axis, p, i, length)
         while i < axis.samples:
-            where = region_of_sample(axis, p, i, length)
-            end = region_end(axis, p, i, where, length)
+            end, there = region_end(axis, p, i, where, length)
             between = is_inside(where, length) and is_between(where)
             last = end - 1 if between else i
             at = i
@@ -191,7 +191,7 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
                     store(table.far, n, far)
                 n += 1
                 at = last if at < last else -1
-            i = end
+            i, where = end, there
         table.start[p + 1] = n
 
 

@@ -40,14 +40,14 @@ class _CalleeLibrary(JITCodeLibrary):
     """
 
     codegen = _NoEnvironment()
-    is_noinline = False
+    inlining = ""
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Link the module, marking its function noinline where asked for."""
-        if self.is_noinline:
+        if self.inlining:
             for function in ir_module.functions:
                 if not function.is_declaration:
-                    function.attributes.add("noinline")
+                    function.attributes.add(self.inlining)
         super().add_ir_module(ir_module)
 
     def add_llvm_module(self, ll_module: Any) -> None:
@@ -92,7 +92,7 @@ class _UseCalleeLibrary(AnalysisPass):
     def run_pass(self, state: Any) -> bool:
         """Have numba lower into a `_CalleeLibrary` in place of its own."""
         state.library = _CalleeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.is_noinline = getattr(state.func_id.func, "is_noinline", False)
+        state.library.inlining = getattr(state.func_id.func, "inlining", "")
         return True
 
 
@@ -128,7 +128,13 @@ def compiled(function: Any) -> Any:
 
 def noinline(function: Any) -> Any:
     """Decorate as `compiled`, and keep LLVM from inlining: for a large function with several callers."""
-    function.is_noinline = True
+    function.inlining = "noinline"
+    return compiled(function)
+
+
+def inline(function: Any) -> Any:
+    """Decorate as `compiled`, and have LLVM inline every call: for a function whose constant arguments remove branches."""
+    function.inlining = "alwaysinline"
     return compiled(function)
 
 

@@ -42,54 +42,42 @@ def average(
     `step` and pixel_size are as in `tables.runs_of`. Samples off the map are `outside`; `line` is a buffer for a row of X.
     """
     for p in range(rows.bins):
-        if pixel_size == 1 or not 0 < rows.start[p + 1] - rows.start[p] <= MAX_ROWS:
+        # Measured: channels-last maps take as long with a line.
+        if step is None and pixel_size == LANES and 0 < rows.start[p + 1] - rows.start[p] <= MAX_ROWS:
+            _sum_few_rows(source, stride, rows, columns, p, sums)
+        else:
             _combine(source, stride, step, pixel_size, rows, p, columns.ranges, line)
             _sum_line(step, pixel_size, columns, p, line, sums)
-        else:
-            _sum_few_rows(source, stride, step, pixel_size, rows, columns, p, sums)
         if outside != 0.0:
             _add_outside(pixel_size, rows, columns, p, outside, sums)
 
 
 @inline
-def _sum_few_rows(
-    source: Any, stride: int, step: Any, pixel_size: int, rows: Table, columns: Table, p: int, sums: Any
-) -> None:
+def _sum_few_rows(source: Any, stride: int, rows: Table, columns: Table, p: int, sums: Any) -> None:
     """Compute row p of the sums of a panel from up to MAX_ROWS rows of X, without a combined row in between."""
     start = rows.start[p]
     count = rows.start[p + 1] - start
     # Each call is compiled for its constant number of rows, which leaves no branch in its loops.
     if count == 1:
-        _sum_rows(1, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(1, source, stride, rows, start, columns, p, sums)
     elif count == 2:
-        _sum_rows(2, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(2, source, stride, rows, start, columns, p, sums)
     elif count == 3:
-        _sum_rows(3, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(3, source, stride, rows, start, columns, p, sums)
     elif count == 4:
-        _sum_rows(4, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(4, source, stride, rows, start, columns, p, sums)
     elif count == 5:
-        _sum_rows(5, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(5, source, stride, rows, start, columns, p, sums)
     elif count == 6:
-        _sum_rows(6, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(6, source, stride, rows, start, columns, p, sums)
     elif count == 7:
-        _sum_rows(7, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(7, source, stride, rows, start, columns, p, sums)
     else:
-        _sum_rows(8, source, stride, step, pixel_size, rows, start, columns, p, sums)
+        _sum_rows(8, source, stride, rows, start, columns, p, sums)
 
 
 @inline
-def _sum_rows(
-    count: int,
-    source: Any,
-    stride: int,
-    step: Any,
-    pixel_size: int,
-    rows: Table,
-    i: int,
-    columns: Table,
-    p: int,
-    sums: Any,
-) -> None:
+def _sum_rows(count: int, source: Any, stride: int, rows: Table, i: int, columns: Table, p: int, sums: Any) -> None:
     """Compute row p of the sums of a panel from `count` entries of the rows' table, from entry i on."""
     end = i + count
     a, at_a = _row(source, stride, rows, i, end)
@@ -100,30 +88,27 @@ def _sum_rows(
     f, at_f = _row(source, stride, rows, i + 5, end)
     g, at_g = _row(source, stride, rows, i + 6, end)
     h, at_h = _row(source, stride, rows, i + 7, end)
-    size = lanes_of_pixel(step, pixel_size)
-    distance = size if step is None else step
     for q in range(columns.bins):
-        for k in range(0, size, LANES):
-            lanes = splat(sums, 0.0)
-            for m in range(columns.start[q], columns.start[q + 1]):
-                j = columns.pixel[m] * distance + k
-                pixels = fma(a, load_lanes(at_a, j), splat(sums, 0.0))
-                if count > 1:
-                    pixels = fma(b, load_lanes(at_b, j), pixels)
-                if count > 2:
-                    pixels = fma(c, load_lanes(at_c, j), pixels)
-                if count > 3:
-                    pixels = fma(d, load_lanes(at_d, j), pixels)
-                if count > 4:
-                    pixels = fma(e, load_lanes(at_e, j), pixels)
-                if count > 5:
-                    pixels = fma(f, load_lanes(at_f, j), pixels)
-                if count > 6:
-                    pixels = fma(g, load_lanes(at_g, j), pixels)
-                if count > 7:
-                    pixels = fma(h, load_lanes(at_h, j), pixels)
-                lanes = fma(columns.weight[m], pixels, lanes)
-            store_lanes(sums, (p * columns.bins + q) * size + k, lanes)
+        lanes = splat(sums, 0.0)
+        for k in range(columns.start[q], columns.start[q + 1]):
+            j = columns.pixel[k] * LANES
+            pixels = fma(a, load_lanes(at_a, j), splat(sums, 0.0))
+            if count > 1:
+                pixels = fma(b, load_lanes(at_b, j), pixels)
+            if count > 2:
+                pixels = fma(c, load_lanes(at_c, j), pixels)
+            if count > 3:
+                pixels = fma(d, load_lanes(at_d, j), pixels)
+            if count > 4:
+                pixels = fma(e, load_lanes(at_e, j), pixels)
+            if count > 5:
+                pixels = fma(f, load_lanes(at_f, j), pixels)
+            if count > 6:
+                pixels = fma(g, load_lanes(at_g, j), pixels)
+            if count > 7:
+                pixels = fma(h, load_lanes(at_h, j), pixels)
+            lanes = fma(columns.weight[k], pixels, lanes)
+        store_lanes(sums, (p * columns.bins + q) * LANES, lanes)
 
 
 @compiled

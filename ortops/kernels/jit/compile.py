@@ -43,10 +43,12 @@ class _CalleeLibrary(JITCodeLibrary):
     inlining = ""
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Link the module, marking its function noinline where asked for."""
+        """Link the module, marking its function noinline or alwaysinline where asked for."""
         if self.inlining:
             for function in ir_module.functions:
                 if not function.is_declaration:
+                    # numba's options for debugging make all functions noinline.
+                    function.attributes.discard("noinline")
                     function.attributes.add(self.inlining)
         super().add_ir_module(ir_module)
 

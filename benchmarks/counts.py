@@ -157,8 +157,7 @@ def packs_maps(workload: Workload, rows: Axis, columns: Axis) -> bool:
     channels, height, width = _sizes(workload)
     if channels < LANES // 2 or height * width > MAX_MAP_PIXELS or workload.rois <= 1:
         return False
-    # A row of a window also reads up to a cache line beside it.
-    return int(rows.spans @ np.minimum(columns.spans + LANES - 1, width)) >= height * width
+    return _covered(rows, columns, LANES - 1) >= height * width
 
 
 def panel_lines(workload: Workload, rows: Axis, columns: Axis) -> int:
@@ -206,9 +205,9 @@ def _panels(workload: Workload) -> int:
     return -(-workload.shape[1] // LANES)
 
 
-def _covered(rows: Axis, columns: Axis) -> int:
+def _covered(rows: Axis, columns: Axis, beside: int = 0) -> int:
     """The pixels that RoIs can read, counted for each of them (`schedule.covered_pixels`)."""
-    return int(rows.spans @ columns.spans)
+    return int(rows.spans @ np.minimum(columns.spans + beside, columns.marks.shape[2]))
 
 
 def _uses_threads(workload: Workload, rows: Axis, columns: Axis, written: int) -> bool:

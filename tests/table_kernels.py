@@ -39,5 +39,5 @@ def choose(placed: PlacedRois, like: Any, choices: Any) -> int:
     choices[0] = 1 if should_pack_maps(placed) else 0
     choices[1] = 1 if fits_in_shared_tables(placed, like, 1, 0) else 0
     choices[2] = panel_lines(placed, True, like, 1, 0)
-    choices[3] = int(covered_pixels(placed))
+    choices[3] = int(covered_pixels(placed, 0))
     return 0

@@ -101,7 +101,8 @@ def _pool(
 ) -> int:
     """Pool with the arguments of `forward.pool`."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
-    if should_pack_maps(placed) and covered_pixels(placed) >= MIN_COVERED * shape.images * shape.height * shape.width:
+    covered = covered_pixels(placed, 0)
+    if should_pack_maps(placed) and covered >= MIN_COVERED * shape.images * shape.height * shape.width:
         step = shape.channels
         return pool(x, y, placed, runner, context, step, like, per_pixel, extras, fill, span, apply, outside)
     staging_size = staging_size_of(placed, y)

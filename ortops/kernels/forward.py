@@ -170,7 +170,7 @@ def _pool_task(
             if packs and lines == shape.height:
                 source = offset(channels, corner * pixel)
                 pack_map(source, shape, step, lanes, window.height, window.width, panel)
-                if not plan.is_by_image and step is None:
+                if not plan.is_by_image:
                     following = minimum(LANES, shape.channels - channel - LANES)
                     source = offset(source, LANES * plane)
                     prefetch_window(source, plane, following, shape.width, window.height, window.width)

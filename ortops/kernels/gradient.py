@@ -27,7 +27,7 @@ from ortops.kernels.jit.scalar import (
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.pack import STAGED_PIXELS, pack, pack_map, should_stream, unpack, unpack_by_stream
+from ortops.kernels.pack import STAGED_PIXELS, clear, pack, pack_map, should_stream, unpack, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
@@ -68,7 +68,7 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     shares = fits_in_shared_tables(placed, dx, 1, 0)
     packs = shape.channels >= LANES // 2 and (shares or pixels <= MAX_MAP_PIXELS)
-    packs = packs and covered_pixels(placed) >= MIN_COVERED * float(shape.images * pixels)
+    packs = packs and covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
     # If elements are computed in their own type, sums are made directly in dx.
     size = itemsize(compute_pointer(dx, dx))
     pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size
@@ -126,11 +126,8 @@ def _dx_task(
         low, high = top, bottom
         if pixel_size > 1:
             low, high = _rows_in_band(placed, shared, begin, end, top, bottom)
-        for k in range(lanes):
-            for j in range(k * pixels + top * shape.width, k * pixels + low * shape.width):
-                store(planes, j, 0.0)
-            for j in range(k * pixels + high * shape.width, k * pixels + bottom * shape.width):
-                store(planes, j, 0.0)
+        clear(planes, pixels, lanes, top * shape.width, low * shape.width)
+        clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
         target, size = offset(planes, low * shape.width), (high - low) * shape.width
         sums = buffer if sums_size else compute_pointer(target, dx)
         for j in range(size * pixel_size):

@@ -27,7 +27,7 @@ from ortops.kernels.jit.scalar import (
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.pack import STAGED_PIXELS, pack, should_stream, unpack, unpack_by_stream
+from ortops.kernels.pack import STAGED_PIXELS, clear, pack, should_stream, unpack, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
@@ -136,9 +136,8 @@ def _dx_task(
         low, high = top, bottom
         if sums_size:
             low, high = _rows_read(placed, shared, begin, end, top, bottom)
-            for c in range(lanes):
-                _clear(target, c * pixels + top * width, c * pixels + maximum(low, top) * width)
-                _clear(target, c * pixels + minimum(high, bottom) * width, c * pixels + bottom * width)
+            clear(target, pixels, lanes, top * width, maximum(low, top) * width)
+            clear(target, pixels, lanes, minimum(high, bottom) * width, bottom * width)
             top, bottom = maximum(low, top), minimum(high, bottom)
         size, target = (bottom - top) * width, offset(target, top * width)
         sums = buffer if sums_size else compute_pointer(target, dx)
@@ -192,12 +191,6 @@ def _dx_task(
                     store(target, c * pixels + j, sums[c * size + j])
     fence()
     release(memory)
-
-
-@compiled
-def _clear(values: Any, begin: int, end: int) -> None:
-    for j in range(begin, end):
-        store(values, j, 0.0)
 
 
 @compiled

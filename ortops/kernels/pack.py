@@ -99,6 +99,14 @@ def unpack(panel: Any, pixel_size: int, length: int, y: Any, plane: int, lanes: 
 
 
 @compiled
+def clear(planes: Any, plane: int, lanes: int, begin: int, end: int) -> None:
+    """Set the pixels begin:end of each of the first `lanes` planes to 0."""
+    for k in range(lanes):
+        for j in range(k * plane + begin, k * plane + end):
+            store(planes, j, 0.0)
+
+
+@compiled
 def prefetch_window(x: Any, plane: int, lanes: int, line: int, lines: int, length: int) -> None:
     """Prefetch what `pack` reads with the same arguments."""
     for k in range(lanes):

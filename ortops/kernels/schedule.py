@@ -52,11 +52,11 @@ class Plan(NamedTuple):
 
 
 @compiled
-def covered_pixels(placed: PlacedRois) -> float:
-    """The most pixels of the map that the RoIs read, counted for each RoI."""
+def covered_pixels(placed: PlacedRois, beside: int) -> float:
+    """The most pixels of the map that the RoIs read, counted for each RoI, if they read `beside` more of each row."""
     total = 0.0
     for r in range(placed.shape.rois):
-        total += float(placed.spans[2 * r]) * float(placed.spans[2 * r + 1])
+        total += float(placed.spans[2 * r]) * float(minimum(placed.spans[2 * r + 1] + beside, placed.shape.width))
     return total
 
 
@@ -71,16 +71,13 @@ def should_pack_maps(placed: PlacedRois) -> bool:
     shape, pixels = placed.shape, placed.shape.height * placed.shape.width
     if shape.channels < LANES // 2 or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
         return False
-    total = 0.0
-    for r in range(shape.rois):
-        total += float(placed.spans[2 * r]) * float(minimum(placed.spans[2 * r + 1] + LANES - 1, shape.width))
-    return total >= float(shape.images) * float(pixels)
+    return covered_pixels(placed, LANES - 1) >= float(shape.images) * float(pixels)
 
 
 @compiled
 def estimate_work(placed: PlacedRois, written: int) -> float:
     """The number of pixels to read or write, in all channels, if `written` elements of a channel are written."""
-    return (covered_pixels(placed) + float(written)) * placed.shape.channels
+    return (covered_pixels(placed, 0) + float(written)) * placed.shape.channels
 
 
 @compiled

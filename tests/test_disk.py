@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -266,10 +267,10 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
 
 
 def test_a_full_disk_leaves_nothing_behind(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     assert package.compilations() == 1
     assert files(tmp_path) == []
 
@@ -280,17 +281,16 @@ def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
     assert package.compilations() == 1
     write = disk._write  # noqa: SLF001 - root can write to any folder that is only marked as read-only
 
-    def refuse(path: Path, content: bytes) -> None:
+    def refuse(path: Path, mode: int, content: bytes) -> None:
         if path.parent.name == "__pycache__":
             raise PermissionError("Read-only file system")
-        write(path, content)
+        write(path, mode, content)
 
     monkeypatch.setattr(disk, "_write", refuse)
     assert package.compilations() == 0
     assert package.compilations(("float64",)) == 1
     assert package.compilations(("float64",)) == 0
     assert len(files(tmp_path / "user" / "ortops")) == 1
-    assert (tmp_path / "user" / "ortops").stat().st_mode & 0o777 == 0o700
 
 
 def test_without_a_home_the_code_goes_to_a_private_folder_for_temporary_files(
@@ -307,7 +307,6 @@ def test_without_a_home_the_code_goes_to_a_private_folder_for_temporary_files(
     assert package.compilations() == 1
     assert package.compilations() == 0
     own = tmp_path / "shared" / f"ortops-{os.geteuid()}"
-    assert own.stat().st_mode & 0o777 == 0o700
     assert len(files(own)) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shared", "source"]
 
@@ -340,59 +339,104 @@ def test_the_folder_that_is_named_is_the_only_one(
 
 
 @pytest.fixture
-def filled(package: Package, tmp_path: Path) -> Path:
-    """The user's folder for temporary files, the only one that can be written, with the package's code in it."""
-    shut(package.path.parent / "__pycache__")
-    shut(tmp_path / "user")
+def no_umask() -> Iterator[None]:
+    """Whatever the process makes has all rights that it asks for."""
+    umask = os.umask(0)
+    yield
+    os.umask(umask)
+
+
+@pytest.fixture(params=["beside the sources", "named", "user", "temporary", "archive"])
+def kept(
+    request: pytest.FixtureRequest,
+    package: Package,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_umask: None,  # noqa: ARG001 - the widest rights that a process can make files with
+) -> Path:
+    """The file with the package's code, in the only folder that can be used."""
+    monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better"]))
+    if request.param == "named":
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "home" / "named"))
+    elif request.param != "beside the sources":
+        shut(package.path.parent / "__pycache__")
+    if request.param in ("user", "temporary"):
+        shut(tmp_path / {"user": "shared", "temporary": "user"}[request.param])
+    if request.param == "archive":
+        (package.path.parent / "compiled").mkdir(0o755)
+        monkeypatch.setattr(disk, "ARCHIVES", package.path.parent / "compiled")
+        archive(package, "better", "int64").chmod(0o644)
+    assert package.compilations() == (request.param != "archive")
+    assert package.compilations() == 0
+    return next(path for path in files(tmp_path) if path.suffix in {".o", ".zip"})
+
+
+def test_what_is_made_nobody_else_can_write_to_whatever_the_umask(kept: Path, tmp_path: Path) -> None:
+    is_private = not {tmp_path / "source", tmp_path / "home"} & {*kept.parents}
+    assert kept.stat().st_mode & 0o777 == (0o600 if is_private else 0o644)
+    made = [path for path in (kept.parent, kept.parent.parent) if path != tmp_path / "source"]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o700 if is_private else 0o755}
+
+
+def replace_by_link(path: Path) -> None:
+    path.symlink_to(path.rename(path.with_name("elsewhere")))
+
+
+ATTACKS: dict[str, Callable[[Path], object]] = {
+    "mode 702": lambda path: path.chmod(0o702),
+    "mode 720": lambda path: path.chmod(0o720),
+    "mode 777": lambda path: path.chmod(0o777),
+    "link": replace_by_link,
+    "owner": lambda path: os.chown(path, os.geteuid() + 1, -1),
+}
+
+
+@pytest.mark.filterwarnings("ignore:NUMBA_CACHE_DIR:UserWarning")
+@pytest.mark.parametrize("depth", range(3), ids=["file", "folder", "folder around"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_code_that_others_may_have_written_is_not_read(package: Package, kept: Path, attack: str, depth: int) -> None:
+    path = [kept, *kept.parents][depth]
+    if attack == "owner" and os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    if path == package.path.parent and attack != "mode 777":
+        pytest.skip("whoever can write to the sources needs no machine code")
+    ATTACKS[attack](path)
+    before = files(path if path.is_dir() else path.parent)
+    assert package.compilations() == 1
+    if depth:
+        assert files(path) == before
+
+
+@pytest.mark.filterwarnings("ignore:NUMBA_CACHE_DIR:UserWarning")
+def test_nothing_is_made_where_others_could_replace_it(package: Package, kept: Path, tmp_path: Path) -> None:
+    around = kept.parents[2]
+    if around in (tmp_path, package.path.parent):
+        pytest.skip("a folder of the sources")
+    shutil.rmtree(kept.parents[1])
+    around.chmod(0o777)
+    assert package.compilations() == 1
+    assert list(around.iterdir()) == []
+    around.chmod(0o1777)  # as that of /tmp
     assert package.compilations() == 1
     assert package.compilations() == 0
-    return tmp_path / "shared" / f"ortops-{os.geteuid()}"
 
 
-@pytest.mark.parametrize("mode", [0o701, 0o710, 0o704, 0o720, 0o777])
-def test_a_temporary_folder_that_others_may_enter_is_neither_read_nor_written(
-    package: Package, filled: Path, mode: int
-) -> None:
-    filled.chmod(mode)
-    before = {path: path.stat().st_mtime_ns for path in files(filled)}
-    assert package.compilations() == 1
-    assert package.compilations(("float64",)) == 1
-    assert {path: path.stat().st_mtime_ns for path in files(filled)} == before
-
-
-def test_a_temporary_folder_that_is_a_link_is_not_read(package: Package, filled: Path) -> None:
-    target = filled.rename(filled.with_name("elsewhere"))
-    filled.symlink_to(target)
-    assert package.compilations() == 1
-
-
-def test_a_temporary_folder_of_another_user_is_not_read(
-    package: Package, filled: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = os.geteuid() + 1
-    monkeypatch.setattr(os, "geteuid", lambda: other)
-    filled.rename(filled.with_name(f"ortops-{other}"))
-    assert package.compilations() == 1
-
-
-@pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_a_folder_of_the_user_that_others_may_write_is_not_read(package: Package, tmp_path: Path, mode: int) -> None:
-    shut(package.path.parent / "__pycache__")
-    shut(tmp_path / "shared")
-    assert package.compilations() == 1
+def test_the_group_of_the_sources_may_write_code(package: Package, kept: Path) -> None:
+    for path in {kept, *kept.parents[:2], package.path.parent}:
+        path.chmod(path.stat().st_mode | 0o20)
     assert package.compilations() == 0
-    (tmp_path / "user" / "ortops").chmod(mode)
-    assert package.compilations() == 1
 
 
-def test_the_home_of_another_user_is_not_used(
+def test_a_named_folder_that_is_refused_is_named_with_the_rule(
     package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shut(package.path.parent / "__pycache__")
-    shut(tmp_path / "shared")
-    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    assert package.compilations() == 1
-    assert not (tmp_path / "user").exists()
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named").chmod(0o777)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    with pytest.warns(
+        UserWarning, match=r"NUMBA_CACHE_DIR = '.*named': must be a folder, no link, of this user or root"
+    ):
+        assert package.compilations() == 1
 
 
 def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ tuple of argument types, in the first folder that can be written. A file begins 
 the code was made from; a file whose digest does not match is compiled again and replaced. Files are independent, so any
 number of processes may write at once.
 
-The code is executed as it is read, so a folder that other users can write to is never read.
+The code is executed as it is read. So a file, its folder and the two folders around that are opened without following
+links, and what has been opened must pass `_is_trusted`. On Windows, which has other rights, nothing is checked.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ import stat
 import sys
 import tempfile
 import uuid
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ortops.kernels.jit import cpu_levels, machine_code
 
@@ -42,21 +45,33 @@ def find(name: str, arg_types: tuple[str, ...]) -> bytes | None:
     if code is not None:
         return code
     key = _key(name, arg_types)
-    for path in _paths(name, key):
-        with contextlib.suppress(OSError):
-            content = path.read_bytes()
+    for folder, _ in _folders():
+        with contextlib.suppress(OSError), _opened(folder / _file_name(name, key)) as file:
+            content = file.read()
             if content[:DIGEST] == _digest(key, content[DIGEST:]):
                 return content[DIGEST:]
     return None
 
 
 def save(name: str, arg_types: tuple[str, ...], code: bytes) -> None:
-    """Store the machine code of a kernel in the first folder that can be written, if any."""
+    """Store the machine code of a kernel in the first folder that can be written, if any.
+
+    Warns:
+        UserWarning: $NUMBA_CACHE_DIR is set and cannot be used.
+    """
     key = _key(name, arg_types)
-    for path in _paths(name, key, make=True):
+    for folder, mode in _folders():
         with contextlib.suppress(OSError):
-            _write(path, _digest(key, code) + code)
+            _write(folder / _file_name(name, key), mode, _digest(key, code) + code)
             return
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        _warn(os.environ["NUMBA_CACHE_DIR"])
+
+
+@functools.cache  # once, although numba makes Python forget what it has warned of
+def _warn(folder: str) -> None:
+    rule = "must be a folder, no link, of this user or root that nobody else can write to"
+    warnings.warn(f"NUMBA_CACHE_DIR = {folder!r}: {rule}; compiled code is not kept", stacklevel=3)
 
 
 def member_name(name: str, arg_types: tuple[str, ...]) -> str:
@@ -79,7 +94,8 @@ def _installed(name: str, arg_types: tuple[str, ...]) -> bytes | None:
         return None
     for level in cpu_levels.supported():
         # Measured: zipfile raises seven types of exceptions for archives with a flipped bit.
-        with contextlib.suppress(Exception), zipfile.ZipFile(ARCHIVES / archive_name(level)) as archive:
+        with contextlib.suppress(Exception), _opened(ARCHIVES / archive_name(level)) as file:
+            archive = zipfile.ZipFile(file)
             if archive.comment == sources():
                 return archive.read(member_name(name, arg_types))
     return None
@@ -123,59 +139,28 @@ def sources() -> bytes:
     return digest.digest() if paths else b""
 
 
-def _paths(name: str, key: bytes, make: bool = False) -> Iterator[Path]:
-    # Without sources (for example in a zip file) stale code could not be told from current code.
-    if sources():
-        for folder in folders(make):
-            yield folder / f"{name}-{hashlib.sha256(key).hexdigest()[:16]}.o"
+def _file_name(name: str, key: bytes) -> str:
+    return f"{name}-{hashlib.sha256(key).hexdigest()[:16]}.o"
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
-
-
-def folders(make: bool = False) -> Iterator[Path]:
-    """The cache's folders, in the order in which they are tried.
+def _folders() -> Iterator[tuple[Path, int]]:
+    """The cache's folders, in the order in which they are tried, each with the mode of what is made.
 
     If $NUMBA_CACHE_DIR is set, it is the only one. Otherwise: `__pycache__` beside the sources, which a read-only
-    installation may fill in advance; the user's cache folder; and a private folder among the temporary files. The last two
-    are skipped unless they exist (or `make` can create them), belong to the user, and nobody else can write to them.
-
-    Args:
-        make: whether to create the user's own folders.
+    installation may fill in advance; the user's cache folder; and a private folder among the temporary files.
     """
+    if not sources():  # for example in a zip file: stale code could not be told from current code
+        return
     part = f"ortops_{hashlib.sha256(os.fsencode(PACKAGE)).hexdigest()[:16]}"
     if os.environ.get("NUMBA_CACHE_DIR"):
-        yield Path(os.environ["NUMBA_CACHE_DIR"], part)
+        yield Path(os.environ["NUMBA_CACHE_DIR"], part).absolute(), 0o755
         return
-    yield Path(importlib.util.cache_from_source(str(PACKAGE / "code.py"))).parent
-    for folder, forbidden in _folders_of_user():
-        if _is_private(folder, forbidden, make):
-            yield folder / part
-
-
-def _folders_of_user() -> Iterator[tuple[Path, int]]:
-    """The user's own folders, each with the mode bits that must not be set."""
-    cache = _user_cache()
-    # The path is relative if no home is known. Under sudo, HOME may belong to another user, who could replace the folder.
-    if cache.is_absolute() and (os.name == "nt" or _owner(cache) == os.geteuid()):
-        yield cache, stat.S_IWGRP | stat.S_IWOTH
+    yield Path(importlib.util.cache_from_source(str(PACKAGE / "code.py"))).parent, 0o755
+    if _user_cache().is_absolute():  # it is relative if no home is known
+        yield _user_cache() / part, 0o700
     if os.name != "nt":  # on Windows the folder for temporary files belongs to the user anyway
         with contextlib.suppress(OSError):
-            yield Path(tempfile.gettempdir(), f"ortops-{os.geteuid()}"), stat.S_IRWXG | stat.S_IRWXO
+            yield Path(tempfile.gettempdir(), f"ortops-{os.geteuid()}", part), 0o700
 
 
 def _user_cache() -> Path:
@@ -188,23 +173,78 @@ def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache", "ortops")
 
 
-def _owner(path: Path) -> int | None:
-    """The owner's id of a path, or of its nearest parent that exists."""
-    for candidate in (path, *path.parents):
-        with contextlib.suppress(OSError):
-            return candidate.lstat().st_uid
-    return None
+def _write(path: Path, mode: int, content: bytes) -> None:
+    """Write a file atomically, into a folder that is made if it is missing. Raises OSError if it cannot be written."""
+    with _entered(path.parent, mode) as folder:
+        target = str(path) if folder is None else path.name
+        part = f"{target}.{uuid.uuid4().hex}"
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, mode & 0o666, dir_fd=folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            os.replace(part, target, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(part, dir_fd=folder)
+            raise
 
 
-def _is_private(folder: Path, forbidden: int, make: bool) -> bool:
-    """Whether a path is a folder (no link) of the user without the mode bits `forbidden`; created first if `make`."""
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read code from it. Raises OSError if there is none, or others could have written it."""
+    with _entered(path.parent) as folder:
+        name = path if folder is None else path.name
+        with _checked(name, _BINARY, folder) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+
+
+@contextlib.contextmanager
+def _entered(folder: Path, mode: int | None = None) -> Iterator[int | None]:
+    """Open a folder, made with this mode if one is given. Raises OSError if there is none, or others can write to it.
+
+    On Windows, which opens no folders, the descriptor is None.
+    """
+    around = Path(os.path.realpath(folder.parent.parent))
+    if mode is not None:
+        _make(folder if os.name == "nt" else around, mode)
+    with contextlib.ExitStack() as stack:
+        opened = None
+        for path in () if os.name == "nt" else (around, folder.parent.name, folder.name):
+            if mode is not None and opened is not None:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path, mode, dir_fd=opened)
+            opened = stack.enter_context(_checked(path, os.O_DIRECTORY | _SEARCH, opened))
+        yield opened
+
+
+def _make(folder: Path, mode: int) -> None:
+    if not folder.exists():
+        _make(folder.parent, mode)  # unlike Path.mkdir, which makes parents that the umask alone protects
+        folder.mkdir(mode, exist_ok=True)
+
+
+_BINARY, _SEARCH, _NO_LINK = (getattr(os, f"O_{name}", 0) for name in ("BINARY", "PATH", "NOFOLLOW"))
+
+
+@contextlib.contextmanager
+def _checked(path: Path | str, flags: int, folder: int | None) -> Iterator[int]:
+    """Open a file or folder, and check what has been opened. Raises OSError if it is a link, or others can write to it."""
+    descriptor = os.open(path, os.O_RDONLY | flags | _NO_LINK, dir_fd=folder)
     try:
-        if make:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir(stat.S_IRWXU, exist_ok=True)
-        found = folder.lstat()
-    except OSError:
-        return False
-    return os.name == "nt" or (
-        stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & forbidden
-    )
+        if os.name != "nt" and not _is_trusted(os.fstat(descriptor)):
+            raise PermissionError(f"{path}: others can write to it")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_trusted(found: os.stat_result) -> bool:
+    """Whether nobody can write to a file or folder but root, this user, and those who can write ortops' sources.
+
+    Others may add to a folder with the sticky bit, since they cannot replace another user's files in it.
+    """
+    package = PACKAGE.stat()
+    owns_sources = package.st_mode & stat.S_IWGRP and package.st_gid == found.st_gid
+    forbidden = stat.S_IWOTH if owns_sources else stat.S_IWOTH | stat.S_IWGRP
+    is_sticky = stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
+    return found.st_uid in {0, os.geteuid(), package.st_uid} and (is_sticky or not found.st_mode & forbidden)

@@ -26,7 +26,7 @@ from conformance.mutants.roi_mutants import (
 )
 from conformance.mutants.sizes import add_sizes
 
-MOST_RATIO = 1024
+MOST_RATIO = 64
 
 
 class Side(NamedTuple):

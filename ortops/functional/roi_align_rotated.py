@@ -43,7 +43,7 @@ def roi_align_rotated(
         output_height: number of bins along the RoI's height, >= 1.
         output_width: number of bins along the RoI's width, >= 1.
         spatial_scale: pixels of x for each pixel of the input image, > 0; rounded to float32 as in an ONNX attribute.
-        sampling_ratio: number of samples of a bin along each axis, >= 0 and <= 1024; 0 takes the size of the bin in pixels,
+        sampling_ratio: number of samples of a bin along each axis, >= 0 and <= 64; 0 takes the size of the bin in pixels,
             rounded up.
         aligned: True (or 1) shifts scaled centres by -0.5 pixels; False (or 0) does not, and makes RoIs at least 1 x 1.
         clockwise: True (or 1) if positive angles turn a RoI clockwise as seen on the image; False (or 0) if not.

@@ -12,8 +12,8 @@ from __future__ import annotations
 from ortops.operators.roi_align import AXES, ROI_ALIGN_22
 from ortops.spec import Attribute, Operator, Tensor
 
-MAX_SAMPLING_RATIO = 1024
-"""The largest sampling_ratio: the samples of a rotated bin are computed one by one, and this gives a million of them."""
+MAX_SAMPLING_RATIO = 64
+"""The largest sampling_ratio: a rotated bin's samples are computed one by one, so time grows with the ratio's square."""
 
 _ROIS = ("num_rois", 5)
 _SHARED = (
@@ -38,8 +38,8 @@ _SHARED = (
         "sampling_ratio",
         "INT",
         0,
-        "Number of samples of a bin along each axis, >= 0 and <= 1024. 0 takes the size of the bin in pixels of X, "
-        "rounded up.",
+        f"Number of samples of a bin along each axis, >= 0 and <= {MAX_SAMPLING_RATIO}. 0 takes the size of the bin in "
+        "pixels of X, rounded up.",
         minimum=0,
         maximum=MAX_SAMPLING_RATIO,
     ),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -429,7 +426,7 @@ def test_the_most_samples_are_the_integral() -> None:
     # Of a plane, a bin's mean is the value at its centre, however many samples it has.
     rows, columns = np.mgrid[0:30.0, 0:40.0]
     x, roi = (2 * rows - columns)[None, None], [[20.5, 15.5, 12.0, 8.0, 0.5]]
-    y = roi_align_rotated(x, roi, [0], output_height=1, output_width=1, sampling_ratio=1024)
+    y = roi_align_rotated(x, roi, [0], output_height=1, output_width=1, sampling_ratio=64)
     assert y.item() == pytest.approx(2 * 15.0 - 20.0, abs=1e-9)
 
 
@@ -480,35 +477,3 @@ def test_nothing_gives_nothing() -> None:
     dx, drois = roi_align_rotated_grad(np.ones((1, 0, 2, 3), np.float32), rois, [1], (2, 0, 4, 5), x[:, :0])
     assert drois is not None
     np.testing.assert_array_equal(drois, np.zeros((1, 5)))
-
-
-class AlarmError(Exception):
-    """What the handler of the alarm raises."""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no alarms")
-@pytest.mark.parametrize("call", ["forward", "dx", "drois"])
-def test_a_signal_handler_ends_a_long_call(call: str) -> None:
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        raise AlarmError
-
-    # A million samples in each of 10,000 bins: minutes.
-    x, rois = np.ones((1, 1, 40, 40)), np.tile([[20.0, 20.0, 30.0, 30.0, 0.3]], (100, 1))
-    dy, of = np.ones((100, 1, 10, 10)), np.zeros(100, int)
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        for ratio in (1, 1024):  # the first compiles
-            if ratio > 1:
-                signal.setitimer(signal.ITIMER_REAL, 0.3)
-            try:
-                if call == "forward":
-                    roi_align_rotated(x, rois, of, output_height=10, output_width=10, sampling_ratio=ratio)
-                else:
-                    outputs: Any = (call,)
-                    roi_align_rotated_grad(dy, rois, of, x.shape, x, sampling_ratio=ratio, outputs=outputs)
-                assert ratio == 1
-            except AlarmError:
-                assert ratio > 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

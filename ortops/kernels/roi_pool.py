@@ -24,6 +24,12 @@ _maximum_dx = Kernel("maximum_gradient", "maximum_dx")
 _maximum_drois = Kernel("maximum_gradient", "maximum_drois")
 _max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
 
+MAX_PIXELS, MAX_MAPS = 1 << 24, 16
+"""The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
+
+A kernel may pool all RoIs of an image in one task, during which no signal handler runs.
+"""
+
 
 def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
     """Fill y [R, C, PH, PW] from x [N, C, H, W].
@@ -42,7 +48,8 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
     if y.size:
         x, is_channels_last = _as_it_lies(x)
         kernels = _POOL_CHANNELS_LAST if is_channels_last else _POOL
-        check_status(kernels[mode](x, y, placed, *runner, outside))
+        for part, placed_part in _parts(placed):
+            check_status(kernels[mode](x, y[part], placed_part, *runner, outside))
 
 
 def pool_gradient(
@@ -58,21 +65,63 @@ def pool_gradient(
     """
     if x is not None and mode != "avg":
         x = np.ascontiguousarray(x)
+    parts = list(_parts(placed))
     if dx is not None and dx.size:
-        if mode == "avg":
-            check_status(_average_dx(dy, dx, placed, *runner))
-        elif mode == "max_pixel":
-            check_status(_max_pixel_dx(x, dy, dx, placed, *runner))
-        else:
-            check_status(_maximum_dx(x, dy, dx, placed, mode == "max", *runner))
+        _add_up_dx(dy, parts, x, dx, mode, runner)
     if drois is not None and drois.size:
+        is_channels_last = False
+        if mode == "avg" and x is not None:
+            x, is_channels_last = _as_it_lies(x)
         with rounded_once(drois) as sums:
-            if mode == "avg" and x is not None:
-                x, is_channels_last = _as_it_lies(x)
-                kernel = _average_drois_channels_last if is_channels_last else _average_drois
-                check_status(kernel(x, dy, sums, placed, *runner))
-            else:
-                check_status(_maximum_drois(x, dy, sums, placed, mode == "max", *runner))
+            for part, placed_part in parts:
+                args = (x, dy[part], sums[part], placed_part)
+                if mode != "avg":
+                    check_status(_maximum_drois(*args, mode == "max", *runner))
+                else:
+                    check_status((_average_drois_channels_last if is_channels_last else _average_drois)(*args, *runner))
+
+
+def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: str, runner: Runner) -> None:
+    """Fill dx as `pool_gradient`. The sums of several parts are added in float32 at least, and rounded once."""
+    total = dx
+    if len(parts) > 1 and dx.dtype.itemsize < 4:
+        dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
+        total = np.empty(dx.shape, np.float32)
+    sums = total
+    for part, placed in parts:
+        if mode == "avg":
+            check_status(_average_dx(dy[part], sums, placed, *runner))
+        elif mode == "max_pixel":
+            check_status(_max_pixel_dx(x, dy[part], sums, placed, *runner))
+        else:
+            check_status(_maximum_dx(x, dy[part], sums, placed, mode == "max", *runner))
+        if sums is not total:
+            total += sums
+        elif len(parts) > 1:
+            sums = np.empty_like(total)
+    if total is not dx:
+        with np.errstate(over="ignore"):
+            dx[...] = total
+
+
+_Part = tuple[slice, PlacedRois]
+
+
+def _parts(placed: PlacedRois) -> Iterator[_Part]:
+    """Slices of the RoIs, each for a call of a kernel, so that Python runs signal handlers in between."""
+    shape, begin, done = placed.shape, 0, 0
+    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
+    most = max(MAX_PIXELS, MAX_MAPS * shape.images * pixels)
+    if shape.rois * (pixels + bins) <= most:
+        yield slice(None), placed
+        return
+    work = (placed.spans.prod(1) + bins).cumsum()
+    while begin < shape.rois:
+        end = max(int(np.searchsorted(work, done + most, "right")), begin + 1)
+        part = slice(begin, end)
+        of_part = shape._replace(rois=end - begin)
+        yield part, PlacedRois(of_part, placed.axes[part], placed.spans[part], placed.batch_indices[part])
+        begin, done = end, int(work[end - 1])
 
 
 def _as_it_lies(x: Array) -> tuple[Array, bool]:

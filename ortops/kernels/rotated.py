@@ -12,6 +12,7 @@ from ortops.kernels.forward import staging_size_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.python_api import signal_raised
 from ortops.kernels.jit.scalar import (
     address_of,
     cast_like,
@@ -36,7 +37,7 @@ from ortops.kernels.jit.simd import (
     splat,
     store_lanes,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, RotatedRois
+from ortops.kernels.layout import INTERRUPTED, OUT_OF_MEMORY, RotatedRois
 from ortops.kernels.pack import pack, stream, unpack
 from ortops.kernels.roi_tables import Groups, group_by_image
 from ortops.kernels.rotated_tables import (
@@ -147,6 +148,8 @@ def _for_batches(
             status = run_plan(batch_plan, context, work, tables.failed, task, args + (batch_plan, batch, tables))  # noqa: RUF005 - as there
         release(memory)
         begin, low = (batch.end, 0) if batch.high == bins else (batch.begin, batch.high)
+        if status == 0 and not batch.is_last and signal_raised():
+            status = INTERRUPTED
     return status
 
 

@@ -65,7 +65,7 @@ def pool_gradient(
     """
     if x is not None and mode != "avg":
         x = np.ascontiguousarray(x)
-    parts = list(_parts(placed))
+    parts = _parts(placed)
     if dx is not None and dx.size:
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if drois is not None and drois.size:
@@ -107,21 +107,23 @@ def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: 
 _Part = tuple[slice, PlacedRois]
 
 
-def _parts(placed: PlacedRois) -> Iterator[_Part]:
+def _parts(placed: PlacedRois) -> list[_Part]:
     """Slices of the RoIs, each for a call of a kernel, so that Python runs signal handlers in between."""
-    shape, begin, done = placed.shape, 0, 0
-    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    most = max(MAX_PIXELS, MAX_MAPS * shape.images * pixels)
-    if shape.rois * (pixels + bins) <= most:
-        yield slice(None), placed
-        return
+    images, _, height, width, rois, bins_y, bins_x = placed.shape
+    bins = bins_y * bins_x
+    if rois * (height * width + bins) <= MAX_PIXELS:  # a shortcut for most calls, which take tens of microseconds
+        return [(slice(None), placed)]
+    most = max(MAX_PIXELS, MAX_MAPS * images * height * width)
     work = (placed.spans.prod(1) + bins).cumsum()
-    while begin < shape.rois:
+    parts: list[_Part] = []
+    begin, done = 0, 0
+    while begin < rois:
         end = max(int(np.searchsorted(work, done + most, "right")), begin + 1)
         part = slice(begin, end)
-        of_part = shape._replace(rois=end - begin)
-        yield part, PlacedRois(of_part, placed.axes[part], placed.spans[part], placed.batch_indices[part])
+        shape = placed.shape._replace(rois=end - begin)
+        parts.append((part, PlacedRois(shape, placed.axes[part], placed.spans[part], placed.batch_indices[part])))
         begin, done = end, int(work[end - 1])
+    return parts
 
 
 def _as_it_lies(x: Array) -> tuple[Array, bool]:

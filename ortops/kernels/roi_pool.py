@@ -24,7 +24,7 @@ _maximum_dx = Kernel("maximum_gradient", "maximum_dx")
 _maximum_drois = Kernel("maximum_gradient", "maximum_drois")
 _max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
 
-MAX_PIXELS, MAX_MAPS = 1 << 24, 16
+MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
 
 A kernel may pool all RoIs of an image in one task, during which no signal handler runs.

@@ -8,6 +8,7 @@ from itertools import chain, repeat
 
 import onnx
 
+from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_proto, operator_of
 from onnx_models.large_models import copy_model, strip_weights
@@ -58,7 +59,8 @@ def convert(model: onnx.ModelProto, *, channels_last: bool = False) -> onnx.Mode
 
     All other nodes stay as they are, including other ones of mmcv and caffe2; the import of such a domain is removed when no
     node needs it. A node that calls a function of the model with the name of one of these operators stays as well. The rest
-    of the model is kept byte for byte, and external data is not read. Converting twice is the same as converting once.
+    of the model is kept byte for byte, except that negative lengths, which mean unknown ones, are cleared. External data is
+    not read. Converting twice is the same as converting once.
 
     Args:
         model: a model of any opset, or of opset 9 or later if it has nodes of mmcv or caffe2; not modified.
@@ -76,6 +78,7 @@ def convert(model: onnx.ModelProto, *, channels_last: bool = False) -> onnx.Mode
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; for the
     others, the sources in `onnx_models.third_party`.
     """
+    model = accepted(model)
     source = _source_in(model)
 
     def definition(node: onnx.NodeProto, scope: Scope) -> Operator | None:

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import onnx
 
+from onnx_models.accepted import accepted
 from onnx_models.large_models import copy_model, strip_weights
 from onnx_models.onnx_tools import infer_shapes
 from onnx_models.opset_upgrade import upgrade_opset
@@ -58,6 +59,7 @@ def with_loss(
     """
     if loss not in get_args(Loss):
         raise ValueError(f"loss = {loss!r}: must be one of {', '.join(get_args(Loss))}")
+    model = accepted(model)
     graph = _Graph(upgrade_opset(model, _OPSET), model)
     of = _typed(graph, output)
     kind = onnx.TypeProto.Tensor()
@@ -143,6 +145,7 @@ def with_sgd(
         raise ValueError(f"weight_decay = {weight_decay}: must be 0 or more")
     if nesterov and not momentum:
         raise ValueError("nesterov = True: must have a momentum of more than 0")
+    model = accepted(model)
     graph = _Graph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)

@@ -33,12 +33,16 @@ def walk_nodes(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx
     Raises:
         ValueError: subgraphs are nested deeper than `MOST_NESTED`.
     """
-    if level > MOST_NESTED:
-        raise ValueError(f"subgraphs are nested more than {MOST_NESTED} deep: must be at most {MOST_NESTED}")
+    _check_level(level)
     for node in nodes:
         yield node
         for graph in subgraphs([node]):
             yield from walk_nodes(graph.node, level + 1)
+
+
+def _check_level(level: int) -> None:
+    if level > MOST_NESTED:
+        raise ValueError(f"subgraphs are nested more than {MOST_NESTED} deep: must be at most {MOST_NESTED}")
 
 
 def all_nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
@@ -49,15 +53,21 @@ def all_nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
 def walk_graphs(scope: Scope) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
     """Yield the graphs of a model without its functions, or a function; each is followed by its subgraphs."""
     for part in _outermost(scope):
-        yield from _with_subgraphs(part)
+        yield from with_subgraphs(part)
 
 
-def _with_subgraphs(
-    part: onnx.GraphProto | onnx.FunctionProto,
+def with_subgraphs(
+    part: onnx.GraphProto | onnx.FunctionProto, level: int = 0
 ) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """Yield a graph or a function, followed by its subgraphs.
+
+    Raises:
+        ValueError: subgraphs are nested deeper than `MOST_NESTED`.
+    """
+    _check_level(level)
     yield part
     for graph in subgraphs(part.node):
-        yield from _with_subgraphs(graph)
+        yield from with_subgraphs(graph, level + 1)
 
 
 def _outermost(scope: Scope) -> list[onnx.GraphProto | onnx.FunctionProto]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
+from onnx_models.accepted import accepted
 from onnx_models.gradient.backward import Findings, backward
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.prepare import prepared
@@ -49,6 +50,7 @@ class GradientBuilder:
     """
 
     def __init__(self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool) -> None:
+        model = accepted(model)
         self.ready = prepared(model)
         self.graph = Graph(
             self.ready.graph, {normalize_domain(item.domain): item.version for item in self.ready.opset_import}

@@ -27,10 +27,8 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ValueError: the model imports no opset, several, or one that cannot be converted, an attribute of an operator of
             this project breaks its rule, or functions cannot be inlined.
-        TypeError: such an attribute is unknown or has the wrong type, or `model` is not a ModelProto.
+        TypeError: such an attribute is unknown or has the wrong type.
     """
-    if not isinstance(model, onnx.ModelProto):
-        raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
     check_attributes(model)
     versions = {item.version for item in model.opset_import if normalize_domain(item.domain) == ""}
     if len(versions) > 1:

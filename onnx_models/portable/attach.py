@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import onnx
 from onnx import helper
 
+from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_protos, attribute_values, node_attribute_values, operator_of
 from onnx_models.functions import Functions, is_body
@@ -59,6 +60,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops,
     float coordinates are too imprecise for RoIs of more than 2**24 pixels, and a map must have a channel.
     """
+    model = accepted(model)
     check_attributes(model)
     Functions(model).check_size()
     copy = copy_model(model)

@@ -14,13 +14,14 @@ The output NAME_next of a step is the input NAME of the next step:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 import onnx
 
 from onnx_models.accepted import accepted
+from onnx_models.gradient.parameters import constant_tensor
 from onnx_models.large_models import copy_model, strip_weights
 from onnx_models.onnx_tools import infer_shapes
 from onnx_models.opset_upgrade import upgrade_opset
@@ -120,9 +121,9 @@ def with_sgd(
 
     Args:
         model: a model from `onnx_models.gradient`; not modified.
-        parameters: names of the parameters, which are inputs or initializers of the graph; the output NAME_grad is the
-            gradient for NAME. A mapping gives other names of outputs, as for `onnx_models.gradient`. None for all
-            parameters with such an output.
+        parameters: names of the parameters, which are inputs, initializers or outputs of Constant nodes of the graph; the
+            output NAME_grad is the gradient for NAME. A mapping gives other names of outputs, as for
+            `onnx_models.gradient`. None for all with such an output, as `gradient` adds for its own "parameters".
         momentum: at least 0 and less than 1. With 0 there is no input and no output for v.
         nesterov: True for Nesterov momentum; needs a momentum above 0.
         weight_decay: at least 0.
@@ -130,8 +131,8 @@ def with_sgd(
 
     Returns:
         The model without the outputs for the gradients. For each parameter NAME it has the output NAME_next and the input
-        NAME, with the initializer as its default if there was one; with momentum also the output NAME_momentum_next and
-        the input NAME_momentum, whose default is zeros if the parameter's shape is known.
+        NAME, with the initializer or the value of the Constant, if there was one, as its default; with momentum also the
+        output NAME_momentum_next and the input NAME_momentum, whose default is zeros if the parameter's shape is known.
 
     Raises:
         ValueError: an argument is out of range, a parameter does not exist or has no gradient among the outputs, or a name
@@ -148,6 +149,7 @@ def with_sgd(
     model = accepted(model)
     graph = _Graph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
+    graph.make_initializers(gradients)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
     for name, gradient in gradients.items():
         kind = graph.tensors[name]
@@ -202,7 +204,7 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
     found = parameters if isinstance(parameters, Mapping) else {name: f"{name}_grad" for name in parameters}
     for name, gradient in found.items():
         if name not in graph.tensors:
-            raise ValueError(f"parameters has {name!r}: must be an input or an initializer of the graph")
+            raise ValueError(f"parameters has {name!r}: must be an input, an initializer or a Constant of the graph")
         if gradient not in outputs:
             raise ValueError(
                 f"parameters has {name!r}: must have its gradient among the outputs, which lack {gradient!r}"
@@ -214,7 +216,7 @@ class _Graph:
     """Adds nodes, inputs and outputs to a copy of a model.
 
     model: the copy.
-    names: the names of all tensors. inputs: the names of the inputs. tensors: the types of inputs and initializers.
+    names: the names of all tensors. inputs: the names of the inputs. tensors: the types of inputs and of constants.
     """
 
     def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
@@ -225,6 +227,26 @@ class _Graph:
         for tensor in model.graph.initializer:
             kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
             self.tensors.setdefault(tensor.name, kind.tensor_type)
+        for name, value in self._constants():
+            kind = onnx.helper.make_tensor_type_proto(value.data_type, list(value.dims))
+            self.tensors[name] = kind.tensor_type
+
+    def _constants(self) -> Iterator[tuple[str, onnx.TensorProto]]:
+        """Yield the name and the value of each Constant node."""
+        for node in self.model.graph.node:
+            if (value := constant_tensor(node)) is not None:
+                yield node.output[0], value
+
+    def make_initializers(self, names: Collection[str]) -> None:
+        """Turn those Constant nodes into initializers whose outputs have one of these names."""
+        found = {name: value for name, value in self._constants() if name in names}
+        for name, value in found.items():
+            self.model.graph.initializer.add().CopyFrom(value)
+            self.model.graph.initializer[-1].name = name
+        kept = [node for node in self.model.graph.node if found.keys().isdisjoint(node.output)]
+        if found:
+            del self.model.graph.node[:]
+            self.model.graph.node.extend(kept)
 
     def op(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         """Add a node and return the name of its output."""

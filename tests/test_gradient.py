@@ -68,7 +68,7 @@ def test_arguments_of_wrong_types(changed: dict[str, object], error: type[Except
 
 def test_parameters_of_a_model_without_any() -> None:
     text = f"{HEADER} g (double[N] x) => (double loss) {{ loss = ReduceSum<keepdims=0>(x) }}"
-    with pytest.raises(ValueError, match="wrt = 'parameters': the model must have initializers"):
+    with pytest.raises(ValueError, match="wrt = 'parameters': the model must have weights"):
         gradient(onnx.parser.parse_model(text), "loss", "parameters")
 
 

@@ -217,7 +217,7 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"nesterov": True}, "nesterov = True: must have a momentum"),
         ({"parameters": []}, r"parameters = \[\]: must be one or more names"),
         ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, which lack 'weight_grad'"),
-        ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input or an initializer"),
+        ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input, an initializer or a Constant"),
         ({"learning_rate": "x"}, "the model has a tensor 'x' already"),
         ({"learning_rate": ""}, "a new tensor has the name '': must be a str that is not empty"),
     ],

@@ -11,8 +11,11 @@ import onnx
 
 from onnx_models.commands.common import MODEL, OUT_FILE, count, show_table
 from onnx_models.files import change_file, click_errors, load_model, one_line
-from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, report
+from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, own_operators, report
 from onnx_models.portable import attach
+
+_MOST_NAMES = 10
+"""The most names that a line shows."""
 
 
 @click.command("gradient")
@@ -23,7 +26,8 @@ from onnx_models.portable import attach
     required=True,
     multiple=True,
     metavar="NAME",
-    help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} stands for all parameters.",
+    help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} stands for what a network learns; "
+    "--dry-run shows which constants it leaves out.",
 )
 @click.option("--loss", metavar="NAME", help="Name of the tensor to differentiate; by default the only output.")
 @click.option(
@@ -87,6 +91,7 @@ def gradient_command(
     number = len(after.graph.output) - len(before.graph.output)
     all_zeros = f" ({len(zeros)} of them 0 for all inputs)" if zeros else ""
     click.echo(f"{count(number, 'gradient')} added{all_zeros}: {out}")
+    _show_ours(own_operators(after))
 
 
 def _names(wrt: Sequence[str], chosen: Sequence[tuple[str, str]]) -> Sequence[str] | Mapping[str, str] | str:
@@ -136,7 +141,20 @@ def _show(found: Report) -> None:
         click.echo(one_line(f"zero: {line}"))
     for name in found.zero_gradients:
         click.echo(one_line(f"zero: the gradient by {name!r} is 0 for all inputs"))
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in found.left_out:
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        shown = [*names[:_MOST_NAMES], f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else names
+        click.echo(one_line(f"left out: {', '.join(shown)}: {reason}"))
     for line in found.refused:
         click.echo(one_line(f"refused: {line}"))
     after = "none with the gradient" if found.nodes_after is None else f"{found.nodes_after} with the gradient"
     click.echo(f"{count(found.nodes_before, 'node')} of the model, {after}")
+    _show_ours(dict(found.ours))
+
+
+def _show_ours(operators: Mapping[str, int]) -> None:
+    if operators:
+        names = ", ".join(f"{number} {name}" for name, number in sorted(operators.items()))
+        click.echo(f"needs ortops.register to run, or bodies (--portable): {names}")

@@ -8,9 +8,20 @@ import onnx
 
 from onnx_models.gradient.builder import PARAMETERS, GradientBuilder, Names, ZeroGradientWarning
 from onnx_models.gradient.coverage import Coverage, coverage
-from onnx_models.gradient.report import Report, operators_between
+from onnx_models.gradient.report import Report, operators_between, own_operators
 
-__all__ = ["PARAMETERS", "Coverage", "Report", "ZeroGradientWarning", "coverage", "gradient", "jvp", "report", "vjp"]
+__all__ = [
+    "PARAMETERS",
+    "Coverage",
+    "Report",
+    "ZeroGradientWarning",
+    "coverage",
+    "gradient",
+    "jvp",
+    "own_operators",
+    "report",
+    "vjp",
+]
 
 
 def gradient(
@@ -36,8 +47,10 @@ def gradient(
         loss: name of a tensor with one element: of rank 0, or with all axes of length 1. If its shape is dynamic, the
             model fails at run time when the tensor has another number of elements.
         wrt: names of floating-point inputs, initializers or intermediate tensors. A mapping also gives the names of the
-            new outputs; a gradient of a gradient needs that, since NAME_grad is taken. "parameters" selects all
-            floating-point initializers that the loss depends on, except the mean and variance of BatchNormalization.
+            new outputs; a gradient of a gradient needs that, since NAME_grad is taken. "parameters" selects what a
+            network learns: all floating-point initializers and Constants that the loss depends on, except settings of
+            operators (such as bounds, running statistics, scales of Resize and of quantization) and single numbers of
+            formulas (`onnx_models.gradient.parameters`). `report` tells which are left out, and why.
         stop_at: names of tensors to treat as constants.
         through_rois: False to treat the RoIs of RoiAlign as constants, as torchvision does. If other nodes of a detector
             also read the RoIs, and PyTorch detaches them, name them in `stop_at`.
@@ -83,7 +96,10 @@ def report(
         zeros = tuple(name for name in names if name not in found)
         builder.complete(found, names)
         after = builder.size()
-    return Report(operators, tuple(dict.fromkeys(builder.findings.zeros)), zeros, refused, before, after)
+    ours = () if refused else tuple(sorted(own_operators(builder.ready).items()))
+    left_out = tuple(builder.left_out.items())
+    ends = tuple(dict.fromkeys(builder.findings.zeros))
+    return Report(operators, ends, zeros, refused, before, after, tuple(names), left_out, ours)
 
 
 def _differentiated_loss(
@@ -195,5 +211,6 @@ def _depended_on(
         return names
     kept = {of: name for of, name in names.items() if of in found}
     if not kept:
-        raise ValueError(f"wrt = {PARAMETERS!r}: {what} must depend on at least one floating-point initializer")
+        raise ValueError(f"wrt = {PARAMETERS!r}: {what} must depend on at least one weight of a floating-point type")
+    builder.left_out |= {of: f"{what} does not depend on it" for of in names if of not in kept}
     return kept

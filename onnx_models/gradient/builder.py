@@ -10,11 +10,12 @@ import onnx
 from onnx_models.accepted import accepted
 from onnx_models.gradient.backward import Findings, backward
 from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.parameters import parameters
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.large_models import restore_weights
-from onnx_models.traversal import all_nodes, label, normalize_domain, subgraphs
+from onnx_models.traversal import all_nodes, label, normalize_domain, subgraphs, tensor_names
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 PARAMETERS = "parameters"
@@ -27,9 +28,6 @@ _MOST_SHOWN = 10
 
 _ADVICE = "To differentiate the rest, name a tensor of each path in stop_at: it is then treated as a constant."
 
-_STATISTICS = {("", "BatchNormalization"): (3, 4)}
-"""Inputs that hold running statistics: they may be initializers, but are not parameters."""
-
 
 class ZeroGradientWarning(UserWarning):
     """A gradient is 0 for all inputs: the loss does not depend on the tensor, or only where the derivative is 0."""
@@ -39,6 +37,7 @@ class GradientBuilder:
     """Builds a differentiated copy of a model.
 
     ready: the prepared copy. graph: its graph, with the new nodes. findings: refusals and zeros from reverse mode.
+    left_out: the constants that are no parameters, with the reasons, if `PARAMETERS` was asked for.
 
     Args:
         model: not modified.
@@ -61,6 +60,7 @@ class GradientBuilder:
             raise ValueError(f"stop_at = {stop_at!r}: must be a list or another collection of names")
         stops = frozenset(_as_list("stop_at", stop_at))
         self.findings = Findings(stops, through_rois)
+        self.left_out: dict[str, str] = {}
         self._new_inputs: list[onnx.ValueInfoProto] = []
         self._check_known("stop_at", stops)
         infer_subgraph_ranks(self.graph, self.ready.graph.node)
@@ -81,7 +81,11 @@ class GradientBuilder:
                 )
             given = self._parameters()
             if not given:
-                raise ValueError(f"wrt = {names!r}: the model must have initializers of a floating-point type")
+                shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:_MOST_SHOWN]]
+                raise ValueError(
+                    f"wrt = {names!r}: the model must have weights of a floating-point type"
+                    + (f", none of which are {', '.join(shown)}" if shown else "")
+                )
         else:
             given = _as_list(argument, names)
         if not given or len(set(given)) != len(given):
@@ -115,15 +119,11 @@ class GradientBuilder:
                 raise ValueError(f"{argument} has {name!r}: must be the name of a tensor of the graph")
 
     def _parameters(self) -> list[str]:
-        """Names of the floating-point initializers that are not running statistics."""
-        statistics = {
-            node.input[i]
-            for node in self.graph.proto.node
-            for i in _STATISTICS.get((normalize_domain(node.domain), node.op_type), ())
-            if i < len(node.input)
-        }
-        tensors = [tensor for tensor in self.graph.proto.initializer if tensor.name not in statistics]
-        return [tensor.name for tensor in tensors if tensor.data_type in REAL]
+        """Names of the weights; the model's other constants go to `left_out`."""
+        found = parameters(self.graph.proto, self.findings.stop_at)
+        own = set(tensor_names(self._model.graph))  # an upgraded opset turns attributes into constants
+        self.left_out = {name: reason for name, reason in found.left_out.items() if name in own}
+        return found.names
 
     # Adding nodes.
 

@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import onnx
+
+from onnx_models.attributes import operator_of
+from onnx_models.functions import is_body
 from onnx_models.gradient.backward import Findings, reachable_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
 from onnx_models.gradient.graph import Graph, reads
-from onnx_models.traversal import normalize_domain
+from onnx_models.traversal import all_nodes, normalize_domain
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,9 @@ class Report:
     zero_gradients: names of the tensors whose gradient is 0 for all inputs.
     refused: a message for each operator that cannot be differentiated; the gradient is refused if there is any.
     nodes_before, nodes_after: numbers of nodes without and with the gradient, functions inlined; the latter None if refused.
+    wrt: names of the tensors with a gradient: as given, or those that "parameters" selects.
+    left_out: floating-point constants that "parameters" does not select, each with the reason.
+    ours: this project's operators in the model with its gradient, each with its number of nodes, see `own_operators`.
     """
 
     operators: tuple[tuple[Coverage, int], ...]
@@ -29,6 +36,19 @@ class Report:
     refused: tuple[str, ...]
     nodes_before: int
     nodes_after: int | None
+    wrt: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+    ours: tuple[tuple[str, int], ...]
+
+
+def own_operators(model: onnx.ModelProto) -> Counter[str]:
+    """Count the nodes of a model that run only after `ortops.register` or `onnx_models.portable.attach`, by operator.
+
+    Nodes whose operator has a body in the model are not counted.
+    """
+    bodies = {function.name for function in model.functions if is_body(function)}
+    nodes = (node for scope in (model, *model.functions) for node in all_nodes(scope) if operator_of(node))
+    return Counter(node.op_type for node in nodes if node.op_type not in bodies)
 
 
 def operators_between(

@@ -106,7 +106,9 @@ def add_operator(
 ) -> list[str | None]:
     """Add a node of an operator of this project; returns the names of its outputs, None for an omitted one."""
     names = [graph.name(operator.name) if one else "" for one in wanted]
-    graph.add(make_node(operator, inputs, names, attributes, name=names[wanted.index(True)]))
+    made = make_node(operator, inputs, names, attributes, name=names[wanted.index(True)])
+    made.doc_string = "An operator of ortops: runs after ortops.register or onnx_models.portable.attach."
+    graph.add(made)
     return [name or None for name in names]
 
 

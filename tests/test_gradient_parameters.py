@@ -1,0 +1,188 @@
+"""What `wrt="parameters"` selects, and what it tells about the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+
+from onnx_models import gradient, jvp, portable, vjp, with_sgd
+from onnx_models.__main__ import main
+from onnx_models.gradient import own_operators, report
+
+HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
+SIDES = "i = Constant<value = int64[2] {0, 1}>() d = Constant<value = int64 {2}>()"
+ZERO = "z = Constant<value = uint8 {0}>()"
+
+
+def network(constants: str, body: str, *, opset: int = 18) -> onnx.ModelProto:
+    """A network with a weight w, whose `body` computes y from a."""
+    return onnx.parser.parse_model(f"""{HEADER.replace("18", str(opset))} g (float[n, 2, 4, 4] x) => (float loss)
+        <float[2, 2, 1, 1] w = {{1, 2, 3, 4}}{", " if constants else ""}{constants}> {{
+            a = Conv (x, w)
+            {body}
+            z0 = Mul (y, y)
+            loss = ReduceSum <keepdims = 0> (z0)
+        }}""")
+
+
+@pytest.mark.parametrize(
+    ("constants", "body", "reason"),
+    [
+        ("float[4] s = {1, 1, 2, 2}", 'y = Resize <mode = "nearest"> (a, , s)', "a scale to resize by"),
+        (
+            "float[8] s = {0, 0, 0, 0, 1, 1, 1, 1}",
+            't = Constant<value = float[4] {1, 1, 2, 2}>() y = Resize <mode = "linear"> (a, s, t)',
+            "a region to resize",
+        ),
+        ("float s = {0.3}", "y = Clip (a, s)", "a bound"),
+        ("float[1] s = {0.3}", "t = Squeeze (s) y = Clip (a, , t)", "a bound"),
+        (
+            "float s = {0}",
+            "p = Constant<value = int64[8] {0,0,1,1,0,0,1,1}>() y = Pad (a, p, s)",
+            "a value to pad with",
+        ),
+        (
+            "float[2] s = {0, 1}",
+            f"{SIDES} o = OneHot (i, d, s) r = ReduceSum <keepdims = 0> (o) y = Mul (a, r)",
+            "values for on and off",
+        ),
+        (
+            "float s = {0.1}",
+            f"{ZERO} q = QuantizeLinear (a, s, z) y = DequantizeLinear (q, s, z)",
+            "a scale of quantization",
+        ),
+        (
+            "float s = {1}",
+            "e = Constant<value = float {5}>() r = Range (s, e, s) y = Mul (a, r)",
+            "an end or a step of a range",
+        ),
+        (
+            "float[2] s = {1.5, 2}, float[2] k = {1.5, 2.5}",
+            "y = BatchNormalization (a, k, k, s, s)",
+            "a running statistic",
+        ),
+        ("float s = {0.044715}", "y = Mul (a, s)", "a number of a formula"),
+        ("float[1] s = {3}", "y = Add (a, s)", "a number of a formula"),
+        ("float[1] s = {0.3}, float[1, 1] t = {0.3}", "b = Add (a, s) y = Mul (b, t)", "a number of a formula"),
+        ("float s = {-inf}", "c = Less (a, s) y = Where (c, a, s)", "a number of a formula"),
+        ("", "s = Constant<value_float = 0.5>() y = Pow (a, s)", "a number of a formula"),
+        ("float[2, 1, 1] s = {1, 2}", "y = Add (a, s)", "named in stop_at"),
+        ("float[2, 1, 1] s = {1, 2}", "b = Floor (s) y = Add (a, b)", "the loss does not depend on it"),
+    ],
+)
+def test_settings_and_numbers_are_left_out(constants: str, body: str, reason: str) -> None:
+    model = network(constants, body)
+    if "-inf" in constants:
+        model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array(-np.inf, np.float32), "s"))
+    stop_at = ["s"] if "stop_at" in reason else []
+    found = report(model, "loss", "parameters", stop_at=stop_at)
+    assert dict(found.left_out)["s"] == reason
+    made = gradient(model, "loss", "parameters", stop_at=stop_at)
+    assert [value.name for value in made.graph.output] == ["loss", *(f"{name}_grad" for name in found.wrt)]
+    assert "w" in found.wrt
+    assert "s" not in found.wrt
+
+
+@pytest.mark.parametrize(
+    ("constants", "body"),
+    [
+        ("float[1] s = {0.3}", "y = Mul (a, s)"),
+        ("float[1, 1, 1] s = {-0.3}", "y = Add (a, s)"),
+        ("float[1] s = {2.97}", "b = Abs (a) y = Pow (b, s)"),
+        ("float[1] s = {0}", "y = PRelu (a, s)"),
+        ("float[1] s = {1}", "t = Reshape (s, u) y = PRelu (a, t)"),
+        ("float[1, 2, 1, 1] k = {1, 2}, float[1] s = {0}", "y = Conv (a, k, s)"),
+        ("float[2, 1, 1] s = {1, 1}", "y = Mul (a, s)"),
+        ("", "s = Constant<value = float[2, 2, 1, 1] {1, 2, 3, 4}>() y = Conv (a, s)"),
+        ("", "s = Constant<value_floats = [0.5, 1.5, 1.0, 1.0]>() y = Mul (a, s)"),
+    ],
+)
+def test_weights_are_selected(constants: str, body: str) -> None:
+    model = network(constants, body)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 1, 1]), "u"))
+    found = report(model, "loss", "parameters")
+    assert "s" in found.wrt
+    assert "s_grad" in {value.name for value in gradient(model, "loss", "parameters").graph.output}
+
+
+def test_what_an_older_opset_has_as_an_attribute_is_not_listed() -> None:
+    model = network("", "y = Clip <min = 0.0, max = 6.0> (a)", opset=10)
+    assert report(model, "loss", "parameters").left_out == ()
+
+
+def test_weights_inside_a_subgraph_are_named() -> None:
+    text = f"""{HEADER} g (float[N] x, bool c) => (float loss) {{
+        y = If (c) <then_branch = a () => (float[N] s) {{ k = Constant<value = float[2] {{1, 2}}>() s = Mul (x, k) }},
+            else_branch = b () => (float[N] t) {{ t = Exp (x) }}>
+        loss = ReduceSum <keepdims = 0> (y) }}"""
+    with pytest.raises(ValueError, match=r"none of which are 'k' \(inside a subgraph, of which no gradient"):
+        gradient(onnx.parser.parse_model(text), "loss", "parameters")
+
+
+def test_products_select_the_same() -> None:
+    model = network("float s = {0.3}", "y = Mul (a, s)")
+    assert [value.name for value in vjp(model, ["y"], "parameters").graph.output] == ["loss", "w_grad"]
+    assert [value.name for value in jvp(model, ["y"], "parameters").graph.input] == ["x", "w_tangent"]
+
+
+@pytest.mark.parametrize("momentum", [0, 0.5])
+def test_weights_in_constants_are_trained(momentum: float) -> None:
+    text = f"""{HEADER} g (float[n, 2] x) => (float loss) <float[2, 2] w = {{1, 2, 3, 4}}> {{
+        v = Constant<value = float[2, 2] {{1, 0, 0, 1}}>()
+        b = Constant<value_floats = [0.5, 0.25]>()
+        p = MatMul (x, w)
+        q = MatMul (p, v)
+        r = Add (q, b)
+        loss = ReduceSum <keepdims = 0> (r)
+    }}"""
+    step = with_sgd(gradient(onnx.parser.parse_model(text), "loss", "parameters"), momentum=momentum)
+    assert not [node for node in step.graph.node if set(node.output) & {"v", "b"}]
+    onnx.checker.check_model(step, full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(step.SerializeToString(), options)
+    names = [value.name for value in session.get_outputs()]
+    feeds = {"x": np.eye(2, dtype=np.float32), "learning_rate": np.array(0.1, np.float32)}
+    found = dict(zip(names, session.run(names, feeds), strict=True))
+    assert {name for name in names if name.endswith("_next") and "momentum" not in name} == {
+        "w_next",
+        "v_next",
+        "b_next",
+    }
+    np.testing.assert_allclose(found["b_next"], [0.3, 0.05], rtol=1e-6)
+    np.testing.assert_allclose(found["v_next"], np.eye(2) - 0.1 * np.array([[4, 4], [6, 6]]), rtol=1e-6)
+    again = dict(zip(names, session.run(names, {**feeds, "v": found["v_next"], "b": found["b_next"]}), strict=True))
+    assert again["loss"] < found["loss"]
+
+
+def test_a_dry_run_lists_what_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    ones = "".join(f"float s{i} = {{{i}}}, " for i in range(12))
+    body = " ".join(f"b{i} = Add ({f'b{i - 1}' if i else 'a'}, s{i})" for i in range(12))
+    model = network(f"{ones}float low = {{0}}", f"{body} y = Clip (b11, low)")
+    onnx.save(model, path)
+    done = CliRunner().invoke(main, ["gradient", str(path), "--wrt", "parameters", "--dry-run"])
+    assert done.exit_code == 0
+    lines = [line for line in done.output.splitlines() if line.startswith("left out: ")]
+    assert lines == [
+        "left out: s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, and 2 more: a number of a formula",
+        "left out: low: a bound",
+    ]
+
+
+def test_operators_that_need_this_project_are_counted() -> None:
+    text = f"""{HEADER} g (float[1, 1, 8, 8] x, float[r, 4] boxes, int64[r] of) => (float loss) {{
+        y = RoiAlign <output_height = 2, output_width = 2> (x, boxes, of) loss = ReduceSum <keepdims = 0> (y) }}"""
+    model = onnx.parser.parse_model(text)
+    assert report(model, "loss", ["x"]).ours == (("RoiAlignGrad", 1),)
+    made = gradient(model, "loss", ["x"])
+    assert own_operators(made) == {"RoiAlignGrad": 1}
+    (node,) = (node for node in made.graph.node if node.op_type == "RoiAlignGrad")
+    assert "ortops.register" in node.doc_string
+    assert not own_operators(portable.attach(made))
+    assert not own_operators(model)

@@ -308,6 +308,73 @@ def test_resize_of_a_part() -> None:
     _check_resize(made, x)
 
 
+# ONNX Runtime resizes by linear interpolation along the last axes alone, and along three only in a tensor of rank 5.
+GROWING: list[Any] = [
+    (mode, scales)
+    for mode in MODES
+    for scales in ([1, 1, 2, 2], [1, 1, 3, 4], [1, 1, 1, 5], [2, 3], [1, 2, 1, 3], [4], [1, 2, 1, 2, 2])
+    if mode["mode"] == "nearest" or scales not in ([1, 2, 1, 3], [4], [1, 2, 1, 2, 2])
+]
+
+
+def _domains(model: onnx.ModelProto) -> set[str]:
+    return {node.domain for node in model.graph.node}
+
+
+@not_of_old
+@pairwise(
+    {
+        "mode, scales": GROWING,
+        "coordinates": (*OF_OPSET_18, "half_pixel_symmetric", "tf_half_pixel_for_nn"),
+        "shape": [(1, 2, 2, 3, 4), (2, 1, 1, 1, 1), (2, 3, 3, 1, 2)],
+        "opened": [False, True],
+    }
+)
+def test_growth_by_integers_needs_standard_operators_alone(
+    mode: dict[str, Any], coordinates: str, scales: list[float], shape: tuple[int, ...], opened: bool
+) -> None:
+    x = _x(*shape[: len(scales)])
+    made = _resize(x, {**mode, "coordinate_transformation_mode": coordinates}, {"scales": scales}, opened=opened)
+    assert _domains(gradient(with_loss(made, {"y": np.ones(1, np.float32)}), "loss", ["x"])) == {""}
+    _check_resize(made, x)
+
+
+@not_of_old
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("shape", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 2, 0, 4), (2, 2, 3, 0)])
+@pytest.mark.parametrize("opened", [False, True])
+def test_growth_of_nothing(mode: str, shape: tuple[int, ...], opened: bool) -> None:
+    made = _resize(np.zeros(shape, np.float32), {"mode": mode}, {"scales": [1, 1, 2, 2]}, opened=opened)
+    made = vjp(made, ["y"], ["x"])
+    feeds = {
+        "x": np.zeros(shape, np.float32),
+        "y_cotangent": np.zeros((*shape[:2], shape[2] * 2, shape[3] * 2), np.float32),
+    }
+    assert run(made, feeds)["x_grad"].shape == shape
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_growth_in_float16_and_twice_differentiated(mode: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 19]> g (float[N, 2, 3, 4] x) => (float loss) {{
+        scales = Constant <value = float[4] {{1, 1, 2, 2}}> ()
+        y = Resize <mode = "{mode}"> (x, , scales)
+        cubes = Mul (y, y)
+        z = Mul (cubes, y)
+        loss = ReduceSum <keepdims = 0> (z)
+    }}"""
+    x = _x(2, 2, 3, 4)
+    first = gradient(onnx.parser.parse_model(text), "loss", {"x": "dx"})
+    direction = _x(2, 2, 3, 4) + 1
+    product = vjp(first, {"dx": "v"}, {"x": "hv"})
+    assert _domains(product) == {""}
+    found = run(product, {"x": x, "v": direction})["hv"]
+    ends = [run(first, {"x": x + step * direction})["dx"].astype(np.float64) for step in (1e-2, -1e-2)]
+    np.testing.assert_allclose(found, (ends[0] - ends[1]) / 2e-2, rtol=1e-2, atol=1e-2)
+    half_text = text.replace("(float[N", "(float16[N").replace("(float loss", "(float16 loss")
+    half = run(gradient(onnx.parser.parse_model(half_text), "loss", ["x"]), {"x": x.astype(np.float16)})["x_grad"]
+    np.testing.assert_allclose(half, run(first, {"x": x})["dx"], rtol=2e-2, atol=2e-2)
+
+
 def _refusal(model: onnx.ModelProto, wrt: Sequence[str] = ("x",)) -> str:
     with pytest.raises(ValueError, match=r"node 'it' \(Resize\)") as caught:
         gradient(with_loss(model, {"y": np.ones(1, np.float32)}), "loss", wrt)

@@ -1,4 +1,4 @@
-"""The rule of Resize: by DmlResampleGrad where that computes the same, else by one matrix product for each axis."""
+"""The rule of Resize: by a convolution, by DmlResampleGrad, or by one matrix product for each axis."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from onnx_models.gradient.graph import Graph, Length, Node
 from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.detection import add_operator
 from onnx_models.gradient.rules.registry import Gradients, rule
+from onnx_models.gradient.rules.upsampling import reads, upsampling_gradient
 from onnx_models.resize import resample_attributes
 from ortops.spec import AttributeValue
 
@@ -24,10 +25,12 @@ _PARTS = 64
 
 @rule("Resize")
 def resize(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The gradient by DmlResampleGrad, with ratios of lengths as scales if the node has sizes.
+    """The gradient by a convolution, by DmlResampleGrad or by a matrix product for each axis.
 
-    In other cases, such as cubic, antialias, or scales that are known at run time only, each axis is multiplied by its
-    interpolation matrix, whose size is the product of the lengths of X and Y along the axis.
+    Where all axes grow by integers, a convolution with a stride gathers dY. Other scales take DmlResampleGrad, with ratios
+    of lengths as scales if the node has sizes. In other cases, such as cubic, antialias, scales that are known at run time
+    only, and align_corners where axes grow by integers, each axis is multiplied by its interpolation matrix, whose size is
+    the product of the lengths of X and Y along the axis.
     """
     for i, name in enumerate(node.inputs):
         if i > 0 and node.wants(i):
@@ -45,6 +48,14 @@ def resize(graph: Graph, node: Node, dy: str) -> Gradients:
                 f"{node} has no gradient for keep_aspect_ratio_policy = {_policy(node)!r} in this case: {error}"
             ) from error
         return [_by_axes(graph, node, dy, axes)]
+    if (scales := _integers(axes)) is not None:
+        if node.attribute("coordinate_transformation_mode") == "align_corners":
+            return [_by_axes(graph, node, dy, axes)]
+        made = upsampling_gradient(
+            graph, node.input(0), dy, [reads(attributes, i, scale) for i, scale in enumerate(scales)]
+        )
+        if made is not None:
+            return [made]
     x_shape = graph.shape(node.input(0))
     if not _may_shrink_to_one(node, axes):
         return add_operator(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
@@ -117,6 +128,19 @@ def _axes(graph: Graph, node: Node) -> list[_Axis]:
             )
         )
     return axes
+
+
+def _integers(axes: list[_Axis]) -> list[int] | None:
+    """The integers by which the axes grow; None if some axis does not, or if none does."""
+    scales = []
+    for axis in axes:
+        if axis.is_cropped:
+            return None
+        length = axis.y if axis.size is None else axis.size
+        ratio = Fraction(length, axis.x) if length and axis.x else Fraction(0)
+        scales.append(Fraction(1) if axis.is_kept else ratio if axis.scale is None else Fraction(axis.scale))
+    is_growing = all(scale.denominator == 1 and scale >= 1 for scale in scales) and max(scales) > 1
+    return [int(scale) for scale in scales] if is_growing else None
 
 
 def _has_sizes(graph: Graph, node: Node) -> bool:

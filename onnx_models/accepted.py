@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx
 
 from onnx_models.large_models import copy_model
-from onnx_models.traversal import attribute_graphs, walk_graphs, with_subgraphs
+from onnx_models.traversal import every_graph, label, normalize_domain
 
 
 def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -18,9 +18,21 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Raises:
         TypeError: `model` is not a ModelProto.
+        ValueError: a tensor has a negative length or an unknown type, a node lacks its subgraph, or subgraphs are nested too
+            deep.
     """
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
+    for part in every_graph(model):
+        for tensor in _tensors(part):
+            _check_tensor(tensor)
+        for node in part.node:
+            given = {
+                attribute.name for attribute in node.attribute if attribute.HasField("g") or attribute.ref_attr_name
+            }
+            for name in _SUBGRAPHS.get(node.op_type, ()) if normalize_domain(node.domain) == "" else ():
+                if name not in given:
+                    raise ValueError(f"{label(node)} has no {name}: must have this graph as an attribute")
     if all(length.dim_value >= 0 for length in _declared_lengths(model)):
         return model
     made = copy_model(model)
@@ -30,9 +42,34 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
     return made
 
 
+_SUBGRAPHS = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
+"""The attributes of ONNX's operators that are graphs."""
+
+_TYPES = set(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
+
+
+def _tensors(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+    """Yield the tensors that a graph or a function holds, without those in subgraphs."""
+    if isinstance(part, onnx.GraphProto):
+        yield from part.initializer
+        yield from (sparse.values for sparse in part.sparse_initializer)
+    for node in part.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+
+
+def _check_tensor(tensor: onnx.TensorProto) -> None:
+    if min(tensor.dims, default=0) < 0:
+        raise ValueError(f"tensor {tensor.name!r} has the shape {list(tensor.dims)}: must have lengths of 0 or more")
+    if tensor.data_type not in _TYPES:
+        raise ValueError(f"tensor {tensor.name!r} has the element type {tensor.data_type}: must be one of ONNX's")
+
+
 def _declared_lengths(model: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
     """Yield the lengths that inputs, outputs and other tensors are declared with, and those of types in attributes."""
-    for part in _graphs(model):
+    for part in every_graph(model):
         values = list(part.value_info)
         if isinstance(part, onnx.GraphProto):
             values += [*part.input, *part.output]
@@ -42,16 +79,6 @@ def _declared_lengths(model: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.
             for attribute in node.attribute:
                 for kind in (attribute.tp, *attribute.type_protos):
                     yield from _lengths(kind)
-
-
-def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield all graphs of a model: its own, its functions, those of the defaults of their attributes, and all subgraphs."""
-    for scope in (model, *model.functions):
-        yield from walk_graphs(scope)
-    for function in model.functions:
-        for default in function.attribute_proto:
-            for graph in attribute_graphs(default):
-                yield from with_subgraphs(graph)
 
 
 def _lengths(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto.Dimension]:

@@ -234,7 +234,7 @@ class _Graph:
     def _constants(self) -> Iterator[tuple[str, onnx.TensorProto]]:
         """Yield the name and the value of each Constant node."""
         for node in self.model.graph.node:
-            if (value := constant_tensor(node)) is not None:
+            if (value := constant_tensor(node)) is not None and node.output:
                 yield node.output[0], value
 
     def make_initializers(self, names: Collection[str]) -> None:

@@ -70,6 +70,16 @@ def with_subgraphs(
         yield from with_subgraphs(graph, level + 1)
 
 
+def every_graph(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """Yield all graphs of a model: its own, its functions, those of the defaults of their attributes, and all subgraphs."""
+    for scope in (model, *model.functions):
+        yield from walk_graphs(scope)
+    for function in model.functions:
+        for default in function.attribute_proto:
+            for graph in attribute_graphs(default):
+                yield from with_subgraphs(graph)
+
+
 def _outermost(scope: Scope) -> list[onnx.GraphProto | onnx.FunctionProto]:
     if isinstance(scope, onnx.FunctionProto):
         return [scope]

@@ -133,7 +133,9 @@ def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
 def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield the names and values of the floating-point initializers and Constants of a graph."""
     named = [(tensor.name, tensor) for tensor in graph.initializer]
-    named += [(node.output[0], one) for node in graph.node if (one := constant_tensor(node)) is not None]
+    named += [
+        (node.output[0], one) for node in graph.node if node.output and (one := constant_tensor(node)) is not None
+    ]
     yield from ((name, tensor) for name, tensor in named if tensor.data_type in REAL)
 
 

@@ -1,0 +1,117 @@
+"""No model ends the process: damaged ones, and those that ended it or hung once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import onnx_models
+from model_fuzz import HEADER, NUMBERS
+
+
+def fuzz(first: int, count: int, *more: str) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("model_fuzz.py")), str(first), str(count), *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)  # noqa: S603
+    last = done.stdout.splitlines()[-1:]
+    assert (done.returncode, last) == (0, ["all refused or done"]), f"{last}: {done.stderr[-2000:]}"
+
+
+def test_damaged_models_are_refused() -> None:
+    fuzz(0, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("models", [(), ("nodes",)])
+def test_many_damaged_models_are_refused(models: tuple[str, ...]) -> None:
+    fuzz(1000, 1500, *models)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = Constant <value = int64[8] {0, 0, -9, 0, 0, 0, 0, 0}> () a = Pad (x, p)",
+        "w = Constant <value = float[1, 2, 1, 1] {1, 2}> () a = Conv <dilations = [100, 1], kernel_shape = [9, 1]> (x, w)",
+        "a = MaxPool <kernel_shape = [90, 1]> (x)",
+        "w = Constant <value = float[2, 1, 1, 1] {1, 2}> () a = ConvTranspose <pads = [9, 0, 9, 0]> (x, w)",
+        "p = Constant <value = float[4] {1, 1, -2, 1}> () a = Resize (x, , p)",
+        "p = Constant <value = int64[2] {-3, 9}> () a, b = Split <axis = 2> (x, p)",
+    ],
+)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "y = Slice (a, s, e, ax)",
+        "y = If (c) <then_branch = t () => (float q) { q = Slice (a, s, e, ax) }, else_branch = u () => (float r) { "
+        "r = Neg (a) }>",
+        "y = own.part (a, s, e, ax)",
+    ],
+)
+def test_a_slice_of_a_negative_length_is_refused(body: str, ending: str) -> None:
+    text = f"""{HEADER} g (float[1, 2, 6, 6] x, bool c) => (float[] y) {{ {NUMBERS} {body} {ending} }}
+        <opset_import: ["" : 18], domain: "own"> part (t, s, e, a) => (d) {{ d = Slice (t, s, e, a) }}"""
+    with pytest.raises(
+        ValueError, match=r"\(Slice\) reads a tensor of shape \[1, \d, -\d+, .\]: must have lengths of 0 or"
+    ):
+        onnx_models.vjp(onnx.parser.parse_model(text), ["y"], ["x"])
+
+
+def test_long_vectors_are_quick_and_keep_their_lengths() -> None:
+    text = f"""{HEADER} g (float[1099511627776] x, float[1099511627776] w) => (float loss) {{
+        both = Add (x, w)
+        size = Size (both)
+        number = CastLike (size, both)
+        part = Div (both, number)
+        loss = ReduceSum <keepdims = 0> (part)
+    }}"""
+    made = onnx_models.gradient(onnx.parser.parse_model(text), "loss", ["w"])
+    assert [length.dim_value for length in made.graph.output[1].type.tensor_type.shape.dim] == [2**40]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda made: made.graph.initializer[0].dims.__setitem__(0, -2),
+            r"tensor 'w' has the shape \[-2, 3\]: must have len",
+        ),
+        (
+            lambda made: setattr(made.graph.initializer[0], "data_type", 99),
+            "tensor 'w' has the element type 99: must be one",
+        ),
+        (
+            lambda made: made.graph.node[1].ClearField("attribute"),
+            r"node of 'y' \(If\) has no then_branch: must have this",
+        ),
+        (lambda made: nest(made, 60), "subgraphs are nested more than 30 deep"),
+        (lambda made: nest(made, 1000), "subgraphs are nested more than 30 deep"),
+    ],
+)
+def test_what_no_tool_of_onnx_should_see(change: object, message: str) -> None:
+    text = f"""{HEADER} g (float[N, 3] x, bool c) => (float loss) <float[2, 3] w = {{1, 2, 3, 4, 5, 6}}> {{
+        a = Add (x, x)
+        y = If (c) <then_branch = t () => (float q) {{ q = Neg (a) }}, else_branch = u () => (float r) {{ r = Exp (a) }}>
+        loss = ReduceSum <keepdims = 0> (y)
+    }}"""
+    made = onnx.parser.parse_model(text)
+    change(made)  # type: ignore[operator]
+    for call in (
+        onnx_models.convert,
+        onnx_models.portable.attach,
+        lambda one: onnx_models.gradient(one, "loss", ["x"]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(made)
+
+
+def nest(made: onnx.ModelProto, depth: int) -> None:
+    """Put graphs inside of a branch, each inside of the one before."""
+    graph = made.graph.node[1].attribute[0].g
+    for _ in range(depth):
+        node = graph.node.add(op_type="If", input=["c"], output=["deep"])
+        node.attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g.SetInParent()
+        node.attribute.add(name="else_branch", type=onnx.AttributeProto.GRAPH).g.SetInParent()
+        graph = node.attribute[0].g

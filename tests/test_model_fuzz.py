@@ -45,8 +45,7 @@ def test_many_damaged_models_are_refused(models: tuple[str, ...]) -> None:
     "ending",
     [
         "y = Slice (a, s, e, ax)",
-        "y = If (c) <then_branch = t () => (float q) { q = Slice (a, s, e, ax) }, else_branch = u () => (float r) { "
-        "r = Neg (a) }>",
+        "y = If(c) <then_branch = t () => (float q) {q = Slice(a, s, e, ax)}, else_branch = u () => (float r) {r = Neg(a)}>",
         "y = own.part (a, s, e, ax)",
     ],
 )

@@ -44,8 +44,8 @@ def gradient(
     Args:
         model: not modified. External data stays where it is. A model may exceed 2 GiB in memory; the result then does too,
             and `onnx.save` needs ``save_as_external_data=True``.
-        loss: name of a tensor with one element: of rank 0, or with all axes of length 1. If its shape is dynamic, the
-            model fails at run time when the tensor has another number of elements.
+        loss: name of a tensor with one element: of rank 0, or with all axes of length 1. If its shape is dynamic and the
+            tensor has another number of elements at run time, the session fails at a node whose name says so.
         wrt: names of floating-point inputs, initializers or intermediate tensors. A mapping also gives the names of the
             new outputs; a gradient of a gradient needs that, since NAME_grad is taken. "parameters" selects what a
             network learns: all floating-point initializers and Constants that the loss depends on, except settings of
@@ -112,8 +112,9 @@ def _differentiated_loss(
     graph, lengths = builder.graph, builder.graph.lengths(loss)
     if lengths is not None and any(isinstance(length, int) and length != 1 for length in lengths):
         raise ValueError(f"loss = {loss!r} has shape {lengths}: must have one element")
-    # Reshape, not Expand: a loss with more than one element has to fail at run time.
+    # Reshape, not Expand: a loss with more than one element has to fail at run time. The error names the node.
     seed = graph.reshaped(graph.number(1.0, loss), loss)
+    graph.added[-1].name = f"loss = {loss!r}: must have one element"
     found = builder.backward({loss: seed}, names)
     names = _depended_on(builder, wrt, names, found, "the loss")
     return builder, found, names
@@ -148,8 +149,8 @@ def vjp(
         through_rois: as in `gradient`.
 
     Raises:
-        ValueError, TypeError: as `gradient`. If shapes are dynamic, a cotangent with another number of elements fails at
-            run time.
+        ValueError, TypeError: as `gradient`. If shapes are dynamic, a session fails at a cotangent with another number of
+            elements, at a node whose name says so.
     """
     builder = GradientBuilder(model, stop_at, through_rois)
     cotangents = builder.named("outputs", outputs, "_cotangent")

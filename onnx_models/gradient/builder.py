@@ -138,7 +138,9 @@ class GradientBuilder:
         if lengths is not None and all(isinstance(length, int) for length in lengths):
             return name
         # A session does not check dynamic lengths: a tensor with another number of elements would be broadcast.
-        return self.graph.reshaped(name, like)
+        made = self.graph.reshaped(name, like)
+        self.graph.added[-1].name = f"{name}: must have as many elements as {like!r}"
+        return made
 
     def backward(
         self, seeds: Mapping[str, str], wrt: Collection[str], nodes: Sequence[onnx.NodeProto] | None = None

@@ -18,8 +18,8 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Raises:
         TypeError: `model` is not a ModelProto.
-        ValueError: a tensor has a negative length or an unknown type, a node lacks its subgraph, or subgraphs are nested too
-            deep.
+        ValueError: a tensor has a negative length or an unknown type, a node lacks its subgraph or has an axis beyond any
+            rank, or subgraphs are nested too deep.
     """
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
@@ -27,23 +27,33 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
         for tensor in _tensors(part):
             _check_tensor(tensor)
         for node in part.node:
+            for attribute in node.attribute:
+                if attribute.name == "axis" and abs(attribute.i) > _MOST_AXES:
+                    raise ValueError(f"{label(node)} has axis = {attribute.i}: must be an axis of a tensor")
             given = {
                 attribute.name for attribute in node.attribute if attribute.HasField("g") or attribute.ref_attr_name
             }
             for name in _SUBGRAPHS.get(node.op_type, ()) if normalize_domain(node.domain) == "" else ():
                 if name not in given:
                     raise ValueError(f"{label(node)} has no {name}: must have this graph as an attribute")
-    if all(length.dim_value >= 0 for length in _declared_lengths(model)):
+    kinds = list(_declared_types(model))
+    for kind in kinds:
+        if kind.elem_type not in _TYPES and kind.elem_type != onnx.TensorProto.UNDEFINED:
+            raise ValueError(f"the model declares the element type {kind.elem_type}: must be one of ONNX's")
+    if all(length.dim_value >= 0 for kind in kinds for length in kind.shape.dim):
         return model
     made = copy_model(model)
-    for length in _declared_lengths(made):
-        if length.dim_value < 0:
-            length.ClearField("dim_value")
+    for kind in _declared_types(made):
+        for length in kind.shape.dim:
+            if length.dim_value < 0:
+                length.ClearField("dim_value")
     return made
 
 
 _SUBGRAPHS = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 """The attributes of ONNX's operators that are graphs."""
+
+_MOST_AXES = 2**16
 
 _TYPES = set(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 
@@ -67,25 +77,28 @@ def _check_tensor(tensor: onnx.TensorProto) -> None:
         raise ValueError(f"tensor {tensor.name!r} has the element type {tensor.data_type}: must be one of ONNX's")
 
 
-def _declared_lengths(model: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
-    """Yield the lengths that inputs, outputs and other tensors are declared with, and those of types in attributes."""
+_Tensor = onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor
+
+
+def _declared_types(model: onnx.ModelProto) -> Iterator[_Tensor]:
+    """Yield the types that inputs, outputs and other tensors are declared with, and those in attributes."""
     for part in every_graph(model):
         values = list(part.value_info)
         if isinstance(part, onnx.GraphProto):
             values += [*part.input, *part.output]
         for value in values:
-            yield from _lengths(value.type)
+            yield from _of_tensors(value.type)
         for node in part.node:
             for attribute in node.attribute:
                 for kind in (attribute.tp, *attribute.type_protos):
-                    yield from _lengths(kind)
+                    yield from _of_tensors(kind)
 
 
-def _lengths(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+def _of_tensors(kind: onnx.TypeProto) -> Iterator[_Tensor]:
     which = kind.WhichOneof("value")
     if which in ("tensor_type", "sparse_tensor_type"):
-        yield from getattr(kind, which).shape.dim
+        yield getattr(kind, which)
     elif which in ("sequence_type", "optional_type"):
-        yield from _lengths(getattr(kind, which).elem_type)
+        yield from _of_tensors(getattr(kind, which).elem_type)
     elif which == "map_type":
-        yield from _lengths(kind.map_type.value_type)
+        yield from _of_tensors(kind.map_type.value_type)

@@ -85,6 +85,14 @@ def test_long_vectors_are_quick_and_keep_their_lengths() -> None:
             lambda made: made.graph.node[1].ClearField("attribute"),
             r"node of 'y' \(If\) has no then_branch: must have this",
         ),
+        (
+            lambda made: made.graph.node[0].attribute.add(name="axis", i=-(2**40)),
+            "'a'.* has axis = -1099511627776: must be",
+        ),
+        (
+            lambda made: setattr(made.graph.input[0].type.tensor_type, "elem_type", 99),
+            "declares the element type 99: must",
+        ),
         (lambda made: nest(made, 60), "subgraphs are nested more than 30 deep"),
         (lambda made: nest(made, 1000), "subgraphs are nested more than 30 deep"),
     ],
@@ -104,6 +112,17 @@ def test_what_no_tool_of_onnx_should_see(change: object, message: str) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call(made)
+
+
+def test_an_axis_beyond_the_rank_is_refused() -> None:
+    text = f"""{HEADER} g (float[N, 3] x) => (float loss) {{
+        {NUMBERS}
+        five = Constant <value_ints = [5]> ()
+        y = Slice (x, s, e, five)
+        loss = ReduceSum <keepdims = 0> (y)
+    }}"""
+    with pytest.raises(ValueError, match=r"node of 'y' \(Slice\)"):
+        onnx_models.gradient(onnx.parser.parse_model(text), "loss", ["x"])
 
 
 def nest(made: onnx.ModelProto, depth: int) -> None:

@@ -85,8 +85,12 @@ def backward(
         node = _node(graph, proto, reached, findings)
         try:
             found = _by_inputs(graph, node, incoming, findings)
-        except ValueError as error:
-            findings.errors.append(_with_path(str(error), nodes, wrt, proto, reached))
+        except (ArithmeticError, LookupError, ValueError) as error:
+            # Rules read attributes and shapes; in an invalid model they may not fit, such as an axis beyond the rank.
+            message = (
+                str(error) if isinstance(error, ValueError) else f"{node} has attributes that do not fit: {error!r}"
+            )
+            findings.errors.append(_with_path(message, nodes, wrt, proto, reached))
             found = {name: graph.zeros(name) for name in reads(proto) if name in reached}  # go on, to list all errors
         for name, part in _wanted_parts(node, found):
             if isinstance(part, str):

@@ -23,7 +23,7 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
-    for part in every_graph(model):
+    for part in list(every_graph(model)):
         for tensor in _tensors(part):
             _check_tensor(tensor)
         for node in part.node:

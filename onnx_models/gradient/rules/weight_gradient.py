@@ -39,16 +39,13 @@ def weight_gradient(graph: Graph, image: str, grid: str, kernel: str, layout: Wi
         group: number of groups of channels.
     """
     lengths = known_lengths(graph, kernel)
+    if 0 in lengths:
+        return graph.zeros(kernel)
     method = _method(lengths, (graph.lengths(grid) or [None])[-1], layout, group) if lengths else _by_correlation
     image = padded(graph, image, layout)
-    if any(_has_samples(graph, name) for name in (image, grid)):
-        return method(graph, image, grid, kernel, layout, group)
-    if method is _by_correlation:
-        return method(graph, _or_zeros(graph, image, layout), _or_zeros(graph, grid, layout), kernel, layout, group)
-    found = method(graph, image, grid, kernel, layout, group)
-    # ONNX Runtime 1.20 leaves the result uninitialized, instead of 0, if the inner length of a matrix product is 0.
-    samples = graph.op("Greater", graph.op("Shape", image, end=1), graph.ints([0]))
-    return graph.masked(samples, found, kernel)
+    if method is _by_correlation and not _has_samples(graph, image, grid):
+        image, grid = (_or_zeros(graph, name, layout) for name in (image, grid))
+    return method(graph, image, grid, kernel, layout, group)
 
 
 def _or_zeros(graph: Graph, name: str, layout: Windows) -> str:
@@ -77,10 +74,10 @@ def _method(lengths: Sequence[int], row: Length, layout: Windows, group: int) ->
     return _by_rows if lengths[0] == group and isinstance(row, int) and row <= _LONGEST_ROW else _by_correlation
 
 
-def _has_samples(graph: Graph, name: str) -> bool:
-    """Whether a tensor is known to have samples."""
-    lengths = graph.lengths(name)
-    return bool(lengths and isinstance(lengths[0], int) and lengths[0] > 0)
+def _has_samples(graph: Graph, *names: str) -> bool:
+    """Whether one of some tensors with the same samples is known to have any."""
+    first = ((graph.lengths(name) or [None])[0] for name in names)
+    return any(isinstance(length, int) and length > 0 for length in first)
 
 
 def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
@@ -101,7 +98,21 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
         rank = 2 if group == 1 else 3
         stack = graph.op("Concat", *(graph.op("Unsqueeze", one, graph.ints([0])) for one in products), axis=0)
         products = [graph.op("Transpose", stack, perm=[*range(1, rank + 1), 0])]
-    return graph.op("Reshape", products[0], graph.ints(lengths), allowzero=1)
+    found = products[0] if group == 1 else _or_zero(graph, products[0], image, grid)
+    return graph.op("Reshape", found, graph.ints(lengths))
+
+
+def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
+    """A product of stacked matrices, flattened, and 0 if there are no samples.
+
+    ONNX Runtime 1.20 leaves MatMul's result uninitialized if the inner length is 0, but not Gemm's. Flattened, because
+    Where broadcasts a condition of one element over one line of the last axis at a time: if that axis is short, this took
+    up to 19 times as long as the product, and over the vector at most a quarter of it.
+    """
+    if _has_samples(graph, image, grid):
+        return product
+    flat = graph.op("Reshape", product, graph.ints([-1]))
+    return graph.masked(graph.op("Greater", graph.shape(grid, 0, 1), graph.ints([0])), flat, grid)
 
 
 def _by_rows(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
@@ -125,7 +136,7 @@ def _by_rows(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, 
         flat = graph.op("Reshape", pairs, graph.ints([group, row * width]), allowzero=1)
         sums.append(graph.op("MatMul", flat, distances))
     joined = sums[0] if len(sums) == 1 else graph.op("Concat", *sums, axis=1)
-    return graph.op("Reshape", joined, graph.ints(lengths), allowzero=1)
+    return graph.op("Reshape", _or_zero(graph, joined, image, grid), graph.ints(lengths))
 
 
 def _all_pads(graph: Graph, image: str, layout: Windows) -> str:
@@ -167,16 +178,12 @@ def _covered(
     return graph.op("Slice", whole, graph.ints(starts), ends, graph.ints(layout.axes), graph.ints(strides))
 
 
-def _count(graph: Graph, grid: str, end: int | None) -> int | str:
-    """Samples times pixels along the spatial axes before `end`: an int, or the name of an int64 [1]."""
-    lengths = graph.lengths(grid)
-    if lengths is not None:
-        kept = [lengths[0], *lengths[2:end]]
-        numbers = _numbers(kept)
-        if len(numbers) == len(kept):
-            return math.prod(numbers)
-    shape = graph.op("Concat", graph.shape(grid, 0, 1), graph.shape(grid, 2, end), axis=0)
-    return graph.op("ReduceProd", shape, keepdims=1)
+def _count(graph: Graph, grid: str, end: int | None) -> int:
+    """Samples times pixels along the spatial axes before `end`; -1 if that is known at run time only."""
+    lengths = graph.lengths(grid) or [None]
+    kept = [lengths[0], *lengths[2:end]]
+    numbers = _numbers(kept)
+    return math.prod(numbers) if len(numbers) == len(kept) else -1
 
 
 def _numbers(lengths: Sequence[Length]) -> list[int]:
@@ -188,17 +195,13 @@ def _matrices(
     name: str,
     group: int,
     channels: Sequence[int],
-    count: int | str,
+    count: int,
     last: Sequence[int] = (),
 ) -> str:
     """A tensor [channels, samples, ...] as matrices [groups, channels of a group, samples * pixels]."""
-    before = [*([group] if group > 1 or not channels else []), *channels]
-    if isinstance(count, int):
-        shape = graph.ints([*before, count, *last])
-    else:
-        parts = [graph.ints(before), count, *([graph.ints(last)] if last else [])]
-        shape = graph.op("Concat", *parts, axis=0)
-    return graph.op("Reshape", name, shape, allowzero=1)
+    before = [group] if group > 1 or not channels else []
+    # ONNX does not allow allowzero beside -1, which stands for a count of 0 as well.
+    return graph.op("Reshape", name, graph.ints([*before, *channels, count, *last]), allowzero=int(count == 0))
 
 
 def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:

@@ -168,6 +168,15 @@ LOOPS = {
         f, n, y = Loop (m, , h, two) <body = bb (int64 i, bool c, s, j) => (co, so, jo, yo) {
             co = Identity(c) one = Constant<value_int=1>() jo = Sub(one, j) k = CastLike(j, s)
             p = MatMul(w, s) so = Mul(p, k) three = Constant<value_int=3>() d = Mod(i, three) yo = Gather(w, d) }> }""",
+    "gradients of weights, biases and slices that are summed after it": """g (double[3] h, double[3,3] w, int64 m)
+            => (double f, double y) {
+        f, y = Loop (m, , w) <body = bb (int64 i, bool c, s) => (co, so, yo) {
+            co = Identity(c) p = MatMul(s, w) q = Gemm<transB=1>(p, w, h) so = Tanh(q)
+            three = Constant<value_int=3>() d = Mod(i, three) wd = Gather(w, d) yo = Mul(so, wd) }> }""",
+    "rows of unknown number": """g (double[B,3] h, double[3,3] w, int64 m) => (double f, double y) {
+        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
+            co = Identity(c) p = MatMul(s, w) q = Sigmoid(p) u, v, z = Split<axis=1, num_outputs=3>(q)
+            so = Tanh(p) yo = Mul(u, z) }> }""",
     "a Loop inside": """g (double[N] h, double[N,N] w, int64 m) => (double f, double y) {
         f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
             co = Identity(c) so, e = Loop (i, , s, s) <body = cc (int64 j, bool d, t, u) => (eo, to, uo) {
@@ -186,7 +195,7 @@ LOOPS = {
 @pytest.mark.parametrize("trips", [0, 1, 3])
 @pytest.mark.parametrize("text", LOOPS.values(), ids=LOOPS)
 def test_loop(text: str, trips: int) -> None:
-    feeds = {**values(h=(3,), w=(3, 3)), "m": np.array(trips)}
+    feeds = {**values(h=(2, 3) if "[B,3]" in text else (3,), w=(3, 3)), "m": np.array(trips)}
     check_twice(text, feeds, ["h", "w"])
 
 
@@ -202,21 +211,37 @@ def test_ranks_behind_a_loop_and_an_if_are_found() -> None:
     check_twice(text, feeds, ["h", "w", "x"])
 
 
-@pytest.mark.parametrize(
-    "drawn",
-    [
-        "r = RandomUniform<shape = [3], dtype = 11>()",
-        """ones = CastLike(flat, s) half = Constant<value_float=0.5>() yes = Constant<value = bool {1}>()
-            r = Dropout(ones, half, yes)""",
-    ],
-    ids=["RandomUniform", "Dropout"],
-)
-def test_random_numbers_inside_cannot_be_drawn_again(drawn: str) -> None:
+def random_loop(drawn: str) -> onnx.ModelProto:
     text = f"""g (double[3] h, int64 m) => (double f) {{ flat = Constant<value_ints=[1, 1, 1]>()
         f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {{ co = Identity(c) {drawn} so = Mul(s, r) }}>
         loss = ReduceSum<keepdims=0>(f) }}"""
+    return parsed(HEADER + text)
+
+
+def test_random_numbers_inside_are_stored() -> None:
+    model = gradient(random_loop("r = RandomUniform<shape = [3], dtype = 11>()"), "loss", ["h"])
+    h = np.arange(1.0, 4.0)
+    found = run(model, {"h": h, "m": np.array(2)})
+    np.testing.assert_allclose(found["h_grad"], found["f"] / h, rtol=1e-12)
+
+
+def test_random_numbers_inside_cannot_be_drawn_again() -> None:
+    drawn = """ones = CastLike(flat, s) half = Constant<value_float=0.5>() yes = Constant<value = bool {1}>()
+        r = Dropout(ones, half, yes)"""
     with pytest.raises(ValueError, match="draws random numbers, which the gradient cannot reproduce"):
-        gradient(parsed(HEADER + text), "loss", ["h"])
+        gradient(random_loop(drawn), "loss", ["h"])
+
+
+def test_an_iteration_in_reverse_computes_no_value_and_no_weight_gradient_again() -> None:
+    text = """g (double[B,3] h, double[3,3] w, int64 m) => (double y) {
+        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
+            co = Identity(c) p = MatMul(s, w) so = Tanh(p) yo = Sigmoid(so) }>
+        loss = ReduceSum<keepdims=0>(y) }"""
+    made = gradient(parsed(HEADER + text), "loss", ["w"])
+    forward, reverse = (node.attribute[0].g for node in made.graph.node if node.op_type == "Loop")
+    assert {"MatMul", "Tanh", "Sigmoid"} < {node.op_type for node in forward.node}
+    assert {"MatMul", "Tanh", "Sigmoid", "Reshape"}.isdisjoint(node.op_type for node in reverse.node)
+    assert [node.op_type for node in reverse.node].count("Gemm") == 1  # by the state
 
 
 def test_what_no_body_depends_on_has_a_gradient_of_0() -> None:

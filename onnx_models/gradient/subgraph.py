@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import onnx
 
 from onnx_models.gradient.cloning import clone_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
-from onnx_models.traversal import label, normalize_domain, walk_nodes
+from onnx_models.traversal import label, normalize_domain, subgraphs, walk_nodes
 
 _DEEPEST = 3
 """The deepest nesting at which the ranks of an inner Loop are inferred."""
@@ -35,9 +35,13 @@ class Subgraph:
         self.first: list[onnx.NodeProto] = []
         """Nodes that precede those of the copy, because they compute its inputs."""
         self.shapes: dict[str, str] = {}
-        """Names of shape tensors for the inputs of which only the shape is read."""
+        """Names of shape tensors for the tensors of which only the shape is read."""
+        self.given: dict[str, str] = {}
+        """New names for what computes tensors, by the names of these, which nodes of `first` or inputs give instead."""
         names: dict[str, str] = {}
         proto = clone_graph(graph, inner, names, node.proto.op_type)
+        self.originals = {new: old for old, new in names.items()}
+        """Names of the tensors in the subgraph itself, by those in the copy."""
         self.graph = Graph(proto, graph.opsets, graph)
         self.inputs = [value.name for value in proto.input]
         self.outputs = [value.name for value in proto.output]
@@ -53,6 +57,8 @@ class Subgraph:
         wanted = {*node.captured, *(name for i, name in enumerate(node.inputs) if node.wants(i))}
         self.captured = [name for name in sorted(outside) if name in wanted]
         """Names of the outer tensors that it reads and whose gradients are needed."""
+        fixed = (length for name in [*self.inputs, *outside] for length in self.graph.lengths(name) or [])
+        self._fixed_lengths = {length for length in fixed if isinstance(length, str)}
 
     def new_input(self, base: str, kind: onnx.TypeProto.Tensor | None = None) -> str:
         """The name of an additional input."""
@@ -69,9 +75,9 @@ class Subgraph:
         return name
 
     def is_fixed(self, name: str) -> bool:
-        """Whether an input is known to have the same shape in each iteration."""
+        """Whether a tensor is known to have the same shape in each iteration."""
         lengths = self.graph.lengths(name)
-        return lengths is not None and None not in lengths
+        return lengths is not None and all(isinstance(n, int) or n in self._fixed_lengths for n in lengths)
 
     def before(self, op_type: str, *inputs: str, output: str = "", **attributes: Any) -> str:
         """Add a node before those of the copy, and return the name of its output."""
@@ -79,8 +85,14 @@ class Subgraph:
         self.first.append(onnx.helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
 
-    def build(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.GraphProto:
+    def build(self, inputs: Sequence[str], outputs: Sequence[str], *, hoisted: bool = False) -> onnx.GraphProto:
         """The graph with these inputs and outputs, and no more nodes than the outputs need.
+
+        Args:
+            inputs: names of the inputs.
+            outputs: names of the outputs.
+            hoisted: whether to compute outside, once, what the new nodes compute from outer tensors alone. Those of the
+                copy stay, since they may fail in a loop that has no iterations.
 
         Raises:
             ValueError: it would draw random numbers, which differ from those of the model's own subgraph.
@@ -92,7 +104,8 @@ class Subgraph:
             # ONNX Runtime requires that each output of a graph is computed by a node of that graph.
             is_own = name in inside and name not in names
             names.append(name if is_own else self.graph.op("Identity", name))
-        made.node.extend(needed(self._nodes(), names))
+        nodes = needed(self._nodes(), names)
+        made.node.extend(self._without_hoisted(nodes, {*inputs, *names}) if hoisted else nodes)
         read = {name for node in made.node for name in reads(node)}
         made.initializer.extend(tensor for tensor in self.graph.proto.initializer if tensor.name in read)
         made.sparse_initializer.extend(
@@ -114,6 +127,18 @@ class Subgraph:
         readers = [node for node in needed(self._nodes(), outputs) if name in reads(node)]
         return bool(readers) and name not in outputs and all(node.op_type == "Shape" for node in readers)
 
+    def _without_hoisted(self, nodes: Sequence[onnx.NodeProto], inside: Iterable[str]) -> Iterator[onnx.NodeProto]:
+        """Add the nodes that can be computed outside to the outer graph, and return the others."""
+        own = {tensor.name for tensor in self.graph.proto.initializer}
+        own |= {tensor.values.name for tensor in self.graph.proto.sparse_initializer}
+        own.update(inside, (name for node in self._copied() for name in node.output if node.op_type != "Constant"))
+        for node in nodes:
+            if own.isdisjoint([*reads(node), *node.output]) and not any(subgraphs([node])):
+                self._outside.add(node)
+            else:
+                own.update(node.output)
+                yield node
+
     def _with_shapes(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """The node, or a Slice of a given shape tensor in place of Shape."""
         if node.op_type != "Shape" or node.input[0] not in self.shapes:
@@ -124,7 +149,21 @@ class Subgraph:
         return onnx.helper.make_node("Slice", made, node.output, name=node.name)
 
     def _nodes(self) -> list[onnx.NodeProto]:
-        return [*self.first, *map(self._with_shapes, [*self.graph.with_replaced(), *self.graph.added])]
+        return [*self.first, *map(self._with_shapes, [*self._copied(), *self.graph.added])]
+
+    def _copied(self) -> list[onnx.NodeProto]:
+        """The nodes of the copy; what is given has other names."""
+        nodes = self.graph.with_replaced()
+        return [self._without_given(node) if self.given else node for node in nodes]
+
+    def _without_given(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        if self.given.keys().isdisjoint(node.output):
+            return node
+        made = onnx.NodeProto()
+        made.CopyFrom(node)
+        made.output[:] = [self.given.get(name, name) for name in node.output]
+        made.name = next(filter(None, made.output))
+        return made
 
     def _declare(self, value: onnx.ValueInfoProto) -> None:
         """Declare a tensor's type, but only if its rank is known: ONNX Runtime handles a missing type better."""

@@ -1,22 +1,25 @@
 """Rules of If, Loop and Scan: the branch that is taken, and the iterations in reverse order.
 
-The gradient recomputes the values of the subgraph that it needs. For this, a Loop or Scan gets further outputs: the states
-at the start of each iteration. Its other outputs stay as they are.
+A Loop or Scan gets further outputs, with what the gradient needs of each iteration; its other outputs stay as they are. The
+branches of an If are computed again, and so is what changes its shape from one iteration of a Loop to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 
 from onnx_models.gradient.cloning import taken_branch
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Graph, Length, Node, reads
+from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
+from onnx_models.traversal import normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")
 
@@ -50,17 +53,16 @@ def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """Iterations along an axis of some tensors.
 
-    The gradient is a Scan in the opposite direction. Its states are the gradients of the states, and running sums of the
-    gradients of outer tensors. A gradient of an outer tensor that is a matrix product in each iteration is computed by one
-    product after the Scan instead.
+    The gradient is a Scan in the opposite direction. Its states are the gradients of the states, and running sums of those
+    gradients of outer tensors that are not summed after it (`_Total`).
     """
     axes = _Axes.of(node)
     states = len(node.inputs) - len(axes.inputs)
     body = Subgraph(graph, node, node.attribute("body"), _types_in_scan(graph, node, axes))
     scanned = [body.inputs[i] for i in range(states, len(node.inputs)) if node.wants(i)]
     iteration = _Iteration.reversed(node, body, incoming, body.inputs[:states], body.outputs, scanned)
-    stacked = {name: pair for name in body.captured if (pair := _factors(body, iteration.found.get(name))) is not None}
-    summed = [name for name in body.captured if name in iteration.found and name not in stacked]
+    joined, rows = _totals(body, iteration)
+    summed = [name for name in body.captured if name in iteration.found and name not in joined]
     scanned = [name for name in scanned if name in iteration.found]
     sums, totals = iteration.accumulated(summed)
     by_states = [
@@ -71,17 +73,16 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     others = [*(iteration.entries[i] for i in iteration.carried), *summed, *scanned]
     for end, other in zip(ends, others, strict=True):  # ONNX Runtime needs the ranks of all outputs of a Scan
         body.like(end, other)
-    ends += [factor for pair in stacked.values() for factor in pair]
+    ends += rows
     if not ends:
         return _by_name(graph, node, [])
-    taped = []
+    kept = _kept(body, ends)
     for name, outer in zip(iteration.entries, node.inputs, strict=False):
         if body.reads_shape_alone(name, ends):
             body.shapes[name] = graph.shape(outer)
-        elif name in body.read(ends):
-            taped.append(name)
+    taped = [name for name in iteration.entries if name in body.read(ends) and name not in body.shapes] + kept
     finals, tape, _ = _taped(graph, node, body, taped)
-    sides = [(name, tape[name], 0, 1) for name in taped]
+    sides = [(body.shapes.get(name, name), tape[name], 0, 1) for name in taped]
     sides += [
         (name, outer, axis, 1 - direction)
         for name, outer, (axis, direction) in zip(body.inputs[states:], node.inputs[states:], axes.inputs, strict=True)
@@ -96,7 +97,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         axis, direction = axes.inputs[0]
         sides = [(body.inputs[states], node.inputs[states], axis, 1 - direction)]
     made_sides = [axes.inputs[body.inputs.index(name) - states] for name in scanned]
-    made_sides = [(axis, 1 - direction) for axis, direction in made_sides] + 2 * len(stacked) * [(0, 0)]
+    made_sides = [(axis, 1 - direction) for axis, direction in made_sides] + len(rows) * [(0, 0)]
     inputs = [*(iteration.seeds[iteration.exits[i]] for i in iteration.carried), *sums, *(side[0] for side in sides)]
     starts = [*iteration.starts(graph, finals, incoming), *(graph.zeros(name) for name in summed)]
     outputs = graph.ops(
@@ -104,7 +105,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         *starts,
         *(side[1] for side in sides),
         outputs=len(ends),
-        body=body.build(inputs, ends),
+        body=body.build(inputs, ends, hoisted=True),
         num_scan_inputs=len(sides),
         scan_input_axes=[side[2] for side in sides],
         scan_input_directions=[side[3] for side in sides],
@@ -115,10 +116,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     parts = [(node.inputs[i], next(made)) for i in iteration.carried]
     parts += [(name, next(made)) for name in summed]
     parts += [(node.inputs[body.inputs.index(name)], next(made)) for name in scanned]
-    for name in stacked:
-        rows = [graph.op("Flatten", next(made), axis=2) for _ in range(2)]
-        parts.append((name, graph.reshaped(graph.op("Gemm", *rows, transA=1), name)))
-    return _by_name(graph, node, parts)
+    return _by_name(graph, node, [*parts, *_joined(graph, joined, dict(zip(rows, made, strict=True)))])
 
 
 @multi_output_rule("Loop")
@@ -126,18 +124,21 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     """Iterations whose number may be known at run time only.
 
     The gradient is a Loop over the same iterations in reverse order. Its states are the gradients of the states, and
-    running sums of the gradients of outer tensors.
+    running sums of those gradients of outer tensors that are not summed after it (`_Total`). A Scan would slice what it
+    reads without copying it, but in ONNX Runtime it fails without iterations, and for states that change their shape.
     """
     body = loop_body(graph, node)
     iteration = _Iteration.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
-    summed = [name for name in body.captured if name in iteration.found]
+    joined, rows = _totals(body, iteration)
+    summed = [name for name in body.captured if name in iteration.found and name not in joined]
     sums, totals = iteration.accumulated(summed)
     by_states = [
         iteration.found.get(iteration.entries[i]) or body.graph.zeros(iteration.entries[i]) for i in iteration.carried
     ]
-    ends = [*by_states, *totals]
+    ends = [*by_states, *totals, *rows]
     if not ends:
         return _by_name(graph, node, [])
+    kept = _kept(body, ends)
     read = body.read(ends)
     counter, *others = body.inputs
     for name in others:
@@ -145,7 +146,7 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
             body.shapes[name] = body.new_input("shape")
     values = [name for name in others if name in read and name not in body.shapes]
     flattened = [name for name in values if name in iteration.entries and not body.is_fixed(name)]
-    stacked = [counter, *(name for name in values if name not in flattened), *body.shapes]
+    stacked = [counter, *(name for name in values if name not in flattened), *dict.fromkeys([*kept, *body.shapes])]
     finals, tape, flat_tapes = _taped(graph, node, body, stacked, flattened)
     number, goes_on = (body.new_input(name, tensor_type(kind, [])) for name, kind in LOOP_INPUTS)
     count = graph.op("Size", tape[counter])
@@ -172,9 +173,11 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         *iteration.starts(graph, finals, incoming),
         *(graph.zeros(name) for name in summed),
         outputs=len(ends),
-        body=body.build(inputs, [goes_on, *ends]),
+        body=body.build(inputs, [goes_on, *ends], hoisted=True),
     )
-    return _by_name(graph, node, zip([*(node.inputs[i + 2] for i in iteration.carried), *summed], outputs, strict=True))
+    made = iter(outputs)
+    parts = [(name, next(made)) for name in (*(node.inputs[i + 2] for i in iteration.carried), *summed)]
+    return _by_name(graph, node, [*parts, *_joined(graph, joined, dict(zip(rows, made, strict=True)))])
 
 
 @dataclass(frozen=True)
@@ -294,17 +297,18 @@ def _taped(
         graph: the graph that contains the node, which is replaced.
         node: the node.
         body: the copy of its body.
-        stacked: names of inputs of the copy that have the same shape in each iteration, or of which the shape is needed.
+        stacked: names of tensors of the copy that have the same shape in each iteration, or of which the shape is needed.
         flattened: names of states of a Loop whose shape may change.
 
     Returns:
-        Names of the node's own outputs, omitted ones included, and the new outputs by the names of inputs of the copy.
+        Names of the node's own outputs, omitted ones included, and the new outputs by the names of tensors of the copy.
     """
     other = onnx.NodeProto()
     other.CopyFrom(node.proto)
     other.output[:] = [name or graph.name("state") for name in other.output]
     finals = list(other.output)
     inner = next(attribute.g for attribute in other.attribute if attribute.name == "body")
+    inside = {name for one in inner.node for name in one.output} if node.proto.op_type == "Loop" else set()
     first: list[onnx.NodeProto] = []
 
     def made(nodes: list[onnx.NodeProto], op_type: str, *inputs: str, **attributes: Any) -> str:
@@ -315,7 +319,10 @@ def _taped(
     def stack(op_type: str, *inputs: str) -> str:
         """Add a scan output and return the name of the node's output."""
         nodes: list[onnx.NodeProto] = []
-        inner.output.add(name=made(nodes, op_type, *inputs))
+        # What a Loop computes, and is no output of it yet, can be one as it is. ONNX Runtime's Scan would compute it in the
+        # memory of the stacked tensor, whose other alignment changes the last bits of vectorized functions.
+        is_free = op_type == "Identity" and inputs[0] in inside.difference(value.name for value in inner.output)
+        inner.output.add(name=inputs[0] if is_free else made(nodes, op_type, *inputs))
         inner.node.extend(nodes)
         other.output.append(graph.name("tape"))
         return str(other.output[-1])
@@ -339,12 +346,12 @@ def _taped(
         return _FlatTape(whole, stack("Sub", *sizes), stack("Shape", entry))
 
     tape = {}
-    for name in (*stacked, *flattened):
-        entry = inner.input[body.inputs.index(name)]
+    entries = [value for name, value in zip(body.inputs, inner.input, strict=True) if name in {*stacked, *flattened}]
+    for entry in entries:
         if entry.type.WhichOneof("value") not in (None, "tensor_type"):
             raise ValueError(f"{node} has no gradient: the input {entry.name!r} of its body must be a tensor")
     for name in stacked:
-        tape[name] = stack("Shape" if name in body.shapes else "Identity", inner.input[body.inputs.index(name)].name)
+        tape[name] = stack("Shape" if name in body.shapes else "Identity", body.originals[name])
     states = len(node.inputs) - 2
     flat_tapes = {name: flat_tape(body.inputs.index(name), states + i) for i, name in enumerate(flattened)}
     for attribute in other.attribute:
@@ -367,27 +374,139 @@ def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict
     return gradients
 
 
-def _factors(body: Subgraph, gradient: str | None) -> tuple[str, str] | None:
-    """The matrices A and B if a gradient is A'B and their shapes are the same in each iteration; else None."""
-    node = body.graph.producer(gradient) if gradient else None
-    if node is not None and node.op_type == "Reshape":
-        node = body.graph.producer(node.input[0])
-    if node is None or node.op_type != "Gemm" or len(node.input) != 2:
-        return None
-    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    if not attributes.pop("transA", 0) or attributes.pop("alpha", 1.0) != 1 or any(attributes.values()):
-        return None
-    known = {
-        length
-        for name in [*body.inputs, *body.captured]
-        for length in body.graph.lengths(name) or []
-        if length is not None
-    }
-    for name in node.input:
-        lengths = body.graph.lengths(name)
-        if lengths is None or any(not isinstance(length, int) and length not in known for length in lengths):
+def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
+    """The tensors of an iteration that are stored, or whose shapes are, rather than computed again, if `ends` need them.
+
+    Storing a tensor means copying it twice. It is not done if computing it again would only move elements, or if a nested
+    loop is computed again for its states.
+    """
+    nodes = (node for i, node in enumerate(body.graph.proto.node) if i not in body.graph.replaced)
+    producers = {name: node for node in nodes for name in node.output if name in body.originals}
+    by_rules = {name for node in body.graph.needed(ends) for name in reads(node)}.union(ends)
+    found = []
+    for name in (name for name in producers if name in by_rules and name not in body.outputs[:1]):
+        waiting, costs = [name], False
+        while waiting and not costs:
+            node = producers.get(waiting.pop())
+            if node is not None and node.output[0] not in body.given:
+                costs = node.op_type not in _MOVES
+                waiting += reads(node)
+        if not costs:
+            continue
+        if body.reads_shape_alone(name, ends):
+            body.shapes[name] = body.new_input("shape")
+        elif body.is_fixed(name):
+            body.given[name] = body.graph.name("unused")
+        else:
+            continue
+        found.append(name)
+    return found
+
+
+_MOVES = {
+    "Constant", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Shape", "Size", "Slice", "Split", "Squeeze",
+    "Transpose", "Unsqueeze",
+}  # fmt: skip
+"""Operators that move elements at most."""
+
+
+@dataclass(frozen=True)
+class _Total:
+    """How the gradient of an outer tensor is summed over all iterations after these.
+
+    This takes much less time than to add up tensors of the shape of the outer tensor, which may be a large weight or all of
+    what each iteration has a slice of. It needs memory for the operands of all iterations.
+
+    operands: names of tensors of an iteration, whose shapes are the same in each. sum: from the graph and these tensors,
+    stacked along a new first axis, to the sum of the gradient.
+    """
+
+    operands: Sequence[str]
+    sum: Callable[[Graph, Sequence[str]], str]
+
+    @classmethod
+    def of(cls, body: Subgraph, name: str, gradient: str) -> _Total | None:
+        """The total of a `gradient` with respect to `name`; None if it has to be added up in each iteration."""
+        node = body.graph.producer(gradient)
+        while node is not None and node.op_type == "Reshape":
+            node = body.graph.producer(node.input[0])
+        if node is None or normalize_domain(node.domain):
             return None
-    return node.input[0], node.input[1]
+        if node.op_type == "Sum":
+            terms = [cls.of(body, name, term) for term in node.input]
+            return None if None in terms else cls._of_terms([term for term in terms if term is not None])
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        operands = list(node.input)
+        numbers: list[Length] = []  # without iterations, a Loop in ONNX Runtime takes other lengths for 0
+        lengths = [body.graph.lengths(one) or [] for one in operands]
+        if node.op_type == "Gemm" and len(operands) == 2 and attributes == {"transA": 1}:
+            whole = [_flattened(body, one) for one in operands]
+            lengths = [body.graph.lengths(one) or [] for one in whole]
+            total = cls(whole, partial(_product, name=name, ranks=list(map(len, lengths))))
+            numbers = [one[-1] for one in lengths if one]
+        elif node.op_type == "ReduceSum" and attributes == {"keepdims": 0} and len(operands) == 2:
+            axes = body.graph.constant(operands[1])
+            if axes is None or (axes < 0).any():
+                return None
+            total = cls(operands[:1], partial(_reduced, name=name, axes=[int(axis) + 1 for axis in axes]))
+            numbers = [length for axis, length in enumerate(lengths[0]) if axis not in axes]
+        elif node.op_type == "ScatterElements" and attributes == {"axis": 0, "reduction": b"add"}:
+            flat = [body.graph.producer(one) for one in operands]
+            if any(one is None or one.op_type != kind for one, kind in zip(flat, _SCATTERED, strict=True)):
+                return None
+            total = cls([one.input[0] for one in flat[1:] if one is not None], partial(_scattered, name=name))
+        else:
+            return None
+        is_known = all(isinstance(length, int) for length in numbers) and all(map(body.is_fixed, total.operands))
+        return total if is_known else None
+
+    @classmethod
+    def _of_terms(cls, terms: Sequence[_Total]) -> _Total:
+        def whole(graph: Graph, stacks: Sequence[str]) -> str:
+            rest = iter(stacks)
+            return graph.op("Sum", *(term.sum(graph, [next(rest) for _ in term.operands]) for term in terms))
+
+        return cls([one for term in terms for one in term.operands], whole)
+
+
+_SCATTERED = ("Expand", "Reshape", "Reshape")
+"""What computes the inputs of ScatterElements in `scatter_added`: zeros, flat indices and flat values."""
+
+
+def _flattened(body: Subgraph, matrix: str) -> str:
+    """The tensor whose rows along its last axis are those of a matrix."""
+    node = body.graph.producer(matrix)
+    if node is None or node.op_type != "Flatten" or (lengths := body.graph.lengths(node.input[0])) is None:
+        return matrix
+    return str(node.input[0]) if [one.i for one in node.attribute] == [len(lengths) - 1] else matrix
+
+
+def _product(graph: Graph, stacks: Sequence[str], name: str, ranks: Sequence[int]) -> str:
+    rows = [graph.op("Flatten", stack, axis=rank) for stack, rank in zip(stacks, ranks, strict=True)]
+    return graph.reshaped(graph.op("Gemm", *rows, transA=1), name)
+
+
+def _reduced(graph: Graph, stacks: Sequence[str], name: str, axes: Sequence[int]) -> str:
+    return graph.reshaped(graph.op("ReduceSum", stacks[0], graph.ints([0, *axes]), keepdims=0), name)
+
+
+def _scattered(graph: Graph, stacks: Sequence[str], name: str) -> str:
+    return scatter_added(graph, name, *stacks)
+
+
+def _totals(body: Subgraph, iteration: _Iteration) -> tuple[dict[str, _Total], list[str]]:
+    """The totals by names of outer tensors, and the names of all of their operands."""
+    named = ((name, iteration.found[name]) for name in body.captured if name in iteration.found)
+    found = {name: total for name, gradient in named if (total := _Total.of(body, name, gradient)) is not None}
+    # A sum over axes is as cheap to add up in each iteration, unless the tensor is an operand of a product anyway.
+    shared = {one for total in found.values() if len(total.operands) > 1 for one in total.operands}
+    found = {name: total for name, total in found.items() if shared.issuperset(total.operands)}
+    return found, list(dict.fromkeys(one for total in found.values() for one in total.operands))
+
+
+def _joined(graph: Graph, totals: Mapping[str, _Total], stacks: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The gradients of outer tensors by name, from their operands of all iterations."""
+    return [(name, total.sum(graph, [stacks[one] for one in total.operands])) for name, total in totals.items()]
 
 
 def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:

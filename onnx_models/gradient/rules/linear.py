@@ -28,12 +28,16 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gr
     da = db = None
     is_vector = ranks[1] == 1
     column = graph.ints([-1, 1])
-    rows = graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=ranks[0] - 1)
+    is_flat = ranks == [2, 2]
+    rows = (
+        dy if is_flat else graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=ranks[0] - 1)
+    )
     if node.wants(0):
         matrix = graph.op("Reshape", b, column) if is_vector else b
-        da = graph.reshaped(graph.op("Gemm", rows, matrix, transB=1), a)
+        da = graph.op("Gemm", rows, matrix, transB=1)
+        da = da if is_flat else graph.reshaped(da, a)
     if node.wants(1):
-        left = graph.op("Flatten", a, axis=ranks[0] - 1)
+        left = a if is_flat else graph.op("Flatten", a, axis=ranks[0] - 1)
         if not is_vector and _is_transpose(graph, b):
             # The rule of Transpose removes this Transpose again, which saves copying a large weight.
             db = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])

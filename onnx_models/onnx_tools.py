@@ -1,4 +1,4 @@
-"""ONNX's shape inference and checker, with errors of one line."""
+"""ONNX's shape inference and checker, with errors of one line, and constants that other tools know."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx.defs import OpSchema
@@ -198,3 +199,16 @@ def _register_once() -> None:
     onnx.defs.register_schema(check)
     # As the schemas of `register_schemas`: ONNX destroys its schemas after the interpreter has ended.
     atexit.register(onnx.defs.deregister_schema, _CHECK, 1, _CHECKS)
+
+
+def constant_attribute(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
+    """The attribute `value` of a Constant, in place of one with numbers; others are returned as they are.
+
+    The symbolic shape inference of ONNX Runtime (1.32 at least) knows `value` only.
+    """
+    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
+    kind = kinds.get(attribute.name)
+    if kind is None or attribute.ref_attr_name:
+        return attribute
+    value = np.array(onnx.helper.get_attribute_value(attribute), kind)
+    return onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(value))

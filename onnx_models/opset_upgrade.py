@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 
 from onnx_models.large_models import copy_model
+from onnx_models.onnx_tools import constant_attribute
 from onnx_models.resize import nearest_mode_of_opset_10
 from onnx_models.traversal import Scope, label, normalize_domain, onnx_opset, subgraphs, tensor_names
 
@@ -158,7 +159,7 @@ class _Nodes:
         if attribute is None:
             return
         attribute.name, attribute.type = value, _TYPES[value]
-        constant = self.before("Constant", [], attribute)
+        constant = self.before("Constant", [], constant_attribute(attribute))
         node.input.extend([""] * (place + 1 - len(node.input)))
         node.input[place] = self.before("CastLike", [constant, like]) if like else constant
 

@@ -18,7 +18,7 @@ def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
         # A leading axis of length 1 is added and summed: a sum over no axis at all is an error in onnxruntime 1.20 if
         # the tensor is empty or has rank 0.
         whole = graph.op("Unsqueeze", gradient, graph.ints([0]))
-        summed = graph.op("ReduceSum", whole, _axes_at_run_time(graph, whole, source), keepdims=0)
+        summed = graph.op("ReduceSum", whole, _axes_at_run_time(graph, whole, source), keepdims=1)
     elif axes:
         summed = graph.op("ReduceSum", gradient, graph.ints(axes), keepdims=0)
     else:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from onnx_models.onnx_tools import infer_shapes, node_checker
+from onnx_models.onnx_tools import constant_attribute, infer_shapes, node_checker
 from onnx_models.traversal import label, subgraphs, tensor_names, walk_nodes
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
@@ -160,6 +160,10 @@ class Graph:
 
     def add(self, node: onnx.NodeProto) -> None:
         """Add a node whose outputs have names from `name`, or "" if they are omitted."""
+        if node.op_type == "Constant" and not node.domain:
+            value = constant_attribute(node.attribute[0])
+            del node.attribute[:]
+            node.attribute.append(value)
         self.added.append(node)
         self.known.producers.update({name: node for name in node.output if name})
 
@@ -410,6 +414,9 @@ class Graph:
 
     def reshaped(self, name: str, like: str) -> str:
         """A tensor in the shape of another."""
+        value = self.constant(name)
+        if value is not None and list(value.shape) == self.lengths(like):
+            return name
         # allowzero: a length of 0 in the shape means 0, and not a length to copy.
         return self.op("Reshape", name, self.shape(like), allowzero=1)
 
@@ -430,11 +437,8 @@ def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx
 
 def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:
     """The value of a Constant node, given its attribute; None for strings and sparse tensors."""
-    if constant.name == "value":
-        return _array(constant.t)
-    kinds = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
-    kind = kinds.get(constant.name)
-    return None if kind is None else np.array(onnx.helper.get_attribute_value(constant), kind)
+    value = constant_attribute(constant)
+    return _array(value.t) if value.name == "value" else None
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any] | None:

@@ -330,10 +330,11 @@ def _taped(
     def flat_tape(place: int, states: int) -> _FlatTape:
         """Add a state that holds the elements of another state in all iterations so far."""
         entry, after = inner.input[place].name, inner.output[place - 1].name
-        start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value_ints=[-1]))
+        line = onnx.numpy_helper.from_array(np.array([-1]))
+        start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value=line))
         so_far = inner.input.add(name=graph.name("line")).name
         nodes: list[onnx.NodeProto] = []
-        elements = made(nodes, "Reshape", after, made(nodes, "Constant", value_ints=[-1]))
+        elements = made(nodes, "Reshape", after, made(nodes, "Constant", value=line))
         longer = made(nodes, "Concat", so_far, elements, axis=0)
         sizes = [made(nodes, "Size", name) for name in (so_far, entry)]
         inner.node.extend(nodes)

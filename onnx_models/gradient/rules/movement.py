@@ -18,8 +18,8 @@ def concat(graph: Graph, node: Node, dy: str) -> Gradients:
     if len(known) == len(shapes):
         split = graph.ints(known)
     else:
-        place = graph.ints([axis])
-        split = graph.op("Concat", *(graph.op("Gather", graph.shape(x), place) for x in node.inputs), axis=0)
+        end = None if axis == -1 else axis + 1
+        split = graph.op("Concat", *(graph.shape(x, axis, end) for x in node.inputs), axis=0)
     return graph.ops("Split", dy, split, outputs=len(node.inputs), axis=axis)
 
 

@@ -16,11 +16,17 @@ def kept(graph: Graph, node: Node, *reduced: str) -> list[str]:
     no_op = not axes and node.attribute("noop_with_empty_axes", 0)
     if node.attribute("keepdims", 1) or no_op:
         return list(reduced)
+    known = graph.constant(axes) if axes else None
+    if known is not None and known.size:
+        return [graph.op("Unsqueeze", name, axes) for name in reduced]
     shape = _shape_kept(graph, node, graph.shape(node.input(0)), axes)
     return [graph.op("Reshape", name, shape, allowzero=1) for name in reduced]
 
 
 def _shape_kept(graph: Graph, node: Node, shape: str, axes: str) -> str:
+    lengths = graph.lengths(node.input(0))
+    if not axes and lengths is not None:
+        return graph.ints([1] * len(lengths))
     rank = graph.op("Shape", shape)
     if not axes:
         return graph.op("Expand", graph.ints([1]), rank)

@@ -112,9 +112,8 @@ def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
     deep = graph.op("SpaceToDepth", dy, blocksize=size)
     if node.attribute("mode", "DCR") == "DCR":
         return [deep]
-    block, shape = graph.ints([size * size]), graph.shape(x)
-    batch, channels = (graph.op("Gather", shape, graph.ints([axis])) for axis in (0, 1))
-    plane = graph.op("Gather", shape, graph.ints([2, 3]))
+    block = graph.ints([size * size])
+    batch, channels, plane = (graph.shape(x, *part) for part in ((0, 1), (1, 2), (2, 4)))
     grouped = graph.op("Concat", batch, block, graph.op("Div", channels, block), plane, axis=0)
     columns = graph.op("Reshape", deep, grouped, allowzero=1)
     return [graph.reshaped(graph.op("Transpose", columns, perm=[0, 2, 1, 3, 4]), x)]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from onnx_models.gradient.graph import Graph, Node
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
@@ -130,9 +132,9 @@ def _flipped(graph: Graph, kernel: str, layout: Windows, group: int) -> str:
     """A kernel [group * n, m, ...] as [group * m, n, ...], flipped along all spatial axes."""
     lengths = known_lengths(graph, kernel)
     ends = graph.ints([-1] * layout.rank)
-    backwards = graph.op(
-        "Slice", kernel, ends, graph.ints([-length - 1 for length in lengths[2:]]), graph.ints(layout.axes), ends
-    )
+    # The symbolic shape inference of ONNX Runtime (1.32 at least) takes -length - 1 for 0, but not this.
+    before_all = graph.ints([np.iinfo(np.int64).min] * layout.rank)
+    backwards = graph.op("Slice", kernel, ends, before_all, graph.ints(layout.axes), ends)
     if group == 1:
         return graph.op("Transpose", backwards, perm=[1, 0, *layout.axes])
     n, m, rest = lengths[0] // group, lengths[1], lengths[2:]

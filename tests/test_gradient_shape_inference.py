@@ -1,0 +1,73 @@
+"""ONNX Runtime's symbolic shape inference takes models with gradients, as far as it takes the model itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from onnx_models.gradient import gradient
+
+symbolic = pytest.importorskip("onnxruntime.tools.symbolic_shape_infer", reason="it needs sympy")
+
+HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
+
+MODELS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
+    "convolutions": (
+        """g (float[n,4,16,20] x) => (float loss) { a = Conv<pads=[1,1,1,1]>(x, k) b = Relu(a)
+            c = Conv<group=4, strides=[2,2]>(b, d) p = MaxPool<kernel_shape=[2,2]>(c) r = GlobalAveragePool(p)
+            loss = ReduceMean<keepdims=0>(r) }""",
+        {"k": (4, 4, 3, 3), "d": (4, 1, 3, 3)},
+    ),
+    "a Loop": (
+        """g (float[t,n,4] x, float[n,4] h) => (float loss) { s = Shape<end=1>(x) m = Squeeze(s) yes = Constant<value = bool {1}>()
+            f, y = Loop(m, yes, h) <body = b (int64 i, bool go, float[p,q] u) => (bool on, float[p,q] v, float[p,q] z) {
+                on = Identity(go) xi = Gather<axis=0>(x, i) a = MatMul(u, k) e = Add(a, xi) v = Tanh(e) z = Identity(v) }>
+            loss = ReduceMean<keepdims=0>(y) }""",
+        {"k": (4, 4)},
+    ),
+    "Resize": (
+        """g (float[n,3,h,w] x) => (float loss) {
+            s = Constant<value = float[4] {1.0, 1.0, 2.0, 2.0}>() y = Resize<mode="linear">(x, , s) c = Conv(y, k)
+            loss = ReduceMean<keepdims=0>(c) }""",
+        {"k": (2, 3, 3, 3)},
+    ),
+    "an LSTM": (
+        """g (float[t,n,4] x) => (float loss) { y, h, c = LSTM<hidden_size=8>(x, k, r, b)
+            loss = ReduceMean<keepdims=0>(y) }""",
+        {"k": (1, 32, 4), "r": (1, 32, 8), "b": (1, 64)},
+    ),
+    "attention": (
+        """g (float[n,t,8] x) => (float loss) { q = MatMul(x, k) p = Transpose<perm=[0,2,1]>(x) s = MatMul(q, p)
+            w = Softmax(s) o = MatMul(w, x) l = LayerNormalization(o, b) loss = ReduceMean<keepdims=0>(l) }""",
+        {"k": (8, 8), "b": (8,)},
+    ),
+}
+
+
+def built(name: str) -> tuple[onnx.ModelProto, list[str]]:
+    text, weights = MODELS[name]
+    model = onnx.parser.parse_model(HEADER + text)
+    ones = (onnx.numpy_helper.from_array(np.ones(shape, np.float32), weight) for weight, shape in weights.items())
+    model.graph.initializer.extend(ones)
+    return model, list(weights)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_finds_the_shapes_of_all_tensors(name: str) -> None:
+    model, weights = built(name)
+    for one in (model, gradient(model, "loss", weights)):
+        found = symbolic.SymbolicShapeInference.infer_shapes(one)  # raises if one is missing
+        assert [value.name for value in found.graph.output] == [value.name for value in one.graph.output]
+
+
+def test_gradients_have_the_shapes_of_their_tensors() -> None:
+    model, weights = built("convolutions")
+    found = symbolic.SymbolicShapeInference.infer_shapes(gradient(model, "loss", [*weights, "x"]))
+    shapes = {
+        value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in found.graph.output
+    }
+    assert shapes["k_grad"] == [4, 4, 3, 3]
+    assert shapes["d_grad"] == [4, 1, 3, 3]
+    assert shapes["x_grad"] == ["n", 4, 16, 20]

@@ -22,6 +22,7 @@ from typing import Any
 from conformance.outcome import Outcome
 from conformance.printable import PrintableError
 from conformance.report.record import Report
+from ortops import atomic_file
 
 HARMS = {
     "memory": "Memory out of bounds",
@@ -226,7 +227,7 @@ def write_counts(file: Path, runs: Sequence[Counts]) -> None:
         OSError: it cannot be written.
     """
     data = {"runs": [dataclasses.asdict(run) for run in runs]}
-    file.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    atomic_file.write(file, json.dumps(data, indent=1) + "\n")
 
 
 def merged(old: Iterable[Counts], new: Iterable[Counts], known: Sequence[Runtime]) -> list[Counts]:

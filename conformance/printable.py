@@ -6,6 +6,8 @@ NUL, marks for the direction of text, lone surrogates (``\ud800``).
 
 from __future__ import annotations
 
+from conformance.stopping import is_stop
+
 MAX_LENGTH = 2000
 """Characters of a text that are kept."""
 
@@ -23,9 +25,21 @@ def printable(text: str) -> str:
 def message_of(error: BaseException) -> str:
     """The message of an exception, not escaped; if its `__str__` raises, a message that says so."""
     try:
-        return str(error)
-    except Exception as other:  # noqa: BLE001  # the class may be anyone's
-        return f"its message raised {type(other).__name__}"
+        return str.__str__(str(error))  # `str` may return a subclass, whose methods may be anyone's
+    except BaseException as other:  # so may the class of the error
+        if is_stop(other):
+            raise
+        return f"its message raised {name_of(other)}"
+
+
+def name_of(error: BaseException) -> str:
+    """The name of an exception's class, without use of attributes that a metaclass may define."""
+    return str.__str__(type.__dict__["__name__"].__get__(type(error)))
+
+
+def described(error: BaseException) -> str:
+    """The name of an exception's class and its message, not escaped."""
+    return f"{name_of(error)}: {message_of(error)}"
 
 
 class PrintableError(Exception):

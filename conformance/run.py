@@ -16,7 +16,9 @@ from conformance.compare import compare
 from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
-from conformance.printable import message_of, printable
+from conformance.printable import described, message_of, printable
+from conformance.stopping import is_stop
+from conformance.surroundings import EndOfProcessError, kept_surroundings
 
 MOST_KEPT = 2**16
 """Largest output, in bytes, that a result keeps."""
@@ -51,15 +53,16 @@ AnswerFunction = Callable[[Case], Answer]
 
 
 def ask(backend: Backend, case: Case) -> Answer:
-    """The answer of a backend in this process. It gets copies of the inputs, so that it cannot change the case."""
+    """The answer of a backend in this process. It gets copies of the inputs, so that it cannot change the case.
+
+    All calls of backends go through this function. Whatever they raise becomes an answer, unless the user stops the run.
+    """
     begun = time.perf_counter()
     given: dict[str, Array] = {}
-
-    def answer(kind: Kind, outputs: Mapping[str, Array] | None = None, text: str = "") -> Answer:
-        changed = [name for name in given if given[name].tobytes() != case.inputs[name].tobytes()]
-        return Answer(kind, outputs, text, time.perf_counter() - begun, tuple(changed) if case.watches_inputs else ())
-
-    with warnings.catch_warnings():
+    kind: Kind = "outputs"
+    outputs: dict[str, Array] | None = None
+    text = ""
+    with kept_surroundings(), warnings.catch_warnings():
         # A warning must not become a refusal, even if this process turns warnings into errors.
         warnings.simplefilter("ignore")
         try:
@@ -67,15 +70,34 @@ def ask(backend: Backend, case: Case) -> Answer:
             for inputs in case.before:
                 session(_copied(inputs))
             given = _copied(case.inputs)
-            return answer("outputs", session(given))
-        except UnsupportedError as error:
-            return answer("unsupported", text=message_of(error))
-        except OperatorMissingError as error:
-            return answer("missing", text=message_of(error))
-        except SystemExit as error:
-            return answer("crash", text=f"it would have ended the process: SystemExit: {message_of(error)}")
-        except Exception as error:  # noqa: BLE001  # whatever a runtime raises is its refusal
-            return answer("refusal", text=f"{type(error).__name__}: {message_of(error)}")
+            outputs = {name: _plain(output) for name, output in session(dict(given)).items()}
+        except BaseException as error:
+            if is_stop(error):
+                raise
+            kind, text = _reaction(error)
+    seconds = time.perf_counter() - begun
+    watched = given if case.watches_inputs else {}
+    changed = tuple(name for name in watched if given[name].tobytes() != case.inputs[name].tobytes())
+    return Answer(kind, outputs, text, seconds, changed)
+
+
+def _reaction(error: BaseException) -> tuple[Kind, str]:
+    """The kind of an answer for what a backend raised, and the reason."""
+    if issubclass(type(error), UnsupportedError):
+        return "unsupported", message_of(error)
+    if issubclass(type(error), OperatorMissingError):
+        return "missing", message_of(error)
+    if issubclass(type(error), EndOfProcessError):
+        return "crash", f"it would have ended the process: {message_of(error)}"
+    if not issubclass(type(error), Exception):  # SystemExit, KeyboardInterrupt, the panics of pyo3
+        return "crash", f"it would have ended the process: {described(error)}"
+    return "refusal", described(error)  # whatever a runtime raises is its refusal
+
+
+def _plain(output: object) -> Array:
+    """An output as an array of NumPy's own class; of one with Python objects only the type and the shape remain."""
+    array = np.asarray(output)
+    return np.empty(array.shape, array.dtype) if array.dtype.hasobject else array
 
 
 def _copied(inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import itertools
+import os
+import signal
+import stat
 import sys
+import threading
+import time
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -54,3 +62,165 @@ def answers_in_a_rude_type(*_: object) -> npt.NDArray[np.void]:
 
 EXPECTED = {"roi_align/*": CLEARS}
 refuses_as_expected = type("refuses_as_expected", (), {"EXPECTED_FAILURES": EXPECTED, "prepare": refuses})
+
+
+class Panic(BaseException):  # as pyo3 has it
+    """What an extension in Rust raises."""
+
+
+class ExitInMessageError(Exception):
+    """Its message ends the process, with a status that means success."""
+
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+class InterruptInMessageError(Exception):
+    """Its message seems to be the user's Ctrl-C."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class Nameless(type):
+    """A class of classes that do not tell their name."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise SystemExit(0)
+
+
+class NamelessError(Exception, metaclass=Nameless):
+    """Neither its name nor its class can be had."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise SystemExit(0)
+
+
+def panics(*_: object) -> None:
+    raise Panic("unwrap() on a `None` value")
+
+
+def interrupts_itself(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def exits_in_its_message(*_: object) -> None:
+    raise ExitInMessageError
+
+
+def interrupts_in_its_message(*_: object) -> None:
+    raise InterruptInMessageError
+
+
+def is_nameless(*_: object) -> None:
+    raise NamelessError("x")
+
+
+def ends_at_once(*_: object) -> None:
+    os._exit(0)
+
+
+def closes_the_streams(*_: object) -> None:
+    sys.stdout.close()
+    sys.stderr.close()
+    os.close(1)
+    os.close(2)
+    raise ValueError("closed")
+
+
+def redirects_the_streams(*_: object) -> None:
+    sys.stdout = sys.stderr = io.StringIO()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    raise ValueError("redirected")
+
+
+def forks_and_both_return(*_: object) -> None:
+    if child := os.fork():
+        os.waitpid(child, 0)
+        raise ValueError("parent")
+    raise ValueError("child")
+
+
+def has_a_thread_that_dies(*_: object) -> None:
+    thread = threading.Thread(target=panics)
+    thread.start()
+    thread.join()
+    raise ValueError("thread")
+
+
+def answers_in_objects(*_: object) -> npt.NDArray[np.object_]:
+    return np.array([NamelessError(), lambda: None], object)
+
+
+def answers_in_a_word(_: str, inputs: dict[str, object], *_others: object) -> object:
+    inputs.clear()
+    return "Y"
+
+
+RUDE: list[Callable[..., object]] = [
+    panics,
+    interrupts_itself,
+    exits_in_its_message,
+    interrupts_in_its_message,
+    is_nameless,
+    ends_at_once,
+    closes_the_streams,
+    redirects_the_streams,
+    has_a_thread_that_dies,
+    answers_in_objects,
+    answers_in_a_word,
+]
+"""What a backend may do in one case of many."""
+
+_turns = itertools.cycle(RUDE)
+
+
+def does_it_all(op_type: str, inputs: dict[str, object], *others: object) -> object:
+    return next(_turns)(op_type, inputs, *others)
+
+
+def writes_garbage_to_its_pipe(*_: object) -> None:
+    for descriptor in _sockets():
+        os.write(descriptor, b"\0\0\0\5hello")
+    raise ValueError("garbage")
+
+
+def answers_for_another_case(*_: object) -> None:
+    from multiprocessing.connection import Connection
+
+    from conformance.isolate import _Numbered
+    from conformance.run import Answer
+
+    for descriptor in _sockets():
+        connection = Connection(os.dup(descriptor))
+        connection.send(_Numbered(0, Answer("unsupported", text="the answer of another case")))
+    raise ValueError("mine")
+
+
+def closes_its_pipe(*_: object) -> None:
+    for descriptor in _sockets():
+        os.close(descriptor)
+
+
+def leaves_a_child_and_ends(*_: object) -> None:
+    if os.fork() == 0:
+        time.sleep(20)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _sockets() -> list[int]:
+    """The descriptors of this process that are sockets: in a child, its pipe to the suite."""
+    return [int(name) for name in os.listdir("/proc/self/fd") if _is_socket(int(name))]  # noqa: PTH208
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False

@@ -42,11 +42,17 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+WAIT = "        time.sleep(600)\n"
+SWALLOWS = SLOW.replace(WAIT, f"        try:\n    {WAIT}        except BaseException:\n            pass\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "backend"), [(signal.SIGINT, SLOW), (signal.SIGTERM, SLOW), (signal.SIGINT, SWALLOWS)]
+)
 def test_a_signal_leaves_the_reports_and_resume_goes_on(
-    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "slow.py").write_text(SLOW, "utf-8")
+    (tmp_path / "slow.py").write_text(backend, "utf-8")
     command = [sys.executable, "-m", "conformance", "--backend", "slow:answer", "--select", GLOB]
     command += ["--json", "results.json", "--junit", "results.xml", "--html", "results.html"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own command

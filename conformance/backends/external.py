@@ -9,7 +9,7 @@ import contextlib
 import importlib
 import inspect
 import unittest
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from conformance.case import Array, Case
 from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
-from conformance.printable import message_of
+from conformance.printable import described, message_of
+from conformance.stopping import is_stop
+from conformance.surroundings import EndOfProcessError, kept_surroundings
 from ortops.spec import LAYOUT, AttributeValue
 
 
@@ -85,14 +87,14 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
     """A target's EXPECTED_FAILURES, a mapping from globs to reasons, and its CONVENTIONS; both may be absent.
 
     Raises:
-        MissingBackendError: a convention is unknown.
+        ValueError: a convention is unknown, or one of both has a wrong form.
     """
-    conventions = tuple(getattr(target, "CONVENTIONS", ()))
-    try:
-        check(conventions)
-    except ValueError as error:
-        raise MissingBackendError(f"backend {target}: {error}") from error
-    return expected_failures.from_mapping(getattr(target, "EXPECTED_FAILURES", {})), conventions
+    conventions, failures = getattr(target, "CONVENTIONS", ()), getattr(target, "EXPECTED_FAILURES", {})
+    if isinstance(conventions, str) or not isinstance(conventions, Iterable):
+        raise ValueError(f"CONVENTIONS = {conventions!r}: must be a list of names")
+    conventions = tuple(conventions)
+    check(conventions)
+    return expected_failures.from_mapping(failures), conventions
 
 
 def _attributes(case: Case) -> dict[str, AttributeValue]:
@@ -127,24 +129,41 @@ def target_of(name: str) -> Any:
         MissingBackendError: the module cannot be imported, or has no such attribute.
     """
     module_name, _, attribute = name.partition(":")
-    try:
+    with _loading(name, "importing it"), kept_surroundings():
         target = importlib.import_module(module_name)
         return getattr(target, attribute) if attribute else target
-    except (ImportError, AttributeError, ValueError) as error:
-        raise MissingBackendError(f"backend {name}: {error}") from error
-    except SystemExit as error:  # with status 0 the run would look as if it had passed
-        raise MissingBackendError(f"backend {name}: importing it would have ended the process: {error}") from error
 
 
 def load(name: str) -> Backend:
     """The backend that `module[:Class]` or `module:function` names.
 
     Raises:
-        MissingBackendError: see `target_of`; or the object is no function and has no `prepare`.
+        MissingBackendError: see `target_of`; or the object is no function and has no `prepare`, or what it declares has a
+            wrong form.
     """
     target = target_of(name)
-    if callable(getattr(target, "prepare", None)):
-        return OnnxBackend(target)
-    if callable(target) and not inspect.isclass(target):
-        return FunctionBackend(target)
-    raise MissingBackendError(f"backend {name}: must be a function or have prepare(model, device)")
+    with _loading(name, "loading it"), kept_surroundings():
+        if callable(getattr(target, "prepare", None)):
+            return OnnxBackend(target)
+        if callable(target) and not inspect.isclass(target):
+            return FunctionBackend(target)
+        raise ValueError("must be a function or have prepare(model, device)")
+
+
+@contextlib.contextmanager
+def _loading(name: str, what: str) -> Iterator[None]:
+    """Turn whatever a module raises while it is loaded into a MissingBackendError, unless the user stops the run."""
+    try:
+        yield
+    except BaseException as error:
+        if is_stop(error):
+            raise
+        if issubclass(type(error), ImportError | AttributeError | ValueError):
+            text = message_of(error)
+        elif issubclass(
+            type(error), EndOfProcessError | SystemExit
+        ):  # with status 0 a run would look as if it had passed
+            text = f"{what} would have ended the process: {message_of(error)}"
+        else:
+            text = f"{what} raised {described(error)}"
+        raise MissingBackendError(f"backend {name}: {text}") from error

@@ -14,6 +14,7 @@ from conformance.mutants import MUTANTS
 from conformance.progress import with_progress
 from conformance.report.terminal import console
 from conformance.vectors import collect
+from ortops import atomic_file
 
 WIDTH = 200
 """Characters of a line if the output is no terminal."""
@@ -42,8 +43,8 @@ def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: i
     summary = Summary(collect(), list(with_progress(catches, "coverage", total=len(MUTANTS), unit=unit)))
     summary.write(console(WIDTH))
     if json_file is not None:
-        json_file.write_text(summary.json(), "utf-8")
+        atomic_file.write(json_file, summary.json())
     if markdown_file is not None:
-        markdown_file.write_text(summary.markdown(), "utf-8")
+        atomic_file.write(markdown_file, summary.markdown())
     if not summary.is_sound:
         raise click.exceptions.Exit(1)

@@ -16,6 +16,7 @@ from conformance.explain import explain, page, picture, tables
 from conformance.isolate import case_runner
 from conformance.report import terminal
 from conformance.vectors import collect
+from ortops import atomic_file
 
 _MOST_NAMED = 8
 
@@ -77,13 +78,13 @@ def explain_command(
         explanation = explain(case, roi, answer, result, backend_name or "")
     tables.write(explanation, terminal.console())
     if out_file is not None:
-        out_file.write_text(page.render(explanation), "utf-8")
+        atomic_file.write(out_file, page.render(explanation))
         click.echo(f"wrote {out_file}")
     if svg_file is not None:
         with wrong_call("--drawing", ValueError):
             panels = picture.chosen(explanation, drawings)
         text = picture.render(case.id, explanation.roi, panels, explanation.hint * bool(explanation.conventions), theme)
-        svg_file.write_text(text, "utf-8")
+        atomic_file.write(svg_file, text)
         click.echo(f"wrote {svg_file}")
 
 

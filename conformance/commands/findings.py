@@ -9,6 +9,7 @@ import click
 from conformance import findings
 from conformance.commands.options import IN_FILE, out_file, wrong_call
 from conformance.report.record import NotAReportError, Report, read_merged
+from ortops import atomic_file
 
 MOST = 5
 """How many cases without a finding are named."""
@@ -41,7 +42,7 @@ def findings_command(reports: tuple[Path, ...], markdown_file: Path | None, coun
     if markdown_file:
         text = markdown_file.read_text("utf-8") if markdown_file.exists() else findings.blank()
         with wrong_call("--markdown", findings.FindingsError):
-            markdown_file.write_text(findings.rewritten(text, known, runs), "utf-8")
+            atomic_file.write(markdown_file, findings.rewritten(text, known, runs))
 
 
 def _print_changes(report: Report, known: list[findings.Runtime]) -> None:

@@ -17,6 +17,7 @@ from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
 from conformance.report.record import NotAReportError, Report, Run, read_merged
 from conformance.vectors import collect
+from ortops import atomic_file
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
 """The backends that run by default, if they are installed."""
@@ -71,9 +72,9 @@ def matrix_command(
     made = matrix.Matrix(reports)
     if html_file is not None:
         diagnoses = {report.title: diagnose(report.results(collect())) for report in reports}
-        html_file.write_text(page.render(made, diagnoses), "utf-8")
+        atomic_file.write(html_file, page.render(made, diagnoses))
     if markdown_file is not None:
-        markdown_file.write_text(matrix.markdown(made), "utf-8")
+        atomic_file.write(markdown_file, matrix.markdown(made))
     matrix.write(made, terminal.console())
     for reason in missing.values():
         click.echo(f"left out: {reason}")

@@ -12,6 +12,7 @@ import click
 
 from conformance.case import Case
 from conformance.vectors import collect
+from ortops import atomic_file
 
 SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id matches.")
 JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes, by default one for each CPU.")
@@ -20,11 +21,16 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]:
-    """An option for a file to write, whose folder must exist; the command gets `--html` as `html_file`."""
+    """An option for a file to write, which is tried before the command begins; the command gets `--html` as `html_file`."""
 
     def checked(_context: click.Context, _option: click.Parameter, file: Path | None) -> Path | None:
-        if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent}: must be a folder")
+        if file is not None:
+            if not file.parent.is_dir():
+                raise click.BadParameter(f"{file.parent}: must be a folder")
+            try:
+                atomic_file.check(file)
+            except (OSError, ValueError) as error:
+                raise click.BadParameter(f"{file}: cannot be written: {getattr(error, 'strerror', error)}") from error
         return file
 
     path = click.Path(dir_okay=False, path_type=Path)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -26,9 +24,10 @@ from conformance.progress import with_progress
 from conformance.report import junit, page, record, terminal
 from conformance.report.matrix import Matrix
 from conformance.report.record import Run
-from conformance.run import STRICT
+from conformance.run import STRICT, CaseRunner
+from conformance.stopping import stopped_by_signals
 from conformance.vectors import collect
-from ortops import worker_process
+from ortops import atomic_file, worker_process
 
 
 def _part(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
@@ -165,19 +164,33 @@ def run_command(
     )
     is_missing = wrong_call("--backend", backends.MissingBackendError)
     cannot = wrong_call("--provider", backends.ProviderError)
-    with is_missing, cannot, running as runner, _stopped_by_signals() as stopped:
-        results = (earlier.get(case.id) or runner.result(case) for case in cases)
-        for result in with_progress(results, "conformance", len(cases), note=reports.note):
-            reports.add(result)
-    reports.write()
-    terminal.write(reports.run, terminal.console(), reports.diagnoses)
+    out = terminal.console()
+    with is_missing, cannot, running as runner, stopped_by_signals() as stopped:
+        try:
+            _run(cases, earlier, runner, reports, stopped)
+        finally:
+            reports.write()
+    terminal.write(reports.run, out, reports.diagnoses)
+    for error in reports.errors:
+        click.echo(error)
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
     if not reports.was_answered:
         click.echo("no case was answered: this shows nothing")
-    if reports.run.bad or not reports.was_answered:
+    if reports.run.bad or reports.errors or not reports.was_answered:
         raise click.exceptions.Exit(1)
+
+
+def _run(
+    cases: Sequence[Case], earlier: Mapping[str, Result], runner: CaseRunner, reports: Reports, stopped: list[int]
+) -> None:
+    """Run the cases that have no earlier result, until a signal has come."""
+    for case in with_progress(cases, "conformance", len(cases), note=reports.note):
+        result = earlier.get(case.id) or runner.result(case)
+        if stopped:  # the backend has swallowed the exception of the signal
+            return
+        reports.add(result)
 
 
 class Reports:
@@ -185,6 +198,7 @@ class Reports:
 
     total: the number of cases of the run.
     json_file, junit_file, html_file: the files, or None. JSON is written every `SECONDS`, all of them at the end.
+    errors: the reasons why a file could not be written at the end.
     """
 
     SECONDS = 2.0
@@ -194,10 +208,12 @@ class Reports:
     ) -> None:
         self.results: list[Result] = []
         self._label, self._total = label, total
-        self._json, self._junit, self._html = json_file, junit_file, html_file
+        # A backend may change the working folder.
+        self._json, self._junit, self._html = (file and file.absolute() for file in (json_file, junit_file, html_file))
         self._written = time.monotonic()
         self._failed = 0
         self.diagnoses: list[Diagnosis] = []
+        self.errors: list[str] = []
 
     @property
     def run(self) -> Run:
@@ -214,7 +230,8 @@ class Reports:
         self.results.append(result)
         self._failed += result.outcome.is_bad
         if self._json is not None and time.monotonic() - self._written >= self.SECONDS:
-            record.write(self._json, self.run)
+            with contextlib.suppress(OSError):  # there may be room again at the end
+                record.write(self._json, self.run)
             self._written = time.monotonic()
 
     def note(self) -> str:
@@ -222,40 +239,19 @@ class Reports:
         return f"{self._failed} failed"
 
     def write(self) -> None:
-        """Write all files, with the diagnoses of the failures."""
+        """Write all files, with the diagnoses of the failures. One that cannot be written does not keep others from it."""
         run = self.run
+        self._write(self._json, lambda: record.render(run))
+        self._write(self._junit, lambda: junit.render(run))
         self.diagnoses = diagnose(self.results)
-        if self._json is not None:
-            record.write(self._json, run)
-        if self._junit is not None:
-            self._junit.write_text(junit.render(run), "utf-8", "replace")
-        if self._html is not None:
-            self._html.write_text(
-                page.render(Matrix([run.report]), {run.report.title: self.diagnoses}), "utf-8", "replace"
-            )
+        self._write(self._html, lambda: page.render(Matrix([run.report]), {run.report.title: self.diagnoses}))
 
-
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[list[int]]:
-    """Let SIGINT and SIGTERM end the block; the list then has the signal's number."""
-    stopped: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
-
-    def stop(number: int, _frame: object) -> None:
-        stopped.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped
-    except KeyboardInterrupt:
-        if not stopped:
-            raise
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    def _write(self, file: Path | None, render: Callable[[], str]) -> None:
+        try:
+            if file is not None:
+                atomic_file.write(file, render())
+        except OSError as error:
+            self.errors.append(f"{file} is not written: {error}")
 
 
 def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]:

@@ -22,7 +22,7 @@ from onnx.backend.test.loader import load_model_tests
 from conformance.backends import MissingBackendError
 from conformance.backends.external import target_of
 from conformance.commands.options import wrong_call
-from conformance.printable import message_of, printable
+from conformance.printable import described, message_of, printable
 from conformance.progress import with_progress
 
 
@@ -109,7 +109,7 @@ class Verdicts(unittest.TestResult):
         """Add a test that failed with `err`, a result of `sys.exc_info`."""
         self.wrong += 1
         name = test.id().rpartition(".")[2].removesuffix("_cpu")
-        click.echo(f"failed {name}\n    {_in_short(f'{err[0].__name__}: {message_of(err[1])}')}")
+        click.echo(f"failed {name}\n    {_in_short(described(err[1]))}")
 
     addError = addFailure  # noqa: N815
 

@@ -64,8 +64,17 @@ def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
 
 
 def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
-    """A list of expected failures from a mapping of globs to reasons."""
-    return [ExpectedFailure(glob, printable(str(reason))) for glob, reason in reasons.items()]
+    """A list of expected failures from a mapping of globs to reasons.
+
+    Raises:
+        ValueError: it is no such mapping.
+    """
+    if not isinstance(reasons, Mapping):
+        raise ValueError(f"EXPECTED_FAILURES = {reasons!r}: must be a mapping of globs to reasons")
+    for glob, reason in reasons.items():
+        if not isinstance(glob, str) or not isinstance(reason, str):
+            raise ValueError(f"EXPECTED_FAILURES has {glob!r}: {reason!r}: must map strings to strings")
+    return [ExpectedFailure(glob, printable(reason)) for glob, reason in reasons.items()]
 
 
 def read(file: Path, ids: Sequence[str]) -> list[ExpectedFailure]:

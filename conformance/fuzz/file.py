@@ -21,6 +21,7 @@ from conformance.case import Array, Case, element_type_of
 from conformance.fuzz.check import Failure
 from conformance.fuzz.generate import BY_REFERENCE
 from conformance.printable import printable
+from ortops import atomic_file
 from ortops.operators import BY_NAME
 from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
@@ -39,7 +40,7 @@ def write(path: Path, failure: Failure, backend: str) -> None:
         "outputs": list(case.outputs),
         "inputs": {name: _written(array) for name, array in case.inputs.items()},
     }
-    path.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    atomic_file.write(path, json.dumps(data, indent=1) + "\n")
 
 
 def read(path: Path) -> Case:

@@ -15,7 +15,6 @@ import dataclasses
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import sys
 from collections import Counter
@@ -31,6 +30,7 @@ import ortops
 from conformance.case import Array, Basis, Case, element_type_of
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
 from conformance.printable import PrintableError, printable
+from ortops import atomic_file
 from ortops.spec import ELEMENT_DTYPES
 
 PACKAGES = {
@@ -199,16 +199,7 @@ def write(path: Path, run: Run) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    file = path.resolve()
-    if file.exists() and not file.is_file():  # a device or a pipe must not be replaced
-        file.write_text(render(run), "utf-8")
-        return
-    beside = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        beside.write_text(render(run), "utf-8")
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
+    atomic_file.write(path, render(run))
 
 
 def read(file: Path) -> Report:

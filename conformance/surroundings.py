@@ -1,0 +1,97 @@
+"""What a call of a backend must leave as it found it: the standard streams, Ctrl-C, and one process that goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from conformance.stopping import user_told_apart
+
+
+class EndOfProcessError(BaseException):
+    """A call of os._exit, which does not end the process here."""
+
+
+@contextlib.contextmanager
+def kept_surroundings() -> Iterator[None]:
+    """A context for a call of a backend, after which standard output and standard error are again what they were.
+
+    os._exit raises `EndOfProcessError` in the block. A process that is forked in the block ends at the block's end: it would
+    run the rest of the suite, too, and write the same reports. In another thread than the main one the context does nothing,
+    because the streams are the whole process's.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process, end = os.getpid(), os._exit
+    streams, copies = (sys.stdout, sys.stderr), _copies()
+
+    def refuse(status: int) -> None:
+        if os.getpid() != process:
+            end(status)
+        raise EndOfProcessError(f"os._exit({status!r})")
+
+    sys.stdout, sys.stderr = map(_Shielded, streams)
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        with user_told_apart():
+            yield
+    finally:
+        if os.getpid() != process:
+            end(0)
+        os._exit = end
+        for descriptor, copy in copies.items():
+            _restore(descriptor, copy)
+        sys.stdout, sys.stderr = (_open(stream, descriptor) for stream, descriptor in zip(streams, (1, 2), strict=True))
+
+
+class _Shielded:
+    """A stream that cannot be closed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _copies() -> dict[int, int]:
+    """Copies of the descriptors of standard output and standard error, as far as they are open."""
+    copies = {}
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):
+            copies[descriptor] = os.dup(descriptor)
+    return copies
+
+
+def _restore(descriptor: int, copy: int) -> None:
+    """Let a descriptor be what it was copied from, unless the copy was closed as well."""
+    with contextlib.suppress(OSError):
+        if not _is_same(descriptor, copy):
+            os.dup2(copy, descriptor)
+        os.close(copy)
+
+
+def _is_same(descriptor: int, copy: int) -> bool:
+    expected = os.fstat(copy)
+    try:
+        return os.path.samestat(os.fstat(descriptor), expected)
+    except OSError:  # it was closed
+        return False
+
+
+def _open(stream: TextIO, descriptor: int) -> TextIO:
+    """The stream, or if it was closed another one that writes to the descriptor."""
+    if not getattr(stream, "closed", False):
+        return stream
+    try:
+        return open(descriptor, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    except OSError:
+        return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123

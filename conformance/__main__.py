@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 
 import click
 
-EXTRA = ("jinja2", "rich")
-"""Packages that the commands import and a plain installation of ortops lacks."""
+import ortops
+from conformance.commands import COMMANDS
 
-try:
-    from conformance.commands import COMMANDS
-except ModuleNotFoundError as error:
-    if error.name not in EXTRA:
-        raise
-    sys.stderr.write(f"{error}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n")
-    sys.exit(2)
+EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
+"""Packages that commands import and a plain installation of ortops lacks; without them there is only `--help`."""
+
+VERSION = "--version"
 
 
 class RunByDefault(click.Group):
@@ -24,9 +22,28 @@ class RunByDefault(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the name of the first command before the arguments where it was left out."""
-        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+        if not args or args[0] not in {*self.commands, *ctx.help_option_names, VERSION}:
             args = [str(COMMANDS[0].name), *args]
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command's name, the command and its arguments, if all packages that it may need are installed."""
+        found = super().resolve_command(ctx, args)
+        if not set(ctx.help_option_names).intersection(found[2]):
+            _check_extra()
+        return found
+
+
+def _check_extra() -> None:
+    """End the process with status 2 if a package of the extra is missing, rather than in the middle of a run."""
+    try:
+        for name in EXTRA:
+            importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"{error}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n")
+        sys.exit(2)
 
 
 @click.group(
@@ -35,6 +52,7 @@ class RunByDefault(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     subcommand_metavar="[COMMAND] [ARGS]...",
 )
+@click.version_option(ortops.__version__, VERSION, prog_name="conformance", message="%(prog)s of ortops %(version)s")
 def main() -> None:
     """Check a runtime against the specifications of RoiAlign, MaxRoiPool and related operators.
 

@@ -11,10 +11,10 @@ from conformance.commands.options import JOBS, out_file
 from conformance.coverage.measure import measure
 from conformance.coverage.report import Summary
 from conformance.mutants import MUTANTS
-from conformance.progress import with_progress
 from conformance.report.terminal import console
 from conformance.vectors import collect
 from ortops import atomic_file
+from ortops.progress import with_progress
 
 WIDTH = 200
 """Characters of a line if the output is no terminal."""

@@ -9,7 +9,7 @@ import click
 from conformance import export
 from conformance.commands.options import FOLDER, SELECT, selected_cases
 from conformance.model import Dialect
-from conformance.progress import with_progress
+from ortops.progress import with_progress
 
 
 @click.command("export")

@@ -18,8 +18,8 @@ from conformance.fuzz import campaign, file
 from conformance.fuzz.campaign import LocalPool, WorkerPool, WorkerPoolError
 from conformance.fuzz.check import Failure, check
 from conformance.fuzz.worker import TIME_LIMIT, Plan
-from conformance.progress import with_progress
 from ortops.operators import BY_NAME
+from ortops.progress import with_progress
 
 SECONDS = 60.0
 """The length of a campaign if neither --seconds nor --cases is given."""

@@ -13,11 +13,11 @@ from conformance import backends, isolate, other_environment
 from conformance.case import Case
 from conformance.commands.options import SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
-from conformance.progress import with_progress
 from conformance.report import matrix, page, terminal
 from conformance.report.record import NotAReportError, Report, Run, read_merged
 from conformance.vectors import collect
 from ortops import atomic_file
+from ortops.progress import with_progress
 
 DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
 """The backends that run by default, if they are installed."""

@@ -20,7 +20,6 @@ from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
 from conformance.outcome import Outcome, Result
-from conformance.progress import with_progress
 from conformance.report import junit, page, record, terminal
 from conformance.report.matrix import Matrix
 from conformance.report.record import Run
@@ -28,6 +27,7 @@ from conformance.run import STRICT, CaseRunner
 from conformance.stopping import stopped_by_signals
 from conformance.vectors import collect
 from ortops import atomic_file, worker_process
+from ortops.progress import with_progress
 
 
 def _part(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:

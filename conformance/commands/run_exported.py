@@ -23,7 +23,7 @@ from conformance.backends import MissingBackendError
 from conformance.backends.external import target_of
 from conformance.commands.options import wrong_call
 from conformance.printable import described, message_of, printable
-from conformance.progress import with_progress
+from ortops.progress import with_progress
 
 
 @click.command("run-exported")

@@ -6,17 +6,15 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import NamedTuple
-
-import rich.box
-import rich.markup
-import rich.table
-from rich.console import Console
+from typing import TYPE_CHECKING, NamedTuple
 
 from conformance.case import Case, scenario_of
 from conformance.coverage.measure import Catch
 from conformance.coverage.values import Line, by_operator
 from conformance.mutants import MUTANTS, Category
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Table(NamedTuple):
@@ -111,6 +109,10 @@ class Summary:
 
     def write(self, console: Console) -> None:
         """Print the report. The last line has the totals."""
+        import rich.box  # of the extra conformance
+        import rich.markup
+        import rich.table
+
         for table in self.tables():
             shown = rich.table.Table(title=rich.markup.escape(table.title), box=rich.box.SIMPLE, title_justify="left")
             for column in table.columns:

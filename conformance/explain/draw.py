@@ -12,15 +12,16 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING, NamedTuple
 
 from conformance.expected_values import Floats
 from conformance.explain.conventions import RoiConvention
 from conformance.explain.tables import around, differences, number
 from conformance.rois.geometry import AxisGeometry
 from ortops.reference.sampling import is_inside
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MOST_CELLS = 40
 """The limit of cells in a drawing along each axis."""
@@ -57,7 +58,7 @@ class Image(NamedTuple):
         """The picture as an `svg` element with these attributes beside its size."""
         box = {"viewBox": f"0 0 {self.width} {self.height}", "role": "img", **attributes}
         given = _attributes({"width": self.width, "height": self.height, **box})
-        return Markup(f"<svg{given}>{self.elements}</svg>")  # noqa: S704  # made of `element` alone
+        return markup(f"<svg{given}>{self.elements}</svg>")
 
 
 class Drawing(NamedTuple):
@@ -86,7 +87,14 @@ def _attributes(given: Mapping[str, object]) -> str:
 
 def image(width: float, height: float, parts: Iterable[str]) -> Image:
     """A picture of SVG elements."""
-    return Image(width, height, Markup("".join(parts)))  # noqa: S704  # made of `element` alone
+    return Image(width, height, markup("".join(parts)))
+
+
+def markup(elements: str) -> Markup:
+    """Text made of `element` alone, which a template must not escape."""
+    from markupsafe import Markup  # of the extra conformance: a case is judged without drawings
+
+    return Markup(elements)  # noqa: S704
 
 
 def heat_scale(values: Iterable[float], *, signed: bool) -> Heat:

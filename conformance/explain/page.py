@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-
-import jinja2
+from typing import TYPE_CHECKING
 
 from conformance.explain.explanation import Explanation
+
+if TYPE_CHECKING:
+    import jinja2
 
 SECTIONS = ("facts", "places", "outputs", "coordinates")
 """The sections of a page: facts, drawings of the samples, outputs as heat maps, tables of coordinates."""
@@ -27,6 +29,8 @@ def sections(explanation: Explanation) -> tuple[str, ...]:
 @functools.cache
 def environment() -> jinja2.Environment:
     """The environment of this folder's templates. It is cached, since templates take longer to compile than to render."""
+    import jinja2  # of the extra conformance
+
     return jinja2.Environment(
         loader=jinja2.PackageLoader("conformance", "explain"),
         autoescape=True,

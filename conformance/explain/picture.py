@@ -6,9 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from markupsafe import Markup
-
-from conformance.explain.draw import MARGIN, Image, element
+from conformance.explain.draw import MARGIN, Image, element, markup
 from conformance.explain.explanation import Explanation
 from conformance.explain.page import environment
 
@@ -105,7 +103,7 @@ def render(title: str, detail: str, drawings: Sequence[Panel], hint: str = "", t
             width=WIDTH,
             height=height,
             style=style,
-            elements=Markup("\n".join(parts)),  # noqa: S704  # ours
+            elements=markup("\n".join(parts)),
         )
     )
 

@@ -6,15 +6,16 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import rich.text
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from conformance.report.record import Report
 from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, in_words, total_of
 from conformance.report.terminal import WHOSE, table
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
@@ -135,6 +136,8 @@ def _line(cells: Iterable[str]) -> str:
 
 def write(matrix: Matrix, out: Console) -> None:
     """Print a matrix: the families with their total, and the bases."""
+    import rich.text  # of the extra conformance
+
     out.print("passed/asked")
     for first, rows, last in (("family", matrix.rows, [matrix.total]), ("whose rule", matrix.bases, [])):
         made = table([(report.title, "") for report in matrix.reports], first)

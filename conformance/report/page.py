@@ -16,8 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import jinja2
-
 from conformance.case import Basis, Case, family_of, scenario_of
 from conformance.explain import explain
 from conformance.explain import page as explained
@@ -84,6 +82,8 @@ class Card:
 
 def render(matrix: Matrix, diagnoses: Mapping[str, Sequence[Diagnosis]] | None = None) -> str:
     """A matrix as HTML, with the diagnoses by title of report."""
+    import jinja2  # of the extra conformance
+
     pictures = Pictures()
     cards = [card for report in matrix.reports for card in _cards(report, pictures)]
     listed = [one for card in cards for one in card.cases]

@@ -6,13 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-import rich.text
+from typing import TYPE_CHECKING, TypeVar
 
 from conformance.case import Basis, family_of
 from conformance.outcome import Outcome
 from conformance.report.record import Entry, Report
+
+if TYPE_CHECKING:
+    import rich.text
 
 Key = TypeVar("Key")
 
@@ -108,6 +109,8 @@ class Tally:
 
     def text(self) -> rich.text.Text:
         """The score, and a line for each other outcome, for a terminal."""
+        import rich.text  # of the extra conformance
+
         text = rich.text.Text(self.score, COLOURS[self.worst] if self.worst in ("passed", "unsupported") else "")
         for outcome, words in self.rest.items():
             text.append(f"\n{words}", COLOURS[outcome])

@@ -8,11 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import rich.box
-import rich.table
-import rich.text
-from rich.console import Console
-
 from conformance.case import Basis, scenario_of
 from conformance.outcome import Outcome
 from conformance.report import tally
@@ -20,6 +15,9 @@ from conformance.report.record import Entry, Report, Run
 from conformance.report.tally import COLOURS, Tally, in_words, kind_of
 
 if TYPE_CHECKING:
+    import rich.table
+    from rich.console import Console
+
     from conformance.diagnosis import Diagnosis
 
 WIDTH = 10_000
@@ -36,17 +34,25 @@ WHOSE = {
 
 def console(width: int = WIDTH) -> Console:
     """The standard output, with lines of `width` characters if it is no terminal."""
+    from rich.console import Console  # of the extra conformance
+
     out = Console(file=sys.stdout)
     return out if out.is_terminal else Console(file=sys.stdout, width=width)
 
 
 def line(out: Console, text: str, style: str | None = None) -> None:
     """Print one line of any length, without reading rich's markup in it."""
+    import rich.text
+
     out.print(rich.text.Text(text), style=style, soft_wrap=True)
 
 
 def table(columns: Iterable[tuple[str, str]], first: str = "family") -> rich.table.Table:
     """An empty table with a column for names, and one for each heading and colour."""
+    import rich.box
+    import rich.table
+    import rich.text
+
     made = rich.table.Table(box=rich.box.SIMPLE)
     made.add_column(first, no_wrap=True)
     for heading, style in columns:
@@ -80,6 +86,8 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
 
 def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
     """A row for each tally and one for all, with a column for each outcome, and one for `accepted` if there are any."""
+    import rich.text
+
     total = tally.total_of(tallies.values())
     kinds = [outcome.value for outcome in Outcome]
     if total.kinds["accepted"]:
@@ -170,6 +178,8 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
     """A row for each family whose counts differ, and a column for each outcome in which they do."""
+    import rich.text
+
     old, new = ({name: own.counts for name, own in tally.families_of(report).items()} for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}

@@ -40,7 +40,11 @@ class CompiledKernels(BuildHookInterface[Any]):
         self.folder = tempfile.TemporaryDirectory()
         if version == "editable":
             return
-        build_data["force_include"] |= {"docs": "conformance/docs"}
+        files = [
+            path for path in Path(self.root, "docs").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
+        ]
+        places = {path: path.relative_to(self.root).as_posix() for path in files}
+        build_data["force_include"] |= {str(path): f"conformance/{place}" for path, place in places.items()}
         if not _compiles():
             return
         command = [sys.executable, "-m", "ortops.kernels.jit.build", self.folder.name]

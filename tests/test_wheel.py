@@ -76,11 +76,32 @@ def test_its_name_tells_the_architecture_and_no_version_of_python(compiled: Path
     assert archives(compiled) == [f"ortops/kernels/compiled/linux-{level}.zip"]
 
 
-def test_it_can_be_made_without_code_for_any_platform(tmp_path: Path) -> None:
-    path = wheel(tmp_path, ORTOPS_BUILD_COMPILED="0")
-    assert path.name.endswith("-py3-none-any.whl")
-    assert archives(path) == []
-    assert "conformance/docs/conformance.md" in zipfile.ZipFile(path).namelist()
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel without machine code."""
+    return wheel(tmp_path_factory.mktemp("plain"), ORTOPS_BUILD_COMPILED="0")
+
+
+def test_it_can_be_made_without_code_for_any_platform(plain: Path) -> None:
+    assert plain.name.endswith("-py3-none-any.whl")
+    assert archives(plain) == []
+    assert "conformance/docs/conformance.md" in zipfile.ZipFile(plain).namelist()
+
+
+def test_without_extras_it_imports_its_modules_and_shows_its_commands_and_judges_cases(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    run(sys.executable, "-m", "venv", "env")
+    python = tmp_path / "env/bin/python"
+    run(python, "-m", "pip", "install", "--quiet", plain, "pytest")
+    said = run(python, ROOT / "tests/plain_installation.py")
+    assert [line.split()[1] for line in said.splitlines() if line[:1].isdigit() and "in " not in line] == [
+        "modules,",
+        "commands",
+        "backends",
+    ]
 
 
 def test_only_a_wheel_with_code_needs_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

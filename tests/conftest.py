@@ -6,6 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from skips import SkipCheck
+
 collect_ignore_glob = [] if find_spec("torch") else ["test_torch*.py", "test_gradient_networks.py"]
 """What `make test-torch` runs, which installs PyTorch."""
 
@@ -32,3 +34,11 @@ FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: order.get(item.path.stem, len(FIRST)))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SkipCheck())
+
+
+def pytest_report_header() -> list[str]:
+    return [f"not collected without torch: {', '.join(collect_ignore_glob)}"] if collect_ignore_glob else []

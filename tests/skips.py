@@ -1,0 +1,84 @@
+"""The tests that a run may leave out: in continuous integration, any other one that is skipped fails the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+
+import pytest
+
+ALLOWED = [
+    # Another release or build than the one that is installed.
+    ("*", "the list is of *"),  # of expected failures, which are of one release of a runtime
+    ("*", "this onnx*"),
+    ("*", "ONNX Runtime 1.20 *"),
+    ("*test_conformance_adoption*", "this ONNX Runtime has no such provider"),
+    ("*test_gradient_movement*", "ONNX Runtime's CPU has no products of float16 here"),
+    # Another processor.
+    ("*test_processors*", "other processors have these instructions"),
+    ("*test_processors*", "this processor has no fused multiply-add"),
+    # Nothing to see.
+    ("*test_the_convention_of_the_case_gives_what_is_expected*", "no RoI"),
+    # Wheels of 100 to 200 MB, and one that needs the torchvision of the very build of torch: the weekly workflow has them.
+    *(("*test_an_example_answers*", f"could not import '{name}'*") for name in ("tvm", "paddle", "onnx2torch")),
+    ("*", "*needs torchvision*"),
+    ("*test_conformance_peers*", "torch* is not installed"),
+    # mmcv has no wheel for this release of torch.
+    ("*test_benchmarks*", "*mmcv*"),
+    ("*test_benchmarks*", "*torchvision*"),
+]
+"""Patterns for the name of a test and for the reason of its skip."""
+
+WITHOUT_TORCH = [
+    ("*", "could not import 'torch'*"),
+    ("*", "*needs torch, which*"),
+    ("*test_benchmarks*", "*torch*"),
+    ("*test_gradient_sampling*", "*torch*"),
+]
+"""Likewise where PyTorch is not installed: `make test-torch` has it."""
+
+ELSEWHERE = [("*", "*")]
+"""Likewise where there is no Linux on x86-64, for which alone everything that the tests need is installed."""
+
+IS_HERE = sys.platform == "linux" and os.uname().machine == "x86_64" and sys.version_info < (3, 14)
+
+
+def allowed() -> list[tuple[str, str]]:
+    """The patterns that hold here."""
+    return [*ALLOWED, *([] if find_spec("torch") else WITHOUT_TORCH), *([] if IS_HERE else ELSEWHERE)]
+
+
+class SkipCheck:
+    """Notes the skips of a run. With CI=true in the environment, one that is not allowed fails the run."""
+
+    def __init__(self) -> None:
+        self._patterns = allowed() if os.environ.get("CI") == "true" else [("*", "*")]
+        self._wrong: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the report of a test."""
+        self._take(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Take the report of a file."""
+        self._take(report)
+
+    def _take(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.outcome == "skipped" and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            if not any(fnmatchcase(report.nodeid, test) and fnmatchcase(reason, why) for test, why in self._patterns):
+                self._wrong.append(f"{report.nodeid}: {reason}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Set the exit status."""
+        if self._wrong and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why."""
+        if self._wrong:
+            terminalreporter.section("skipped, and not among those that tests/skips.py allows", red=True)
+            for line in self._wrong:
+                terminalreporter.write_line(line)

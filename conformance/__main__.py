@@ -10,6 +10,9 @@ import click
 
 import ortops
 from conformance.commands import COMMANDS
+from ortops.help_text import keep_names_whole
+
+keep_names_whole()
 
 EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
 """Packages that commands import and a plain installation of ortops lacks; without them there is only `--help`."""

@@ -9,6 +9,9 @@ import click
 
 import ortops
 from onnx_models.commands import COMMANDS
+from ortops.help_text import keep_names_whole
+
+keep_names_whole()
 
 
 class WriteToPath(click.Group):

@@ -33,12 +33,20 @@ _MOST_BRACKETS = 500
 Change = Callable[[onnx.ModelProto], onnx.ModelProto]
 
 
-def change_file(path: Path, out: Path, change: Change) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+def change_file(path: Path, out: Path, change: Change, force: bool) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """Change the model in a file, write it to `out`, and return the models before and after.
+
+    Args:
+        path: the file.
+        out: the file to write; the same one only with `force`.
+        change: the change.
+        force: whether `out` may be `path`.
 
     Raises:
         click.ClickException: a file cannot be read or written, is not a model, or `change` refuses the model.
     """
+    if not force and out.exists() and out.samefile(path):
+        raise click.ClickException(f"--out = {out}: must be another file than MODEL, unless --force is given")
     before = load_model(path)
     with click_errors(path):
         if out.resolve().parent != path.resolve().parent and _has_external_data(before):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,21 +46,51 @@ def warmup(
         ValueError: an operator or an element type is unknown, or an attribute's value breaks its rule.
         TypeError: `operators` or `types` is a string, no operator has an attribute, or its value is not a string.
     """
+    for call in calls(operators, types, **attributes):
+        call.run()
+    compile_entry_points()
+
+
+class Call(NamedTuple):
+    """A call of an operator that compiles what later calls with these types and string attributes need.
+
+    types: the element type of each type variable.
+    """
+
+    operator: Operator
+    types: Mapping[str, str]
+    attributes: Mapping[str, AttributeValue]
+
+    def run(self) -> None:
+        """Run the operator on tiny arrays."""
+        _call(*self)
+
+    @property
+    def choices(self) -> dict[str, AttributeValue]:
+        """The attributes that are strings."""
+        return {one.name: self.attributes[one.name] for one in self.operator.attributes if one.choices}
+
+    def __str__(self) -> str:
+        kinds = [kind for kind in self.types.values() if kind in FLOAT_TYPES]
+        return " ".join(map(str, (self.operator.name, *kinds, *self.choices.values())))
+
+
+def calls(
+    operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
+) -> list[Call]:
+    """The calls of `warmup`, which takes the same arguments and raises the same errors."""
     chosen = _operators_named(operators)
     floats = _checked_types(chosen, types)
     known = {attribute.name for operator in chosen for attribute in operator.attributes if attribute.choices}
     for name, value in attributes.items():
         if name not in known:
             raise TypeError(f"{name} = {value!r}: must be one of the attributes {_joined(known)}")
-    calls = [
-        (operator, kinds, given)
+    return [
+        Call(operator, kinds, given)
         for operator in chosen
         for kinds in _type_combinations(operator, floats)
         for given in _attribute_combinations(operator, attributes)
     ]
-    for operator, kinds, given in calls:
-        _call(operator, kinds, given)
-    _compile_entry_points()
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -135,7 +165,7 @@ def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str,
     compute(operator, inputs, attributes, lambda i, shape: empty(shape, operator.outputs[i].type), (0, 0))
 
 
-def _compile_entry_points() -> None:
+def compile_entry_points() -> None:
     """Compile what all operators share: the reader of a session's tensors, and the threads of calls outside of sessions."""
     from ortops.engine.c_api import OrtError, ort_api
     from ortops.engine.tensors import Inputs

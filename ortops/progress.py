@@ -52,7 +52,7 @@ def _with_bar(
     columns = (
         rich.progress.TextColumn("{task.description}", markup=False),
         rich.progress.BarColumn(),
-        rich.progress.TextColumn("{task.completed:.0f} " + unit),
+        *([rich.progress.TextColumn("{task.completed:.0f} " + unit)] if label is None else []),
         rich.progress.TimeElapsedColumn(),
         *([] if total is None else [rich.progress.TextColumn("left:"), rich.progress.TimeRemainingColumn()]),
         rich.progress.TextColumn("{task.fields[note]}", markup=False),
@@ -60,10 +60,12 @@ def _with_bar(
     with rich.progress.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total, note="")
         for count, item in enumerate(items, 1):
-            if label is not None:
-                progress.update(task, description=f"{title} {label(item)} ({_of_total(count, total)})")
+            if label is not None:  # `items` may do the work between two of them
+                about = f"{title} {label(item)} ({_of_total(count, total)})"
+                progress.update(task, description=about, completed=count - 1)
             yield item
-            progress.update(task, advance=1, note=note())
+            if label is None:
+                progress.update(task, advance=1, note=note())
 
 
 def _with_lines(

@@ -10,16 +10,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
+import conformance.__main__
 import onnx_models
-import ortops
+import ortops.__main__
+from conformance import backends
 from onnx_models.__main__ import main
 from onnx_models.gradient import coverage
+from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN
 
 FLOATS = ("float16", "float", "double")
@@ -133,9 +137,43 @@ def test_without_an_argument_it_prints_its_help() -> None:
         assert f"  {command} " in done.output
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    done = call("--version")
-    assert (done.exit_code, done.output) == (0, f"onnx_models of ortops {ortops.__version__}\n")
+@pytest.mark.parametrize(
+    ("group", "shown"),
+    [
+        (main, "onnx_models of ortops {}"),
+        (ortops.__main__.main, "ortops {}"),
+        (conformance.__main__.main, "conformance of ortops {}"),
+    ],
+)
+def test_the_version_is_that_of_the_package(group: click.Command, shown: str) -> None:
+    done = CliRunner().invoke(group, ["--version"])
+    assert (done.exit_code, done.output) == (0, f"{shown.format(ortops.__version__)}\n")
+
+
+@pytest.mark.parametrize("width", [60, 70, 80])
+@pytest.mark.parametrize("group", [main, ortops.__main__.main, conformance.__main__.main])
+def test_no_help_breaks_a_name(group: click.Group, width: int) -> None:
+    names = {*BY_NAME, *backends.NAMES}
+    for name in group.commands:
+        shown = CliRunner().invoke(group, [name, "--help"], terminal_width=width).output
+        assert shown.startswith("Usage: ")
+        assert not re.search(r"\w-$", shown, re.MULTILINE), shown
+        told = [one for one in names if one in "".join(shown.split())]
+        assert [one for one in told if one not in shown] == []
+
+
+@pytest.mark.parametrize("command", [["convert"], ["attach"], ["gradient", "--wrt", "X"]])
+def test_a_model_is_overwritten_by_force_only(tmp_path: Path, command: list[str]) -> None:
+    made = onnx_models.roi_align(16, standard=True)
+    path, link = save(tmp_path / "a.onnx", made), tmp_path / "link.onnx"
+    link.symlink_to(path)
+    before = path.read_bytes()
+    for out in (path, link):
+        done = call(command[0], path, *command[1:], "--out", out)
+        assert (done.exit_code, path.read_bytes()) == (1, before)
+        assert f"--out = {out}: must be another file than MODEL, unless --force is given" in done.output
+    assert call(command[0], path, *command[1:], "--out", path, "--force").exit_code == 0
+    assert onnx.load(path).graph.node
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ import pytest
 import ortops
 from ortops import precompile
 from ortops.operators import BY_NAME, OPERATORS
+from ortops.parallel_warmup import in_processes
+from ortops.progress import with_progress
 from ortops.spec import Operator
 
 LOADED = '''
@@ -127,7 +130,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Operator, str, Mapping[
         made.append((operator, str(inputs[0].dtype), attributes))
 
     monkeypatch.setattr(precompile, "compute", compute)
-    monkeypatch.setattr(precompile, "_compile_entry_points", lambda: None)
+    monkeypatch.setattr(precompile, "compile_entry_points", lambda: None)
     return made
 
 
@@ -188,3 +191,31 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(
         ortops.warmup(*arguments, **attributes)
     assert says in str(caught.value)
     assert calls == []
+
+
+def test_in_processes_it_tells_of_every_call() -> None:
+    told = list(in_processes({"float": ["RoiAlign_10", "MaxRoiPool_1"], "double": ["MaxRoiPool_1"]}))
+    assert len(told) == len(precompile.calls(["RoiAlign_10", "MaxRoiPool_1"])) + 1
+    assert {name.split()[0] for name in told} <= {"RoiAlign_10", "MaxRoiPool_1"}
+
+
+def test_a_process_that_ends_is_an_error() -> None:
+    with pytest.raises(ValueError, match="operators has 'NoSuch'"):
+        list(in_processes({"float": ["NoSuch"]}))
+
+
+@pytest.mark.parametrize(
+    ("total", "label", "lines"),
+    [
+        (3, str, ["work on a (1 of 3), 20 s\n", "work on b (2 of 3), 40 s, about 80 s left\n"]),
+        (3, None, ["work on: 1 of 3 cases, 20 s, about 40 s left\n", "work on: 2 of 3 cases, 40 s, about 20 s left\n"]),
+        (None, None, ["work on: 1 cases, 20 s\n", "work on: 2 cases, 40 s\n"]),
+    ],
+)
+def test_where_there_is_no_terminal_a_line_says_how_long_it_takes(
+    total: int | None, label: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = itertools.count(0.0, 20.0)
+    monkeypatch.setattr("ortops.progress.time.monotonic", lambda: next(clock))
+    assert list(with_progress(["a", "b"], "work on", total, label=label)) == ["a", "b"]
+    assert capsys.readouterr().err == "".join(lines)

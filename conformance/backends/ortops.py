@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import ortops
@@ -10,6 +11,7 @@ from conformance.backends.base import MissingBackendError, Session, UnsupportedE
 from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
+from ortops import precompile
 
 Engine = Literal["direct", "pyop"]
 
@@ -55,6 +57,24 @@ def load_engine(engine: Engine, provider: str | None = None) -> Ortops:
         return Ortops(engine, provider)
     except RuntimeError as error:
         raise MissingBackendError(f"engine {engine}: {error}") from error
+
+
+def compilations(cases: Sequence[Case]) -> list[precompile.Call]:
+    """The calls that compile what the cases need, so that none of them has to wait for the compiler."""
+    wanted = {(case.operator, case.element_type, _choices(case)) for case in cases}
+    pairs = {(case.operator, case.element_type): case.definition for case in cases}
+    return [
+        call
+        for (name, kind), definition in pairs.items()
+        if kind in precompile.FLOAT_TYPES and any(kind in kinds for kinds in definition.types.values())
+        for call in precompile.calls([name], [kind])
+        if (name, kind, tuple(call.choices.values())) in wanted
+    ]
+
+
+def _choices(case: Case) -> tuple[object, ...]:
+    """The attributes that are strings."""
+    return tuple(case.attributes.get(one.name, one.default) for one in case.definition.attributes if one.choices)
 
 
 def _require_all(case: Case) -> None:

@@ -167,6 +167,8 @@ def run_command(
     out = terminal.console()
     with is_missing, cannot, running as runner, stopped_by_signals() as stopped:
         try:
+            if backend_name.startswith("ortops"):
+                _compile([case for case in cases if case.id not in earlier])
             _run(cases, earlier, runner, reports, stopped)
         finally:
             reports.write()
@@ -180,6 +182,16 @@ def run_command(
         click.echo("no case was answered: this shows nothing")
     if reports.run.bad or reports.errors or not reports.was_answered:
         raise click.exceptions.Exit(1)
+
+
+def _compile(cases: Sequence[Case]) -> None:
+    """Compile our own kernels before the first case, which would have to wait for the compiler without a word."""
+    from conformance.backends.ortops import compilations  # imports onnxruntime
+
+    calls = compilations(cases)
+    for call in with_progress(calls, "compiling", len(calls), unit="calls", label=str):
+        with contextlib.suppress(Exception):  # the cases will tell
+            call.run()
 
 
 def _run(

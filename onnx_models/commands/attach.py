@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from onnx_models.commands.common import MODEL, OUT, count
+from onnx_models.commands.common import FORCE, MODEL, OUT, count
 from onnx_models.files import change_file
 from onnx_models.portable import attach
 from ortops.spec import DOMAIN
@@ -15,9 +15,10 @@ from ortops.spec import DOMAIN
 @click.command("attach")
 @MODEL
 @OUT
+@FORCE
 @click.option("--loops/--no-loops", default=True, help="Whether bodies may contain Loop and scatter operators.")
-def attach_command(model: Path, out: Path, loops: bool) -> None:
+def attach_command(model: Path, out: Path, force: bool, loops: bool) -> None:
     """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels."""
-    _, after = change_file(model, out, lambda before: attach(before, loops=loops))
+    _, after = change_file(model, out, lambda before: attach(before, loops=loops), force)
     bodies = [function for function in after.functions if function.domain == DOMAIN]
     click.echo(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")

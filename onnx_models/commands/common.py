@@ -12,6 +12,7 @@ import click
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 OUT_FILE = click.Path(dir_okay=False, path_type=Path)
 OUT = click.option("--out", required=True, type=OUT_FILE, help="File to write.")
+FORCE = click.option("--force", is_flag=True, help="Let --out be the file MODEL itself.")
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import onnx
 
-from onnx_models.commands.common import MODEL, OUT_FILE, count, show_table
+from onnx_models.commands.common import FORCE, MODEL, OUT_FILE, count, show_table
 from onnx_models.files import change_file, click_errors, load_model, one_line
 from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, own_operators, report
 from onnx_models.portable import attach
@@ -21,6 +21,7 @@ _MOST_NAMES = 10
 @click.command("gradient")
 @MODEL
 @click.option("--out", type=OUT_FILE, help="File to write.")
+@FORCE
 @click.option(
     "--wrt",
     required=True,
@@ -51,6 +52,7 @@ _MOST_NAMES = 10
 def gradient_command(
     model: Path,
     out: Path | None,
+    force: bool,
     wrt: tuple[str, ...],
     loss: str | None,
     chosen: tuple[tuple[str, str], ...],
@@ -84,7 +86,7 @@ def gradient_command(
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", ZeroGradientWarning)
-        before, after = change_file(model, out, change)
+        before, after = change_file(model, out, change, force)
     zeros = [str(one.message) for one in told if issubclass(one.category, ZeroGradientWarning)]
     for zero in zeros:
         click.echo(f"warning: {one_line(zero)}", err=True)

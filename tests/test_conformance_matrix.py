@@ -439,6 +439,15 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
     assert message in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+def test_a_source_is_not_overwritten(tmp_path: Path, option: str) -> None:
+    file = report(tmp_path / "a.json", "b", {"f/one/a": "passed"})
+    before = file.read_bytes()
+    done = run("matrix", str(file), option, str(file))
+    assert (done.exit_code, file.read_bytes()) == (2, before)
+    assert "must not be one of SOURCES" in " ".join(done.output.replace("│", " ").split())
+
+
 def test_a_report_without_the_selected_cases_is_status_2(tmp_path: Path) -> None:
     file = report(tmp_path / "a.json", "b", {"f/one/a": "passed"})
     assert run("matrix", str(file), "--select", "g/*").exit_code == 2

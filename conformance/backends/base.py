@@ -43,6 +43,7 @@ class Backend(Protocol):
             UnsupportedError: this backend does not claim to support the case.
             OperatorMissingError: the runtime has no implementation of the operator.
             Exception: any other is a refusal of the case.
+            BaseException: any that is no Exception, such as SystemExit or a panic of pyo3, is a crash.
         """
 
 

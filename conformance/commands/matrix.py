@@ -55,6 +55,9 @@ def matrix_command(
     """
     # A name that ends in .json is a file, so that a missing one is not taken for a backend.
     files = [source for source in sources if source.endswith(".json") or Path(source).is_file()]
+    for out in (html_file, markdown_file):
+        if out is not None and any(out.exists() and out.samefile(file) for file in files):
+            raise click.UsageError(f"{out}: must not be one of SOURCES, which it would replace")
     is_default = not sources and not others
     names = DEFAULTS if is_default else [source for source in sources if source not in files]
     _check_once(names)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from onnx_models.gradient_check.cases import cases
 from onnx_models.gradient_check.checker import Differentiate, Verdict
 from onnx_models.gradient_check.onnx_ad import installed, onnx_ad
 from onnx_models.gradient_check.workers import check_in_processes
+from ortops import atomic_file
 
 _REASON = 80
 """Characters of a reason that the table shows."""
@@ -42,6 +44,9 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
     Each test is differentiated with respect to each of its floating-point inputs. If the package onnx-ad is installed, the
     table also shows its results. The exit status is 1 if a gradient of onnx_models is wrong.
     """
+    if json_file is not None:
+        with _writing(json_file):
+            atomic_file.check(json_file)
     asked = cases(select, operators)
     if not asked:
         raise click.UsageError(f"--select {select!r}, --operator {', '.join(operators)!r}: no such node test")
@@ -55,10 +60,8 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
             found[name] += some
     if json_file is not None:
         document = {name: [asdict(verdict) for verdict in verdicts] for name, verdicts in found.items()}
-        try:
-            json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise click.ClickException(f"--json {json_file}: {error}") from error
+        with _writing(json_file):
+            atomic_file.write(json_file, json.dumps(document, indent=2) + "\n")
     _show(found)
     for verdict in found["onnx_models"]:
         if verdict.verdict == "wrong":
@@ -67,6 +70,14 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
         click.echo(f"{name}: {_summary(verdicts)}")
     if any(verdict.verdict == "wrong" for verdict in found["onnx_models"]):
         raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(f"--json {file}: {error}") from error
 
 
 def _show(found: Mapping[str, Sequence[Verdict]]) -> None:

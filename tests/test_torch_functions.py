@@ -223,11 +223,47 @@ ATTENTION = (
     Case("causal", _with(functional.scaled_dot_product_attention, is_causal=True), (Q[:, None], K[:, None], K[:, None]), 3),
 )  # fmt: skip
 
+PLACES, UPDATES = (
+    tensor([[0, 1, 0], [2, 0, 0], [0, 1, 2]]),
+    tensor([[3.0, 0.0, 2.0], [2.0, 3.0, 0.0], [3.0, -1.0, 1.0]]),
+)
+SCATTERS = (
+    *(
+        Case(
+            f"{reduce}_{include_self}",
+            lambda x, y, i, r=reduce, s=include_self: x.scatter_reduce(0, i, y, r, include_self=s),
+            (ROWS, UPDATES, PLACES),
+            2,
+        )
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for include_self in (True, False)
+    ),
+    *(
+        Case(
+            f"part_{reduce}",
+            lambda x, y, i, r=reduce: x * x.detach().scatter_reduce(1, i[:2, :2], y, r, include_self=False),
+            (ROWS, UPDATES, PLACES),
+        )
+        for reduce in ("sum", "mean", "amax")
+    ),
+    Case("scalar", lambda x, y, i: x[0, 0].scatter_reduce(0, i[0, 0], y[0, 0], "mean"), (ROWS, UPDATES, PLACES), 2),
+    Case(
+        "infinite",
+        lambda x, y, i: x.scatter_reduce(0, i, y * -math.inf, "amax", include_self=False).exp(),
+        (ROWS, UPDATES.abs() + 1, PLACES),
+    ),
+    Case(
+        "integers",
+        lambda x, y, i: x * x.long().scatter_reduce(0, i, -y.long(), "mean", include_self=False),
+        (ROWS, UPDATES, PLACES),
+    ),
+)  # fmt: skip
+
 
 @pytest.mark.parametrize(
     "cases",
-    [LOSSES, FUNCTIONS, EMBEDDINGS, (*QUANTIZED, *ATTENTION)],
-    ids=["losses", "functions", "embeddings", "quantization and attention"],
+    [LOSSES, FUNCTIONS, EMBEDDINGS, (*QUANTIZED, *ATTENTION), SCATTERS],
+    ids=["losses", "functions", "embeddings", "quantization and attention", "scatters"],
 )
 def test_values_and_gradients_are_pytorchs_where_they_are_hard_to_have(cases: tuple[Case, ...]) -> None:
     check(cases)

@@ -15,6 +15,7 @@ from onnxscript import optimizer
 from onnx_models.torch import functions, losses
 from onnx_models.torch.custom_gradients import Markers
 from onnx_models.torch.embeddings import EMBEDDINGS
+from onnx_models.torch.scatters import SCATTERS
 from onnx_models.torch.training import BATCH_NORMALIZATION, TRAINING, traceable_layers
 from onnx_models.torch.translations import translation_table
 
@@ -221,7 +222,15 @@ def _decompositions() -> dict[Any, Any]:
     table = torch.export.default_decompositions()
     composed = {operator for packet in (*losses.COMPOSED, *functions.COMPOSED) for operator in _overloads(packet)}
     theirs = {operator: table[operator] for operator in composed if operator in table}
-    return {**theirs, **BATCH_NORMALIZATION, **losses.LOSSES, **functions.FUNCTIONS, **EMBEDDINGS, **TRAINING}
+    return {
+        **theirs,
+        **BATCH_NORMALIZATION,
+        **losses.LOSSES,
+        **functions.FUNCTIONS,
+        **EMBEDDINGS,
+        **SCATTERS,
+        **TRAINING,
+    }
 
 
 def _overloads(packet: Any) -> list[Any]:

@@ -16,6 +16,9 @@ from onnx_models.torch.custom_gradients import with_derivatives, with_gradient_o
 aten = torch.ops.aten
 
 COMPOSED = (
+    aten.conv1d,
+    aten.conv2d,
+    aten.conv3d,
     aten.linalg_matrix_norm,
     aten.linalg_norm,
     aten.max,
@@ -27,7 +30,7 @@ COMPOSED = (
     aten.std,
     aten.std_mean,
 )
-"""Operators that PyTorch decomposes into those below."""
+"""Operators that PyTorch decomposes into those below; and convolutions, to which the exporter adds a wrong bias."""
 
 
 def _std(x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Any:

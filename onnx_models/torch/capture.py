@@ -37,7 +37,7 @@ def capture(
     """The ONNXProgram, not yet optimized, with protected markers (see `custom_gradients`).
 
     Args:
-        module: its ``forward(*tensors)`` takes all inputs; ``return_changed(names)`` adds buffers that it changes.
+        module: its ``forward(*tensors)`` takes all inputs.
         inputs: example tensors by name.
         dynamic_shapes: the dynamic axes of some inputs, by name.
         opset_version: ONNX opset.
@@ -52,26 +52,23 @@ def capture(
         for axes in named
     ]
     exported = _exported(module, inputs, traced, through_rois=through_rois)
-    if changed := exported.graph_signature.buffers_to_mutate.values():
-        # Batch normalization changes its buffers inside an operator, which only the exported program shows.
-        module.return_changed(list(changed))
-        exported = _exported(module, inputs, traced, through_rois=through_rois)
     marks = Markers()
-    program = torch.onnx.export(
-        exported,
-        dynamo=True,
-        opset_version=opset_version,
-        custom_translation_table={**translation_table(), **marks.translations()},
-        dynamic_shapes={"tensors": tuple(named)},
-        optimize=False,
-        verbose=False,
-    )
+    with _decompositions_of_this_package():
+        program = torch.onnx.export(
+            exported,
+            dynamo=True,
+            opset_version=opset_version,
+            custom_translation_table={**translation_table(), **marks.translations()},
+            dynamic_shapes={"tensors": tuple(named)},
+            optimize=False,
+            verbose=False,
+        )
     marks.protect(program)
     return program
 
 
 def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, through_rois: bool) -> Any:
-    """The ExportedProgram, decomposed, without in-place operators."""
+    """The ExportedProgram, not yet decomposed."""
     # With gradients enabled, since under no_grad the module's own no_grad would leave no trace.
     with torch.enable_grad(), _no_custom_gradients(), traceable_layers(module):
         exported = torch.export.export(
@@ -85,7 +82,19 @@ def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, 
     _rename(graphs)
     for graph in graphs:
         graph.owning_module.recompile()
-    return exported.run_decompositions(_decompositions())
+    return exported
+
+
+@contextlib.contextmanager
+def _decompositions_of_this_package() -> Iterator[None]:
+    """Add this package's decompositions to those of the exporter, since each pass over a program takes many seconds."""
+    run = torch.export.ExportedProgram.run_decompositions
+
+    def with_ours(program: Any, table: Any = None, **arguments: Any) -> Any:
+        return run(program, {**(table or {}), **_decompositions()}, **arguments)
+
+    with mock.patch.object(torch.export.ExportedProgram, "run_decompositions", with_ours):
+        yield
 
 
 def simplify(program: Any) -> None:

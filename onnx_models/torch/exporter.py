@@ -108,6 +108,7 @@ def export(
     structure = program.exported_program.call_spec.out_spec
     outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
     changed = [name for name in tensors if _updated(name) in outputs]
+    _check_changed(program, whole, changed)
     kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors), *changed]))
     stops, custom = _name(program, inputs, outputs, tensors, kept, chosen)
     model = _without_metadata(program.model_proto)
@@ -124,17 +125,13 @@ def export(
 
 
 class _WithLoss(torch.nn.Module):  # type: ignore[misc]
-    """A module and its loss as a function of all tensor arguments, which returns a dict of all outputs.
-
-    changed: names of buffers whose new values are outputs, although tracing does not show that they change.
-    """
+    """A module and its loss as a function of all tensor arguments, which returns a dict of all outputs."""
 
     def __init__(self, module: Any, loss: Loss | None, args: Sequence[Any], targets: Sequence[Any]) -> None:
         super().__init__()
         self.module, self.loss = module, loss
         leaves, self.structure = pytree.tree_flatten((tuple(args), tuple(targets)))
         self.constants = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        self.changed: list[str] = []
         self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def forward(self, *tensors: Any) -> dict[str, Any]:
@@ -147,7 +144,7 @@ class _WithLoss(torch.nn.Module):  # type: ignore[misc]
         updated = {
             _updated(name): self.module.get_buffer(name).clone()
             for name, version in _versions(self.module).items()
-            if before.get(name) != version or name in self.changed
+            if before.get(name) != version
         }
         if self.loss is None:
             return {LOSS: _checked_loss(result), **updated}
@@ -156,18 +153,6 @@ class _WithLoss(torch.nn.Module):  # type: ignore[misc]
             if name in found:
                 raise ValueError(f"the module returns a tensor that would be named {name!r}: must have another name")
         return {**found, LOSS: _checked_loss(self.loss(result, *targets)), **updated}
-
-    def return_changed(self, paths: Sequence[str]) -> None:
-        """Return the new values of these buffers, too.
-
-        Raises:
-            ValueError: one of them does not belong to the module.
-        """
-        names = {id(buffer): name for name, buffer in self.module.named_buffers()}
-        for path in paths:
-            if id(self.get_buffer(path)) not in names:
-                raise ValueError(f"the loss changes its buffer {path!r}: must not; only the module may change buffers")
-        self.changed = sorted({names[id(self.get_buffer(path))] for path in paths})
 
 
 def _versions(module: Any) -> dict[str, tuple[int, int]]:
@@ -277,6 +262,13 @@ def _check_size(module: Any) -> None:
         raise ValueError(
             f"the module has {size} bytes of parameters and buffers: must be less than 2 GiB, the limit of a ModelProto"
         )
+
+
+def _check_changed(program: Any, whole: _WithLoss, changed: Sequence[str]) -> None:
+    known = {id(whole.module.get_buffer(name)) for name in changed}
+    for path in program.exported_program.graph_signature.buffers_to_mutate.values():
+        if id(whole.get_buffer(path)) not in known:
+            raise ValueError(f"the loss changes its buffer {path!r}: must not; only the module may change buffers")
 
 
 def _use_first_names(program: Any, whole: _WithLoss) -> None:

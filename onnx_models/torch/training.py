@@ -112,12 +112,27 @@ def _fake_quantize_channels(x: Any, scale: Any, zero_point: Any, axis: int, quan
 
 @contextlib.contextmanager
 def traceable_layers(module: Any) -> Iterator[None]:
-    """Make layers traceable whose own forward converts buffers to Python numbers.
+    """Make layers traceable whose own forward converts buffers to Python numbers or changes them unnoticed.
 
     Raises:
         ValueError: the observer of a fake quantization layer is enabled.
     """
-    with _average_of_all_batches(), _fixed_fake_quantization(module):
+    with _average_of_all_batches(), _visible_statistics(), _fixed_fake_quantization(module):
+        yield
+
+
+@contextlib.contextmanager
+def _visible_statistics() -> Iterator[None]:
+    """Batch normalization that counts a new version of the running statistics, which PyTorch's own changes unnoticed."""
+    batch_norm = torch.batch_norm
+
+    def counting(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: Any) -> Any:
+        y = batch_norm(x, weight, bias, mean, variance, training, *rest)
+        if training and mean is not None:
+            torch.autograd.graph.increment_version([mean, variance])
+        return y
+
+    with mock.patch.object(torch, "batch_norm", counting):
         yield
 
 

@@ -14,11 +14,12 @@ try:
 except ImportError as error:
     raise ImportError(f"onnx_models.torch needs PyTorch and onnxscript ({error}): pip install ortops[torch]") from error
 
+from onnx_models.torch.comparison import UncheckedWarning
 from onnx_models.torch.exporter import export
 from onnx_models.torch.translations import translation_table
 from onnx_models.torch.vision import declare_roi_align
 
-__all__ = ["export", "translation_table"]
+__all__ = ["UncheckedWarning", "export", "translation_table"]
 
 del onnxscript, torch
 

@@ -102,16 +102,21 @@ def without_surrogates(model: onnx.ModelProto, custom: Collection[str], kept: Co
         if node.op_type == "Add" and node.output[0] in custom:
             node.op_type = "Identity"
             del node.input[1:]
-    needed = {value.name for value in graph.output}
-    nodes = []
+    nodes, needed = needed_nodes(graph, [value.name for value in graph.output])
+    _keep(graph.node, nodes)
+    _keep(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed.union(kept)])
+    _keep(graph.value_info, [value for value in graph.value_info if value.name in needed])
+    return model
+
+
+def needed_nodes(graph: onnx.GraphProto, outputs: Collection[str]) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes of a graph that these outputs need, in order, and the names of all tensors that these read or are."""
+    needed, nodes = set(outputs), []
     for node in reversed(graph.node):
         if not needed.isdisjoint(node.output):
             nodes.append(node)
             needed.update(reads(node))
-    _keep(graph.node, nodes[::-1])
-    _keep(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed.union(kept)])
-    _keep(graph.value_info, [value for value in graph.value_info if value.name in needed])
-    return model
+    return nodes[::-1], needed
 
 
 def _keep(field: Any, items: list[Any]) -> None:

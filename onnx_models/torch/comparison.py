@@ -1,0 +1,204 @@
+"""Comparison of an exported forward pass with the module's own, since PyTorch's exporter is wrong at times."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+
+import ortops
+from onnx_models.gradient.graph import reads, subgraphs
+from onnx_models.torch.custom_gradients import needed_nodes
+from onnx_models.torch.training import traceable_layers
+
+_RANDOM = {
+    "Bernoulli",
+    "Dropout",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
+_POWER = 2 / 3
+_RUNS = 4
+_FACTOR = 16
+
+
+class UncheckedWarning(UserWarning):
+    """The exported forward pass was not compared with the module's own: ONNX Runtime's CPU has no kernel for it."""
+
+
+def check_forward(
+    model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any], outputs: Sequence[str], layers: Any
+) -> None:
+    """Compare outputs of a model with those of its module; outputs that depend on random numbers are not compared.
+
+    An element may differ by eps^(2/3) times the largest element of its output, where eps belongs to the coarsest
+    floating-point type in the model: 2.4e-5 in float32. If an output differs more, because it is ill-conditioned, it may
+    differ by 16 times what the module's own output changes if inputs, parameters and buffers change by eps.
+
+    Args:
+        model: with the outputs; it may have others.
+        module: called with all inputs, returns a dict of the outputs.
+        inputs: tensors by name.
+        outputs: names of outputs of model and module.
+        layers: the module whose layers `traceable_layers` mends.
+
+    Raises:
+        ValueError: ONNX Runtime does not run the model, or an output differs by more than the bound.
+    """
+    random = _random(model.graph)
+    compared = [name for name in outputs if name not in random]
+    if not compared:
+        return
+    try:
+        found = _run(_forward(model, compared), compared, inputs)
+    except NoKernel as error:
+        message = f"the exported forward pass was not compared with the module's: {_line(error)}"
+        warnings.warn(message, UncheckedWarning, stacklevel=3)
+        return
+    except Exception as error:
+        raise ValueError(
+            f"ONNX Runtime does not run the exported forward pass: {_line(error)}; check=False exports it nevertheless"
+        ) from error
+    with traceable_layers(layers):
+        _compare(found, module, inputs, _eps(model.graph))
+
+
+def _compare(found: Mapping[str, Any], module: Any, inputs: Mapping[str, Any], eps: float) -> None:
+    wanted = _values(module, inputs)
+    far = {}
+    for name, value in found.items():
+        if value.shape != wanted[name].shape:
+            raise ValueError(f"output {name!r} has shape {value.shape}: the module's has {wanted[name].shape}")
+        difference = _difference(value, wanted[name])
+        bound = eps**_POWER * np.abs(wanted[name][np.isfinite(wanted[name])]).max(initial=0)
+        if difference > bound:
+            far[name] = difference, float(bound)
+    if not far:
+        return
+    again = _values(module, inputs)
+    moved = [_values(module, inputs, seed, eps) for seed in range(_RUNS)]
+    for name, (difference, bound) in far.items():
+        if _difference(again[name], wanted[name]) > bound:
+            raise ValueError(
+                f"output {name!r} of the module differs from call to call, and the model has that of one call: must depend "
+                "on no random numbers but PyTorch's; check=False exports it nevertheless"
+            )
+        own = max(_difference(one[name], wanted[name]) for one in moved)
+        if difference > (allowed := max(bound, _FACTOR * own)):
+            raise ValueError(
+                f"output {name!r} of the exported model differs from the module's by up to {difference:.3g}, the bound is "
+                f"{allowed:.3g}: PyTorch's exporter translates an operator of the module wrongly; check=False exports it "
+                "nevertheless"
+            )
+
+
+def _difference(a: Any, b: Any) -> float:
+    """The largest absolute difference of the elements; infinite where only one is NaN, or infinities differ."""
+    if a.shape != b.shape:
+        return np.inf
+    a, b = (np.asarray(one, np.float64) for one in (a, b))
+    with np.errstate(invalid="ignore"):
+        differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
+    return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0))
+
+
+def _values(module: Any, inputs: Mapping[str, Any], seed: int = 0, eps: float = 0.0) -> dict[str, Any]:
+    """The module's outputs; neither module nor inputs are changed.
+
+    Args:
+        module: returns a dict.
+        inputs: tensors by name.
+        seed: of the signs of changes.
+        eps: how much, relative to its value, each floating-point number of inputs, parameters and buffers is changed.
+    """
+    generator = np.random.default_rng(seed)
+
+    def moved(tensor: Any) -> Any:
+        if not eps or not tensor.is_floating_point():
+            return tensor.detach().clone()
+        signs = torch.from_numpy(generator.choice(np.array([-eps, eps]), tuple(tensor.shape)))
+        return tensor.detach() * (1 + signs).to(tensor)
+
+    state = {name: moved(buffer) for name, buffer in module.named_buffers()}
+    for name, parameter in module.named_parameters():
+        state[name] = moved(parameter).requires_grad_(parameter.requires_grad) if eps else parameter
+    # With gradients enabled, as at the export: layers may do something else without them.
+    with torch.random.fork_rng(range(torch.cuda.device_count())), torch.enable_grad():
+        result = torch.func.functional_call(module, state, tuple(map(moved, inputs.values())))
+    return {name: _array(value) for name, value in result.items()}
+
+
+def _array(tensor: Any) -> Any:
+    tensor = tensor.detach().cpu()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.resolve_neg().numpy()
+
+
+def _random(graph: onnx.GraphProto) -> set[str]:
+    """The tensors of a graph that depend on random numbers."""
+    random: set[str] = set()
+    for node in graph.node:
+        if _draws(node) or not random.isdisjoint(reads(node)):
+            random.update(node.output)
+    return random
+
+
+def _draws(node: onnx.NodeProto) -> bool:
+    return node.op_type in _RANDOM or any(_draws(inner) for graph in subgraphs([node]) for inner in graph.node)
+
+
+def _forward(model: onnx.ModelProto, outputs: Collection[str]) -> onnx.ModelProto:
+    """The model with no other outputs than these, and no nodes and initializers that they do not need."""
+    graph = model.graph
+    nodes, needed = needed_nodes(graph, outputs)
+    made = onnx.helper.make_graph(
+        nodes,
+        graph.name,
+        graph.input,
+        [value for value in graph.output if value.name in outputs],
+        [tensor for tensor in graph.initializer if tensor.name in needed],
+    )
+    return onnx.helper.make_model(
+        made, ir_version=model.ir_version, opset_imports=model.opset_import, functions=model.functions
+    )
+
+
+def _run(model: onnx.ModelProto, outputs: Sequence[str], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 4
+    session = ortops.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    arrays = {name: _array(tensor) for name, tensor in inputs.items()}
+    return dict(zip(outputs, session.run(outputs, arrays), strict=True))
+
+
+def _eps(graph: onnx.GraphProto) -> float:
+    """The distance from 1 to the next number, of the coarsest floating-point type in the graph."""
+    kinds = {value.type.tensor_type.elem_type for value in (*graph.value_info, *graph.input, *graph.output)}
+    kinds |= {tensor.data_type for tensor in graph.initializer}
+    return max((_EPS[kind] for kind in kinds if kind in _EPS), default=0.0)
+
+
+_EPS = {
+    onnx.TensorProto.BFLOAT16: 2.0**-7,
+    onnx.TensorProto.FLOAT16: 2.0**-10,
+    onnx.TensorProto.FLOAT: 2.0**-23,
+    onnx.TensorProto.DOUBLE: 2.0**-52,
+}
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]

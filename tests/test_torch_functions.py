@@ -128,6 +128,11 @@ LOSSES = (
     Case("triplet_swap", _with(functional.triplet_margin_loss, swap=True), (ROWS, OTHER_ROWS, ROWS.flip(0)), 3),
     Case("poisson", _with(functional.poisson_nll_loss, full=True), (X, Y)),
     Case("poisson_rate", _with(functional.poisson_nll_loss, log_input=False), (Y, X.abs()), 2),
+    Case("gaussian", functional.gaussian_nll_loss, (X, Y, X * X), 3),
+    Case("gaussian_all", _with(functional.gaussian_nll_loss, full=True, reduction="sum"), (ROWS, OTHER_ROWS, Y[:4]), 3),
+    Case("gaussian_number", lambda x, y: functional.gaussian_nll_loss(x, y, 0.5, reduction="none"), (X, Y), 2),
+    Case("normal", lambda m, s, x: torch.distributions.Normal(m, s).log_prob(x), (X, Y + 1, Y), 3),
+    Case("categorical", lambda x, y: torch.distributions.Categorical(logits=x).log_prob(y), (SCORES, CLASSES)),
     Case("pairwise", _with(functional.pairwise_distance, eps=0.0), (ROWS, OTHER_ROWS), 2),
     Case("similarity", functional.cosine_similarity, (ROWS, OTHER_ROWS), 2),
 )  # fmt: skip

@@ -16,7 +16,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 import ortops
 from onnx_models.gradient.graph import reads, subgraphs
 from onnx_models.torch.custom_gradients import needed_nodes
-from onnx_models.torch.training import traceable_layers
+from onnx_models.torch.training import visible_statistics
 from ortops.spec import DOMAIN
 
 _RANDOM = {
@@ -37,9 +37,7 @@ class UncheckedWarning(UserWarning):
     """The exported forward pass was not compared with the module's own: ONNX Runtime's CPU has no kernel for it."""
 
 
-def check_forward(
-    model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any], outputs: Sequence[str], layers: Any
-) -> None:
+def check_forward(model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any], outputs: Sequence[str]) -> None:
     """Compare outputs of a model with those of its module; outputs that depend on random numbers are not compared.
 
     An element may differ by eps^(2/3) times the largest element of its output, where eps belongs to the coarsest
@@ -51,7 +49,6 @@ def check_forward(
         module: called with all inputs, returns a dict of the outputs.
         inputs: tensors by name.
         outputs: names of outputs of model and module.
-        layers: the module whose layers `traceable_layers` mends.
 
     Raises:
         ValueError: ONNX Runtime does not run the model, or an output differs by more than the bound.
@@ -70,7 +67,7 @@ def check_forward(
         raise ValueError(
             f"ONNX Runtime does not run the exported forward pass: {_line(error)}; check=False exports it nevertheless"
         ) from error
-    with traceable_layers(layers):
+    with visible_statistics():
         _compare(found, module, inputs, _eps(model.graph))
 
 

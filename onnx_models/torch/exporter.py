@@ -20,6 +20,7 @@ from onnx_models.gradient import gradient
 from onnx_models.torch.capture import capture, check_hooks, simplify
 from onnx_models.torch.comparison import check_forward
 from onnx_models.torch.custom_gradients import remove_markers, without_surrogates
+from onnx_models.torch.short_errors import short_errors
 
 LOSS = "loss"
 _OUTPUT = "output"
@@ -96,7 +97,8 @@ def export(
             or dynamic_shapes is unknown, two tensors would have one name, or an operator cannot be differentiated; the
             message names it. Or the module has a ``torch.autograd.Function``, backward hooks, an Embedding with max_norm, an
             EmbeddingBag with scale_grad_by_freq, an InstanceNorm that updates statistics, a FakeQuantize with an enabled
-            observer, a loss that changes buffers, or 2 GiB or more of parameters and buffers, which exceeds a ModelProto.
+            observer, a loss that changes buffers, or 2 GiB or more of parameters and buffers, which exceeds a ModelProto;
+            or a branch on values of tensors, or an operator that PyTorch's exporter does not translate.
         Others: whatever ``torch.export.export`` and ``torch.onnx.export`` raise if they cannot export the module.
 
     Source: PyTorch 2.13, ``torch.export.export`` and ``torch.onnx.export(dynamo=True)``.
@@ -110,7 +112,8 @@ def export(
     whole = _WithLoss(module, loss, args, targets)
     check_hooks(dict(whole.named_modules()), {**dict(whole.named_parameters()), **tensors, **inputs})
     _check_size(whole)
-    program = capture(whole, inputs, dynamic_shapes or {}, opset_version, through_rois=through_rois)
+    with short_errors():
+        program = capture(whole, inputs, dynamic_shapes or {}, opset_version, through_rois=through_rois)
     _use_first_names(program, whole)
     structure = program.exported_program.call_spec.out_spec
     outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
@@ -127,7 +130,7 @@ def export(
         gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), custom, kept
     )
     if check:
-        check_forward(model, whole, inputs, outputs, module)
+        check_forward(model, whole, inputs, outputs)
     if path is not None:
         onnx.save(model, os.fspath(path))
     return model

@@ -5,12 +5,13 @@ Source: PyTorch 2.13, ``torch.nn.functional`` and ``derivatives.yaml``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from onnx_models.torch.custom_gradients import with_derivatives
+from onnx_models.torch.custom_gradients import with_derivatives, with_gradient_of
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers for the reductions of a loss; the third is the sum."""
@@ -94,6 +95,28 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: int = _MEAN) -> Any:
     above = torch.relu(1 - x.gather(-1, index).unsqueeze(-1) + x.unsqueeze(-2))
     terms = torch.where(valid.unsqueeze(-1) & ~is_target.unsqueeze(-2), above, 0)
     return _reduced(terms.sum((-1, -2)) / classes, reduction)
+
+
+def gaussian_nll_loss(
+    x: Any, target: Any, variance: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """Half of log(variance) + (x - target)^2 / variance; a variance below eps is eps, and has the gradient at eps.
+
+    Args:
+        x: [N, ...].
+        target: in the same shape, or one that broadcasts to it.
+        variance: likewise, or without the last axis, or a Python number.
+        full: whether to add the constant log(2 pi) / 2.
+        eps: see above.
+        reduction: PyTorch's name.
+    """
+    if not isinstance(variance, torch.Tensor):
+        variance = torch.full_like(x, variance)
+    if variance.shape != x.shape and variance.shape == x.shape[:-1]:
+        variance = variance.unsqueeze(-1)
+    variance = with_gradient_of(variance.clamp(min=eps), variance)
+    losses = 0.5 * (torch.log(variance) + (x - target) ** 2 / variance)
+    return _reduced(losses + 0.5 * math.log(2 * math.pi) if full else losses, ("none", "mean", "sum").index(reduction))
 
 
 def _reduced(losses: Any, reduction: int) -> Any:

@@ -15,6 +15,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from onnx_models.torch.custom_gradients import with_derivatives
+from onnx_models.torch.losses import gaussian_nll_loss
 
 aten = torch.ops.aten
 
@@ -112,17 +113,27 @@ def _fake_quantize_channels(x: Any, scale: Any, zero_point: Any, axis: int, quan
 
 @contextlib.contextmanager
 def traceable_layers(module: Any) -> Iterator[None]:
-    """Make layers traceable whose own forward converts buffers to Python numbers or changes them unnoticed.
+    """Make layers traceable whose own forward has branches on values of tensors, or changes buffers unnoticed.
 
     Raises:
         ValueError: the observer of a fake quantization layer is enabled.
     """
-    with _average_of_all_batches(), _visible_statistics(), _fixed_fake_quantization(module):
+    with _average_of_all_batches(), visible_statistics(), _without_validation(), _fixed_fake_quantization(module):
         yield
 
 
 @contextlib.contextmanager
-def _visible_statistics() -> Iterator[None]:
+def _without_validation() -> Iterator[None]:
+    """Distributions and losses that do not look at the values of their arguments."""
+    with (
+        mock.patch.object(torch.distributions.Distribution, "_validate_args", False),
+        mock.patch.object(torch.nn.functional, "gaussian_nll_loss", gaussian_nll_loss),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def visible_statistics() -> Iterator[None]:
     """Batch normalization that counts a new version of the running statistics, which PyTorch's own changes unnoticed."""
     batch_norm = torch.batch_norm
 

@@ -12,11 +12,14 @@ import onnx
 import onnxruntime
 import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ortops
-from onnx_models.gradient.graph import reads, subgraphs
+from onnx_models.gradient.graph import reads
 from onnx_models.torch.custom_gradients import needed_nodes
 from onnx_models.torch.training import visible_statistics
+from onnx_models.traversal import walk_nodes
 from ortops.spec import DOMAIN
 
 _RANDOM = {
@@ -42,7 +45,7 @@ def check_forward(model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any]
 
     An element may differ by eps^(2/3) times the largest element of its output, where eps belongs to the coarsest
     floating-point type in the model: 2.4e-5 in float32. If an output differs more, because it is ill-conditioned, it may
-    differ by 16 times what the module's own output changes if inputs, parameters and buffers change by eps.
+    differ by 16 times what the module's own output changes if the result of each of its operators changes by eps.
 
     Args:
         model: with the outputs; it may have others.
@@ -84,7 +87,10 @@ def _compare(found: Mapping[str, Any], module: Any, inputs: Mapping[str, Any], e
     if not far:
         return
     again = _values(module, inputs)
-    moved = [_values(module, inputs, seed, eps) for seed in range(_RUNS)]
+    moved = []
+    for seed in range(_RUNS):
+        with _Rounding(seed, eps):
+            moved.append(_values(module, inputs))
     for name, (difference, bound) in far.items():
         if _difference(again[name], wanted[name]) > bound:
             raise ValueError(
@@ -110,30 +116,34 @@ def _difference(a: Any, b: Any) -> float:
     return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0))
 
 
-def _values(module: Any, inputs: Mapping[str, Any], seed: int = 0, eps: float = 0.0) -> dict[str, Any]:
-    """The module's outputs; neither module nor inputs are changed.
-
-    Args:
-        module: returns a dict.
-        inputs: tensors by name.
-        seed: of the signs of changes.
-        eps: how much, relative to its value, each floating-point number of inputs, parameters and buffers is changed.
-    """
-    generator = np.random.default_rng(seed)
-
-    def moved(tensor: Any) -> Any:
-        if not eps or not tensor.is_floating_point():
-            return tensor.detach().clone()
-        signs = torch.from_numpy(generator.choice(np.array([-eps, eps]), tuple(tensor.shape)))
-        return tensor.detach() * (1 + signs).to(tensor)
-
-    state = {name: moved(buffer) for name, buffer in module.named_buffers()}
-    for name, parameter in module.named_parameters():
-        state[name] = moved(parameter).requires_grad_(parameter.requires_grad) if eps else parameter
+def _values(module: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of a module that returns a dict; neither module nor inputs are changed."""
+    state = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+    copies = tuple(tensor.detach().clone() for tensor in inputs.values())
     # With gradients enabled, as at the export: layers may do something else without them.
     with torch.random.fork_rng(range(torch.cuda.device_count())), torch.enable_grad():
-        result = torch.func.functional_call(module, state, tuple(map(moved, inputs.values())))
+        result = torch.func.functional_call(module, state, copies)
     return {name: _array(value) for name, value in result.items()}
+
+
+class _Rounding(TorchDispatchMode):  # type: ignore[misc]
+    """Changes each floating-point number that an operator computes by `eps` times its value, up or down by chance."""
+
+    def __init__(self, seed: int, eps: float) -> None:
+        super().__init__()
+        self.generator, self.eps = torch.Generator().manual_seed(seed), eps
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if any(value.alias_info is not None for value in func._schema.returns):  # noqa: SLF001 - a view, or in place
+            return result
+        return pytree.tree_map(self._moved, result)
+
+    def _moved(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        up = torch.rand(value.shape, generator=self.generator) < 0.5
+        return torch.where(up.to(value.device), value * (1 + self.eps), value * (1 - self.eps))
 
 
 def _array(tensor: Any) -> Any:
@@ -149,13 +159,9 @@ def _random(graph: onnx.GraphProto) -> set[str]:
     """The tensors of a graph that depend on random numbers."""
     random: set[str] = set()
     for node in graph.node:
-        if _draws(node) or not random.isdisjoint(reads(node)):
+        if any(one.op_type in _RANDOM for one in walk_nodes([node])) or not random.isdisjoint(reads(node)):
             random.update(node.output)
     return random
-
-
-def _draws(node: onnx.NodeProto) -> bool:
-    return node.op_type in _RANDOM or any(_draws(inner) for graph in subgraphs([node]) for inner in graph.node)
 
 
 def _forward(model: onnx.ModelProto, outputs: Collection[str]) -> onnx.ModelProto:

@@ -79,7 +79,7 @@ def export(
         check: whether to compare the exported forward pass with the module's own on the example arguments, in ONNX
             Runtime. Outputs that depend on random numbers are not compared. A difference relative to the largest element
             of an output may be 2.4e-5 in float32, 1e-2 in float16, 4e-2 in bfloat16 and 4e-11 in float64; or 16 times what
-            rounding of the arguments, parameters and buffers changes in the module's own output, if that is more.
+            rounding in each operator changes in the module's own output, if that is more.
         path: a file to write the model to as well.
 
     Returns:

@@ -37,15 +37,22 @@ def short_errors() -> Iterator[None]:
     except torch.onnx.errors.OnnxExporterError as error:
         found = re.findall(r"OpOverload\(op='([\w.]+)', overload='(\w+)'\)", str(error))
         if not found:
-            raise
+            first = _first_cause(error)
+            line = (str(first).strip().splitlines() or [""])[0]
+            raise ValueError(f"PyTorch's exporter fails with {type(first).__name__}: {line}") from error
         lines = re.findall(r'File "([^"]+)", line (\d+), in \w+', str(error))
         raise ValueError(_without_translation(".".join(found[-1]), ":".join(lines[-1]) if lines else "")) from error
 
 
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def _without_translation(operator: str, place: str) -> str:
-    return (
-        f"{operator} ({place}) has no translation to ONNX in PyTorch's exporter: replace it by operators that have one"
-    )
+    where = f" ({place})" if place else ""
+    return f"{operator}{where} has no translation to ONNX in PyTorch's exporter: replace it by operators that have one"
 
 
 def _place(error: BaseException) -> str:

@@ -181,6 +181,11 @@ def _extreme(x: Any, value: Any, place: Any, dim: int, keepdim: bool) -> Any:
     return (found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim))
 
 
+def _sort(x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:  # noqa: ARG001
+    """ONNX's TopK, by which the exporter sorts, is stable."""
+    return aten.sort.default(x, dim, descending)
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten.atan2.default: _atan2,
     aten.cumprod.default: _cum_prod,
@@ -194,6 +199,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten.min.dim: _min,
     aten.minimum.default: _minimum,
     aten.sinc.default: _sinc,
+    aten.sort.stable: _sort,
     aten.special_entr.default: _entropy,
     aten.special_xlog1py.default: _x_log_1p_y,
     aten.special_xlog1py.other_scalar: _x_log_1p_y,

@@ -65,5 +65,32 @@ def _as_long_as(index: Any, src: Any) -> Any:
     return src
 
 
-SCATTERS: dict[Any, Callable[..., Any]] = {aten.scatter_reduce.two: _scatter_reduce}
+def _scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
+    part = _as_long_as(index, src)
+    return NotImplemented if part is src else x.scatter(dim, index, part)
+
+
+def _scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+    part = _as_long_as(index, src)
+    return NotImplemented if part is src else x.scatter_add(dim, index, part)
+
+
+def _scatter_with(x: Any, dim: int, index: Any, src: Any, *, reduce: str) -> Any:
+    src = src if isinstance(src, torch.Tensor) else torch.full(index.shape, src, dtype=x.dtype)
+    return x.scatter_reduce(dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+def _index_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, include_self: bool = True) -> Any:
+    shape = [-1 if axis == dim % x.dim() else 1 for axis in range(x.dim())]
+    return x.scatter_reduce(dim, index.reshape(shape).expand(src.shape), src, reduce, include_self=include_self)
+
+
+SCATTERS: dict[Any, Callable[..., Any]] = {
+    aten.index_reduce.default: _index_reduce,
+    aten.scatter.reduce: _scatter_with,
+    aten.scatter.src: _scatter,
+    aten.scatter.value_reduce: _scatter_with,
+    aten.scatter_add.default: _scatter_add,
+    aten.scatter_reduce.two: _scatter_reduce,
+}
 """Decompositions by operator."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,58 +13,9 @@ from torch import tensor
 from torch.nn import functional
 
 import onnx_models
-from torch_checks import QUIET, run
+from torch_checks import QUIET, Case, check, run
 
 pytestmark = QUIET
-
-
-@dataclass(frozen=True)
-class Case:
-    """A function of tensors; `variables` is how many of them, from the first on, have a gradient."""
-
-    name: str
-    function: Callable[..., Any]
-    inputs: tuple[Any, ...]
-    variables: int = 1
-
-
-class Functions(torch.nn.Module):  # type: ignore[misc]
-    """Many functions in one model: an export takes seconds."""
-
-    def __init__(self, cases: tuple[Case, ...]) -> None:
-        super().__init__()
-        self.cases = cases
-
-    def forward(self, *x: Any) -> dict[str, Any]:
-        return {case.name: case.function(*inputs) for case, inputs in zip(self.cases, x, strict=True)}
-
-
-def weighted(outputs: dict[str, Any]) -> Any:
-    """A loss in which each element counts otherwise."""
-    return sum((y * torch.linspace(0.5, 1.7, y.numel()).reshape(y.shape)).sum() for y in outputs.values())
-
-
-def check(cases: tuple[Case, ...]) -> None:
-    module = Functions(cases)
-    inputs = {f"x_{i}_{j}": x.clone() for i, case in enumerate(cases) for j, x in enumerate(case.inputs)}
-    wrt = [f"x_{i}_{j}" for i, case in enumerate(cases) for j in range(case.variables)]
-    model = onnx_models.torch.export(module, [list(case.inputs) for case in cases], loss=weighted, wrt=wrt)
-    found = run(model, inputs)
-    for name in wrt:
-        inputs[name].requires_grad_()
-    outputs = module(*([inputs[f"x_{i}_{j}"] for j in range(len(case.inputs))] for i, case in enumerate(cases)))
-    weighted(outputs).backward()
-    faults = []
-    for i, case in enumerate(cases):
-        expected = {f"output_{case.name}": outputs[case.name]}
-        for j in range(case.variables):
-            x = inputs[f"x_{i}_{j}"]
-            expected[f"x_{i}_{j}_grad"] = torch.zeros_like(x) if x.grad is None else x.grad
-        for name, value in expected.items():
-            wanted = value.detach().numpy()
-            if not np.allclose(found[name], wanted, rtol=2e-5, atol=1e-6, equal_nan=True):
-                faults.append(f"{case.name}, {name}: {found[name].tolist()}, PyTorch has {wanted.tolist()}")
-    assert not faults, "\n".join(faults)
 
 
 LOGITS = tensor([20.0, 100.0, 0.0, 1.5, -3.0, 88.0])

@@ -5,7 +5,8 @@ Importing it skips the test module where PyTorch or its exporter is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import onnx
 import onnxruntime
 import pytest
 
+import onnx_models
 import ortops
 
-pytest.importorskip("torch", reason="needs the extra torch: pip install ortops[torch]")
+torch: Any = pytest.importorskip("torch", reason="needs the extra torch: pip install ortops[torch]")
 pytest.importorskip("onnxscript", reason="needs the extra torch: pip install ortops[torch]")
 
 TOLERANCE = 1e-5
@@ -51,3 +53,53 @@ def assert_close(found: Any, wanted: Any, name: str) -> None:
     assert found.dtype == wanted.dtype, f"{name}: type {found.dtype}, PyTorch has {wanted.dtype}"
     error = np.abs(found - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), 1e-6)
     assert error <= TOLERANCE, f"{name}: relative error {error:.2e}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of tensors; `variables` is how many of them, from the first on, have a gradient."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    variables: int = 1
+
+
+class Functions(torch.nn.Module):  # type: ignore[misc]
+    """Many functions in one model: an export takes seconds."""
+
+    def __init__(self, cases: tuple[Case, ...]) -> None:
+        super().__init__()
+        self.cases = cases
+
+    def forward(self, *x: Any) -> dict[str, Any]:
+        return {case.name: case.function(*inputs) for case, inputs in zip(self.cases, x, strict=True)}
+
+
+def _weighted(outputs: dict[str, Any]) -> Any:
+    """A loss in which each element counts otherwise."""
+    return sum((y * torch.linspace(0.5, 1.7, y.numel()).reshape(y.shape)).sum() for y in outputs.values())
+
+
+def check(cases: tuple[Case, ...], atol: float = 1e-6) -> None:
+    """Outputs and gradients of all functions, exported as one model, are PyTorch's."""
+    module = Functions(cases)
+    inputs = {f"x_{i}_{j}": x.clone() for i, case in enumerate(cases) for j, x in enumerate(case.inputs)}
+    wrt = [f"x_{i}_{j}" for i, case in enumerate(cases) for j in range(case.variables)]
+    model = onnx_models.torch.export(module, [list(case.inputs) for case in cases], loss=_weighted, wrt=wrt)
+    found = run(model, inputs)
+    for name in wrt:
+        inputs[name].requires_grad_()
+    outputs = module(*([inputs[f"x_{i}_{j}"] for j in range(len(case.inputs))] for i, case in enumerate(cases)))
+    _weighted(outputs).backward()
+    faults = []
+    for i, case in enumerate(cases):
+        expected = {f"output_{case.name}": outputs[case.name]}
+        for j in range(case.variables):
+            x = inputs[f"x_{i}_{j}"]
+            expected[f"x_{i}_{j}_grad"] = torch.zeros_like(x) if x.grad is None else x.grad
+        for name, value in expected.items():
+            wanted = value.detach().numpy()
+            if not np.allclose(found[name], wanted, rtol=2e-5, atol=atol, equal_nan=True):
+                faults.append(f"{case.name}, {name}: {found[name].tolist()}, PyTorch has {wanted.tolist()}")
+    assert not faults, "\n".join(faults)

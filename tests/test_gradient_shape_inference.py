@@ -20,7 +20,8 @@ MODELS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
         {"k": (4, 4, 3, 3), "d": (4, 1, 3, 3)},
     ),
     "a Loop": (
-        """g (float[t,n,4] x, float[n,4] h) => (float loss) { s = Shape<end=1>(x) m = Squeeze(s) yes = Constant<value = bool {1}>()
+        """g (float[t,n,4] x, float[n,4] h) => (float loss) {
+            s = Shape<end=1>(x) m = Squeeze(s) yes = Constant<value = bool {1}>()
             f, y = Loop(m, yes, h) <body = b (int64 i, bool go, float[p,q] u) => (bool on, float[p,q] v, float[p,q] z) {
                 on = Identity(go) xi = Gather<axis=0>(x, i) a = MatMul(u, k) e = Add(a, xi) v = Tanh(e) z = Identity(v) }>
             loss = ReduceMean<keepdims=0>(y) }""",

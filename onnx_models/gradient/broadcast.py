@@ -33,8 +33,8 @@ def _axes(source: list[Length] | None, output: list[Length] | None) -> list[int]
     missing = len(output) - len(source)
     axes = list(range(missing))
     for axis, (before, after) in enumerate(zip(source, output[missing:], strict=True), missing):
-        if before is not None and before == after:
-            continue
+        if (before is not None and before == after) or (isinstance(before, int) and before != 1):
+            continue  # a length other than 1 is not broadcast, so `after` is the same even if it is unknown
         if before != 1:
             return None
         axes.append(axis)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import ortops
-from conformance.case import Array, Basis, Case, Source, weakest
+from conformance.case import Array, Case, Source
 from conformance.vectors.dialects import BOTH, Rule, make_cases
 from conformance.vectors.expand import FLOATS
-from conformance.vectors.matrix import OF_MODE
+from conformance.vectors.matrix import basis_of
 from ortops.spec import ELEMENT_DTYPES
 
 Inputs = dict[str, Array]
@@ -36,7 +36,6 @@ class Crop:
     bins: output height and width; a window has one more pixel along either axis.
     mode, coordinates: RoiAlign's mode and coordinate_transformation_mode.
     scale: spatial_scale, a power of two.
-    basis: of averages; that of maxima is weaker.
     """
 
     x_shape: tuple[int, int, int, int]
@@ -45,7 +44,6 @@ class Crop:
     mode: str = "avg"
     coordinates: str = "output_half_pixel"
     scale: float = 1.0
-    basis: Basis = Basis.TEXT
 
     @property
     def x(self) -> Array:
@@ -127,14 +125,15 @@ def cases(
     data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
     # DirectML has no maximum of weighted pixels.
     known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
-    yield from make_cases(
-        scenario,
-        Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
-        data,
-        outputs,
-        bins=crop.bins,
-        expected=answers,
-        dialects=known,
-        types=[name for name in types if np.array_equal(crop.rois.astype(ELEMENT_DTYPES[name]), crop.rois)],
-        **{"basis": weakest(crop.basis, OF_MODE[crop.mode]), "source": SOURCE, "note": note, **rest},
-    )
+    for dialect in known:
+        yield from make_cases(
+            scenario,
+            Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
+            data,
+            outputs,
+            bins=crop.bins,
+            expected=answers,
+            dialects=[dialect],
+            types=[name for name in types if np.array_equal(crop.rois.astype(ELEMENT_DTYPES[name]), crop.rois)],
+            **{"basis": basis_of(crop.mode, dialect), "source": SOURCE, "note": note, **rest},
+        )

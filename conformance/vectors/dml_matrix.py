@@ -62,8 +62,9 @@ def cases() -> Iterator[Case]:
         outside = {"out_of_bounds_input_value": OUT_OF_BOUNDS[turn % len(OUT_OF_BOUNDS)]}
         tensors = scene.tensors
         rois, indices = tensors["rois"], tensors["indices"].astype(INDEX_TYPES[turn % 2])
-        # DirectML's documentation says neither where the map ends nor how samples are aligned to corners.
-        is_silent = scene.basis is not Basis.TEXT or corners
+        # DirectML's documentation mirrors inverted regions, but says neither where the map ends nor how samples are aligned
+        # to corners.
+        is_silent = (scene.basis is not Basis.TEXT and scene.name != "swapped_ends") or corners
         yield from make_cases(
             f"matrix/{scene.name}",
             Rule("avg" if reduction == "average" else "max_interpolated"),

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.case import Basis, Case, Source
+from conformance.case import Basis, Case, Source, weakest
 from conformance.vectors.dialects import BOTH, NAMES, Rule, make_cases
 from conformance.vectors.dml_matrix import CHOICES as OF_DIRECTML
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import CHOICES as OF_ONNX
+from conformance.vectors.matrix import OF_MODE
 from conformance.vectors.scenes import SCENES, scatter
 from ortops.spec import AttributeValue
 
@@ -111,7 +112,7 @@ def _far() -> Iterator[Case]:
     """Coordinates that float16 cannot represent, from RoIs that it can; and RoIs that start far from the map."""
     row = np.abs(np.mod(np.arange(320.0), 8.0) - 4.0) / 4.0
     indices, far = np.array([0]), np.array([[-1e9, -1e9, 1e9, 1e9]])
-    for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.OURS)):
+    for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.VECTORS)):
         yield from make_cases(
             "matrix/coordinates_are_not_half",
             Rule(scale=0.3, ratio=1),
@@ -132,7 +133,7 @@ def _far() -> Iterator[Case]:
             dialects=[ONNX],
             variant=mode,
             note="adaptive: a RoI of 2e9 pixels that starts far from the map",
-            basis=Basis.OURS,
+            basis=weakest(Basis.REFERENCE, OF_MODE[mode]),
             types=["double"],
         )
     for reduction, interpolation in itertools.product(
@@ -152,7 +153,6 @@ def _far() -> Iterator[Case]:
             dialects=[DIRECTML],
             variant=f"{reduction}/{interpolation}",
             note="adaptive: a region of 2e9 pixels that starts far from the map",
-            basis=Basis.OURS,
             types=["double"],
         )
 
@@ -161,9 +161,9 @@ def _many_at_one_place() -> Iterator[Case]:
     dx = np.zeros((1, 1, 3, 3))
     dx[0, 0, 1, 1] = MANY
     by_hand = Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand")
-    for dialect, scenario, rois, ratio, index_type, source in (
-        (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand),
-        (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES),
+    for dialect, scenario, rois, ratio, index_type, source, basis in (
+        (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand, Basis.REFERENCE),
+        (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES, Basis.TEXT),
     ):
         yield from make_cases(
             f"edge/{scenario}",
@@ -180,5 +180,5 @@ def _many_at_one_place() -> Iterator[Case]:
             variant="",
             note=f"the gradients of many {rois} at one pixel are not summed in half precision",
             source=source,
-            basis=Basis.OURS,
+            basis=basis,
         )

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from conformance.case import Basis, Case, weakest
-from conformance.vectors.dialects import Rule, make_cases
+from conformance.vectors.dialects import BOTH, Rule, make_cases
 from conformance.vectors.scenes import SCENES
 from ortops.operators.roi_align import ROI_ALIGN_22
 
@@ -18,6 +18,12 @@ CHOICES = {attribute.name: attribute.choices for attribute in ROI_ALIGN_22.attri
 
 OF_MODE = {"avg": Basis.TEXT, "max": Basis.VECTORS, "max_interpolated": Basis.OURS}
 """The basis of each mode. ONNX's text for max is ambiguous, but its vectors and its evaluator agree on one meaning."""
+
+
+def basis_of(mode: str, dialect: str) -> Basis:
+    """The basis of a mode: DirectML's page defines its maximum, and ONNX has no mode max_interpolated."""
+    return OF_MODE[mode] if dialect == BOTH[0] else Basis.TEXT
+
 
 WANTED = (("dx", "drois"), ("dx",), ("drois",))
 """The outputs of a gradient, which alternate. With dX only, an average needs no map."""

@@ -17,7 +17,7 @@ import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.crops import CORNERS, Crop
 from conformance.vectors.expand import FLOATS
-from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, make_cases
+from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, make_cases, with_ties
 from conformance.vectors.sizes import LENGTHS, SCALES, each_size
 from ortops.spec import ELEMENT_DTYPES
 
@@ -109,13 +109,13 @@ def _odd_pixels() -> Iterator[Case]:
             window = np.s_[n, :, row : row + height + 1, column : column + width + 1]
             x[window] = WINDOWS.x[window]
         note = f"pixels outside of all bins are {scenario.replace('_', ' ')}, and change nothing"
-        yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x, basis=Basis.OURS)
+        yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x)
     for scenario, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         note = (
             f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of a bin gets the gradient"
         )
         everywhere = np.full(WINDOWS.x_shape, value)
-        yield from _of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere, basis=Basis.OURS)
+        yield from with_ties(_of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere))
     for place in np.ndindex(2, 2):
         x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
         x[0, 0][place] = NAN
@@ -155,7 +155,7 @@ def _large_and_tiny() -> Iterator[Case]:
             y = np.full((1, 1, 1, 2), value)
             dx = np.zeros((1, 1, 3, 4))
             dx[0, 0, 0, [0, 2]] = value
-            yield from make_cases(
+            made = make_cases(
                 f"values/{scenario}",
                 np.full(dx.shape, value),
                 [[0, 0, 0, 3, 2]],
@@ -164,8 +164,9 @@ def _large_and_tiny() -> Iterator[Case]:
                 types=[element_type],
                 note=note,
                 source=SOURCE,
-                basis=Basis.OURS,
+                basis=Basis.VECTORS,
             )
+            yield from with_ties(made)
 
 
 def _beyond_float16() -> Iterator[Case]:
@@ -179,7 +180,6 @@ def _beyond_float16() -> Iterator[Case]:
             crop,
             dy=dy,
             types=["float16", "float"],
-            basis=Basis.OURS,
         ):
             if case.definition.is_gradient:
                 yield case

@@ -31,7 +31,7 @@ from conformance.vectors.rotated_matrix import (
     of_scene,
 )
 from conformance.vectors.scenes import scatter
-from conformance.vectors.values import ends
+from conformance.vectors.values import OF_A_KINK, ends
 from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
 SOURCE = Source("conformance/vectors/rotated_field.py", f"ortops {ortops.__version__}", "closed forms")
@@ -168,7 +168,7 @@ def _make_cases(
     ratio: int = 1,
     more: Mapping[str, AttributeValue] | None = None,
     variant: str = "",
-    basis: Basis = Basis.OURS,
+    basis: Basis = Basis.TEXT,
     **rest: Any,
 ) -> Iterator[Case]:
     source = SOURCE if rest.get("expected") else None
@@ -275,6 +275,7 @@ def _on_pixels() -> Iterator[Case]:
                 "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does",
                 more={"aligned": 0},
                 variant=f"along_{along}",
+                basis=OF_A_KINK[scenario],
             )
 
 

@@ -355,7 +355,6 @@ SCENES = (
         ),
         (2, 3),
         2,
-        basis=Basis.OURS,
     ),
     Scene(
         "less_than_a_pixel",
@@ -403,7 +402,7 @@ SCENES = (
         (2, 2),
         0,
         variants=((1, 0),),
-        basis=Basis.OURS,
+        basis=Basis.REFERENCE,
         types=("double",),
         outputs=("y", "dx"),
     ),

@@ -16,9 +16,9 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, sixteenths
-from conformance.vectors.dialects import Rule, make_cases
+from conformance.vectors.dialects import BOTH, Rule, make_cases
 from conformance.vectors.expand import expand
-from conformance.vectors.matrix import OF_MODE
+from conformance.vectors.matrix import OF_MODE, basis_of
 from conformance.vectors.scenes import scatter
 
 MODES = tuple(OF_MODE)
@@ -100,7 +100,7 @@ def _images_without_rois() -> Iterator[Case]:
 
 def _ratios() -> Iterator[Case]:
     """Many samples per bin, including odd numbers of them."""
-    for turn, ratio in enumerate(RATIOS):
+    for (turn, ratio), dialect in itertools.product(enumerate(RATIOS), BOTH):
         mode = MODES[turn % len(MODES)]
         yield from make_cases(
             f"sizes/ratio_{ratio}",
@@ -113,7 +113,8 @@ def _ratios() -> Iterator[Case]:
             ["y"],
             bins=(1, 2),
             note=f"{ratio * ratio} samples of a bin",
-            basis=OF_MODE[mode],
+            dialects=[dialect],
+            basis=basis_of(mode, dialect),
             types=["float", "double"],
         )
 

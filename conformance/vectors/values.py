@@ -1,6 +1,8 @@
 """Unusual values: NaN and infinite pixels, sums beyond the range of a type, subnormal results.
 
-No specification says more about them than the arithmetic of the types, so nearly all of these rules are this project's own.
+The rules follow from the text: a pixel that no sample reads has no influence, the average of finite numbers lies between
+them, and ONNX's types are formats of IEEE 754 (onnx.proto), whose arithmetic has NaN, infinities and subnormal numbers. Only
+whether a maximum over a NaN is NaN is this project's rule: the maxima of IEEE 754 differ in it.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from conformance.vectors import crops
 from conformance.vectors.crops import Crop, Inputs, sixteenths
 from conformance.vectors.dialects import Rule, make_cases
 from conformance.vectors.expand import expand
-from conformance.vectors.matrix import OF_MODE
+from conformance.vectors.matrix import OF_MODE, basis_of
 from ortops.spec import ELEMENT_DTYPES
 
 MODES = tuple(OF_MODE)
 NAN, INFINITY = float("nan"), float("inf")
 SOURCE = Source("conformance/vectors/values.py", f"ortops {ortops.__version__}", "closed forms")
 
-CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3), basis=Basis.OURS)
+CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
 """Windows with pixels before, between and after them that no sample reads."""
 
 
@@ -67,12 +69,14 @@ def _touched() -> Iterator[Case]:
     """A NaN or infinite pixel affects only the bins that read it."""
     for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
         for mode in MODES:
+            is_open = scenario == "nan" and mode != "avg"
             yield from crops.cases(
                 f"values/{scenario}_in_a_sample",
                 f"a pixel that is {scenario.replace('_', ' ')} affects only the bins that read it",
                 replace(CROP, mode=mode),
                 outputs=["y"],
                 change=partial(_with_element, role="x", place=(1, 1, 2, 4), value=value),
+                **({"basis": Basis.OURS} if is_open else {}),
             )
         yield from crops.cases(
             f"values/{scenario}_gradient",
@@ -130,7 +134,7 @@ def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
 
 
 def _constant(scenario: str, note: str, value: float, element_type: str) -> Iterator[Case]:
-    common: dict[str, Any] = {"source": SOURCE, "note": note, "types": [element_type], "basis": Basis.OURS}
+    common: dict[str, Any] = {"source": SOURCE, "note": note, "types": [element_type]}
     tensors = {
         "x": np.full((1, 2, 8, 11), value),
         "rois": np.array([[1.5, 1.25, 9.5, 5.25], [2.0, 1.0, 4.0, 5.0]]),
@@ -146,6 +150,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
             expected={"y": np.full((2, 2, 1, 2), value)},
             dialects=[dialect],
             variant=mode,
+            basis=basis_of(mode or "avg", dialect),
             **common,
         )
     yield from expand(
@@ -162,7 +167,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
 def _beyond_float16() -> Iterator[Case]:
     """A result of 65520 or more rounds to infinity in float16, not to the largest number."""
     count = 4096
-    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1), basis=Basis.OURS)
+    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1))
     for scenario, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
         yield from crops.cases(
             f"values/dX_{scenario}",
@@ -174,8 +179,20 @@ def _beyond_float16() -> Iterator[Case]:
         )
 
 
+OF_A_KINK = {
+    "at_the_first_pixel": Basis.OURS,
+    "on_a_pixel": Basis.REFERENCE,
+    "on_the_last_pixel": Basis.REFERENCE,
+}
+"""The basis of the slope at a sample on a pixel, where the derivatives from both sides differ."""
+
+
 def _on_pixels() -> Iterator[Case]:
-    """The gradient by a RoI whose only sample lies exactly on a pixel along one axis."""
+    """The gradient by a RoI whose only sample lies exactly on a pixel along one axis.
+
+    ONNX's reference evaluator interpolates in the cell that starts at the pixel, and holds coordinates at the first and
+    at the last pixel; whether it holds one that lies on the first is open.
+    """
     x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     places: Mapping[str, tuple[float, float]] = {
         "at_the_first_pixel": (0.0, 1.0),
@@ -211,7 +228,7 @@ def _on_pixels() -> Iterator[Case]:
                 variant="along_x" if along_x else "along_y",
                 source=SOURCE,
                 note=note,
-                basis=Basis.TEXT if dialect == "dml_roi_align" else Basis.OURS,
+                basis=Basis.TEXT if dialect == "dml_roi_align" else OF_A_KINK[scenario],
             )
 
 

@@ -6,6 +6,7 @@ import functools
 
 from conformance.case import Case
 from conformance.vectors import (
+    digits,
     dml_matrix,
     extremes,
     literal,
@@ -35,6 +36,7 @@ SOURCES = (
     rotated_field.cases,
     max_roi_pool_matrix.cases,
     max_roi_pool_sizes.cases,
+    digits.cases,
 )
 
 

@@ -18,7 +18,9 @@ from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.crops import CORNERS, Crop
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, make_cases, with_ties
-from conformance.vectors.sizes import LENGTHS, SCALES, each_size
+from conformance.vectors.sessions import CROP, in_one_session
+from conformance.vectors.sessions import OTHERS as OTHER_CROPS
+from conformance.vectors.sizes import LENGTHS, MANY_PAIRS, SCALES, each_size
 from ortops.spec import ELEMENT_DTYPES
 
 SOURCE = Source(
@@ -38,6 +40,8 @@ def cases() -> Iterator[Case]:
             continue  # floating point makes a bin wider, which is a scenario of its own
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
         yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
+    scenario, note, crop = MANY_PAIRS
+    yield from _of_crop(f"sizes/{scenario}", note, crop, types=["float"])
     for scenario, note, images in (
         ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
         ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
@@ -50,6 +54,7 @@ def cases() -> Iterator[Case]:
     yield from _odd_pixels()
     yield from _large_and_tiny()
     yield from _beyond_float16()
+    yield from _sessions()
 
 
 def _of_crop(
@@ -64,7 +69,7 @@ def _of_crop(
         y[r] = pixels.max(axis=0)
         for i, place in enumerate(places):
             dx[place] += np.where(pixels.argmax(axis=0) == i, dy[r], 0.0)
-    ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64)
+    ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64).reshape(-1, 5)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
     yield from make_cases(
         scenario,
@@ -116,6 +121,20 @@ def _odd_pixels() -> Iterator[Case]:
         )
         everywhere = np.full(WINDOWS.x_shape, value)
         yield from with_ties(_of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere))
+    # Each channel has NaN at other places of the bin, two of them at least; the first one gets the gradient.
+    several = [i for i in range(16) if i.bit_count() > 1]
+    x = np.array([NAN if i >> bit & 1 else 1.0 for i in several for bit in range(4)]).reshape(1, -1, 2, 2)
+    first = np.array([np.arange(4) == (i & -i).bit_length() - 1 for i in several]).reshape(x.shape)
+    yield from make_cases(
+        "values/several_nan",
+        x,
+        [[0, 0, 0, 1, 1]],
+        np.full((1, len(several), 1, 1), 2.0),
+        expected={"Y": np.full((1, len(several), 1, 1), NAN), "dX": 2.0 * first},
+        note="the maximum of a bin with several NaN is NaN, and the first NaN gets the gradient",
+        source=SOURCE,
+        basis=Basis.OURS,
+    )
     for place in np.ndindex(2, 2):
         x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
         x[0, 0][place] = NAN
@@ -183,3 +202,13 @@ def _beyond_float16() -> Iterator[Case]:
         ):
             if case.definition.is_gradient:
                 yield case
+
+
+def _sessions() -> Iterator[Case]:
+    """A later call of a session, after calls with other data: of the same sizes, of other sizes, or both."""
+    others: dict[str, dict[str, Any]] = {name: {"crop": crop} for name, crop in OTHER_CROPS}
+    others["another_map"] = {"crop": CROP, "x": CROP.x[:, ::-1], "dy": CROP.dy[:, ::-1]}
+    for scenario, names in (*((name, [name]) for name in others), ("all_of_these", list(others))):
+        words = f"session/after_{scenario}", "a later call of a session, after calls with other data"
+        calls = (_of_crop(*words, **others[name], types=["float"]) for name in names)
+        yield from in_one_session(_of_crop(*words, CROP, types=["float"]), calls)

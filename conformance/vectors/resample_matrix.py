@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from conformance.case import Array, Case, Source
 from conformance.vectors.dml_matrix import MARGIN, OFFSETS
 from conformance.vectors.expand import expand
 from conformance.vectors.scenes import scatter
+from conformance.vectors.sessions import in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue
@@ -123,6 +124,7 @@ def cases() -> Iterator[Case]:
     yield from _fine_coordinates()
     yield from _empty()
     yield from _many_at_one_place()
+    yield from _sessions()
 
 
 def _ways() -> list[tuple[str, str]]:
@@ -275,3 +277,22 @@ def _many_at_one_place() -> Iterator[Case]:
 
 def _ones(scene: Scene) -> dict[str, Array]:
     return {"x": np.ones(scene.x_shape), "dy": np.ones(scene.y_shape)}
+
+
+def _sessions() -> Iterator[Case]:
+    """A later call of a session, after calls with other data: of the same sizes, of other sizes, or both."""
+    note = "a later call of a session, after calls with other data"
+    asked = Scene("asked", note, (2, 3, 5, 6), (1, 1, 1.75, 0.625), seed=31)
+    others = {
+        "of_the_same_sizes": [replace(asked, seed=32)],
+        "smaller": [replace(asked, x_shape=(1, 2, 3, 4))],
+        "larger": [replace(asked, x_shape=(3, 20, 9, 17))],
+    }
+    others["all_of_these"] = [other for calls in others.values() for other in calls]
+    for (scenario, calls), (interpolation, direction) in itertools.product(others.items(), _ways()[:2]):
+        chosen = {"interpolation_mode": interpolation, "rounding_direction": direction, **_offsets(asked, 0, "half_up")}
+        made = (
+            _make_cases(f"session/after_{scenario}", scene, chosen, variant=interpolation, types=["float"])
+            for scene in (asked, *calls)
+        )
+        yield from in_one_session(next(made), made)

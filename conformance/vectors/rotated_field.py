@@ -31,6 +31,7 @@ from conformance.vectors.rotated_matrix import (
     of_scene,
 )
 from conformance.vectors.scenes import scatter
+from conformance.vectors.sessions import in_one_session
 from conformance.vectors.values import OF_A_KINK, ends
 from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
@@ -104,9 +105,17 @@ def _sizes() -> Iterator[Scene]:
     note = "the same box on several images, and twice on one"
     yield Scene("one_box_on_every_image", 37, note, (5, 2, 6, 7), every, (2, 2), 1)
     box = ((4.25, 3.125, 5.875, 4.625, OF_30, 0),)
-    for ratio in (9, 17, 33):
+    for ratio in (9, 17, 33, 65, 128):
         note = f"{ratio * ratio} samples of a bin"
         yield Scene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y",))
+    many = tuple((3.25, 2.75, 2.125 + r % 16 / 16, 1.625, 0.0, r % 2) for r in range(1025))
+    yield Scene(
+        "rois_1025_channels_65", 41, "1025 RoIs of 65 channels", (2, 65, 6, 7), many, (1, 1), 1, outputs=("y", "dx")
+    )
+    yield Scene("bins_1x129", 42, "129 bins side by side", (1, 2, 5, 6), one, (1, 129), 1)
+    narrow = tuple((2.6875, 2.3125, w, h, OF_30, 0) for w, h in ((0.25, 3.125), (3.125, 1 / 16), (1 / 64, 1 / 64)))
+    note = "adaptive: RoIs of a quarter, a 16th and a 64th of a pixel have one sample across"
+    yield Scene("narrower_than_a_pixel", 43, note, (1, 2, 6, 6), narrow, (2, 3), 0)
     for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
         for whole in (2, 7):
             size, side = 2 * (whole + more), whole + (more > 0)
@@ -279,6 +288,10 @@ def _on_pixels() -> Iterator[Case]:
             )
 
 
+SAME_SIZES = {
+    "of_the_same_sizes": replace(SMALL, rois=SMALL.rois[::-1]),
+    "another_map": replace(SMALL, seed=24),
+}
 OTHERS = {
     "smaller": replace(SMALL, x_shape=(1, 2, 4, 5), rois=_around(1, 2.25, 2.0)),
     "larger": replace(SMALL, x_shape=(3, 40, 9, 20), rois=_around(5, 4.25, 4.0, (2, 0, 1))),
@@ -295,12 +308,11 @@ CONSTANTS = {
 
 def _sessions() -> Iterator[Case]:
     """How a session is created and run: several times, with symbolic dimensions, and with constant inputs."""
-    asked: dict[str, tuple[Scene, ...]] = {f"after_{scenario}": (other,) for scenario, other in OTHERS.items()}
-    for scenario, others in {**asked, "again": (SMALL, *OTHERS.values())}.items():
-        note = "a later call of a session, after calls with tensors of other sizes"
-        before = [{case.operator: case.inputs for case in _small(scenario, note, other)} for other in others]
-        for case in _small(scenario, note):
-            yield replace(with_named_axes(case), before=tuple(inputs[case.operator] for inputs in before))
+    alone = {f"after_{scenario}": (other,) for scenario, other in {**OTHERS, **SAME_SIZES}.items()}
+    for scenario, others in {**alone, "again": (SMALL, *OTHERS.values())}.items():
+        sizes = "the same" if scenario.removeprefix("after_") in SAME_SIZES else "other"
+        note = f"a later call of a session, after calls with tensors of {sizes} sizes"
+        yield from in_one_session(_small(scenario, note), (_small(scenario, note, other) for other in others))
     yield from map(with_named_axes, _small("named_lengths", "a model with symbolic dimensions"))
     yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     small = _small("constant", "inputs that are constants of the model")

@@ -5,14 +5,14 @@ The RoIs are crops, whose results have a closed form (`crops.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from conformance.case import Case
 from conformance.model import with_named_axes
 from conformance.vectors import crops
-from conformance.vectors.crops import Crop
+from conformance.vectors.crops import Crop, Inputs
 from conformance.vectors.matrix import OF_MODE
 
 CROP = Crop((2, 3, 6, 7), ((1, 0, 1), (0, 2, 3)))
@@ -21,6 +21,10 @@ OTHERS = (
     ("smaller", Crop((1, 2, 4, 5), ((0, 1, 2),))),
     ("larger", Crop((3, 40, 9, 20), ((2, 5, 17), (0, 2, 3), (1, 0, 0), (2, 6, 8), (1, 1, 1)))),
     ("without_rois", Crop((1, 3, 6, 7), ())),
+)
+ANOTHER_MAP = (
+    "session/after_another_map",
+    "the second call of a session; the first had the same RoIs and sizes, and another map",
 )
 CONSTANTS = (
     ("map", ("X", "InputTensor")),
@@ -37,6 +41,12 @@ def cases() -> Iterator[Case]:
         mode = list(OF_MODE)[turn % len(OF_MODE)]
         note = f"the second call of a session; the tensors of the first were {scenario.replace('_', ' ')}"
         yield from _in_one_session(f"session/after_{scenario}", note, mode, (other,))
+    for mode in OF_MODE:
+        asked, before = (
+            crops.cases(*ANOTHER_MAP, replace(CROP, mode=mode), types=["float"], change=change)
+            for change in (dict, reversed_channels)
+        )
+        yield from in_one_session(asked, [before])
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
     yield from map(with_named_axes, _of_crop("named_lengths", "a model with symbolic dimensions"))
@@ -54,8 +64,19 @@ def _of_crop(scenario: str, note: str, **rest: Any) -> Iterator[Case]:
 
 def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
     """The cases of `CROP`, run after other inputs in the same session; all share the node's bins and attributes."""
-    asked = list(crops.cases(scenario, note, replace(CROP, mode=mode), types=["float"]))
-    calls = [crops.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in earlier]
-    before = [{case.id: case.inputs for case in of_crop} for of_crop in calls]
+    asked, *calls = (
+        crops.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in (CROP, *earlier)
+    )
+    yield from in_one_session(asked, calls)
+
+
+def in_one_session(asked: Iterable[Case], earlier: Iterable[Iterable[Case]]) -> Iterator[Case]:
+    """The cases, each run after the earlier calls of its operator in the same session; attributes must agree."""
+    before = [{case.operator: case.inputs for case in call} for call in earlier]
     for case in asked:
-        yield replace(with_named_axes(case), before=tuple(inputs[case.id] for inputs in before))
+        yield replace(with_named_axes(case), before=tuple(inputs[case.operator] for inputs in before))
+
+
+def reversed_channels(inputs: Inputs) -> Inputs:
+    """Reverse the channels of x and dy, which are of the same sizes then."""
+    return {role: array[:, ::-1] for role, array in inputs.items()}

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 import ortops
-from conformance.case import Basis, Case, Source
+from conformance.case import Basis, Case, Source, weakest
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, sixteenths
 from conformance.vectors.dialects import BOTH, Rule, make_cases
@@ -33,7 +33,14 @@ PLANES = ((64, 64), (63, 65), (65, 65), (255, 257), (256, 256), (257, 257))
 """Heights and widths of maps with about 2^12 and 2^16 pixels."""
 BINS_OF_A_ROI = ((16, 16), (16, 17), (31, 33), (33, 32), (64, 65))
 IMAGES = (9, 16, 17, 64, 127, 128, 129, 255, 256, 257, 300)
-RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33)
+RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33, 65, 129)
+
+
+MANY_PAIRS = (
+    "rois_1025_channels_65",
+    "1025 RoIs of 65 channels: more than 2^16 pairs",
+    Crop((3, 65, 4, 5), tuple(((5 * r + r // 7) % 3, (r + r // 11) % 3, 3 * r % 4) for r in range(1025)), (1, 1)),
+)
 
 
 def cases() -> Iterator[Case]:
@@ -50,9 +57,19 @@ def cases() -> Iterator[Case]:
         if taking_turns.mode == "max":  # which DirectML does not have
             instead = replace(taking_turns, mode="max_interpolated")
             yield from crops.cases(f"sizes/{scenario}", note, instead, types=types, dialects=["dml_roi_align"])
+    for mode in MODES[:2]:
+        scenario, note, crop = MANY_PAIRS
+        yield from crops.cases(
+            f"sizes/{scenario}", note, replace(crop, mode=mode), types=["float"], outputs=["y", "dx"]
+        )
+    crop = replace(crop, mode="max_interpolated")
+    yield from crops.cases(
+        f"sizes/{scenario}", note, crop, types=["float"], outputs=["y", "dx"], dialects=["dml_roi_align"]
+    )
     yield from _images_without_rois()
     yield from _ratios()
     yield from _adaptive_counts()
+    yield from _narrow()
     yield from _resamples()
 
 
@@ -80,6 +97,9 @@ def each_size() -> Iterator[tuple[str, str, Crop]]:
     for n in IMAGES:
         windows = tuple((image, image % 2, image // 2 % 2) for image in (n - 1, 0, n // 2, n - 2, n - 1))
         yield f"images_{n}", f"{n} images, RoIs on few of them", Crop((n, 2, 4, 4), windows)
+    for height, width in ((1, 131), (131, 1), (73, 71)):
+        scenario, note = f"bins_{height}x{width}", f"{height * width} bins in a RoI"
+        yield scenario, note, Crop((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
 
 
 def _images_without_rois() -> Iterator[Case]:
@@ -115,20 +135,21 @@ def _ratios() -> Iterator[Case]:
             note=f"{ratio * ratio} samples of a bin",
             dialects=[dialect],
             basis=basis_of(mode, dialect),
-            types=["float", "double"],
+            types=["float", "double"] if ratio <= 64 else ["float"],
         )
 
 
 def _adaptive_counts() -> Iterator[Case]:
     """Bins of a whole number of pixels, or slightly more, for which adaptive sampling takes one more sample."""
-    for turn, whole in enumerate((1, 2, 3, 4, 7, 8)):
+    for turn, whole in enumerate((1, 2, 3, 4, 7, 8, 66)):
+        shape = (1, 2, 17, 18) if whole <= 8 else (1, 1, 2 * whole + 1, 2 * whole + 2)
         for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
             size = 2 * (whole + more)
             yield from make_cases(
                 f"sizes/adaptive_{scenario}_{whole}",
                 Rule(),
                 {
-                    "x": scatter((1, 2, 17, 18), seed=300 + turn),
+                    "x": scatter(shape, seed=300 + turn),
                     "rois": np.array([[0.75, 0.5, 0.75 + size, 0.5 + size]]),
                     "indices": np.array([0]),
                 },
@@ -138,6 +159,34 @@ def _adaptive_counts() -> Iterator[Case]:
                 note=f"adaptive: bins of {whole + more} pixels have {whole + (more > 0)} samples on each axis",
                 types=["float", "double"],
             )
+
+
+def _narrow() -> Iterator[Case]:
+    """Adaptive sampling of RoIs that are narrower than a pixel, which have one sample across."""
+    for (turn, width), mode, dialect in itertools.product(
+        enumerate((0.75, 0.25, 1 / 16, 1 / 64)), ("avg", "max"), BOTH
+    ):
+        x1, y1 = 2.3125, 1.1875
+        sides = ((width, 3.125), (3.125, width), (width, width))
+        x_shape, coordinates = (1, 2, 6, 7), COORDINATES[turn % 2]
+        is_raised = dialect == "roi_align" and coordinates == "output_half_pixel"
+        yield from make_cases(
+            f"sizes/narrow_1_of_{1 / width:.3g}",
+            Rule(mode, coordinates),
+            {
+                "x": scatter(x_shape, seed=320 + turn),
+                "rois": np.array([[x1, y1, x1 + w, y1 + h] for w, h in sides]),
+                "indices": np.zeros(3, np.int64),
+                "dy": scatter((3, 2, 2, 3), seed=420 + turn),
+                "x_shape": np.array(x_shape),
+            },
+            ["y", "dx", "drois"],
+            bins=(2, 3),
+            dialects=[dialect],
+            note=f"adaptive: RoIs of {width:g} of a pixel along either axis or both",
+            basis=weakest(Basis.REFERENCE if is_raised else Basis.TEXT, basis_of(mode, dialect)),
+            types=["float", "double"],
+        )
 
 
 def _resamples() -> Iterator[Case]:

@@ -233,16 +233,41 @@ def _on_pixels() -> Iterator[Case]:
 
 
 def _among_samples() -> Iterator[Case]:
-    """A maximum over several samples is NaN if any of them is."""
+    """A maximum over several samples is NaN if any of them is; the first NaN gets the gradient."""
     x = sixteenths((1, 4, 5, 9))
     for channel, (row, column) in enumerate(((1, 1), (1, 3), (3, 2), (4, 8))):
         x[0, channel, row, column] = NAN
+    several = sixteenths((1, 4, 5, 9))
+    for channel, places in enumerate(
+        (((1, 1), (1, 3)), ((1, 3), (3, 1)), ((1, 2), (1, 4), (4, 4)), ((1, 1), (2, 3), (3, 2), (4, 3)))
+    ):
+        for row, column in places:
+            several[0, channel, row, column] = NAN
+    yield from crops.cases(
+        "values/several_nan",
+        "a maximum over several NaN is NaN, and the first NaN gets the gradient",
+        Crop((1, 4, 5, 9), ((0, 1, 1), (0, 2, 2)), mode="max"),
+        outputs=["y", "dx"],
+        change=lambda inputs: {**inputs, "x": several},
+        basis=Basis.OURS,
+    )
+    rule, roi = Rule("max_interpolated", "output_half_pixel", ratio=2), np.array([[0.5, 0.5, 8.5, 4.5]])
+    backward = {"dy": sixteenths((1, 4, 1, 2), 5), "x_shape": np.array(x.shape)}
+    yield from make_cases(
+        "values/several_nan_among_samples",
+        rule,
+        {"x": several, "rois": roi, "indices": np.array([0]), **backward},
+        ["y", "dx"],
+        bins=(1, 2),
+        note="a maximum over four samples is NaN if several of them are, and the first one gets the gradient",
+        basis=Basis.OURS,
+    )
     # Each sample lies in the middle between four pixels that no other sample reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
     yield from make_cases(
         "values/nan_among_samples",
-        Rule("max_interpolated", "output_half_pixel", ratio=2),
-        {"x": x, "rois": np.array([[0.5, 0.5, 8.5, 4.5]]), "indices": np.array([0])},
+        rule,
+        {"x": x, "rois": roi, "indices": np.array([0])},
         ["y"],
         bins=(1, 2),
         expected={"y": samples.reshape(1, 4, 2, 2, 2).max(axis=(2, 4))[:, :, None]},

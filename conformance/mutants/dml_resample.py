@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conformance.mutants.base import Array, Category, MutantFactory, Node, by_default, renamed
-from conformance.mutants.sizes import add_resample_sizes
+from conformance.mutants.sizes import add_calls, add_resample_sizes
 
 LISTS = ("scales", "input_pixel_offsets", "output_pixel_offsets", "output_sizes")
 DEFAULTS: dict[str, Any] = {
@@ -448,5 +448,6 @@ mutant("NoPixelsAre0", "Outputs that have no pixels to read are 0 instead of an 
     of_nothing=lambda s, up, outputs: up(outputs) if s.is_gradient else [np.zeros(outputs)]
 )
 add_resample_sizes(mutant)
+add_calls(mutant)
 MUTANTS = tuple(mutant)
 __getattr__ = mutant.find

@@ -9,7 +9,7 @@ import numpy as np
 from conformance.mutants.base import Array, Category, MutantFactory, by_default, renamed
 from conformance.mutants.roi_control import Axis, RoiControl
 from conformance.mutants.roi_mutants import add_mutants
-from conformance.mutants.sizes import add_sizes
+from conformance.mutants.sizes import add_samples_beyond, add_sizes
 
 DEFAULTS: dict[str, Any] = {
     "output_height": 1,
@@ -298,5 +298,6 @@ mutant("LeadingAxesOfNothingTaken", "Leading axes of any length are accepted whe
 )
 add_mutants(mutant, 1)
 add_sizes(mutant)
+add_samples_beyond(mutant, "size")
 MUTANTS = tuple(mutant)
 __getattr__ = mutant.find

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from conformance.mutants.base import Array, Category, MutantFactory, Node, by_default
-from conformance.mutants.sizes import FLT_MAX, Thresholds, add_lengths, clipped, flushed
+from conformance.mutants.sizes import FLT_MAX, Thresholds, add_beyond, add_lengths, clipped, flushed
 
 DEFAULTS: dict[str, Any] = {"pooled_shape": [1, 1], "spatial_scale": 1.0}
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
@@ -752,6 +752,13 @@ for axis, (name, words) in enumerate(
     mutant(name, words)(check=refused_without(axis))
 
 add_lengths(mutant, Thresholds(0))
+add_beyond(mutant)
+mutant("LastNaNWins", "The last of several NaN in a bin gets its gradient.", gradient_only=True)(
+    ranked=lambda s, up, image: (
+        (found := np.unique(image, return_inverse=True, equal_nan=False))[0],
+        found[1].reshape(image.shape) + 1,
+    )
+)
 mutant("HugeRefused", "RoIs of very many pixels are refused even if few of them are on the map.")(
     size=lambda s, up, *a: size if (size := up(*a)) < 10**6 else int("many pixels")
 )

@@ -9,7 +9,7 @@ import numpy as np
 from conformance.mutants.base import Array, Category, MutantFactory, by_default, renamed
 from conformance.mutants.roi_control import Axis, RoiControl
 from conformance.mutants.roi_mutants import add_borders, add_mutants, refused_if, scale_unchecked, with_dx_always
-from conformance.mutants.sizes import add_sizes
+from conformance.mutants.sizes import add_samples_beyond, add_sizes
 
 MODES = ("avg", "max", "max_interpolated")
 COORDINATES = ("half_pixel", "output_half_pixel")
@@ -653,5 +653,6 @@ mutant(
 )(gradient=lambda s, up, *a: up(*a[:4], a[4] if a[4] is None or a[4].shape == tuple(a[3]) else np.zeros(a[3])))
 add_mutants(mutant, 0)
 add_sizes(mutant)
+add_samples_beyond(mutant, "size")
 MUTANTS = tuple(mutant)
 __getattr__ = mutant.find

@@ -24,7 +24,7 @@ from conformance.mutants.roi_mutants import (
     widened,
     with_dx_always,
 )
-from conformance.mutants.sizes import add_sizes
+from conformance.mutants.sizes import add_samples_beyond, add_sizes
 
 MOST_RATIO = 64
 
@@ -869,5 +869,6 @@ mutant(
     gradient_only=True,
 )(gradient=lambda s, up, *a: up(*a[:4], a[4] if a[4] is None or a[4].shape == tuple(a[3]) else np.zeros(a[3])))
 add_sizes(mutant, has_maxima=False)
+add_samples_beyond(mutant, "extent", has_maxima=False)
 MUTANTS = tuple(mutant)
 __getattr__ = mutant.find

@@ -259,6 +259,89 @@ def _add_maxima(mutant: MutantFactory) -> None:
     )
 
 
+def of_the_last_call(*names: str) -> dict[str, Any]:
+    """A replacement of `run` that takes these inputs from the call before if all inputs had the same sizes."""
+
+    def run(s: Any, up: Any, inputs: list[Array]) -> Any:
+        last, s.last = getattr(s, "last", inputs), inputs
+        fits = [one.shape for one in last] == [one.shape for one in inputs]
+        pairs = zip(s.given, last, inputs, strict=True)
+        return up([old if fits and name in names else new for name, old, new in pairs])
+
+    return {"run": run}
+
+
+def uncleared_dx(s: Any, up: Any, inputs: list[Array]) -> Any:
+    """A replacement of `run` that adds the gradient of the call before, if it had the same sizes."""
+    made = up(inputs)
+    if not s.outputs[0]:
+        return made
+    last, s.last = getattr(s, "last", None), made[0]
+    return [made[0] + last if last is not None and last.shape == made[0].shape else made[0], *made[1:]]
+
+
+def six_digits(s: Any, up: Any, attributes: dict[str, Any]) -> Any:
+    """A replacement of `meaning` that rounds floating-point attributes to six digits."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, list):
+            return [rounded(one) for one in value]
+        return float(f"{value:g}") if isinstance(value, float) else value
+
+    return up({name: rounded(value) for name, value in attributes.items()})
+
+
+def add_calls(mutant: MutantFactory) -> None:
+    """Make the mutants of any operator that keep something of the last call, or drop digits of attributes."""
+    mutant.begin_category(Category.SIZES)
+    mutant("MapOfTheLastCall", "A call with the sizes of the last one reads that one's map and gradient.")(
+        **of_the_last_call("X", "dY", "InputTensor", "InputGradientTensor")
+    )
+    mutant(
+        "DxOfTheLastCallLeft", "dX of the last call is not cleared by a call with the same sizes.", gradient_only=True
+    )(run=uncleared_dx)
+    mutant("SixDigits", "Attributes have six digits, as printed by %g.")(meaning=six_digits)
+
+
+def add_beyond(mutant: MutantFactory, seed: int = 0) -> MutantFactory:
+    """Make the mutants of any operator on RoIs with faults beyond the sizes of `add_lengths`."""
+    threshold = Thresholds(seed)
+    add_calls(mutant)
+    mutant("RoisOfTheLastCall", "A call with the sizes of the last one uses that one's RoIs.")(
+        **of_the_last_call("rois", "ROITensor")
+    )
+    n = threshold("pairs", 2**15, 2**16)
+    mutant("PairsDropped", f"Pairs of a RoI and a channel beyond {n} stay 0.")(
+        **cleared(lambda y, n=n: np.arange(y.shape[0] * y.shape[1]).reshape(y.shape[:2]) >= n)
+    )
+    n = threshold("many rois", 300, 1024)
+    mutant("ManyRoisDropped", f"Results of RoIs beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[n:]))
+    n = threshold("many bins", 71, 128)
+    mutant("ManyBinsDropped", f"Bins along x beyond {n} stay 0.")(**cleared(lambda y, n=n: np.s_[..., n:]))
+    return mutant
+
+
+def add_samples_beyond(mutant: MutantFactory, size: str, seed: int = 0, *, has_maxima: bool = True) -> None:
+    """Make those of an operator that samples RoIs; `size` is its step for the size of a RoI on the map."""
+    n = add_beyond(mutant, seed) and Thresholds(seed)("many samples", 65, 120)
+    mutant("ManySamplesCapped", f"A bin has at most {n} samples along an axis.")(
+        count=lambda s, up, *a, n=n: min(up(*a), n)
+    )
+    mutant("NarrowRoisEmptied", "A RoI narrower than an eighth of a pixel counts as empty.")(
+        **{size: lambda s, up, *a: found if abs(found := up(*a)) >= 1 / 8 else 0.0}
+    )
+    if not has_maxima:
+        return
+    mutant("SeveralNaNLose", "Several NaN are left out of a maximum, but not a single one.")(
+        maximum=lambda s, up, v: np.where(np.isnan(v).sum(-1) > 1, np.fmax.reduce(v, -1, initial=-np.inf), up(v))
+    )
+    mutant("LastNaNWins", "The last of several NaN gets the gradient of a maximum.", gradient_only=True)(
+        winner=lambda s, up, v: np.where(
+            np.isnan(v).any(-1), v.shape[-1] - 1 - np.isnan(v)[..., ::-1].argmax(-1), up(v)
+        )
+    )
+
+
 def add_resample_sizes(mutant: MutantFactory, seed: int = 0) -> MutantFactory:
     """Make the mutants of a resampling operator, with thresholds of a seed."""
     threshold = Thresholds(seed)

@@ -22,7 +22,6 @@ from conformance.__main__ import main
 from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
-from conformance.coverage.values import lines
 from conformance.error_bounds import unit_roundoff
 from conformance.expected_values import expected_outputs, reference
 from conformance.explain import explain, page
@@ -38,7 +37,6 @@ from conformance.rotated.geometry import coordinates, geometry_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
-from ortops.operators import BY_NAME
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO as MOST_RATIO
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED
 from pages import column, parsed, shapes
@@ -392,18 +390,6 @@ def test_a_random_change_may_be_to_the_numbers_of_a_roi() -> None:
 def test_the_largest_sampling_ratio_is_a_right_one() -> None:
     case = forward(map_of(3, 3), [1.25, 1.25, 1e-3, 1e-3, 0.5], sampling_ratio=MOST_RATIO)
     assert family.samples(case) == MOST_RATIO**2
-
-
-# Coverage.
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_rois_are_counted_by_their_rows(name: str) -> None:
-    counted = {line.value: line.answered for line in lines(BY_NAME[name], CASES) if line.thing == "RoIs"}
-    expected = [len(case.inputs["rois"]) for case in CASES if case.operator == name]
-    assert counted["0"] == expected.count(0)
-    assert counted["1"] == expected.count(1)
-    assert counted["above 8"] == sum(count > 8 for count in expected)
 
 
 # Pictures.

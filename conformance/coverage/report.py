@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from conformance.case import Case, scenario_of
 from conformance.coverage.measure import Catch
-from conformance.coverage.values import Line, by_operator
+from conformance.coverage.values import Line, by_operator, ranges
 from conformance.mutants import MUTANTS, Category
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ class Summary:
     def tables(self) -> list[Table]:
         """A table of values for each operator, one for each family of faults, and one of scenarios."""
         values = [_of_values(name, lines) for name, lines in by_operator(self.cases).items()]
+        rows = [
+            (function, ", ".join(f"{name} {least:g} to {most:g}" for name, (least, most) in own.items()))
+            for function in dict.fromkeys(case.definition.function for case in self.cases)
+            if (own := ranges(function, self.cases))
+        ]
+        values.append(Table("least and largest values", ("", "of cases that expect values"), rows))
         return [*values, *(self._of_faults(family) for family in Category), self._of_scenarios()]
 
     def _of_faults(self, family: Category) -> Table:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from conformance.case import Case
 from ortops.operators import OPERATORS
@@ -33,7 +36,7 @@ NUMBERS: Mapping[str, float] = {
 class Line:
     """The number of an operator's cases with one class of values.
 
-    thing: the name of an attribute, or `type`, `rank`, `images`, `channels` or `RoIs`.
+    thing: the name of an attribute, or `type`.
     value: the class.
     answered: the number of cases that expect values. refused: the number of cases that expect an error.
     is_legal: whether a case that expects values could have it.
@@ -58,7 +61,7 @@ def lines(operator: Operator, cases: Iterable[Case]) -> list[Line]:
     refused = [case for case in own if case.expects_error is not None]
     made = [line for attribute in operator.attributes for line in _of_attribute(attribute, answered, refused)]
     types = operator.element_types(operator.inputs[0])
-    return [*made, *_of("type", (case.element_type for case in answered), types), *_of_shapes(operator, answered)]
+    return [*made, *_of("type", (case.element_type for case in answered), types)]
 
 
 def by_operator(cases: Sequence[Case]) -> dict[str, list[Line]]:
@@ -137,25 +140,51 @@ def _is_legal(attribute: Attribute, label: str) -> bool:
     return True
 
 
-SIZES = ("0", "1", "2", "3 to 8", "above 8")
-RANKS = ("1", "2", "3", "4")
+def ranges(function: str, cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
+    """The least and the largest value of each axis and attribute over the cases of a function that expect values.
+
+    Other than axes by their names and attributes: `calls` of a session, significant `digits` of attributes as float32,
+    `pairs` of a RoI and a channel, and the `side` of a RoI as it is stored, also the `thinnest`, which is above 0.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for case in cases:
+        if case.definition.function == function and case.expects_error is None:
+            for name, value in _measured(case):
+                least, most = found.get(name, (value, value))
+                found[name] = min(least, value), max(most, value)
+    return found
 
 
-def _size(length: int) -> str:
-    if length <= 2:
-        return str(length)
-    return "3 to 8" if length <= 8 else "above 8"
+@functools.cache
+def _digits(value: float) -> int:
+    """The number of significant digits that tell a float32 from its neighbours."""
+    with np.errstate(over="ignore"):
+        return next((n for n in range(1, 9) if np.float32(f"{value:.{n}g}") == np.float32(value)), 9)
 
 
-def _of_shapes(operator: Operator, cases: Sequence[Case]) -> Iterator[Line]:
-    """Counts of ranks for an operator of any rank, else of numbers of images, channels and RoIs."""
-    first = operator.inputs[0].name
-    if operator.inputs[0].has_variable_rank:
-        yield from _of("rank", (str(case.inputs[first].ndim) for case in cases), RANKS)
-        return
-    of_maps = [case.inputs["x_shape"] if "x_shape" in case.inputs else case.inputs[first].shape for case in cases]
-    yield from _of("images", (_size(int(shape[0])) for shape in of_maps), SIZES)
-    yield from _of("channels", (_size(int(shape[1])) for shape in of_maps), SIZES)
-    rois = next(tensor for tensor in operator.inputs if len(tensor.shape) == 2 and isinstance(tensor.shape[-1], int))
-    numbers = int(rois.shape[-1])
-    yield from _of("RoIs", (_size(case.inputs[rois.name].size // numbers) for case in cases), SIZES)
+def _measured(case: Case) -> Iterator[tuple[str, float]]:
+    for attribute in case.definition.attributes:
+        value = case.attributes.get(attribute.name, attribute.default)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float):
+                yield attribute.name, one
+                if _kind(attribute) == "FLOAT":
+                    yield "digits", _digits(one)
+    lengths: dict[int | str, int] = {}
+    for name, array in case.inputs.items():
+        tensor = next(t for t in case.definition.inputs if t.name == name).in_layout(case.attributes)
+        lengths |= zip(tensor.axes(array.ndim), array.shape, strict=True)
+        if tensor.element_axes:
+            lengths |= zip(tensor.axes_of_elements(array.size), array.tolist(), strict=True)
+        elif tensor.axes(2) in (("num_rois", 4), ("num_rois", 5)) and array.size:
+            numbers = array.astype(np.float64)
+            is_rotated = case.definition.family == "roi_align_rotated"
+            with np.errstate(over="ignore"):
+                sides = numbers[..., 2:4] if is_rotated else numbers[..., -2:] - numbers[..., -4:-2]
+            yield from (("side", float(sides.min())), ("side", float(sides.max())))
+            if np.any(sides > 0):
+                yield "thinnest", float(sides[sides > 0].min())
+    yield from ((str(name), length) for name, length in lengths.items() if isinstance(name, str) and name != "rank")
+    if "num_rois" in lengths:
+        yield "pairs", lengths["num_rois"] * lengths["C"]
+    yield "calls", len(case.before) + 1

@@ -108,7 +108,7 @@ def _sizes() -> Iterator[Scene]:
     for ratio in (9, 17, 33, 65, 128):
         note = f"{ratio * ratio} samples of a bin"
         types = ("double",) if ratio > 64 else ()  # in float the sum of so many samples may round too far to tell
-        yield Scene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y",), types=types)
+        yield Scene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y", "dx"), types=types)
     many = tuple((3.25, 2.75, 2.125 + r % 16 / 16, 1.625, 0.0, r % 2) for r in range(1025))
     yield Scene(
         "rois_1025_channels_65", 41, "1025 RoIs of 65 channels", (2, 65, 6, 7), many, (1, 1), 1, outputs=("y", "dx")

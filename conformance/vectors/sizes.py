@@ -173,7 +173,7 @@ def _narrow() -> Iterator[Case]:
         x_shape, coordinates = (1, 2, 6, 7), COORDINATES[turn % 2]
         is_raised = dialect == "roi_align" and coordinates == "output_half_pixel"
         yield from make_cases(
-            f"sizes/narrow_1_of_{1 / width:.3g}",
+            f"sizes/narrow_{int(64 * width)}_of_64",
             Rule(mode, coordinates),
             {
                 "x": scatter(x_shape, seed=320 + turn),

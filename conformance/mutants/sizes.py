@@ -274,7 +274,7 @@ def of_the_last_call(*names: str) -> dict[str, Any]:
 def uncleared_dx(s: Any, up: Any, inputs: list[Array]) -> Any:
     """A replacement of `run` that adds the gradient of the call before, if it had the same sizes."""
     made = up(inputs)
-    if not s.outputs[0]:
+    if not (s.is_gradient and s.outputs[0]):
         return made
     last, s.last = getattr(s, "last", None), made[0]
     return [made[0] + last if last is not None and last.shape == made[0].shape else made[0], *made[1:]]

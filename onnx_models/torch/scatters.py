@@ -54,7 +54,8 @@ def _neutral(reduce: str, dtype: Any) -> float:
     if dtype.is_floating_point:
         return -math.inf if reduce == "amax" else math.inf
     limits = torch.iinfo(dtype)
-    return limits.min if reduce == "amax" else limits.max
+    limit: int = limits.min if reduce == "amax" else limits.max
+    return limit
 
 
 def _as_long_as(index: Any, src: Any) -> Any:

@@ -208,11 +208,11 @@ max_roi_pool: pooled_shape 1..131, spatial_scale 0.01000005..16, digits 1..8, si
     0..300, C 0..300, H 0..1025, W 0..1050, num_rois 0..1025, pairs 0..66625, calls 1..6
 max_roi_pool_grad: spatial_scale 0.01000005..8, digits 1..8, side -4..2e+09, thinnest 0.125..2e+09, num_rois 0..4096,
     C 0..300, output_height 1..131, output_width 1..131, N 0..300, H 0..1025, W 0..1050, pairs 0..66625, calls 1..6
-roi_align_rotated: output_height 1..29, output_width 1..129, aligned 0..1, clockwise 0..1, sampling_ratio 0..128,
+roi_align_rotated: output_height 1..29, output_width 1..129, aligned 0..1, clockwise 0..1, sampling_ratio 0..64,
     spatial_scale 0.0625..6.5, digits 1..8, side -4..1e+09, thinnest 0.015625..1e+09, N 0..299, C 0..299, H 0..1030, W
     0..1030, num_rois 0..1025, pairs 0..66625, calls 1..5
-roi_align_rotated_grad: aligned 0..1, clockwise 0..1, sampling_ratio 0..128, spatial_scale 0.0625..6.5, digits 1..8,
-    side -3.375..1e+09, thinnest 0.015625..34, num_rois 0..4096, C 0..299, output_height 1..29, output_width 1..129, N
+roi_align_rotated_grad: aligned 0..1, clockwise 0..1, sampling_ratio 0..64, spatial_scale 0.0625..6.5, digits 1..8,
+    side -3.375..1e+09, thinnest 0.015625..125, num_rois 0..4096, C 0..299, output_height 1..29, output_width 1..129, N
     0..299, H 0..1030, W 0..1030, pairs 0..66625, calls 1..5
 """
 

@@ -21,7 +21,7 @@ from conformance.case import Array, Case, Source
 from conformance.expected_values import expected_outputs
 from conformance.explain import explain, page, picture
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
-from conformance.explain.tables import number, write
+from conformance.explain.tables import MOST_ROWS, number, write
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 from pages import column, parsed, shapes
@@ -59,7 +59,9 @@ def test_the_first_case_of_every_family_has_a_page_with_what_is_expected(family:
         return
     for part in explanation.outputs:
         assert part.expected is not None
-        assert all(number(value) in text for value in part.expected.ravel().tolist())
+        values = part.expected.ravel().tolist()
+        # Of many values, tables have the first ones.
+        assert all(number(value) in text for value in (values if len(values) <= MOST_ROWS else values[:8]))
     assert len(explanation.outputs) == sum(value.size > 0 for value in expected_outputs(case).values())
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnxruntime.tools import symbolic_shape_infer as symbolic
 
 from onnx_models.gradient import gradient
-
-symbolic = pytest.importorskip("onnxruntime.tools.symbolic_shape_infer", reason="it needs sympy")
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
 

@@ -43,7 +43,7 @@ def problem(name: str, count: int) -> list[Any]:
     [
         ("RoIAlignRotated", 10_000, {"sampling_ratio": 64}),
         ("RoIAlignRotated", 300_000, {"sampling_ratio": 1}),  # many batches of tables
-        ("RoiAlign_16", 20_000, {"sampling_ratio": 2}),  # one image, one panel of channels
+        ("RoiAlign_16", 20_000, {"sampling_ratio": 0}),  # one image, one panel of channels, all pixels
     ],
     ids=["samples", "tables", "RoIs of an image"],
 )

@@ -43,7 +43,11 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     for r, (x1, y1, x2, y2) in enumerate(rois.astype(np.float64)):
         of_rows = _weights(y1, y2, sizes[0], x.shape[2], attributes)
         of_columns = _weights(x1, x2, sizes[1], x.shape[3], attributes)
-        y[r] = of_rows @ x[indices[r]].astype(np.float64) @ of_columns.T
+        image = x[indices[r]].astype(np.float64)
+        for i, j in np.ndindex(sizes):
+            # Without the pixels of weight 0: times 0, NaN and infinity would be NaN.
+            rows, columns = np.flatnonzero(of_rows[i]), np.flatnonzero(of_columns[j])
+            y[r, :, i, j] = image[:, rows][:, :, columns] @ of_columns[j, columns] @ of_rows[i, rows]
     return y.astype(x.dtype)
 
 

@@ -15,6 +15,15 @@ from ortops import precompile
 
 Engine = Literal["direct", "pyop"]
 
+SIX_DIGITS = "onnxruntime-extensions gives Python operators the float attributes of a node as texts with six digits"
+_LONG_ATTRIBUTES = (
+    "*/digits/spatial_scale/*",
+    "dml_roi_align*/digits/input_pixel_offset/double",
+    "dml_roi_align/digits/input_pixel_offset/float",
+    "dml_roi_align/digits/out_of_bounds_input_value/*",
+)
+"""The cases of such attributes whose results six digits change."""
+
 
 class Ortops:
     """Runs the custom operator in an `ortops.InferenceSession`.
@@ -29,6 +38,8 @@ class Ortops:
         self._provider = session.check_provider(provider)
         ortops.register(session.options(), engine)
         self._engine = engine
+        if engine == "pyop":
+            self.expected_failures = tuple(ExpectedFailure(glob, SIX_DIGITS) for glob in _LONG_ATTRIBUTES)
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""

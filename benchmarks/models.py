@@ -24,9 +24,6 @@ def ours(problem: Problem, portable: bool = False) -> onnx.ModelProto:
     mode, kind = operation.mode, problem.element_type
     if operation.family == "rotated":
         return _rotated(operation, workload, kind, portable)
-    if operation.family == "channels_last":
-        made = onnx_models.convert(_channels_last(workload, kind), channels_last=True)
-        return onnx_models.portable.attach(made) if portable else made
     if operation.family == "max_roi_pool":
         operator = MAX_ROI_POOL_GRAD if operation.is_gradient else MAX_ROI_POOL_22
         return _max_roi_pool(operator, workload, kind, portable=portable)
@@ -47,8 +44,6 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
     if operation.is_gradient or operation.family == "rotated" or operation.mode == "max_interpolated":
         return None
     if not isinstance(workload, Resampling):
-        if operation.family == "channels_last":
-            return _channels_last(workload, kind)
         if operation.family == "max_roi_pool":
             if kind == "bfloat16":
                 return _max_roi_pool(MAX_ROI_POOL_22, workload, kind, standard=True)
@@ -73,18 +68,6 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
 def _opset(element_type: str) -> int:
     """Return the opset of RoiAlign: the newest in ONNX Runtime, or the only one with bfloat16. They compute the same."""
     return 22 if element_type == "bfloat16" else 16
-
-
-def _channels_last(workload: Workload, kind: str) -> onnx.ModelProto:
-    """Return ONNX's RoiAlign of a map [N, H, W, C], which it gets through a Transpose."""
-    model = onnx_models.roi_align(_opset(kind), standard=True, element_type=kind, **workload.attributes)
-    (node,), x = model.graph.node, model.graph.input[0]
-    images, channels, *size = [one.dim_param for one in x.type.tensor_type.shape.dim]
-    x.CopyFrom(onnx.helper.make_tensor_value_info(x.name, x.type.tensor_type.elem_type, [images, *size, channels]))
-    transpose = onnx.helper.make_node("Transpose", [x.name], ["planes"], perm=[0, 3, 1, 2])
-    node.input[0] = "planes"
-    model.graph.node.insert(0, transpose)
-    return model
 
 
 def _rotated(operation: Operation, workload: Workload, kind: str, portable: bool) -> onnx.ModelProto:

@@ -8,25 +8,23 @@ from typing import Literal
 from benchmarks.workloads import RESAMPLINGS, ROTATED, WORKLOADS, Resampling, Workload
 from ortops.operators import BY_NAME
 
-Family = Literal["roi_align", "channels_last", "rotated", "max_roi_pool", "resample"]
+Family = Literal["roi_align", "rotated", "max_roi_pool", "resample"]
 
 _OPERATORS = {
     "roi_align": BY_NAME["RoiAlign_22"],
-    "channels_last": BY_NAME["RoiAlign_16"],
     "rotated": BY_NAME["RoIAlignRotated"],
     "max_roi_pool": BY_NAME["MaxRoiPool_22"],
     "resample": BY_NAME["DmlResample"],
 }
-"""By family, an operator with all of the family's element types, those of opset 16 for `channels_last`."""
+"""By family, an operator with all of the family's element types."""
 
 
 @dataclass(frozen=True)
 class Operation:
     """The computation of `outputs`, among Y, dX and drois, by a forward operator and its gradient.
 
-    family: that of the operator; channels_last is RoiAlign's average of maps [N, H, W, C], which others have to transpose.
-    mode: the mode of RoiAlign or, for the family resample, of Resize; "channels_last", "rotated" or "max_pixel" for families
-        without modes.
+    family: that of the operator.
+    mode: the mode of RoiAlign or, for the family resample, of Resize; "rotated" or "max_pixel" for families without modes.
     """
 
     name: str
@@ -60,7 +58,6 @@ class Operation:
 
 OPERATIONS = (
     Operation("avg", "roi_align", "avg", ("Y",)),
-    Operation("channels-last", "channels_last", "channels_last", ("Y",)),
     Operation("max", "roi_align", "max", ("Y",)),
     Operation("max_interpolated", "roi_align", "max_interpolated", ("Y",)),
     Operation("dX", "roi_align", "avg", ("dX",)),
@@ -90,7 +87,6 @@ WITH_CONVERSIONS = Operation(f"{IN_MODEL.name} with conversions", "roi_align", "
 
 BY_DEFAULT = (
     "avg",
-    "channels-last",
     "max",
     "dX",
     "drois",

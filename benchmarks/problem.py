@@ -27,8 +27,6 @@ class Problem:
         Successive problems on one workload share the memory of the maps.
         """
         arrays = _inputs(self.workload, self.element_type)
-        if self.operation.family == "channels_last":
-            return {**arrays, "X": _channels_last(self.workload, self.element_type)}
         if self.operation.family == "max_roi_pool":
             rois = arrays["rois"]
             arrays = {"X": arrays["X"], "rois": np.column_stack([arrays["batch_indices"].astype(rois.dtype), rois])}
@@ -41,11 +39,6 @@ class Problem:
 @lru_cache(maxsize=2)
 def _inputs(workload: Workload | Resampling, element_type: str) -> dict[str, Array]:
     return {name: _cast(array, element_type) for name, array in workload.inputs().items()}
-
-
-@lru_cache(maxsize=2)
-def _channels_last(workload: Workload | Resampling, element_type: str) -> Array:
-    return np.ascontiguousarray(_inputs(workload, element_type)["X"].transpose(0, 2, 3, 1))
 
 
 @lru_cache(maxsize=2)

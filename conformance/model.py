@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from conformance.case import Array, Case, element_type_of
 from ortops.shapes import output_shapes
-from ortops.spec import DOMAIN, DOMAIN_VERSION, LAYOUT, AttributeValue
+from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue
 
 Dialect = Literal["standard", "ortops"]
 
@@ -35,7 +35,7 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
         dialect: standard for ONNX's own node where there is one with these attributes; ortops for the custom operator.
     """
     operator = case.definition
-    is_standard = dialect == "standard" and operator.standard is not None and LAYOUT not in case.attributes
+    is_standard = dialect == "standard" and operator.standard is not None
     inputs = [tensor.name if tensor.name in case.inputs else "" for tensor in operator.inputs]
     while inputs and not inputs[-1]:
         inputs.pop()
@@ -104,7 +104,7 @@ def with_named_axes(case: Case) -> Case:
     named = {
         (tensor.name, i)
         for tensor in tensors
-        for i, axis in enumerate(tensor.in_layout(case.attributes).axes(len(shapes[tensor.name])))
+        for i, axis in enumerate(tensor.axes(len(shapes[tensor.name])))
         if isinstance(axis, str) and axis not in fixed
     }
     return replace(case, named_axes=frozenset(named))

@@ -58,11 +58,6 @@ def refuse_extensions(operator: Operator, values: Mapping[str, AttributeValue]) 
     """
     if values.get("mode") == "max_interpolated":
         raise ValueError(f"mode = 'max_interpolated': only {operator.name} of {DOMAIN} has it")
-    for attribute in operator.attributes:
-        if attribute.is_extension and values.get(attribute.name, attribute.default) != attribute.default:
-            raise ValueError(
-                f"{attribute.name} = {values[attribute.name]!r}: only {operator.name} of {DOMAIN} has the attribute"
-            )
 
 
 def node_attribute_values(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:

@@ -79,11 +79,7 @@ def model(
     return make_model(
         op_type,
         [node(operator, inputs, wanted, checked, standard=standard)],
-        [
-            value_info(t.in_layout(checked), rank_of[t.name], types, lengths)
-            for t in operator.inputs
-            if t.name in inputs
-        ],
+        [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
         [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
         {"": DEFAULT_OPSET} | {domain: version},
         portable,
@@ -120,9 +116,7 @@ def node(
     made = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )
-    made.attribute.extend(
-        attribute_protos((a for a in operator.attributes if not (standard and a.is_extension)), checked)
-    )
+    made.attribute.extend(attribute_protos(operator.attributes, checked))
     return made
 
 

@@ -25,7 +25,7 @@ from onnx_models.traversal import (
     walk_graphs,
 )
 from ortops.operators import OPERATORS
-from ortops.spec import CHANNELS_LAST, DOMAIN, DOMAIN_VERSION, LAYOUT, Operator
+from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
 _OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
 _CONVERTIBLE = {name for name, _ in _OURS}
@@ -39,7 +39,7 @@ _Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | None
 with the definition of ONNX's; None for a node that stays as it is."""
 
 
-def convert(model: onnx.ModelProto, *, channels_last: bool = False) -> onnx.ModelProto:
+def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of `model` with this project's RoI nodes in place of others, also in If, Loop, Scan and functions.
 
     - ONNX's RoiAlign becomes RoiAlign_10 at opsets 10 to 15, RoiAlign_16 at 16 to 21 and RoiAlign_22 from 22 on.
@@ -64,9 +64,6 @@ def convert(model: onnx.ModelProto, *, channels_last: bool = False) -> onnx.Mode
 
     Args:
         model: a model of any opset, or of opset 9 or later if it has nodes of mmcv or caffe2; not modified.
-        channels_last: True to let RoiAlign read a map [N, H, W, C] itself where a Transpose (perm = [0, 3, 1, 2]) in the
-            same graph makes it [N, C, H, W]: the node gets the input of the Transpose and layout = "NHWC". A Transpose
-            that nothing else reads is removed.
 
     Raises:
         ValueError: an operator is not defined at the model's opset: the opset is missing or too old, or has a version that
@@ -95,9 +92,6 @@ def convert(model: onnx.ModelProto, *, channels_last: bool = False) -> onnx.Mode
     converted = copy_model(model)
     if replaced:
         _replace(converted, model, source, replaced)
-    if channels_last:
-        for scope in (*converted.functions, converted):
-            _skip_transposes(scope)
     return converted
 
 
@@ -212,49 +206,6 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
         for attribute in operator.attributes
         if attribute.name not in present
     )
-
-
-def _skip_transposes(scope: Scope) -> None:
-    """Let nodes of ours read the input of a Transpose from channels last, and remove each Transpose that nothing reads."""
-    for part in walk_graphs(scope):
-        transposes = {node.output[0]: node for node in part.node if _puts_channels_first(node)}
-        skipped = []
-        for node in part.node:
-            if node.input and node.input[0] in transposes and _set_channels_last(node):
-                skipped.append(transposes[node.input[0]])
-                node.input[0] = transposes[node.input[0]].input[0]
-        for transpose in skipped:
-            if transpose in part.node and transpose.output[0] not in _read(scope):
-                part.node.remove(transpose)
-
-
-def _set_channels_last(node: onnx.NodeProto) -> bool:
-    """Set the layout of a node of ours that reads a map of channels first, and return whether it is one."""
-    ours = operator_of(node)
-    if ours is None or all(attribute.name != LAYOUT for attribute in ours.attributes):
-        return False
-    given = next((attribute for attribute in node.attribute if attribute.name == LAYOUT), None)
-    if given is None:
-        node.attribute.append(onnx.helper.make_attribute(LAYOUT, CHANNELS_LAST))
-        return True
-    if given.ref_attr_name or given.s == CHANNELS_LAST.encode():
-        return False
-    given.s = CHANNELS_LAST.encode()
-    return True
-
-
-def _puts_channels_first(node: onnx.NodeProto) -> bool:
-    """Whether a node is a Transpose from [N, H, W, C] to [N, C, H, W]."""
-    is_transpose = node.op_type == "Transpose" and normalize_domain(node.domain) == ""
-    return is_transpose and any(one.name == "perm" and list(one.ints) == [0, 3, 1, 2] for one in node.attribute)
-
-
-def _read(scope: Scope) -> set[str]:
-    """The names that are outputs of a model's graphs or of a function, or that a node reads."""
-    names = {name for node in all_nodes(scope) for name in node.input}
-    for part in walk_graphs(scope):
-        names |= set(part.output) if isinstance(part, onnx.FunctionProto) else {value.name for value in part.output}
-    return names
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:

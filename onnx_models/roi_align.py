@@ -47,8 +47,7 @@ def roi_align(
         axes: lengths or other names for the axes N, C, H, W and num_rois; the others keep these names and are of any length.
         portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
         attributes: output_height and output_width (1), mode (avg), sampling_ratio (0), spatial_scale (1.0) and, from
-            opset 16 on, coordinate_transformation_mode (half_pixel); and layout (NCHW), which this project's nodes
-            alone have: with NHWC, X is [N, H, W, C]. The node has all of them.
+            opset 16 on, coordinate_transformation_mode (half_pixel). The node has all of them.
 
     Returns:
         A model with inputs X [N, C, H, W], rois [num_rois, 4] and batch_indices [num_rois] (int64), and output

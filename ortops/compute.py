@@ -52,8 +52,8 @@ def compute(
 
     Args:
         operator: the definition.
-        inputs: one array for each input in the operator's order, None for an absent one. They are C-contiguous,
-            except for maps (`Tensor.is_map`), and of element types that the operator allows.
+        inputs: one array for each input in the operator's order, None for an absent one. They are C-contiguous
+            and of element types that the operator allows.
         attributes: the result of `Operator.check_attributes`.
         allocate: called once for each output.
         runner: runs the kernel's tasks (`ortops.kernels.jit.runners`).

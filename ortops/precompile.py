@@ -149,7 +149,6 @@ def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str,
     lengths = {**attributes, RANK: MAX_RANK}
 
     def length(axis: int | str) -> int:
-        # With a length of 1, a channels-last map could not be told from planes.
         return axis if isinstance(axis, int) else int(lengths.get(axis, 2))
 
     def empty(shape: Shape, kind: str) -> np.ndarray[Any, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ortops.spec import LAYOUT, RANK, VARIABLE_AXES, AttributeValue, Length, Operator, Tensor
+from ortops.spec import RANK, VARIABLE_AXES, AttributeValue, Length, Operator, Tensor
 
 Shape = tuple[int, ...]
 
@@ -23,7 +23,6 @@ class Axes:
     def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue]) -> None:
         self._derived_axes = {name.removesuffix(VARIABLE_AXES): rule for name, rule in operator.derived_axes.items()}
         self._attributes = attributes
-        self._is_layout_unknown = LAYOUT not in attributes and any(a.name == LAYOUT for a in operator.attributes)
         self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
         self._source = dict.fromkeys(self._known, "the attribute")
         self._leading: dict[str, int] = {}
@@ -41,15 +40,13 @@ class Axes:
         Raises:
             ValueError: the rank is wrong, or a length disagrees with a known one.
         """
-        tensor, rank = tensor.in_layout(self._attributes), len(shape)
+        rank = len(shape)
         if rank not in tensor.ranks:
             axes = ", ".join(map(str, tensor.shape))
             ranks = " or ".join(map(str, tensor.ranks))
             raise ValueError(f"{tensor.name} has shape {list(shape)}: must have rank {ranks}, [{axes}]")
         if tensor.has_variable_rank and not self._agree(RANK, rank, tensor):
             raise ValueError(f"{tensor.name} has shape {list(shape)}: rank {self._rule(RANK)}")
-        if tensor.is_map and self._is_layout_unknown:
-            return
         self._leading[tensor.name] = rank - len(tensor.shape)
         for i, axis in enumerate(tensor.axes(rank)):
             if not self._agree(axis, shape[i], tensor):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 import ml_dtypes
@@ -58,7 +58,6 @@ class Attribute:
     finite: True if the number must be finite.
     axes: the names of the axes whose lengths a list gives.
     required: True if ONNX requires the attribute, so that the default is this project's own.
-    is_extension: True if the ONNX operator that ours implements lacks the attribute.
     """
 
     name: str
@@ -72,7 +71,6 @@ class Attribute:
     finite: bool = False
     axes: tuple[str, ...] = ()
     required: bool = False
-    is_extension: bool = False
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AttributeType):
@@ -153,9 +151,6 @@ VARIABLE_AXES = "..."
 RANK = "rank"
 """The name of the axis whose length is the rank of the tensors of variable rank."""
 
-LAYOUT, CHANNELS_LAST = "layout", "NHWC"
-"""The name of the attribute that orders the axes of a map, and its value for channels last."""
-
 Length = int | str | None
 """The length of an axis: a number, a symbolic name (ONNX's ``dim_param``), or None if unknown."""
 
@@ -178,8 +173,6 @@ class Tensor:
     zero_gradient_reason: for a floating-point input whose derivative is 0 everywhere: the reason.
     required_for: for an optional input: the outputs that cannot be computed without it.
     required_unless: for an optional input: an attribute and its only value with which the input may be left out.
-    is_map: True for a feature map [N, C, H, W] that the kernel takes with any strides. It reads a channels-last one where
-        it lies. If the operator has the attribute `LAYOUT`, the map is [N, H, W, C] where that is `CHANNELS_LAST`.
     doc: full sentences: the meaning, the unit and the allowed values.
     """
 
@@ -193,7 +186,6 @@ class Tensor:
     zero_gradient_reason: str = ""
     required_for: tuple[str, ...] = ()
     required_unless: tuple[str, AttributeValue] | None = None
-    is_map: bool = False
     doc: str = ""
 
     @property
@@ -209,13 +201,6 @@ class Tensor:
             if self.has_variable_rank
             else range(len(self.shape), len(self.shape) + self.max_leading_ones + 1)
         )
-
-    def in_layout(self, attributes: Mapping[str, AttributeValue]) -> Tensor:
-        """The tensor with its axes in the order that the attributes of a node give."""
-        if not self.is_map or attributes.get(LAYOUT) != CHANNELS_LAST:
-            return self
-        images, channels, height, width = self.shape
-        return replace(self, shape=(images, height, width, channels))
 
     def axes(self, rank: int) -> tuple[int | str, ...]:
         """The length or the name of each axis of a tensor with `rank` axes."""

@@ -23,7 +23,7 @@ CHANGES: dict[str, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
     "gradient": lambda before: gradient(before, "loss", ["X"]),
 }
 
-LAWFUL = "coordinate_transformation_mode, mode, output_height, output_width, sampling_ratio, spatial_scale, layout"
+LAWFUL = "coordinate_transformation_mode, mode, output_height, output_width, sampling_ratio, spatial_scale"
 
 WRONG: dict[str, tuple[list[onnx.AttributeProto], type[Exception], str]] = {
     "misspelled": (

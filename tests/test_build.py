@@ -62,24 +62,10 @@ def test_every_attribute_is_on_the_node(opset: int, standard: bool) -> None:
     operator = BY_NAME[f"RoiAlign_{opset}"]
     (node,) = onnx_models.roi_align(opset, standard=standard, mode="max").graph.node
     assert (node.domain, node.op_type) == (("", "RoiAlign") if standard else (DOMAIN, operator.name))
-    written = [a for a in operator.attributes if not (standard and a.is_extension)]
-    defaults = {a.name: a.default.encode() if isinstance(a.default, str) else a.default for a in written}
+    defaults = {a.name: a.default.encode() if isinstance(a.default, str) else a.default for a in operator.attributes}
     assert attributes(node) == defaults | {"mode": b"max"}
     types = {a.name: onnx.AttributeProto.AttributeType.Name(a.type) for a in node.attribute}
-    assert types == {a.name: a.type for a in written}
-
-
-def test_a_layout_is_on_our_node_alone() -> None:
-    made = onnx_models.roi_align(16, layout="NHWC", axes={"H": 5, "C": 3})
-    assert attributes(made.graph.node[0])["layout"] == b"NHWC"
-    assert [dim.dim_value or dim.dim_param for dim in made.graph.input[0].type.tensor_type.shape.dim] == [
-        "N",
-        5,
-        "W",
-        3,
-    ]
-    with pytest.raises(ValueError, match=r"^layout = 'NHWC': only RoiAlign_16 of ai.onnx.contrib has the attribute$"):
-        onnx_models.roi_align(16, standard=True, layout="NHWC")
+    assert types == {a.name: a.type for a in operator.attributes}
 
 
 @pytest.mark.parametrize("opset", OPSETS)

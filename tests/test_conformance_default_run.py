@@ -74,12 +74,9 @@ RULES = (
         """,
     ),
     Rule(
-        "The mode `max_interpolated` and the attribute `layout`, which ONNX lacks",
-        r"^roi_align\w*/.*max_interpolated|^roi_align/edge/channels_|/max_winner_at_",
-        """
-        roi_align:InterpolatedIsMax roi_align:InterpolatedFromZero roi_align:LayoutIgnored
-        roi_align:LayoutWithHAndWExchanged
-        """,
+        "The mode `max_interpolated`, which ONNX lacks",
+        r"^roi_align\w*/.*max_interpolated|/max_winner_at_",
+        "roi_align:InterpolatedIsMax roi_align:InterpolatedFromZero",
     ),
     Rule(
         "The first of several equal pixels or samples gets the gradient of a maximum",

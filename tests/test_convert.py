@@ -304,45 +304,6 @@ def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> N
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
 
 
-TO_CHANNELS_FIRST = "t = Transpose <perm = [0, 3, 1, 2]> (x)"
-ROI_ALIGN_OF_T = "y = RoiAlign <output_height = 3, output_width = 2, sampling_ratio = 2> (t, r, b)"
-
-
-@pytest.mark.parametrize("opset", [10, 16, 21])
-def test_a_map_of_channels_last_is_read_as_it_is(opset: int) -> None:
-    model = parse(f"{TO_CHANNELS_FIRST} {ROI_ALIGN_OF_T}", opset=opset, inputs=INPUTS.replace("C, H, W", "H, W, C"))
-    assert [name for _, name in operators(convert(model))] == ["Transpose", convert(model).graph.node[1].op_type]
-    converted = convert(model, channels_last=True)
-    (node,) = converted.graph.node
-    assert list(node.input) == ["x", "r", "b"]
-    assert attributes(node)["layout"] == b"NHWC"
-    assert convert(converted, channels_last=True) == converted
-    assert convert(convert(model), channels_last=True) == converted
-    given = feeds()
-    given["x"] = np.ascontiguousarray(given["x"].transpose(0, 2, 3, 1))
-    np.testing.assert_array_equal(run(converted, given), run(convert(model), given))
-    np.testing.assert_allclose(run(converted, given), run_as_it_is(model, given), rtol=1e-5, atol=1e-6)
-
-
-def test_a_transpose_that_something_else_reads_stays() -> None:
-    inputs = INPUTS.replace("C, H, W", "H, W, C")
-    z = "z = Identity(t) y = Identity(w)"
-    text = f"{TO_CHANNELS_FIRST} {ROI_ALIGN_OF_T.replace('y =', 'w =')} {z}"
-    converted = convert(parse(text, inputs=inputs), channels_last=True)
-    assert [name for _, name in operators(converted)] == ["Transpose", "RoiAlign_16", "Identity", "Identity"]
-    assert list(converted.graph.node[1].input) == ["x", "r", "b"]
-    inside = f"""{TO_CHANNELS_FIRST} c = Constant <value = bool {{1}}> () {ROI_ALIGN_OF_T.replace("y =", "w =")}
-        y = If (c) <then_branch = f () => (u) {{ u = Identity(w) }}, else_branch = e () => (v) {{ v = Identity(t) }}>"""
-    converted = convert(parse(inside, inputs=inputs), channels_last=True)
-    assert "Transpose" in [name for _, name in operators(converted)]
-
-
-def test_a_transpose_of_other_axes_is_not_skipped() -> None:
-    text = f"{TO_CHANNELS_FIRST.replace('0, 3, 1, 2', '0, 3, 2, 1')} {ROI_ALIGN_OF_T}"
-    model = parse(text, inputs=INPUTS.replace("C, H, W", "W, H, C"))
-    assert convert(model, channels_last=True) == convert(model)
-
-
 @pytest.mark.parametrize("opset", [7, 11, 16, 21])
 def test_a_converted_max_roi_pool_computes_what_it_computed(opset: int) -> None:
     # Bins of a half and of a quarter are exact in float32 too.

@@ -172,7 +172,6 @@ def test_roi_align_of_mmcv_keeps_its_attributes_under_our_names(
     (node,) = ours(parse(text))
     assert node.op_type == "RoiAlign_22"
     assert attributes(node) == {
-        "layout": "NCHW",
         "coordinate_transformation_mode": pixels,
         "mode": our_mode,
         "output_height": 7,
@@ -205,7 +204,6 @@ def test_rotated_roi_align_of_mmcv_keeps_its_attributes(clockwise: int, aligned:
 def test_attributes_that_a_node_of_caffe2_does_not_have_are_the_defaults_there(domain: str) -> None:
     (node,) = ours(parse(f"y = {domain}.RoIAlign (x, rois)"))
     assert attributes(node) == {
-        "layout": "NCHW",
         "coordinate_transformation_mode": "output_half_pixel",
         "mode": "avg",
         "output_height": 1,

@@ -65,15 +65,6 @@ def test_our_other_roi_aligns(attributes: dict[str, Any]) -> None:
         check(made, feeds, ["x", "rois"])
 
 
-@pytest.mark.parametrize("wrt", [["x"], ["rois"], ["x", "rois"]])
-@pytest.mark.parametrize(("mode", "opened"), [("avg", True), ("avg", False), ("max", True)])
-def test_roi_align_of_channels_last(wrt: list[str], mode: str, opened: bool) -> None:
-    feeds = _regions(["x", "rois", "batch_indices"])
-    feeds["x"] = np.ascontiguousarray(feeds["x"].transpose(0, 2, 3, 1))
-    made = node_model("RoiAlign_22", feeds, SIZES | {"mode": mode, "layout": "NHWC"}, opened=opened, domain=DOMAIN)
-    check(made, feeds, wrt)
-
-
 def test_the_gradient_of_roi_align_has_the_attributes_of_its_opset_and_all_outputs() -> None:
     feeds = _regions(["x", "rois", "batch_indices"])
     for opset in (18, 22):

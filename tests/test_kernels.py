@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,85 +204,6 @@ def test_results_have_the_same_bits_for_any_number_of_threads(dtype: Any, mode: 
     for later in results[1:]:
         for first, other in zip(results[0], later, strict=True):
             same_bits(first, other)
-
-
-def channels_last(x: Array) -> Array:
-    """A view of the same map whose channels lie side by side."""
-    view: Array = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-    return view
-
-
-TWO_DTYPES = [*DTYPES[::2], *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in DTYPES[1::2])]
-"""All types, of which `make test` takes two, since channels-last maps have kernels of their own to compile."""
-
-
-@pytest.mark.slow
-@given(large_problems())
-@settings(SETTINGS, max_examples=100)
-def test_a_channels_last_map_has_the_bits_of_planes(problem: Problem) -> None:
-    other = replace(problem, x=channels_last(problem.x))
-    same_bits(forward(other), forward(problem))
-    for of_last, of_planes in zip(gradient(other), gradient(problem), strict=True):
-        same_bits(of_last, of_planes)
-
-
-@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("channels", "bins"), [(3, 14), (2 * LANES + 1, 3), (1024, 14)])
-def test_a_channels_last_map_has_the_bits_of_planes_in_groups_of_channels(
-    dtype: Any, mode: Any, channels: int, bins: int
-) -> None:
-    attributes = {"output_height": bins, "output_width": bins, "sampling_ratio": 2, "spatial_scale": 0.3, "mode": mode}
-    attributes |= {"coordinate_transformation_mode": "half_pixel"}
-    problem = make_problem(7, dtype, attributes, ("inside", "across", "mirrored", "huge"), (2, channels, 20, 30))
-    same_bits(forward(replace(problem, x=channels_last(problem.x))), forward(problem))
-
-
-@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("size", [(2, 2 * LANES + 3, 9, 20), (1, LANES, 110, 190)], ids=["small", "large"])
-def test_a_channels_last_map_that_rois_cover_many_times_has_the_bits_of_planes(
-    dtype: Any, mode: Any, size: tuple[int, ...]
-) -> None:
-    # It is packed into panels, which slide down a large map.
-    attributes = {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.5, "mode": mode}
-    attributes |= {"coordinate_transformation_mode": "half_pixel"}
-    problem = make_problem(7, dtype, attributes, ("huge", "across") * 120, size)
-    other = replace(problem, x=channels_last(problem.x))
-    same_bits(forward(other), forward(problem))
-    for of_last, of_planes in zip(gradient(other), gradient(problem), strict=True):
-        same_bits(of_last, of_planes)
-
-
-@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
-def test_a_map_of_the_layout_nhwc_has_the_bits_of_planes(dtype: Any, mode: Any) -> None:
-    attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "spatial_scale": 0.3, "mode": mode}
-    attributes |= {"coordinate_transformation_mode": "half_pixel"}
-    problem = make_problem(7, dtype, attributes, ("inside", "across", "mirrored", "huge"), (2, LANES + 4, 9, 12))
-    lying = problem.x.transpose(0, 2, 3, 1)
-    every: tuple[Array, ...] = (np.ascontiguousarray(lying), lying, np.asfortranarray(lying), channels_last(lying))
-    for x in every:
-        y = ortops.roi_align(x, problem.rois, problem.batch_indices, **attributes, layout="NHWC")
-        same_bits(y, forward(problem))
-
-
-def test_a_channels_last_map_is_not_copied() -> None:
-    x, rois = np.zeros((1, 200, 300, 33), np.float32).transpose(0, 3, 1, 2), np.array([[0, 0, 9, 9]], np.float32)
-
-    def run() -> None:
-        for mode in ("avg", "max", "max_interpolated"):
-            ortops.roi_align(x, rois, [0], output_height=2, output_width=2, mode=mode)
-        ortops.max_roi_pool(x, np.zeros((1, 5), np.float32), pooled_shape=(2, 2))
-        dy = np.ones((1, 33, 2, 2), np.float32)
-        ortops.roi_align_grad(dy, rois, [0], x.shape, x=x, outputs=["drois"])
-
-    run()
-    tracemalloc.start()
-    run()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < x.nbytes // 10
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -200,7 +200,6 @@ def test_a_file_is_converted(tmp_path: Path) -> None:
     )
     assert [node.domain for node in onnx.load(tmp_path / "ours.onnx").graph.node] == [DOMAIN]
     assert onnx.load(model) == onnx_models.roi_align(16, standard=True)
-    assert call("convert", model, "--out", tmp_path / "last.onnx", "--channels-last").exit_code == 0
     done = call("convert", tmp_path / "ours.onnx", "--out", tmp_path / "again.onnx")
     assert done.output.startswith("0 nodes converted")
     assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "ours.onnx").read_bytes()

@@ -71,14 +71,6 @@ def test_roi_align_is_that_of_the_reference(mode: str, coordinates: str, kind: s
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("mode", MODES)
-def test_roi_align_of_channels_last_is_that_of_the_reference(mode: str, kind: str) -> None:
-    of = problem(kind, mode=mode)
-    feeds = onnx_feeds(of) | {"X": np.ascontiguousarray(of.x.transpose(0, 2, 3, 1))}
-    check(onnx_models.roi_align(16, element_type=kind, layout="NHWC", **of.attributes), feeds)
-
-
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("outputs", "ratio"), [(("dx",), 0), (("drois",), 2), (("dx", "drois"), 0)])
 def test_roi_align_grad_is_that_of_the_reference(mode: str, kind: str, outputs: tuple[str, ...], ratio: int) -> None:
     coordinates = COORDINATES[ratio // 2]

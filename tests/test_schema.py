@@ -108,13 +108,6 @@ def test_bfloat16_is_a_type_of_opset_22_only() -> None:
         inferred(roi_align(inputs, opset=16))
 
 
-@pytest.mark.parametrize("opset", [10, 16, 22])
-def test_channels_are_the_last_axis_of_a_map_of_the_layout_nhwc(opset: int) -> None:
-    inputs = "float[2, 8, 9, 3] x, float[5, 4] r, int64[5] b"
-    assert inferred(roi_align(inputs, '<layout = "NHWC">', opset)) == {"y": ("float", [5, 3, 1, 1])}
-    assert inferred(roi_align(inputs, '<layout = "NCHW">', opset)) == {"y": ("float", [5, 8, 1, 1])}
-
-
 def test_a_length_that_one_input_leaves_open_comes_from_another() -> None:
     assert inferred(roi_align("float[N, C, H, W] x, float[R, 4] r, int64[5] b"))["y"] == ("float", [5, "C", 1, 1])
     assert inferred(roi_align("float[N, ?, H, W] x, float[?, 4] r, int64[R] b"))["y"] == ("float", ["R", None, 1, 1])

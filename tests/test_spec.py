@@ -15,7 +15,7 @@ def test_roi_align_has_the_attributes_defaults_and_types_of_onnx(opset: int) -> 
     ours, onnxs = BY_NAME[f"RoiAlign_{opset}"], onnx.defs.get_schema("RoiAlign", opset)
     defaults = {a.name: onnx.helper.get_attribute_value(a.default_value) for a in onnxs.attributes.values()}
     defaults = {name: value.decode() if isinstance(value, bytes) else value for name, value in defaults.items()}
-    assert {a.name: a.default for a in ours.attributes} == defaults | {"layout": "NCHW"}
+    assert {a.name: a.default for a in ours.attributes} == defaults
     for our, their in zip((*ours.inputs, *ours.outputs), (*onnxs.inputs, *onnxs.outputs), strict=True):
         assert our.name == their.name
         assert {f"tensor({name})" for name in ours.element_types(our)} == set(their.types)
@@ -28,8 +28,8 @@ def test_opset_10_means_output_half_pixel() -> None:
         BY_NAME["RoiAlign_10"].check_attributes({"coordinate_transformation_mode": "half_pixel"})
 
 
-def test_the_gradient_has_the_attributes_of_roi_align_but_the_output_sizes_and_the_layout() -> None:
-    others = {"output_height", "output_width", "layout"}
+def test_the_gradient_has_the_attributes_of_roi_align_but_the_output_sizes() -> None:
+    others = {"output_height", "output_width"}
     forward = {a.name: a for a in BY_NAME["RoiAlign_16"].attributes if a.name not in others}
     assert {a.name: a for a in BY_NAME["RoiAlignGrad"].attributes} == forward
 

@@ -24,7 +24,7 @@ from conformance.model import build
 from conformance.printable import described, message_of
 from conformance.stopping import is_stop
 from conformance.surroundings import EndOfProcessError, kept_surroundings
-from ortops.spec import LAYOUT, AttributeValue
+from ortops.spec import AttributeValue
 
 
 class OnnxBackend:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from conformance.backends.base import UnsupportedError
 from conformance.case import Case
-from ortops.spec import LAYOUT
 
 
 def is_standard(case: Case) -> bool:
     """Whether ONNX has the operator of the case with its attributes and their values."""
-    has_extension = case.attributes.get("mode") == "max_interpolated" or LAYOUT in case.attributes
-    return case.definition.standard is not None and not has_extension
+    return case.definition.standard is not None and case.attributes.get("mode") != "max_interpolated"
 
 
 def require_standard(case: Case, *, element_types: tuple[str, ...]) -> None:
@@ -23,7 +21,5 @@ def require_standard(case: Case, *, element_types: tuple[str, ...]) -> None:
         raise UnsupportedError(f"ONNX has no operator {case.operator}")
     if case.attributes.get("mode") == "max_interpolated":
         raise UnsupportedError("ONNX has no mode max_interpolated")
-    if LAYOUT in case.attributes:
-        raise UnsupportedError(f"ONNX's RoiAlign has no attribute {LAYOUT}")
     if case.element_type not in element_types:
         raise UnsupportedError(f"no {case.element_type} tensors")

@@ -10,7 +10,6 @@ take it too long is drawn again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,13 +19,13 @@ from conformance.families import family_of
 from conformance.fuzz.corrupt import corrupt, pick
 from conformance.fuzz.random_draw import RandomDraw
 from ortops.operators import OPERATORS
-from ortops.spec import CHANNELS_LAST, ELEMENT_DTYPES, LAYOUT, Operator
+from ortops.spec import ELEMENT_DTYPES, Operator
 
 BY_REFERENCE = Source("ortops/reference", f"ortops {ortops.__version__}", "any input")
 
-EXACT, CORRUPT, LEFT_OUT, WILD, LAST = 0.35, 0.15, 0.1, 0.3, 0.05
-"""The shares of exact cases, of corrupted cases, of attributes that are left out, of valid cases that may have infinities,
-NaN and numbers at either end of their type's range, and of RoiAlign's cases with channels last."""
+EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
+"""The shares of exact cases, of corrupted cases, of attributes that are left out, and of valid cases that may have
+infinities, NaN and numbers at either end of their type's range."""
 
 MOST_WORK = 15_000
 """The most samples that the reference computes for a case, which takes 0.1 to 0.2 s."""
@@ -40,18 +39,7 @@ def generate(seed: int, number: int, names: Sequence[str] = ()) -> Case:
     case = None
     while case is None or family_of(operator).work(case) > MOST_WORK:
         case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", no_extremes=is_corrupt)
-    case = corrupt(case, rng) if is_corrupt else case
-    return _with_channels_last(case) if np.random.default_rng([seed, number, 1]).random() < LAST else case
-
-
-def _with_channels_last(case: Case) -> Case:
-    """The case with X as [N, H, W, C], if the operator can read that."""
-    x = case.inputs.get("X")
-    has_layout = any(attribute.name == LAYOUT for attribute in case.definition.attributes)
-    if x is None or x.ndim != 4 or not has_layout or LAYOUT in case.attributes:
-        return case
-    inputs = {**case.inputs, "X": np.ascontiguousarray(np.moveaxis(x, 1, 3))}
-    return replace(case, attributes={**case.attributes, LAYOUT: CHANNELS_LAST}, inputs=inputs)
+    return corrupt(case, rng) if is_corrupt else case
 
 
 def _case(rng: np.random.Generator, operator: Operator, id_: str, *, no_extremes: bool) -> Case:

@@ -93,6 +93,5 @@ class RandomDraw:
 def draw_attributes(
     draw: RandomDraw, operator: Operator, given: Mapping[str, AttributeValue]
 ) -> dict[str, AttributeValue]:
-    """A value for each attribute that ONNX's operator has, too: the given one, or a random one of its choices."""
-    attributes = [a for a in operator.attributes if not a.is_extension]
-    return {a.name: given[a.name] if a.name in given else draw.choice(a.choices) for a in attributes}
+    """A value for each attribute: the given one, or a random one of its choices."""
+    return {a.name: given[a.name] if a.name in given else draw.choice(a.choices) for a in operator.attributes}

@@ -116,7 +116,7 @@ def _named_axes(case: Case) -> Iterator[tuple[Tensor, str, int, int]]:
         if tensor.element_axes and array.ndim == 1:
             axes, lengths = tensor.axes_of_elements(array.size), array.tolist()
         elif not tensor.element_axes and array.ndim in tensor.ranks:
-            axes, lengths = tensor.in_layout(case.attributes).axes(array.ndim), array.shape
+            axes, lengths = tensor.axes(array.ndim), array.shape
         if axes and len(axes) == len(lengths):
             yield from ((tensor, a, i, lengths[i]) for i, a in enumerate(axes) if isinstance(a, str))
 

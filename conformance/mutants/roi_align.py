@@ -13,7 +13,6 @@ from conformance.mutants.sizes import add_samples_beyond, add_sizes
 
 MODES = ("avg", "max", "max_interpolated")
 COORDINATES = ("half_pixel", "output_half_pixel")
-LAYOUTS = ("NCHW", "NHWC")
 COORDINATE_MODE = "coordinate_transformation_mode"
 
 
@@ -30,16 +29,7 @@ class Control(RoiControl):
             "output_width": 1,
             "sampling_ratio": 0,
             "spatial_scale": 1.0,
-            "layout": "NCHW",
         }
-
-    def answer(self, *inputs: Any) -> list[Array]:
-        first, *rest = inputs
-        return super().answer(first if self.is_gradient else self.channels_first(first), *rest)
-
-    def channels_first(self, x: Array) -> Array:
-        """The map as [N, C, H, W]."""
-        return np.moveaxis(x, 3, 1) if self.attributes["layout"] == "NHWC" and x.ndim == 4 else x
 
     @property
     def version(self) -> int:
@@ -55,7 +45,7 @@ class Control(RoiControl):
 
     def check_attributes(self) -> None:
         a = self.attributes
-        if a["mode"] not in MODES or a[COORDINATE_MODE] not in COORDINATES or a["layout"] not in LAYOUTS:
+        if a["mode"] not in MODES or a[COORDINATE_MODE] not in COORDINATES:
             raise ValueError("mode")
         if a["sampling_ratio"] < 0 or a["output_height"] < 1 or a["output_width"] < 1:
             raise ValueError("size")
@@ -462,12 +452,6 @@ mutant("ChannelsLast", "X is read as [N, H, W, C].")(
 )
 mutant("HAndWExchanged", "X is read as [N, C, W, H].")(
     image=lambda s, up, x, n: x[n].reshape(x.shape[1], x.shape[3], x.shape[2]).swapaxes(1, 2)
-)
-mutant("LayoutIgnored", "With layout NHWC, X is read as [N, C, H, W].")(
-    channels_first=lambda s, up, x: x.reshape(up(x).shape)
-)
-mutant("LayoutWithHAndWExchanged", "With layout NHWC, X is read as [N, W, H, C].")(
-    channels_first=lambda s, up, x: y if (y := up(x)) is x else y.swapaxes(2, 3).reshape(y.shape)
 )
 mutant("ResultChannelsLast", "The result is written as [R, PH, PW, C].")(
     forward=lambda s, up, *a: np.moveaxis(y := up(*a), 1, 3).reshape(y.shape)

@@ -13,7 +13,7 @@ from conformance.expected_values import Floats
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import SampledAxis, axes_of_roi
-from ortops.spec import CHANNELS_LAST, LAYOUT, AttributeValue
+from ortops.spec import AttributeValue
 
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
@@ -201,8 +201,6 @@ def tensors_of(case: Case, names: Mapping[str, str]) -> Tensors:
     """The tensors of a case; `names` has their names by role, as `ONNX_NAMES` does."""
     wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
     x, rois = wide.get(names["x"]), wide[names["rois"]]
-    if x is not None and case.attributes.get(LAYOUT) == CHANNELS_LAST:
-        x = np.moveaxis(x, 3, 1)
     images, channels, height, width = map(int, case.inputs["x_shape"] if x is None else x.shape)
     indices = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
     shape = images, channels, height, width

@@ -56,9 +56,7 @@ def expand(
         if own is None:
             continue
         if write_defaults:
-            own = {
-                a.name: own.get(a.name, a.default) for a in operator.attributes if a.name in own or not a.is_extension
-            }
+            own = {a.name: own.get(a.name, a.default) for a in operator.attributes}
         version = [f"v{operator.standard[1]}"] if operator.standard else []
         for element_type in _types_of(operator, types):
             dtype = ELEMENT_DTYPES[element_type]

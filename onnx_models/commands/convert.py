@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -16,18 +15,13 @@ from onnx_models.files import change_file
 @MODEL
 @OUT
 @FORCE
-@click.option(
-    "--channels-last",
-    is_flag=True,
-    help="Let RoiAlign read the input of a Transpose from channels last (NHWC) itself.",
-)
-def convert_command(model: Path, out: Path, force: bool, channels_last: bool) -> None:
+def convert_command(model: Path, out: Path, force: bool) -> None:
     """Convert RoI nodes of the file MODEL to this project's operators.
 
     It converts RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
     RoIAlignRotated of caffe2 as detectron2 exports them. All other nodes stay.
     """
-    before, _ = change_file(model, out, partial(convert, channels_last=channels_last), force)
+    before, _ = change_file(model, out, convert, force)
     found = conversions(before)
     click.echo(f"{count(found.total(), 'node')} converted: {out}")
     for (source, ours), number in sorted(found.items()):

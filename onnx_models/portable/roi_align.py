@@ -9,14 +9,11 @@ from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Value
 from onnx_models.portable.pooling import Rule, pool
 from onnx_models.portable.sampling import onnx_placement
-from ortops.spec import CHANNELS_LAST, LAYOUT
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
     """Return the wanted outputs by name."""
     a, kind = request.attributes, request.coordinates
-    if a.words.get(LAYOUT) == CHANNELS_LAST:
-        given = {**given, "X": given["X"].transpose(0, 3, 1, 2)}
     half_pixel = a.word("coordinate_transformation_mode") == "half_pixel"
     scale, ratio = a.number("spatial_scale", kind), a.number("sampling_ratio", kind)
     place = partial(onnx_placement, scale=scale, ratio=ratio, half_pixel=half_pixel)

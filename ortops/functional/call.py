@@ -58,7 +58,7 @@ def call(
 def _arrays(
     operator: Operator, inputs: Sequence[ArrayLike | None]
 ) -> tuple[list[Array | None], dict[str, np.dtype[Any]]]:
-    """The inputs as arrays, C-contiguous except for maps, and the type of each type variable.
+    """The inputs as C-contiguous arrays, and the type of each type variable.
 
     Integer arrays of any width become int64; other arrays must have a type that the operator allows. Lists become int64
     where the operator takes integers, and elsewhere take the type of the first array of the same type variable.
@@ -85,7 +85,7 @@ def _arrays(
         if array.dtype not in allowed or array.dtype != expected:
             names = [str(dtype) for dtype in ([expected] if expected in allowed else allowed)]
             raise TypeError(f"{tensor.name} has type {array.dtype}: must be {' or '.join(names)}")
-        arrays.append(array if tensor.is_map else np.asarray(array, order="C"))
+        arrays.append(np.asarray(array, order="C"))
     return arrays, types
 
 

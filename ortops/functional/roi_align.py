@@ -12,7 +12,6 @@ from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
-Layout = Literal["NCHW", "NHWC"]
 
 
 def roi_align(
@@ -26,7 +25,6 @@ def roi_align(
     spatial_scale: float = 1.0,
     mode: Mode = "avg",
     coordinate_transformation_mode: CoordinateTransformationMode = "half_pixel",
-    layout: Layout = "NCHW",
 ) -> Array:
     """Feature maps pooled over RoIs, as ONNX RoiAlign-22 defines it.
 
@@ -40,8 +38,7 @@ def roi_align(
     A sample more than a pixel outside the map counts as 0, and so does a bin without samples.
 
     Args:
-        x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64. A channels-last view, such as
-            a.transpose(0, 3, 1, 2) of a C-contiguous a [N, H, W, C], is read without a copy.
+        x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64.
         rois: [num_rois, 4] as x1, y1, x2, y2 in pixels of the input image; of the type of x; finite.
         batch_indices: [num_rois], the index of the image of each RoI; integers >= 0 and < N.
         output_height: number of bins along the height, >= 1.
@@ -52,7 +49,6 @@ def roi_align(
             vectors; or "max_interpolated", the largest sample, as in DirectML and mmcv.
         coordinate_transformation_mode: "half_pixel" shifts scaled RoIs by -0.5 pixels; "output_half_pixel", the rule of
             opset 10, does not, and makes RoIs at least 1 x 1 pixel.
-        layout: "NHWC" for x of shape [N, H, W, C].
 
     Returns:
         [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
@@ -70,7 +66,6 @@ def roi_align(
         "spatial_scale": spatial_scale,
         "mode": mode,
         "coordinate_transformation_mode": coordinate_transformation_mode,
-        "layout": layout,
     }
     y: Array
     (y,) = call(ROI_ALIGN_22, (x, rois, batch_indices), attributes, (True,))
@@ -102,7 +97,6 @@ def roi_align_grad(
         batch_indices: as in `roi_align`.
         x_shape: the shape of x, [N, C, H, W]; 4 integers >= 0.
         x: feature maps [N, C, H, W] of the type of dy; required for drois and for the modes "max" and "max_interpolated".
-            The mode "avg" reads a channels-last view without a copy.
         sampling_ratio: as in `roi_align`.
         spatial_scale: as in `roi_align`.
         mode: as in `roi_align`.

@@ -3,8 +3,8 @@
 The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
 If the rows are few, they are combined for each bin by itself, and no combined row is stored.
 
-The functions work on panels of LANES interleaved channels, on single planes and on channels-last maps: `pixel_size` is the
-number of values per pixel. They add in the same order with the same instructions, so a channel has the same bits in each.
+The functions work on panels of LANES interleaved channels and on single planes: `pixel_size` is the number of values per
+pixel, LANES or 1. They add in the same order with the same instructions, so a channel has the same bits in each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset, store
 from ortops.kernels.jit.simd import add_to_float64, load_lanes, splat, store_lanes
-from ortops.kernels.tables import Table, lanes_of_pixel, runs_of
+from ortops.kernels.tables import Table
 
 MAX_ROWS = 8
 """The most rows of a panel to combine for each pixel of a bin anew, although bins may share pixels.
@@ -35,7 +35,6 @@ Measured: P4 takes 73 % of the time, P2 80 %, C4 85 % and masks 90 %.
 def average(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -45,15 +44,14 @@ def average(
 ) -> None:
     """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` values apart.
 
-    `step` and pixel_size are as in `tables.runs_of`. Samples off the map are `outside`; `line` is a buffer for a row of X.
+    Samples off the map are `outside`; `line` is a buffer for a row of X.
     """
     for p in range(rows.bins):
-        # Measured: channels-last maps take as long with a line.
-        if step is None and pixel_size == LANES and 0 < rows.start[p + 1] - rows.start[p] <= MAX_ROWS:
+        if pixel_size == LANES and 0 < rows.start[p + 1] - rows.start[p] <= MAX_ROWS:
             _sum_few_rows(source, stride, rows, columns, p, sums)
         else:
-            _combine(source, stride, step, pixel_size, rows, p, columns.ranges, line)
-            _sum_line(step, pixel_size, columns, p, line, sums)
+            _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
+            _sum_line(pixel_size, columns, p, line, sums)
         if outside != 0.0:
             _add_outside(pixel_size, rows, columns, p, outside, sums)
 
@@ -125,9 +123,8 @@ def _row(source: Any, stride: int, rows: Table, i: int, end: int) -> Any:
 
 
 @noinline
-def _sum_line(step: Any, pixel_size: int, columns: Table, p: int, line: Any, sums: Any) -> None:
+def _sum_line(pixel_size: int, columns: Table, p: int, line: Any, sums: Any) -> None:
     """Compute row p of the sums from the combined row."""
-    size = lanes_of_pixel(step, pixel_size)
     for q in range(columns.bins):
         begin, end = columns.start[q], columns.start[q + 1]
         at = p * columns.bins + q
@@ -137,11 +134,10 @@ def _sum_line(step: Any, pixel_size: int, columns: Table, p: int, line: Any, sum
                 total = fma(columns.weight[i], line[columns.pixel[i]], total)
             sums[at] = total
         else:
-            for k in range(0, size, LANES):
-                lanes = splat(sums, 0.0)
-                for i in range(begin, end):
-                    lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * size + k), lanes)
-                store_lanes(sums, at * size + k, lanes)
+            lanes = splat(sums, 0.0)
+            for i in range(begin, end):
+                lanes = fma(columns.weight[i], load_lanes(line, columns.pixel[i] * LANES), lanes)
+            store_lanes(sums, at * LANES, lanes)
 
 
 @compiled
@@ -157,7 +153,7 @@ def _add_outside(pixel_size: int, rows: Table, columns: Table, p: int, outside: 
 
 
 @compiled
-def _combine(source: Any, stride: int, step: Any, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
+def _combine(source: Any, stride: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
     """Compute row p of A_y X in the ranges of a line, from four rows of X at a time: the sums stay in registers."""
     start, end = rows.start[p], rows.start[p + 1]
     if start == end:
@@ -169,31 +165,28 @@ def _combine(source: Any, stride: int, step: Any, pixel_size: int, rows: Table, 
         c, at_c = _row(source, stride, rows, i + 2, end)
         d, at_d = _row(source, stride, rows, i + 3, end)
         for n in range(ranges[0]):
-            first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
-            for run in range(first_pixel, first_pixel + runs):
-                low, skip = run * pixel_size, run * gap
-                high = low + length
-                rest = high - length % LANES
-                for j in range(low, rest, LANES):
-                    lanes = splat(line, 0.0) if i == start else load_lanes(line, j)
-                    lanes = fma(a, load_lanes(at_a, j + skip), lanes)
-                    if left > 1:
-                        lanes = fma(b, load_lanes(at_b, j + skip), lanes)
-                    if left > 2:
-                        lanes = fma(c, load_lanes(at_c, j + skip), lanes)
-                    if left > 3:
-                        lanes = fma(d, load_lanes(at_d, j + skip), lanes)
-                    store_lanes(line, j, lanes)
-                for j in range(rest, high):
-                    total = cast_like(line, 0.0) if i == start else line[j]
-                    total = fma(a, load(at_a, j + skip), total)
-                    if left > 1:
-                        total = fma(b, load(at_b, j + skip), total)
-                    if left > 2:
-                        total = fma(c, load(at_c, j + skip), total)
-                    if left > 3:
-                        total = fma(d, load(at_d, j + skip), total)
-                    line[j] = total
+            low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
+            rest = high - (high - low) % LANES
+            for j in range(low, rest, LANES):
+                lanes = splat(line, 0.0) if i == start else load_lanes(line, j)
+                lanes = fma(a, load_lanes(at_a, j), lanes)
+                if left > 1:
+                    lanes = fma(b, load_lanes(at_b, j), lanes)
+                if left > 2:
+                    lanes = fma(c, load_lanes(at_c, j), lanes)
+                if left > 3:
+                    lanes = fma(d, load_lanes(at_d, j), lanes)
+                store_lanes(line, j, lanes)
+            for j in range(rest, high):
+                total = cast_like(line, 0.0) if i == start else line[j]
+                total = fma(a, load(at_a, j), total)
+                if left > 1:
+                    total = fma(b, load(at_b, j), total)
+                if left > 2:
+                    total = fma(c, load(at_c, j), total)
+                if left > 3:
+                    total = fma(d, load(at_d, j), total)
+                line[j] = total
 
 
 @compiled
@@ -279,7 +272,6 @@ def _scatter_row(gradient: Any, pixel_size: int, columns: Table, p: int, line: A
 def add_box_gradient(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     gradient: Any,
     rows: Table,
@@ -290,15 +282,15 @@ def add_box_gradient(
 ) -> None:
     """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size].
 
-    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `step` is as in `tables.runs_of`, and
-    pixel_size LANES or 1. `line` has three buffers for a row, `length` values apart.
+    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three
+    buffers for a row, `length` values apart.
     """
     d_near, d_far = offset(line, length), offset(line, 2 * length)
     for p in range(rows.bins):
         if pixel_size > 1 and 0 < rows.start[p + 1] - rows.start[p] <= MAX_DERIVED_ROWS:
             _add_products_of_few_rows(source, stride, gradient, rows, columns, p, drois)
         elif rows.start[p] < rows.start[p + 1]:
-            _combine_derivatives(source, stride, step, pixel_size, rows, p, columns.ranges, line, d_near, d_far)
+            _combine_derivatives(source, stride, pixel_size, rows, p, columns.ranges, line, d_near, d_far)
             _add_products(gradient, pixel_size, p, columns, line, d_near, d_far, drois)
 
 
@@ -371,7 +363,6 @@ def _derivatives(rows: Table, i: int, end: int) -> Any:
 def _combine_derivatives(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     rows: Table,
     p: int,
@@ -388,32 +379,29 @@ def _combine_derivatives(
         far_a, far_b = rows.far[i], rows.far[k]
         at_a, at_b = offset(source, rows.pixel[i] * stride), offset(source, rows.pixel[k] * stride)
         for n in range(ranges[0]):
-            first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
-            for run in range(first_pixel, first_pixel + runs):
-                low, skip = run * pixel_size, run * gap
-                high = low + length
-                rest = high - length % LANES
-                for j in range(low, rest, LANES):
-                    first, second = load_lanes(at_a, j + skip), load_lanes(at_b, j + skip)
-                    lanes, near, far = splat(line, 0.0), splat(line, 0.0), splat(line, 0.0)
-                    if i > start:
-                        lanes, near, far = load_lanes(line, j), load_lanes(d_near, j), load_lanes(d_far, j)
-                    lanes, near, far = fma(a, first, lanes), fma(near_a, first, near), fma(far_a, first, far)
-                    if has_two:
-                        lanes, near, far = fma(b, second, lanes), fma(near_b, second, near), fma(far_b, second, far)
-                    store_lanes(line, j, lanes)
-                    store_lanes(d_near, j, near)
-                    store_lanes(d_far, j, far)
-                for j in range(rest, high):
-                    value = load(at_a, j + skip)
-                    line[j] = fma(a, value, cast_like(line, 0.0) if i == start else line[j])
-                    d_near[j] = fma(near_a, value, cast_like(line, 0.0) if i == start else d_near[j])
-                    d_far[j] = fma(far_a, value, cast_like(line, 0.0) if i == start else d_far[j])
-                    if has_two:
-                        value = load(at_b, j + skip)
-                        line[j] = fma(b, value, line[j])
-                        d_near[j] = fma(near_b, value, d_near[j])
-                        d_far[j] = fma(far_b, value, d_far[j])
+            low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
+            rest = high - (high - low) % LANES
+            for j in range(low, rest, LANES):
+                first, second = load_lanes(at_a, j), load_lanes(at_b, j)
+                lanes, near, far = splat(line, 0.0), splat(line, 0.0), splat(line, 0.0)
+                if i > start:
+                    lanes, near, far = load_lanes(line, j), load_lanes(d_near, j), load_lanes(d_far, j)
+                lanes, near, far = fma(a, first, lanes), fma(near_a, first, near), fma(far_a, first, far)
+                if has_two:
+                    lanes, near, far = fma(b, second, lanes), fma(near_b, second, near), fma(far_b, second, far)
+                store_lanes(line, j, lanes)
+                store_lanes(d_near, j, near)
+                store_lanes(d_far, j, far)
+            for j in range(rest, high):
+                value = load(at_a, j)
+                line[j] = fma(a, value, cast_like(line, 0.0) if i == start else line[j])
+                d_near[j] = fma(near_a, value, cast_like(line, 0.0) if i == start else d_near[j])
+                d_far[j] = fma(far_a, value, cast_like(line, 0.0) if i == start else d_far[j])
+                if has_two:
+                    value = load(at_b, j)
+                    line[j] = fma(b, value, line[j])
+                    d_near[j] = fma(near_b, value, d_near[j])
+                    d_far[j] = fma(far_b, value, d_far[j])
 
 
 @compiled

@@ -24,7 +24,7 @@ from ortops.kernels.jit.scalar import (
 from ortops.kernels.jit.simd import fence, prefetch_to_write
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 from ortops.kernels.maximum import max_sample, max_weighted_corner
-from ortops.kernels.pack import pack_map, prefetch_window, should_stream, stream, unpack
+from ortops.kernels.pack import pack, prefetch_window, should_stream, stream, unpack
 from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
 from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
@@ -36,7 +36,6 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
     should_pack_maps,
-    strides_of,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
@@ -52,28 +51,26 @@ def pool_average(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    return pool(x, y, placed, runner, context, None, x, 1, 0, fill_weights, span_of, average, outside)
+    return pool(x, y, placed, runner, context, x, 1, 0, fill_weights, span_of, average, outside)
 
 
 @compiled
 def pool_max_corner(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
     """Fill y as `pool_average`, with the maximum weighted corner of each bin; `outside` is not used."""
-    return pool(x, y, placed, runner, context, None, x, 1, 1, fill_extremes, span_of, max_weighted_corner, outside)
+    return pool(x, y, placed, runner, context, x, 1, 1, fill_extremes, span_of, max_weighted_corner, outside)
 
 
 @compiled
 def pool_max_sample(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
     """Fill y as `pool_average`, with the maximum interpolated sample of each bin."""
     doubles = placed.axes
-    return pool(
-        x, y, placed, runner, context, None, doubles, 3, 0, fill_candidates, span_of_candidates, max_sample, outside
-    )
+    return pool(x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, max_sample, outside)
 
 
 @compiled
 def pool_max_pixel(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
     """Fill y as `pool_average`, with the maximum pixel of each bin; `outside` is the value of bins without pixels."""
-    return pool(x, y, placed, runner, context, None, x, 1, 0, fill_pixel_bins, span_of, max_pixel, outside)
+    return pool(x, y, placed, runner, context, x, 1, 0, fill_pixel_bins, span_of, max_pixel, outside)
 
 
 @compiled
@@ -83,7 +80,6 @@ def pool(
     placed: PlacedRois,
     runner: int,
     context: int,
-    step: Any,
     like: Any,
     per_pixel: int,
     extras: int,
@@ -94,7 +90,7 @@ def pool(
 ) -> int:
     """Pool with tables that `fill` fills and `apply` applies; `span` returns the pixels that a table reads.
 
-    `like`, `per_pixel`, `extras` and `fill` are as in `roi_tables.share_tables`, `step` as in `schedule.strides_of`.
+    `like`, `per_pixel`, `extras` and `fill` are as in `roi_tables.share_tables`.
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
@@ -111,7 +107,7 @@ def pool(
         return OUT_OF_MEMORY
     status = OUT_OF_MEMORY
     if lines == shape.height or sort_by_first_row(placed, shared, fill, span):
-        args = (x, y, placed, plan, shared, step, fill, span, apply, outside, lines, staging_size, workspace_size)
+        args = (x, y, placed, plan, shared, fill, span, apply, outside, lines, staging_size, workspace_size)
         status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
     return status
@@ -132,7 +128,6 @@ def _pool_task(
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
-    step: Any,
     fill: Any,
     span: Any,
     apply: Any,
@@ -154,7 +149,6 @@ def _pool_task(
     behind_line = offset(whole_line, shape.width * LANES)
     elements, panel = storage_pointer(behind_line, y), offset(behind_line, staging_size)
     numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
-    plane, pixel = strides_of(shape, step)
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, False, fill, span)
@@ -165,36 +159,36 @@ def _pool_task(
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = k * LANES
             lanes = minimum(LANES, shape.channels - channel)
-            channels = offset(x, image * shape.channels * pixels + channel * plane)
+            channels = offset(x, (image * shape.channels + channel) * pixels)
             end_row = 0
             if packs and lines == shape.height:
-                source = offset(channels, corner * pixel)
-                pack_map(source, shape, step, lanes, window.height, window.width, panel)
+                source = offset(channels, corner)
+                pack(source, pixels, lanes, shape.width, window.height, window.width, panel)
                 if not plan.is_by_image:
                     following = minimum(LANES, shape.channels - channel - LANES)
-                    source = offset(source, LANES * plane)
-                    prefetch_window(source, plane, following, shape.width, window.height, window.width)
+                    source = offset(source, LANES * pixels)
+                    prefetch_window(source, pixels, following, shape.width, window.height, window.width)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, False, fill)
                 target = offset(y, (r * shape.channels + channel) * bins)
                 if packs and lines < shape.height:
                     low, high = span(rows)
-                    end_row = slide(channels, placed, step, lanes, lines, end_row, low, high, panel)
+                    end_row = slide(channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 if packs:
                     if staging_size:
-                        apply(packed, window.width * LANES, None, LANES, rows, columns, outside, line, sums)
-                        unpack(sums, LANES, bins, elements, bins, lanes)
+                        apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)
+                        unpack(sums, bins, elements, bins, lanes)
                         stream(elements, target, bins * lanes)
                     else:
                         prefetch_to_write(target, bins * lanes)
-                        apply(packed, window.width * LANES, None, LANES, rows, columns, outside, line, sums)
-                        unpack(sums, LANES, bins, target, bins, lanes)
+                        apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)
+                        unpack(sums, bins, target, bins, lanes)
                 else:
                     for c in range(lanes):
-                        source = offset(channels, c * plane)
-                        apply(source, shape.width * pixel, step, 1, rows, columns, outside, line, sums)
+                        source = offset(channels, c * pixels)
+                        apply(source, shape.width, 1, rows, columns, outside, line, sums)
                         for b in range(bins):
                             store(target, c * bins + b, sums[b])
     if staging_size:

@@ -27,7 +27,7 @@ from ortops.kernels.jit.scalar import (
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.pack import STAGED_PIXELS, clear, pack, pack_map, should_stream, unpack, unpack_by_stream
+from ortops.kernels.pack import STAGED_PIXELS, clear, pack, should_stream, unpack, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
@@ -42,7 +42,6 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
     should_pack_maps,
-    strides_of,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
 from ortops.kernels.tables import fill_weights, span_of
@@ -153,7 +152,7 @@ def _dx_task(
         elif sums_size and streams:
             unpack_by_stream(sums, size, target, pixels, lanes, staged)
         elif sums_size:
-            unpack(sums, LANES, size, target, pixels, lanes)
+            unpack(sums, size, target, pixels, lanes)
     fence()
     release(memory)
 
@@ -203,18 +202,6 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    return _average_drois(x, dy, drois, placed, runner, context, None)
-
-
-@compiled
-def average_drois_channels_last(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int) -> int:
-    """Fill drois as `average_drois`, from x [N, H, W, C]."""
-    return _average_drois(x, dy, drois, placed, runner, context, placed.shape.channels)
-
-
-@compiled
-def _average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int, step: Any) -> int:
-    """Fill drois as `average_drois`; `step` is as in `schedule.strides_of`."""
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
     lines = panel_lines(placed, is_whole, x, 1, 2)
@@ -237,7 +224,7 @@ def _average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int,
     for panel in range(0, panels, most):
         if status == 0:
             count = minimum(most, panels - panel)
-            args = (x, dy, parts, placed, plan, shared, step, panel, count, lines, workspace_size)
+            args = (x, dy, parts, placed, plan, shared, panel, count, lines, workspace_size)
             status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
             for k in range(0 if status else count):
                 for i in range(size):
@@ -257,7 +244,6 @@ def _drois_task(
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
-    step: Any,
     first_panel: int,
     panels: int,
     lines: int,
@@ -276,7 +262,6 @@ def _drois_task(
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     numbers = int64_pointer(offset(panel, lines * length))
-    plane, pixel = strides_of(shape, step)
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
@@ -286,10 +271,10 @@ def _drois_task(
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = (first_panel + k) * LANES
             lanes = minimum(LANES, shape.channels - channel)
-            channels = offset(x, image * shape.channels * pixels + channel * plane)
+            channels = offset(x, (image * shape.channels + channel) * pixels)
             end_row = 0
             if packs and lines == shape.height:
-                pack_map(offset(channels, corner * pixel), shape, step, lanes, window.height, window.width, panel)
+                pack(offset(channels, corner), pixels, lanes, shape.width, window.height, window.width, panel)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, worker, r, True, fill_weights)
@@ -298,7 +283,7 @@ def _drois_task(
                 part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
                 if packs and lines < shape.height:
                     low, high = span_of(rows)
-                    end_row = slide(channels, placed, step, lanes, lines, end_row, low, high, panel)
+                    end_row = slide(channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 args = (gradient, rows, columns, line, length, channel_drois, part)
                 if packs:
@@ -306,12 +291,12 @@ def _drois_task(
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                    _add_channels(packed, window.width * LANES, None, LANES, *args)
+                    _add_channels(packed, window.width * LANES, LANES, *args)
                 else:
                     for c in range(lanes):
                         for b in range(bins):
                             gradient[b] = load(source, c * bins + b)
-                        _add_channels(offset(channels, c * plane), shape.width * pixel, step, 1, *args)
+                        _add_channels(offset(channels, c * pixels), shape.width, 1, *args)
     release(memory)
 
 
@@ -319,7 +304,6 @@ def _drois_task(
 def _add_channels(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     gradient: Any,
     rows: Any,
@@ -332,7 +316,7 @@ def _add_channels(
     """Compute the derivatives for each channel, and add them one after the other to `part` [4]."""
     for i in range(4 * pixel_size):
         channel_drois[i] = 0.0
-    add_box_gradient(source, stride, step, pixel_size, gradient, rows, columns, line, length, channel_drois)
+    add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, channel_drois)
     for k in range(4):
         for lane in range(pixel_size):
             part[k] += channel_drois[k * pixel_size + lane]

@@ -1,8 +1,8 @@
 """Max pooling over samples, in two meanings.
 
 The maximum *sample* is the largest interpolated value. The maximum *weighted corner* is the largest product of a weight and
-a pixel of any sample, as in ONNX's reference evaluator and ONNX Runtime. The forward functions work on panels, planes and
-channels-last maps, with the arguments of `average.average`.
+a pixel of any sample, as in ONNX's reference evaluator and ONNX Runtime. The forward functions work on panels and planes,
+with the arguments of `average.average`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset
 from ortops.kernels.jit.simd import load_lanes, max_lanes, nan_max_lanes, scale_lanes, splat, store_lanes
-from ortops.kernels.tables import OFF_MAP, Table, lanes_of_pixel, runs_of
+from ortops.kernels.tables import OFF_MAP, Table
 
 MAX_ROWS = 8
 """The most rows of a panel to find the maximum of for each pixel of a bin anew, although bins may share pixels."""
@@ -38,7 +38,6 @@ def nan_max(first: float, second: float) -> float:
 def max_weighted_corner(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -50,7 +49,7 @@ def max_weighted_corner(
 
     Weights are not negative, so the maximum over products can be taken along rows first, then along columns.
     """
-    max_entries(True, source, stride, step, pixel_size, rows, columns, 0.0, line, best)
+    max_entries(True, source, stride, pixel_size, rows, columns, 0.0, line, best)
 
 
 @inline
@@ -58,7 +57,6 @@ def max_entries(
     has_weights: bool,
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -74,13 +72,10 @@ def max_entries(
     for p in range(rows.bins):
         count = rows.start[p + 1] - rows.start[p]
         if 0 < count <= most_rows:
-            _max_few_rows(has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+            _max_few_rows(has_weights, source, stride, rows, columns, p, empty, best)
             continue
         for i in range(count):
-            _max_row(
-                has_weights, i, _row(has_weights, source, stride, rows, p, i), step, pixel_size, columns.ranges, line
-            )
-        size = lanes_of_pixel(step, pixel_size)
+            _max_row(has_weights, i, _row(has_weights, source, stride, rows, p, i), pixel_size, columns.ranges, line)
         for q in range(columns.bins):
             # A bin without rows has no entries.
             begin, end = columns.start[q], columns.start[q + 1] if count else columns.start[q]
@@ -95,13 +90,12 @@ def max_entries(
                     )
                 best[at] = nan_max(value, cast_like(line, 0.0)) if has_zero else value
             else:
-                for k in range(0, size, LANES):
-                    values = splat(line, start)
-                    for i in range(begin, end):
-                        entry = (*_weights(has_weights, columns, i), line)
-                        values = nan_max_lanes(values, _values(has_weights, entry, columns.pixel[i] * size + k))
-                    values = nan_max_lanes(values, splat(line, 0.0)) if has_zero else values
-                    store_lanes(best, at * size + k, values)
+                values = splat(line, start)
+                for i in range(begin, end):
+                    entry = (*_weights(has_weights, columns, i), line)
+                    values = nan_max_lanes(values, _values(has_weights, entry, columns.pixel[i] * LANES))
+                values = nan_max_lanes(values, splat(line, 0.0)) if has_zero else values
+                store_lanes(best, at * LANES, values)
 
 
 @compiled
@@ -111,20 +105,17 @@ def _has_zero(rows: Table, columns: Table, p: int, q: int) -> bool:
 
 
 @compiled
-def _max_row(has_weights: bool, i: int, row: Any, step: Any, pixel_size: int, ranges: Any, line: Any) -> None:
+def _max_row(has_weights: bool, i: int, row: Any, pixel_size: int, ranges: Any, line: Any) -> None:
     """Replace values in the ranges of a line by those of a bin's row i, where that is the first row or has larger ones."""
     for n in range(ranges[0]):
-        first_pixel, runs, length, gap = runs_of(ranges, n, step, pixel_size)
-        for run in range(first_pixel, first_pixel + runs):
-            low, skip = run * pixel_size, run * gap
-            high = low + length
-            rest = high - length % LANES
-            for j in range(low, rest, LANES):
-                values = _values(has_weights, row, j + skip)
-                store_lanes(line, j, values if i == 0 else nan_max_lanes(load_lanes(line, j), values))
-            for j in range(rest, high):
-                value = _value(has_weights, row, j + skip)
-                line[j] = value if i == 0 else nan_max(line[j], value)
+        low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
+        rest = high - (high - low) % LANES
+        for j in range(low, rest, LANES):
+            values = _values(has_weights, row, j)
+            store_lanes(line, j, values if i == 0 else nan_max_lanes(load_lanes(line, j), values))
+        for j in range(rest, high):
+            value = _value(has_weights, row, j)
+            line[j] = value if i == 0 else nan_max(line[j], value)
 
 
 @compiled
@@ -142,8 +133,6 @@ def _max_few_rows(
     has_weights: bool,
     source: Any,
     stride: int,
-    step: Any,
-    pixel_size: int,
     rows: Table,
     columns: Table,
     p: int,
@@ -157,17 +146,17 @@ def _max_few_rows(
     count = rows.start[p + 1] - rows.start[p]
     # Each call is compiled for its constant number of rows, which leaves no branch in its loops. The last row may repeat.
     if count == 1:
-        _max_rows(1, has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+        _max_rows(1, has_weights, source, stride, rows, columns, p, empty, best)
     elif count == 2:
-        _max_rows(2, has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+        _max_rows(2, has_weights, source, stride, rows, columns, p, empty, best)
     elif count == 3:
-        _max_rows(3, has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+        _max_rows(3, has_weights, source, stride, rows, columns, p, empty, best)
     elif count == 4:
-        _max_rows(4, has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+        _max_rows(4, has_weights, source, stride, rows, columns, p, empty, best)
     elif count <= 6:
-        _max_rows(6, has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+        _max_rows(6, has_weights, source, stride, rows, columns, p, empty, best)
     else:
-        _max_rows(8, has_weights, source, stride, step, pixel_size, rows, columns, p, empty, best)
+        _max_rows(8, has_weights, source, stride, rows, columns, p, empty, best)
 
 
 @inline
@@ -176,8 +165,6 @@ def _max_rows(
     has_weights: bool,
     source: Any,
     stride: int,
-    step: Any,
-    pixel_size: int,
     rows: Table,
     columns: Table,
     p: int,
@@ -193,35 +180,32 @@ def _max_rows(
     f = _row(has_weights, source, stride, rows, p, 5)
     g = _row(has_weights, source, stride, rows, p, 6)
     h = _row(has_weights, source, stride, rows, p, 7)
-    size = lanes_of_pixel(step, pixel_size)
-    distance = size if step is None else step
     for q in range(columns.bins):
         begin, end = columns.start[q], columns.start[q + 1]
         has_zero = has_weights and _has_zero(rows, columns, p, q)
-        for k in range(0, size, LANES):
-            # Each value replaces -inf, unless it is the same.
-            values = splat(best, -inf if begin < end else empty)
-            for m in range(begin, end):
-                j = columns.pixel[m] * distance + k
-                pixels = _values(has_weights, a, j)
-                if count > 1:
-                    pixels = nan_max_lanes(pixels, _values(has_weights, b, j))
-                if count > 2:
-                    pixels = nan_max_lanes(pixels, _values(has_weights, c, j))
-                if count > 3:
-                    pixels = nan_max_lanes(pixels, _values(has_weights, d, j))
-                if count > 4:
-                    pixels = nan_max_lanes(pixels, _values(has_weights, e, j))
-                    pixels = nan_max_lanes(pixels, _values(has_weights, f, j))
-                if count > 6:
-                    pixels = nan_max_lanes(pixels, _values(has_weights, g, j))
-                    pixels = nan_max_lanes(pixels, _values(has_weights, h, j))
-                weights = _weights(has_weights, columns, m)
-                if has_weights:
-                    pixels = _larger_products(pixels, weights[0], weights[1])
-                values = nan_max_lanes(values, pixels)
-            values = nan_max_lanes(values, splat(best, 0.0)) if has_zero else values
-            store_lanes(best, (p * columns.bins + q) * size + k, values)
+        # Each value replaces -inf, unless it is the same.
+        values = splat(best, -inf if begin < end else empty)
+        for m in range(begin, end):
+            j = columns.pixel[m] * LANES
+            pixels = _values(has_weights, a, j)
+            if count > 1:
+                pixels = nan_max_lanes(pixels, _values(has_weights, b, j))
+            if count > 2:
+                pixels = nan_max_lanes(pixels, _values(has_weights, c, j))
+            if count > 3:
+                pixels = nan_max_lanes(pixels, _values(has_weights, d, j))
+            if count > 4:
+                pixels = nan_max_lanes(pixels, _values(has_weights, e, j))
+                pixels = nan_max_lanes(pixels, _values(has_weights, f, j))
+            if count > 6:
+                pixels = nan_max_lanes(pixels, _values(has_weights, g, j))
+                pixels = nan_max_lanes(pixels, _values(has_weights, h, j))
+            weights = _weights(has_weights, columns, m)
+            if has_weights:
+                pixels = _larger_products(pixels, weights[0], weights[1])
+            values = nan_max_lanes(values, pixels)
+        values = nan_max_lanes(values, splat(best, 0.0)) if has_zero else values
+        store_lanes(best, (p * columns.bins + q) * LANES, values)
 
 
 @compiled
@@ -264,7 +248,6 @@ def _larger_products(pixels: Any, largest: float, smallest: float) -> Any:
 def max_sample(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -276,46 +259,44 @@ def max_sample(
 
     Does without the float64 and the argmax of `argmax.py`. Measured: 1.5 to 13 times as fast.
     """
-    size, distance = lanes_of_pixel(step, pixel_size), pixel_size if step is None else step
     for p in range(rows.bins):
         for q in range(columns.bins):
-            for k in range(0, size, LANES):
-                value, values, is_first = cast_like(best, 0.0), splat(best, 0.0), True
-                for i in range(rows.start[p], rows.start[p + 1]):
-                    y, fy = rows.pixel[i], rows.weight[i]
-                    has_below = y % 2 == 1
-                    for j in range(columns.start[q], columns.start[q + 1]):
-                        x, fx = columns.pixel[j], columns.weight[j]
-                        has_beside = x % 2 == 1
-                        is_on_map = y != OFF_MAP and x != OFF_MAP
-                        at = y // 2 * stride + x // 2 * distance + k
-                        a, b = cast_like(best, (1.0 - fy) * (1.0 - fx)), cast_like(best, (1.0 - fy) * fx)
-                        c, d = cast_like(best, fy * (1.0 - fx)), cast_like(best, fy * fx)
-                        if pixel_size == 1:
-                            other = cast_like(best, outside)
-                            if is_on_map:
-                                other = a * load(source, at)
-                                if has_beside:
-                                    other = fma(b, load(source, at + distance), other)
-                                if has_below:
-                                    other = fma(c, load(source, at + stride), other)
-                                if has_below and has_beside:
-                                    other = fma(d, load(source, at + stride + distance), other)
-                            value = other if is_first else nan_max(value, other)
-                        else:
-                            others = splat(best, outside)
-                            if is_on_map:
-                                others = scale_lanes(a, load_lanes(source, at))
-                                if has_beside:
-                                    others = fma(b, load_lanes(source, at + distance), others)
-                                if has_below:
-                                    others = fma(c, load_lanes(source, at + stride), others)
-                                if has_below and has_beside:
-                                    others = fma(d, load_lanes(source, at + stride + distance), others)
-                            values = others if is_first else nan_max_lanes(values, others)
-                        is_first = False
-                at = p * columns.bins + q
-                if pixel_size == 1:
-                    best[at] = value
-                else:
-                    store_lanes(best, at * size + k, values)
+            value, values, is_first = cast_like(best, 0.0), splat(best, 0.0), True
+            for i in range(rows.start[p], rows.start[p + 1]):
+                y, fy = rows.pixel[i], rows.weight[i]
+                has_below = y % 2 == 1
+                for j in range(columns.start[q], columns.start[q + 1]):
+                    x, fx = columns.pixel[j], columns.weight[j]
+                    has_beside = x % 2 == 1
+                    is_on_map = y != OFF_MAP and x != OFF_MAP
+                    at = y // 2 * stride + x // 2 * pixel_size
+                    a, b = cast_like(best, (1.0 - fy) * (1.0 - fx)), cast_like(best, (1.0 - fy) * fx)
+                    c, d = cast_like(best, fy * (1.0 - fx)), cast_like(best, fy * fx)
+                    if pixel_size == 1:
+                        other = cast_like(best, outside)
+                        if is_on_map:
+                            other = a * load(source, at)
+                            if has_beside:
+                                other = fma(b, load(source, at + pixel_size), other)
+                            if has_below:
+                                other = fma(c, load(source, at + stride), other)
+                            if has_below and has_beside:
+                                other = fma(d, load(source, at + stride + pixel_size), other)
+                        value = other if is_first else nan_max(value, other)
+                    else:
+                        others = splat(best, outside)
+                        if is_on_map:
+                            others = scale_lanes(a, load_lanes(source, at))
+                            if has_beside:
+                                others = fma(b, load_lanes(source, at + pixel_size), others)
+                            if has_below:
+                                others = fma(c, load_lanes(source, at + stride), others)
+                            if has_below and has_beside:
+                                others = fma(d, load_lanes(source, at + stride + pixel_size), others)
+                        values = others if is_first else nan_max_lanes(values, others)
+                    is_first = False
+            at = p * columns.bins + q
+            if pixel_size == 1:
+                best[at] = value
+            else:
+                store_lanes(best, at * LANES, values)

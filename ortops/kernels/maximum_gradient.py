@@ -184,7 +184,7 @@ def _dx_task(
         if is_whole and streams:
             unpack_by_stream(sums, size, target, pixels, lanes, staged)
         elif is_whole:
-            unpack(sums, LANES, size, target, pixels, lanes)
+            unpack(sums, size, target, pixels, lanes)
         elif sums_size:
             for c in range(lanes):
                 for j in range(size):

@@ -10,14 +10,10 @@ from typing import Any
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import address_of, cast_like, itemsize, load, minimum, offset, store
-from ortops.kernels.jit.simd import load_lanes, prefetch_to_read, store_lanes, stream_cache_line, transpose
-from ortops.kernels.layout import Shape
+from ortops.kernels.jit.simd import prefetch_to_read, stream_cache_line, transpose
 
 MAX_CACHED_BYTES = 1 << 24
 """Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
-
-PIXELS_AHEAD = 16
-"""How many pixels to prefetch ahead of the one that is packed, if pixels lie apart."""
 
 STAGED_PIXELS = 1 << 8
 """The number of pixels of a panel to stage before non-temporal stores."""
@@ -56,46 +52,19 @@ def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, pan
                     target[b * LANES + k] = load(source, k * plane + b) if k < lanes else cast_like(panel, 0.0)
 
 
-@compiled
-def pack_map(x: Any, shape: Shape, step: Any, lanes: int, lines: int, length: int, panel: Any) -> None:
-    """`pack` a part of a map [N, C, H, W], or of [N, H, W, C] with pixels `step` values apart, which is not None then."""
-    if step is None:
-        pack(x, shape.height * shape.width, lanes, shape.width, lines, length, panel)
-    else:
-        _pack_pixels(x, step, lanes, shape.width, lines, length, panel)
-
-
 @noinline
-def _pack_pixels(x: Any, step: int, lanes: int, line: int, lines: int, length: int, panel: Any) -> None:
-    """`pack` from pixels `step` values apart."""
-    for a in range(lines):
-        source, target = offset(x, a * line * step), offset(panel, a * length * LANES)
-        for b in range(length):
-            pixel = offset(source, b * step)
-            prefetch_to_read(offset(pixel, PIXELS_AHEAD * step), lanes)
-            if lanes == LANES:
-                store_lanes(target, b * LANES, load_lanes(pixel, 0))
-            else:
-                for k in range(LANES):
-                    target[b * LANES + k] = load(pixel, k) if k < lanes else cast_like(panel, 0.0)
-
-
-@noinline
-def unpack(panel: Any, pixel_size: int, length: int, y: Any, plane: int, lanes: int) -> None:
-    """Store one line of a panel, whose pixels are `pixel_size` values apart, into the first `lanes` planes of y.
-
-    Values are rounded to y's element type.
-    """
+def unpack(panel: Any, length: int, y: Any, plane: int, lanes: int) -> None:
+    """Store one line of a panel into the first `lanes` planes of y, rounded to y's element type."""
     rest = length % LANES
     for start in range(0, length - rest, LANES):
-        transpose(offset(panel, start * pixel_size), pixel_size, LANES, offset(y, start), plane, lanes)
+        transpose(offset(panel, start * LANES), LANES, LANES, offset(y, start), plane, lanes)
     if rest > MAX_SINGLE_PIXELS and length >= LANES:
         b = length - LANES  # the last block overlaps the one before
-        transpose(offset(panel, b * pixel_size), pixel_size, LANES, offset(y, b), plane, lanes)
+        transpose(offset(panel, b * LANES), LANES, LANES, offset(y, b), plane, lanes)
     else:
         for b in range(length - rest, length):
             for k in range(lanes):
-                store(y, k * plane + b, panel[b * pixel_size + k])
+                store(y, k * plane + b, panel[b * LANES + k])
 
 
 @compiled
@@ -139,6 +108,6 @@ def unpack_by_stream(panel: Any, length: int, y: Any, plane: int, lanes: int, st
     """Unpack by non-temporal stores, through `staged` [LANES * STAGED_PIXELS]. Call `fence` afterwards."""
     for start in range(0, length, STAGED_PIXELS):
         count = minimum(STAGED_PIXELS, length - start)
-        unpack(offset(panel, start * LANES), LANES, count, staged, count, lanes)
+        unpack(offset(panel, start * LANES), count, staged, count, lanes)
         for k in range(lanes):
             stream(offset(staged, k * count), offset(y, k * plane + start), count)

@@ -110,7 +110,6 @@ def fill_pixel_bins(axis: Axis, length: int, _with_grad: bool, first: int, table
 def max_pixel(
     source: Any,
     stride: int,
-    step: Any,
     pixel_size: int,
     rows: Table,
     columns: Table,
@@ -119,7 +118,7 @@ def max_pixel(
     best: Any,
 ) -> None:
     """Compute the maximum pixel of each bin in best [PH, PW], along rows, then columns; `empty` for an empty bin."""
-    max_entries(False, source, stride, step, pixel_size, rows, columns, empty, line, best)
+    max_entries(False, source, stride, pixel_size, rows, columns, empty, line, best)
 
 
 @compiled
@@ -198,7 +197,7 @@ def _dx_task(
             else:
                 _add_to_argmax(offset(x, planes), source, shape.width, rows, columns, sums)
         if pixel_size > 1:
-            unpack(sums, LANES, pixels, target, pixels, lanes)
+            unpack(sums, pixels, target, pixels, lanes)
         else:
             for j in range(sums_size):
                 store(target, j, sums[j])

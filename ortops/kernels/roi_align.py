@@ -12,7 +12,6 @@ from ortops.kernels.jit.runners import Runner
 from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
 from ortops.kernels.roi_pool import pool, pool_gradient
 from ortops.kernels.validate import check_bins, check_map, check_rois
-from ortops.spec import CHANNELS_LAST, LAYOUT
 
 _place = Kernel("axis", "place_onnx_rois")
 
@@ -20,7 +19,7 @@ _NAMES = ("X", "rois", "batch_indices")
 
 
 def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any], runner: Runner) -> None:
-    """Fill Y [R, C, PH, PW] from X [N, C, H, W] (in the layout NHWC [N, H, W, C]), rois [R, 4], batch_indices [R].
+    """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 4], batch_indices [R].
 
     Raises:
         ValueError: a RoI is not finite, a batch index is invalid, or the map is empty.
@@ -28,8 +27,6 @@ def roi_align(inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping
     """
     x, rois, batch_indices = inputs
     (y,) = outputs
-    if attributes[LAYOUT] == CHANNELS_LAST:
-        x = x.transpose(0, 3, 1, 2)
     placed = _place_rois(rois, batch_indices, x.shape, y.shape, attributes)
     pool(x, placed, y, attributes["mode"], runner)
 

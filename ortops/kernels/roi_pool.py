@@ -17,9 +17,7 @@ _POOL = {
     "max_interpolated": Kernel("forward", "pool_max_sample"),
     "max_pixel": Kernel("forward", "pool_max_pixel"),
 }
-_POOL_CHANNELS_LAST = {mode: Kernel("channels_last", kernel.function) for mode, kernel in _POOL.items()}
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
-_average_drois_channels_last = Kernel("gradient", "average_drois_channels_last")
 _maximum_dx = Kernel("maximum_gradient", "maximum_dx")
 _maximum_drois = Kernel("maximum_gradient", "maximum_drois")
 _max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
@@ -35,7 +33,7 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
     """Fill y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
-        x: the feature maps. They are read where they lie if they are C-contiguous or a view of a C-contiguous [N, H, W, C].
+        x: the feature maps.
         placed: the RoIs with their samples.
         y: the output.
         mode: "avg", "max" (of weighted corners), "max_interpolated" or "max_pixel".
@@ -46,10 +44,8 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        x, is_channels_last = _as_it_lies(x)
-        kernels = _POOL_CHANNELS_LAST if is_channels_last else _POOL
         for part, placed_part in _parts(placed):
-            check_status(kernels[mode](x, y[part], placed_part, *runner, outside))
+            check_status(_POOL[mode](x, y[part], placed_part, *runner, outside))
 
 
 def pool_gradient(
@@ -57,28 +53,22 @@ def pool_gradient(
 ) -> None:
     """Fill dx [N, C, H, W] and drois [R, 4], unless they are None, from dy [R, C, PH, PW] and x.
 
-    The dx of "avg" does not need x. The mode "max_pixel" has no drois. x is as in `pool`, but a
-    channels-last view is copied for a maximum, whose argmax reads single channels.
+    The dx of "avg" does not need x. The mode "max_pixel" has no drois.
 
     Raises:
         MemoryError: the workspace cannot be allocated.
     """
-    if x is not None and mode != "avg":
-        x = np.ascontiguousarray(x)
     parts = _parts(placed)
     if dx is not None and dx.size:
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if drois is not None and drois.size:
-        is_channels_last = False
-        if mode == "avg" and x is not None:
-            x, is_channels_last = _as_it_lies(x)
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
                 args = (x, dy[part], sums[part], placed_part)
                 if mode != "avg":
                     check_status(_maximum_drois(*args, mode == "max", *runner))
                 else:
-                    check_status((_average_drois_channels_last if is_channels_last else _average_drois)(*args, *runner))
+                    check_status(_average_drois(*args, *runner))
 
 
 def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: str, runner: Runner) -> None:
@@ -124,15 +114,6 @@ def _parts(placed: PlacedRois) -> list[_Part]:
         parts.append((part, PlacedRois(shape, placed.axes[part], placed.spans[part], placed.batch_indices[part])))
         begin, done = end, int(work[end - 1])
     return parts
-
-
-def _as_it_lies(x: Array) -> tuple[Array, bool]:
-    """The map as a C-contiguous array, and whether that is [N, H, W, C]. A map in another layout is copied."""
-    if not x.flags.c_contiguous:
-        channels_last = x.transpose(0, 2, 3, 1)
-        if channels_last.flags.c_contiguous:
-            return channels_last, True
-    return np.ascontiguousarray(x), False
 
 
 @contextlib.contextmanager

@@ -198,10 +198,10 @@ def _average_task(
                     for c in range(lanes):
                         _average_plane(offset(planes, c * pixels), lists, offset(sums, c))
                 if streams:
-                    unpack(sums, LANES, bins, elements, bins, lanes)
+                    unpack(sums, bins, elements, bins, lanes)
                     stream(elements, target, bins * lanes)
                 else:
-                    unpack(sums, LANES, lists.bins, target, bins, lanes)
+                    unpack(sums, lists.bins, target, bins, lanes)
     if staging_size:
         fence()
     release(memory)
@@ -317,9 +317,9 @@ def _dx_task(
                     prefetch_to_read(offset(dy, following), lanes * bins)
                 _add_gradient(gradient, lists, sums)
         if pixel_size > 1 and rounds_sums:
-            unpack(sums, LANES, pixels, target, pixels, lanes)
+            unpack(sums, pixels, target, pixels, lanes)
         elif pixel_size > 1:
-            unpack(sums, LANES, pixels, previous, pixels, lanes)
+            unpack(sums, pixels, previous, pixels, lanes)
         elif rounds_sums:
             for j in range(pixels):
                 store(target, j, sums[j])

@@ -13,7 +13,7 @@ from ortops.kernels.jit.chunks import run_in_chunks
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate
 from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois, Shape
+from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
@@ -162,14 +162,6 @@ def allocate_workspace(count: int, like: Any) -> Any:
     memory = allocate(words + CACHE_LINE // 8)
     address = (address_of(memory) + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
     return memory, compute_pointer(int64_pointer(address), like)
-
-
-@compiled
-def strides_of(shape: Shape, step: Any) -> tuple[int, int]:
-    """The strides between channels and between pixels of a map whose pixels are `step` values apart; None means planes."""
-    if step is None:
-        return shape.height * shape.width, 1
-    return 1, step
 
 
 class Window(NamedTuple):

@@ -14,9 +14,9 @@ from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, release
 from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, maximum, minimum, offset
 from ortops.kernels.layout import PlacedRois
-from ortops.kernels.pack import pack_map
+from ortops.kernels.pack import pack
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, tables_of
-from ortops.kernels.schedule import panel_size, strides_of
+from ortops.kernels.schedule import panel_size
 from ortops.kernels.tables import Table
 
 MAX_SLIDING_BYTES = 1 << 20
@@ -80,22 +80,19 @@ def _first_row(placed: PlacedRois, shared: SharedTables, r: int, fill: Any, span
 
 
 @compiled
-def slide(
-    channels: Any, placed: PlacedRois, step: Any, lanes: int, lines: int, end: int, low: int, high: int, panel: Any
-) -> int:
+def slide(channels: Any, placed: PlacedRois, lanes: int, lines: int, end: int, low: int, high: int, panel: Any) -> int:
     """Pack rows so that the panel of `lines` rows holds low:high; row i is row i % lines of the panel.
 
-    `channels` is the first pixel of a panel's first channel, and `step` as in `schedule.strides_of`. The rows before `end`
+    `channels` is the first pixel of a panel's first channel. The rows before `end`
     have been packed or left out. The result is the new end.
     """
     shape = placed.shape
-    _, pixel = strides_of(shape, step)
     end = maximum(end, low)
     while end < high:
         at = end % lines
         count = minimum(high - end, lines - at)
-        source, target = offset(channels, end * shape.width * pixel), offset(panel, at * shape.width * LANES)
-        pack_map(source, shape, step, lanes, count, shape.width, target)
+        source, target = offset(channels, end * shape.width), offset(panel, at * shape.width * LANES)
+        pack(source, shape.height * shape.width, lanes, shape.width, count, shape.width, target)
         end += count
     return end
 

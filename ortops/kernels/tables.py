@@ -19,7 +19,6 @@ from ortops.kernels.axis import (
     region_end,
     region_of_sample,
 )
-from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import maximum, minimum, offset, store
 
@@ -256,30 +255,3 @@ def fill_ranges(table: Table) -> None:
                 ranges[2 * n + 1], ranges[2 * n + 2] = pixel, pixel + 1
                 n += 1
     ranges[0] = n
-
-
-@compiled
-def runs_of(ranges: Any, n: int, step: Any, pixel_size: int) -> tuple[int, int, int, int]:
-    """Range n of a line as runs of values that lie side by side in the map.
-
-    A pixel has `pixel_size` values: LANES or 1 if step is None, so that pixels lie side by side. Otherwise they are `step`
-    values apart, and pixel_size is a multiple of LANES or 1. The code of None is compiled by itself: a variable in its place
-    makes panels 5 to 20 % slower.
-
-    Returns:
-        The first pixel, the number of runs, the number of values of a run, and that of the values between two pixels.
-    """
-    low, high = ranges[2 * n + 1], ranges[2 * n + 2]
-    if step is None:
-        return low, 1, (high - low) * pixel_size, 0
-    if step == pixel_size:
-        return low, 1, (high - low) * pixel_size, 0
-    return low, high - low, pixel_size, step - pixel_size
-
-
-@compiled
-def lanes_of_pixel(step: Any, pixel_size: int) -> int:
-    """`pixel_size`, as in `runs_of`, where it is not 1: LANES, which is a constant, if step is None."""
-    if step is None:
-        return LANES
-    return pixel_size

@@ -80,7 +80,6 @@ def from_onnx(opset: int) -> Operator:
                 t.type_str,
                 AXES[t.name],
                 zero_gradient_reason="a pixel is in a bin or is not" if t.name == "rois" else "",
-                is_map=t.name == "X",
                 doc=docs[t.name],
             )
             for t in schema.inputs

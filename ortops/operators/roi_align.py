@@ -1,8 +1,8 @@
 """RoiAlign as ONNX defines it at opsets 10, 16 and 22, and its gradient, which no ONNX operator computes.
 
 The attributes of RoiAlign, their defaults, types and texts are those of `onnx.defs`. ONNX's texts do not say which values
-are allowed; `RULES` does, and `NOTES` adds it to the texts. The mode `max_interpolated` and the attribute `layout` exist
-only in this project.
+are allowed; `RULES` does, and `NOTES` adds it to the texts. The mode `max_interpolated` exists only in
+this project.
 """
 
 from __future__ import annotations
@@ -12,16 +12,7 @@ from typing import cast
 
 import onnx
 
-from ortops.spec import (
-    CHANNELS_LAST,
-    LAYOUT,
-    Attribute,
-    AttributeType,
-    AttributeValue,
-    ElementType,
-    Operator,
-    Tensor,
-)
+from ortops.spec import Attribute, AttributeType, AttributeValue, ElementType, Operator, Tensor
 
 RULES: dict[str, dict[str, object]] = {
     "mode": {"choices": ("avg", "max", "max_interpolated")},
@@ -31,16 +22,6 @@ RULES: dict[str, dict[str, object]] = {
     "sampling_ratio": {"minimum": 0},
     "spatial_scale": {"positive": True},
 }
-
-LAYOUT_ATTRIBUTE = Attribute(
-    LAYOUT,
-    "STRING",
-    "NCHW",
-    "The order of the axes of X, 'NCHW' or 'NHWC'. With 'NHWC', X is [N, H, W, C]; Y is [num_rois, C, output_height, "
-    "output_width] with both. This project adds the attribute.",
-    choices=("NCHW", CHANNELS_LAST),
-    is_extension=True,
-)
 
 AXES: dict[str, tuple[int | str, ...]] = {
     "X": ("N", "C", "H", "W"),
@@ -80,7 +61,7 @@ _START_AND_SIZE = {
 
 _FORMULA = """\
 Y[r, c, i, j] with M = X[batch_indices[r], c], by mode, over the samples (y, x) of bin (i, j) of RoI r
-(M = X[batch_indices[r], :, :, c] where layout is NHWC):
+:
     avg:               the mean of interpolate(M, y, x)
     max:               the largest product weight * pixel in any interpolate(M, y, x)
     max_interpolated:  the largest interpolate(M, y, x)
@@ -140,7 +121,6 @@ def _tensor(schema: onnx.defs.OpSchema.FormalParameter) -> Tensor:
         schema.name,
         schema.type_str,
         AXES[schema.name],
-        is_map=schema.name == "X",
         doc=described(schema.description, NOTES.get(schema.name)),
     )
 
@@ -163,7 +143,7 @@ def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
         family="roi_align",
         function="roi_align",
         doc=(schema.doc or "").strip(),
-        attributes=(*(_attribute(a) for _, a in sorted(schema.attributes.items())), LAYOUT_ATTRIBUTE),
+        attributes=tuple(_attribute(a) for _, a in sorted(schema.attributes.items())),
         inputs=tuple(map(_tensor, schema.inputs)),
         outputs=tuple(map(_tensor, schema.outputs)),
         types=types_of(schema),
@@ -188,7 +168,7 @@ ROI_ALIGN_GRAD = Operator(
         "forward map applied to dY. X is needed for drois and for the modes max and max_interpolated only. The output "
         "sizes are those of dY."
     ),
-    attributes=tuple(a for a in ROI_ALIGN_22.attributes if not (a.name.startswith("output_") or a.is_extension)),
+    attributes=tuple(a for a in ROI_ALIGN_22.attributes if not a.name.startswith("output_")),
     inputs=(
         Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
         Tensor(
@@ -217,7 +197,6 @@ ROI_ALIGN_GRAD = Operator(
             optional=True,
             required_for=("drois",),
             required_unless=("mode", "avg"),
-            is_map=True,
             doc="Feature map of the forward operator. It must be given for drois and in the modes max, max_interpolated.",
         ),
     ),

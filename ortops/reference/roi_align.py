@@ -13,7 +13,6 @@ from ortops.reference.sampling import Bin, Corner, Sample, SampledAxis, axes_of_
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
-Layout = Literal["NCHW", "NHWC"]
 Channel = list[list[float]]
 AxesOfRoi = Callable[[Sequence[float]], tuple[SampledAxis, SampledAxis]]
 """Takes x1 y1 x2 y2; returns the samples along y and along x."""
@@ -32,7 +31,6 @@ def roi_align(
     spatial_scale: float,
     mode: Mode,
     coordinate_transformation_mode: CoordinateTransformationMode,
-    layout: Layout = "NCHW",
 ) -> npt.NDArray[np.float64]:
     """Feature maps pooled over RoIs: the means or maxima of the samples in each bin.
 
@@ -41,7 +39,7 @@ def roi_align(
     (at least 1 for output_half_pixel). A sample outside the map is 0.
 
     Args:
-        x: [N, C, H, W], the feature map; [N, H, W, C] for the layout NHWC.
+        x: [N, C, H, W], the feature map.
         rois: [R, 4], x1 y1 x2 y2 in units of 1/spatial_scale pixels, finite.
         batch_indices: [R], the index of the image of each RoI, from 0 to N - 1.
         output_height: number of bins along y, at least 1.
@@ -51,7 +49,6 @@ def roi_align(
         mode: avg for the mean of the interpolated samples, max for the largest product of a pixel and its weight in any of
             them, max_interpolated for the largest of them. A NaN is larger than every number.
         coordinate_transformation_mode: half_pixel, or output_half_pixel as before opset 16.
-        layout: the order of the axes of `x`, NCHW or NHWC.
 
     Returns:
         [R, C, output_height, output_width]; 0 where a RoI has no samples.
@@ -62,8 +59,6 @@ def roi_align(
     Source:
         ONNX RoiAlign-10, -16 and -22; where their text is silent, `onnx.reference.ops.op_roi_align`.
     """
-    if layout == "NHWC":
-        x = np.moveaxis(x, 3, 1)
     check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
 
     def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:

@@ -14,7 +14,7 @@ from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Length, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import CHANNELS_LAST, DOMAIN, LAYOUT, AttributeValue, Operator
+from ortops.spec import DOMAIN, AttributeValue, Operator
 
 _STANDARD = {operator.standard: operator for operator in OPERATORS if operator.standard}
 
@@ -51,19 +51,13 @@ def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
     attributes = _attributes(node, forward, gradient)
     names = [tensor.name for tensor, is_wanted in zip(gradient.outputs, wanted, strict=True) if is_wanted]
     values = {tensor.name: name for tensor, name in given.items()}
-    is_channels_last = node.attribute(LAYOUT) == CHANNELS_LAST
     inputs = [dy]
     for tensor in gradient.inputs[1:]:
         if tensor.element_axes:
-            shape = graph.shape(node.input(0))
-            inputs.append(graph.op("Gather", shape, graph.ints([0, 3, 1, 2])) if is_channels_last else shape)
+            inputs.append(graph.shape(node.input(0)))
         elif not tensor.optional or gradient.why_required(tensor, attributes, names) is not None:
-            given_map = tensor.is_map and is_channels_last
-            name = values[tensor.name]
-            inputs.append(graph.op("Transpose", name, perm=[0, 3, 1, 2]) if given_map else name)
+            inputs.append(values[tensor.name])
     found = add_operator(graph, gradient, inputs, wanted, attributes)
-    if is_channels_last and found[0] is not None:
-        found[0] = graph.op("Transpose", found[0], perm=[0, 2, 3, 1])
     return [*found, *zeros[len(found) :]]
 
 

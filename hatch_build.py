@@ -1,10 +1,10 @@
 """The build backend: hatchling, which also puts the documents and compiled kernels into a wheel.
 
-On Linux a wheel contains machine code for every microarchitecture level of the architecture that it is built on. An editable
-installation has none and compiles at the first call. Two environment variables change this:
+A wheel contains no machine code and runs on any platform: kernels are compiled at their first call. Two variables of the
+environment change this on Linux:
 
-    ORTOPS_BUILD_COMPILED  0 for no machine code and a wheel for any platform; or levels separated by commas, such as
-                           x86-64-v3, or native for the best level of the building machine
+    ORTOPS_BUILD_COMPILED  all for machine code for every microarchitecture level of the architecture that it is built on;
+                           or levels separated by commas, such as x86-64-v3; or native for the building machine's best level
     ORTOPS_BUILD_TYPES     element types to compile for, separated by commas: float16, bfloat16, float, double
 """
 
@@ -63,12 +63,15 @@ class CompiledKernels(BuildHookInterface[Any]):
 
 
 def _compiles() -> bool:
-    return sys.platform == "linux" and os.environ.get("ORTOPS_BUILD_COMPILED") != "0"
+    return sys.platform == "linux" and os.environ.get("ORTOPS_BUILD_COMPILED", "0") not in ("", "0")
 
 
 def _options() -> list[str]:
     """The command-line options of `ortops.kernels.jit.build`."""
     variables = {"--level": "ORTOPS_BUILD_COMPILED", "--type": "ORTOPS_BUILD_TYPES"}
     return [
-        f"{option}={word}" for option, name in variables.items() for word in os.environ.get(name, "").split(",") if word
+        f"{option}={word}"
+        for option, name in variables.items()
+        for word in os.environ.get(name, "").split(",")
+        if word not in ("", "all")
     ]

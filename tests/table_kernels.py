@@ -6,7 +6,7 @@ from typing import Any
 
 from ortops.kernels.axis import axis_of
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.layout import PlacedRois
+from ortops.kernels.layout import FLOAT, WEIGHTS, Form, PlacedRois, Planning
 from ortops.kernels.roi_tables import fits_in_shared_tables
 from ortops.kernels.schedule import covered_pixels, should_pack_maps
 from ortops.kernels.sliding import panel_lines
@@ -36,8 +36,9 @@ def fill(
 @compiled
 def choose(placed: PlacedRois, like: Any, choices: Any) -> int:
     """Set the choices: whether maps are packed, whether tables are shared, the lines of a panel, the covered pixels."""
+    form = Form(WEIGHTS, False, FLOAT, Planning(0, 0, 0))
     choices[0] = 1 if should_pack_maps(placed) else 0
-    choices[1] = 1 if fits_in_shared_tables(placed, like, 1, 0) else 0
-    choices[2] = panel_lines(placed, True, like, 1, 0)
+    choices[1] = 1 if fits_in_shared_tables(placed, form) else 0
+    choices[2] = panel_lines(placed, True, like, form)
     choices[3] = int(covered_pixels(placed, 0))
     return 0

@@ -68,7 +68,7 @@ def place(workload: Workload) -> PlacedRois:
     axes, spans = np.empty((workload.rois, 2, AXIS_FIELDS)), np.empty((workload.rois, 2), np.int64)
     placed = PlacedRois(shape, axes, spans, np.zeros(workload.rois, np.int64))
     scale = float(np.float32(workload.spatial_scale))
-    assert PLACE(workload.corners(), placed, scale, True, workload.sampling_ratio) == -1
+    assert PLACE(workload.corners().astype(np.float64), placed, scale, True, workload.sampling_ratio) == -1
     return placed
 
 

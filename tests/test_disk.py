@@ -90,7 +90,14 @@ def test_the_next_process_reads_what_one_has_compiled(package: Package, tmp_path
 
 
 def test_all_kinds_of_arguments_have_a_file_each(package: Package, tmp_path: Path) -> None:
-    arguments: list[Any] = [("int64",), ("float64",), ("*float32",), ("int64", "int64"), ((tuple, ("*int64",)),), 3]
+    arguments: list[Any] = [
+        ("int64",),
+        ("float64",),
+        ("*float32",),
+        ("int64", "int64"),
+        ((tuple, ("*int64",)),),
+        "float16",
+    ]
     assert [package.compilations(one) for one in arguments] == [1] * 6
     assert [package.compilations(one) for one in arguments] == [0] * 6
     assert len(files(tmp_path)) == 6

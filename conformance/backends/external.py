@@ -62,9 +62,7 @@ class FunctionBackend:
         """See `Backend`."""
         definition = case.definition
         outputs = tuple(tensor.name for tensor in definition.outputs if tensor.name in case.outputs)
-        # With an attribute that ONNX lacks, it is an operator that ONNX lacks.
-        standard = None if LAYOUT in case.attributes else definition.standard
-        op_type = standard[0] if standard else definition.name
+        op_type = definition.standard[0] if definition.standard else definition.name
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             by_name = {tensor.name: inputs.get(tensor.name) for tensor in definition.inputs}
@@ -98,12 +96,8 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
 
 
 def _attributes(case: Case) -> dict[str, AttributeValue]:
-    """All attributes as a node stores them, except extensions that the case lacks, and those that its opset fixes."""
-    given = {
-        a.name: _as_stored(a.type, case.attributes.get(a.name, a.default))
-        for a in case.definition.attributes
-        if a.name in case.attributes or not a.is_extension
-    }
+    """All attributes as a node stores them, and those that its opset fixes."""
+    given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
     return {**case.definition.constants, **given}
 
 

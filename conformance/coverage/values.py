@@ -172,7 +172,7 @@ def _measured(case: Case) -> Iterator[tuple[str, float]]:
                     yield "digits", _digits(one)
     lengths: dict[int | str, int] = {}
     for name, array in case.inputs.items():
-        tensor = next(t for t in case.definition.inputs if t.name == name).in_layout(case.attributes)
+        tensor = next(t for t in case.definition.inputs if t.name == name)
         lengths |= zip(tensor.axes(array.ndim), array.shape, strict=True)
         if tensor.element_axes:
             lengths |= zip(tensor.axes_of_elements(array.size), array.tolist(), strict=True)

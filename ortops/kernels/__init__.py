@@ -6,10 +6,15 @@ A call uses these modules in this order:
   its data (`validate`) and passes its attributes on.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` has the bins of MaxRoiPool, which are whole pixels.
+- `roi_pool` chooses the compiled functions of a mode and an element type (`stages`) and calls a driver.
 - `tables` sums up the samples of one axis as weights of pixels; `roi_tables` does so for all RoIs.
-- `schedule` splits the work into tasks; `forward` and `gradient` have the tasks.
-- `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` has the tasks that apply them.
-- `pack` interleaves LANES channels; `average` and `maximum` apply the tables to them. `resample` scales whole tensors.
+- `schedule` splits the work into tasks. The drivers have them: `forward`, `gradient`, `maximum_gradient`, `pixel_gradient`.
+- `pack` interleaves LANES channels; `average`, `maximum` and `argmax` apply the tables to them.
+- `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` has the drivers that apply them.
+- `resample` scales whole tensors.
+
+Drivers and tables are compiled once, since `layout.Elements` carry their type with them. `pack` is compiled for each element
+type, arithmetic for float and double, and for each type where it reads single planes. They call each other by address.
 
 `layout` defines the constants and tuples that Python shares with compiled code. `jit` compiles, stores and loads kernels and
 runs their tasks.

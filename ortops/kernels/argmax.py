@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled, noinline
+from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, load, offset
 from ortops.kernels.jit.simd import add_lanes, load_lanes, scale_lanes, select_new_max, splat, store_lanes, widen
-from ortops.kernels.tables import OFF_MAP, Table
+from ortops.kernels.layout import Doubles, Stored, Values
+from ortops.kernels.tables import OFF_MAP, Table, typed
 
 WHOLE_SAMPLE = 4
 """In place of a corner's number (0 to 3) if the maximum is an interpolated sample."""
@@ -83,12 +84,19 @@ def _argmax(x: Any, width: int, rows: Table, columns: Table, p: int, q: int, tak
     return Argmax(best_i, best_j, best_corner)
 
 
-@noinline
-def argmax_panel(panel: Any, stride: int, rows: Table, columns: Table, takes_corners: bool, codes: Any) -> None:
-    """Store the argmax of each bin and channel of a panel as a code in the float64 codes [PH, PW, LANES].
+@compiled
+def argmax_of_panel(
+    panel: Values, stride: int, rows: Table, columns: Table, takes_corners: bool, codes: Doubles
+) -> None:
+    """Store the argmax of each bin and channel of a panel as a code in codes [PH, PW, LANES], from tables of candidates.
 
     A code is an integer, or -1 if the maximum is off the map. `_argmax_of` has its meaning.
     """
+    _argmax_panel(panel, stride, typed(rows, codes), typed(columns, codes), takes_corners, codes)
+
+
+@inline
+def _argmax_panel(panel: Any, stride: int, rows: Table, columns: Table, takes_corners: bool, codes: Any) -> None:
     zeros = splat(codes, 0.0)
     for p in range(rows.bins):
         for q in range(columns.bins):
@@ -151,22 +159,22 @@ def _argmax_of_bin(
     return found
 
 
-@noinline
+@compiled
 def add_to_dx(
-    planes: Any,
+    planes: Stored,
     plane: int,
     lanes: int,
-    dy: Any,
+    dy: Stored,
     bins: int,
     width: int,
-    rows: Table,
-    columns: Table,
+    row_candidates: Table,
+    column_candidates: Table,
     takes_corners: bool,
-    codes: Any,
+    codes: Doubles,
     has_codes: bool,
     top: int,
     bottom: int,
-    dx: Any,
+    dx: Values,
     channel: int,
     pixel: int,
 ) -> None:
@@ -179,6 +187,7 @@ def add_to_dx(
         codes, has_codes: the codes; without codes each argmax is found first.
         dx, channel, pixel: a pointer to the first channel's first pixel, and the strides between channels and pixels.
     """
+    rows, columns = typed(row_candidates, codes), typed(column_candidates, codes)
     for p in range(rows.bins):
         for c in range(lanes):
             x, to, gradient, lane_codes = (
@@ -216,19 +225,20 @@ def add_to_dx(
                     to[at] = cast_like(to, to[at] + g * wy * wx)
 
 
-@noinline
+@compiled
 def add_to_drois(
-    x: Any,
-    dy: Any,
+    x: Stored,
+    dy: Stored,
     width: int,
-    rows: Table,
-    columns: Table,
+    row_candidates: Table,
+    column_candidates: Table,
     takes_corners: bool,
-    codes: Any,
+    codes: Doubles,
     has_codes: bool,
-    drois: Any,
+    drois: Doubles,
 ) -> None:
-    """Add the derivatives of all maxima of one channel, times their gradients dy [PH, PW], to the float64 drois [4]."""
+    """Add the derivatives of all maxima of one channel, times their gradients dy [PH, PW], to drois [4]."""
+    rows, columns = typed(row_candidates, codes), typed(column_candidates, codes)
     sums = drois[0], drois[1], drois[2], drois[3]
     for p in range(rows.bins):
         for q in range(columns.bins):

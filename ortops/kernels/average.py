@@ -15,7 +15,8 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset, store
 from ortops.kernels.jit.simd import add_to_float64, load_lanes, splat, store_lanes
-from ortops.kernels.tables import Table
+from ortops.kernels.layout import Doubles, Stored, Values
+from ortops.kernels.tables import Table, typed
 
 MAX_ROWS = 8
 """The most rows of a panel to combine for each pixel of a bin anew, although bins may share pixels.
@@ -31,8 +32,33 @@ Measured: P4 takes 73 % of the time, P2 80 %, C4 85 % and masks 90 %.
 """
 
 
-@noinline
-def average(
+@compiled
+def average_of_panel(
+    source: Values, stride: int, rows: Table, columns: Table, outside: float, line: Values, sums: Values
+) -> None:
+    """Compute sums [PH, PW] = A_y X A_x^T from a panel X at `source`, whose rows are `stride` values apart.
+
+    Samples off the map are `outside`; `line` is a buffer for a row of X.
+    """
+    _average(_sum_few_rows, source, stride, LANES, typed(rows, sums), typed(columns, sums), outside, line, sums)
+
+
+@compiled
+def average_of_plane(
+    source: Stored, stride: int, rows: Table, columns: Table, outside: float, line: Values, sums: Values
+) -> None:
+    """`average_of_panel` from one plane."""
+    _average(no_rows, source, stride, 1, typed(rows, sums), typed(columns, sums), outside, line, sums)
+
+
+@compiled
+def no_rows(*_arguments: Any) -> None:
+    """In place of the functions for few rows of panels, in the code of planes, which does not call it."""
+
+
+@inline
+def _average(
+    few_rows: Any,
     source: Any,
     stride: int,
     pixel_size: int,
@@ -42,13 +68,9 @@ def average(
     line: Any,
     sums: Any,
 ) -> None:
-    """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` values apart.
-
-    Samples off the map are `outside`; `line` is a buffer for a row of X.
-    """
     for p in range(rows.bins):
         if pixel_size == LANES and 0 < rows.start[p + 1] - rows.start[p] <= MAX_ROWS:
-            _sum_few_rows(source, stride, rows, columns, p, sums)
+            few_rows(source, stride, rows, columns, p, sums)
         else:
             _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
             _sum_line(pixel_size, columns, p, line, sums)
@@ -197,11 +219,26 @@ def _clear(ranges: Any, pixel_size: int, line: Any) -> None:
             store(line, j, 0.0)
 
 
-@noinline
-def add_gradient(
+@compiled
+def add_gradient_to_panel(
+    gradient: Values, rows: Table, columns: Table, top: int, bottom: int, line: Values, dx: Values, stride: int
+) -> None:
+    """Add A_y^T dY A_x to rows top:bottom of a panel dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
+    _add_gradient(gradient, LANES, typed(rows, dx), typed(columns, dx), top, bottom, line, dx, stride)
+
+
+@compiled
+def add_gradient_to_plane(
+    gradient: Values, rows: Table, columns: Table, top: int, bottom: int, line: Values, dx: Values, stride: int
+) -> None:
+    """`add_gradient_to_panel` for one plane."""
+    _add_gradient(gradient, 1, typed(rows, dx), typed(columns, dx), top, bottom, line, dx, stride)
+
+
+@inline
+def _add_gradient(
     gradient: Any, pixel_size: int, rows: Table, columns: Table, top: int, bottom: int, line: Any, dx: Any, stride: int
 ) -> None:
-    """Add A_y^T dY A_x to rows top:bottom of dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
     for p in range(rows.bins):
         begin, end = rows.start[p], rows.start[p + 1]
         while begin < end and rows.pixel[begin] < top:
@@ -268,8 +305,68 @@ def _scatter_row(gradient: Any, pixel_size: int, columns: Table, p: int, line: A
                 store_lanes(line, pixel * LANES, lanes)
 
 
-@noinline
-def add_box_gradient(
+@compiled
+def add_box_gradient_of_panel(
+    source: Values,
+    stride: int,
+    gradient: Values,
+    rows: Table,
+    columns: Table,
+    line: Values,
+    length: int,
+    of_channels: Doubles,
+    drois: Doubles,
+) -> None:
+    """Add the derivatives with respect to x1, y1, x2 and y2, summed over channels one after the other, to drois [4].
+
+    `line` has three buffers for a row, `length` values apart; of_channels [4, LANES] is a buffer.
+    """
+    r, c = typed(rows, gradient), typed(columns, gradient)
+    _add_channels(_add_products_of_few_rows, source, stride, LANES, gradient, r, c, line, length, of_channels, drois)
+
+
+@compiled
+def add_box_gradient_of_plane(
+    source: Stored,
+    stride: int,
+    gradient: Values,
+    rows: Table,
+    columns: Table,
+    line: Values,
+    length: int,
+    of_channels: Doubles,
+    drois: Doubles,
+) -> None:
+    """`add_box_gradient_of_panel` for one plane."""
+    r, c = typed(rows, gradient), typed(columns, gradient)
+    _add_channels(no_rows, source, stride, 1, gradient, r, c, line, length, of_channels, drois)
+
+
+@inline
+def _add_channels(
+    few_rows: Any,
+    source: Any,
+    stride: int,
+    pixel_size: int,
+    gradient: Any,
+    rows: Table,
+    columns: Table,
+    line: Any,
+    length: int,
+    of_channels: Any,
+    drois: Any,
+) -> None:
+    for i in range(4 * pixel_size):
+        of_channels[i] = 0.0
+    _add_box_gradient(few_rows, source, stride, pixel_size, gradient, rows, columns, line, length, of_channels)
+    for k in range(4):
+        for lane in range(pixel_size):
+            drois[k] += of_channels[k * pixel_size + lane]
+
+
+@inline
+def _add_box_gradient(
+    few_rows: Any,
     source: Any,
     stride: int,
     pixel_size: int,
@@ -280,7 +377,7 @@ def add_box_gradient(
     length: int,
     drois: Any,
 ) -> None:
-    """Add the derivatives with respect to x1, y1, x2 and y2 to the float64 drois [4, pixel_size].
+    """Add the derivatives to the float64 drois [4, pixel_size].
 
     Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three
     buffers for a row, `length` values apart.
@@ -288,7 +385,7 @@ def add_box_gradient(
     d_near, d_far = offset(line, length), offset(line, 2 * length)
     for p in range(rows.bins):
         if pixel_size > 1 and 0 < rows.start[p + 1] - rows.start[p] <= MAX_DERIVED_ROWS:
-            _add_products_of_few_rows(source, stride, gradient, rows, columns, p, drois)
+            few_rows(source, stride, gradient, rows, columns, p, drois)
         elif rows.start[p] < rows.start[p + 1]:
             _combine_derivatives(source, stride, pixel_size, rows, p, columns.ranges, line, d_near, d_far)
             _add_products(gradient, pixel_size, p, columns, line, d_near, d_far, drois)

@@ -69,7 +69,7 @@ def _place_rois(
     shape = Shape(images, channels, height, width, len(rois), y_shape[2], y_shape[3])
     placed = PlacedRois(shape, np.empty((len(rois), 2, AXIS_FIELDS)), np.empty((len(rois), 2), np.int64), batch_indices)
     invalid = _place(
-        rois,
+        rois.astype(np.float64),
         placed,
         attributes["spatial_scale_y"],
         attributes["spatial_scale_x"],

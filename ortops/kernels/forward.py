@@ -5,12 +5,9 @@ A task has some panels of channels of a RoI, or of an image whose map is packed 
 
 from __future__ import annotations
 
-from typing import Any
-
-from ortops.kernels.average import average
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import release
+from ortops.kernels.jit.parallel import call, release
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
@@ -19,14 +16,11 @@ from ortops.kernels.jit.scalar import (
     minimum,
     offset,
     storage_pointer,
-    store,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_write
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.maximum import max_sample, max_weighted_corner
-from ortops.kernels.pack import pack, prefetch_window, should_stream, stream, unpack
-from ortops.kernels.pixel_bins import fill_pixel_bins, max_pixel
-from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of, work_item
+from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.pack import prefetch_window, should_stream, stream
+from ortops.kernels.roi_tables import SharedTables, share_tables, span, tables_of, work_item
 from ortops.kernels.schedule import (
     Plan,
     allocate_workspace,
@@ -37,84 +31,63 @@ from ortops.kernels.schedule import (
     runner_for,
     should_pack_maps,
 )
-from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
-from ortops.kernels.tables import fill_candidates, fill_extremes, fill_weights, span_of, span_of_candidates
+from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size
 
 MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more of them would leave the cache first."""
 
 
 @compiled
-def pool_average(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """Fill y [R, C, PH, PW] with averages of x [N, C, H, W]; `outside` is the value of samples off the map.
+def pool(
+    x: Elements,
+    y: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    pooling: Stages,
+    outside: float,
+    runner: int,
+    context: int,
+) -> int:
+    """Fill y [R, C, PH, PW] from x [N, C, H, W].
+
+    Args:
+        x: the maps.
+        y: the output.
+        placed: the RoIs with their samples.
+        form: what the tables of the pooling functions hold.
+        storage: the functions that load and store x and y.
+        pooling: the functions that pool.
+        outside: the value of samples off the map, or of bins without pixels.
+        runner: the address of the runner of the tasks.
+        context: its context.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    return pool(x, y, placed, runner, context, x, 1, 0, fill_weights, span_of, average, outside)
-
-
-@compiled
-def pool_max_corner(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """Fill y as `pool_average`, with the maximum weighted corner of each bin; `outside` is not used."""
-    return pool(x, y, placed, runner, context, x, 1, 1, fill_extremes, span_of, max_weighted_corner, outside)
-
-
-@compiled
-def pool_max_sample(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """Fill y as `pool_average`, with the maximum interpolated sample of each bin."""
-    doubles = placed.axes
-    return pool(x, y, placed, runner, context, doubles, 3, 0, fill_candidates, span_of_candidates, max_sample, outside)
-
-
-@compiled
-def pool_max_pixel(x: Any, y: Any, placed: PlacedRois, runner: int, context: int, outside: float) -> int:
-    """Fill y as `pool_average`, with the maximum pixel of each bin; `outside` is the value of bins without pixels."""
-    return pool(x, y, placed, runner, context, x, 1, 0, fill_pixel_bins, span_of, max_pixel, outside)
-
-
-@compiled
-def pool(
-    x: Any,
-    y: Any,
-    placed: PlacedRois,
-    runner: int,
-    context: int,
-    like: Any,
-    per_pixel: int,
-    extras: int,
-    fill: Any,
-    span: Any,
-    apply: Any,
-    outside: float,
-) -> int:
-    """Pool with tables that `fill` fills and `apply` applies; `span` returns the pixels that a table reads.
-
-    `like`, `per_pixel`, `extras` and `fill` are as in `roi_tables.share_tables`.
-    """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
     staging_size = staging_size_of(placed, y)
-    lines = panel_lines(placed, is_whole, like, per_pixel, extras)
+    lines = panel_lines(placed, is_whole, x, form)
     workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + shape.width) * LANES + staging_size
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
     plan = plan_of_panels(
         placed, is_whole, runner, panel_count(shape.channels), workspace_size * itemsize(compute_pointer(x, x))
     )
-    memory, shared = share_tables(placed, plan, context, like, per_pixel, extras, False, fill)
+    memory, shared = share_tables(placed, plan, context, form)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     status = OUT_OF_MEMORY
-    if lines == shape.height or sort_by_first_row(placed, shared, fill, span):
-        args = (x, y, placed, plan, shared, fill, span, apply, outside, lines, staging_size, workspace_size)
+    if lines == shape.height or call(form.planning.sort, (placed, shared, form)) != 0:
+        args = (x, y, placed, plan, shared, form, storage, pooling, outside, lines, staging_size, workspace_size)
         status = run_plan(plan, context, work, shared.failed, _pool_task, args)
     release(memory)
     return status
 
 
 @compiled
-def staging_size_of(placed: PlacedRois, y: Any) -> int:
+def staging_size_of(placed: PlacedRois, y: Elements) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
     streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
@@ -123,14 +96,14 @@ def staging_size_of(placed: PlacedRois, y: Any) -> int:
 
 @compiled
 def _pool_task(
-    x: Any,
-    y: Any,
+    x: Elements,
+    y: Elements,
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
-    fill: Any,
-    span: Any,
-    apply: Any,
+    form: Form,
+    storage: Storage,
+    pooling: Stages,
     outside: float,
     lines: int,
     staging_size: int,
@@ -151,7 +124,7 @@ def _pool_task(
     numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, False, fill, span)
+        image, begin, end, window, packs = work_item(placed, plan, shared, form, worker, item)
         corner = window.top * shape.width + window.left
         # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
@@ -163,34 +136,33 @@ def _pool_task(
             end_row = 0
             if packs and lines == shape.height:
                 source = offset(channels, corner)
-                pack(source, pixels, lanes, shape.width, window.height, window.width, panel)
+                call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
                 if not plan.is_by_image:
                     following = minimum(LANES, shape.channels - channel - LANES)
                     source = offset(source, LANES * pixels)
                     prefetch_window(source, pixels, following, shape.width, window.height, window.width)
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
-                rows, columns = tables_of(placed, shared, worker, r, False, fill)
+                rows, columns = tables_of(placed, shared, form, worker, r)
                 target = offset(y, (r * shape.channels + channel) * bins)
                 if packs and lines < shape.height:
-                    low, high = span(rows)
-                    end_row = slide(channels, placed, lanes, lines, end_row, low, high, panel)
+                    low, high = span(form, rows)
+                    end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 if packs:
+                    if not staging_size:
+                        prefetch_to_write(target, bins * lanes)
+                    call(pooling.panel, (packed, window.width * LANES, rows, columns, outside, line, sums))
                     if staging_size:
-                        apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)
-                        unpack(sums, bins, elements, bins, lanes)
+                        call(storage.unpack, (sums, bins, elements, bins, lanes))
                         stream(elements, target, bins * lanes)
                     else:
-                        prefetch_to_write(target, bins * lanes)
-                        apply(packed, window.width * LANES, LANES, rows, columns, outside, line, sums)
-                        unpack(sums, bins, target, bins, lanes)
+                        call(storage.unpack, (sums, bins, target, bins, lanes))
                 else:
                     for c in range(lanes):
                         source = offset(channels, c * pixels)
-                        apply(source, shape.width, 1, rows, columns, outside, line, sums)
-                        for b in range(bins):
-                            store(target, c * bins + b, sums[b])
+                        call(pooling.plane, (source, shape.width, rows, columns, outside, line, sums))
+                        call(storage.write, (sums, bins, offset(target, c * bins)))
     if staging_size:
         fence()
     release(memory)

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.average import add_box_gradient, add_gradient
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.parallel import allocate, call, release
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
     float64_pointer,
     int64_pointer,
     itemsize,
-    load,
     maximum,
     minimum,
     offset,
+    set_value,
     storage_pointer,
-    store,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.pack import STAGED_PIXELS, clear, pack, should_stream, unpack, unpack_by_stream
+from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
@@ -43,8 +41,8 @@ from ortops.kernels.schedule import (
     runner_for,
     should_pack_maps,
 )
-from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size, sort_by_first_row
-from ortops.kernels.tables import fill_weights, span_of
+from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size
+from ortops.kernels.tables import span_of
 
 MAX_BAND_BYTES = 1 << 20
 """The most bytes of a band of rows, in which dX of a panel or a plane is summed up: a band stays in a core's cache.
@@ -61,11 +59,23 @@ clear and to store as its planes. Measured with 256 channels on P2: with a share
 
 
 @compiled
-def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] of an average from dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
+def average_dx(
+    dy: Elements,
+    dx: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    scattering: Stages,
+    runner: int,
+    context: int,
+) -> int:
+    """Fill dx [N, C, H, W] of an average from dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+
+    The other arguments are as in `forward.pool`.
+    """
     shape = placed.shape
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    shares = fits_in_shared_tables(placed, dx, 1, 0)
+    shares = fits_in_shared_tables(placed, form)
     packs = shape.channels >= LANES // 2 and (shares or pixels <= MAX_MAP_PIXELS)
     packs = packs and covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
     # If elements are computed in their own type, sums are made directly in dx.
@@ -81,10 +91,10 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
     runner = runner_for(work, runner)
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
     plan = plan_by_image(placed, runner, blocks, workspace_size * size)
-    memory, shared = share_tables(placed, plan, context, dx, 1, 0, False, fill_weights)
+    memory, shared = share_tables(placed, plan, context, form)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    args = (dy, dx, placed, plan, shared, pixel_size, lines, sums_size, workspace_size)
+    args = (dy, dx, placed, plan, shared, form, storage, scattering, pixel_size, lines, sums_size, workspace_size)
     status = run_plan(plan, context, work, shared.failed, _dx_task, args)
     release(memory)
     return status
@@ -92,11 +102,14 @@ def average_dx(dy: Any, dx: Any, placed: PlacedRois, runner: int, context: int) 
 
 @compiled
 def _dx_task(
-    dy: Any,
-    dx: Any,
+    dy: Elements,
+    dx: Elements,
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
+    form: Form,
+    storage: Storage,
+    scattering: Stages,
     pixel_size: int,
     lines: int,
     sums_size: int,
@@ -124,42 +137,42 @@ def _dx_task(
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         low, high = top, bottom
         if pixel_size > 1:
-            low, high = _rows_in_band(placed, shared, begin, end, top, bottom)
+            low, high = _rows_in_band(placed, shared, form, begin, end, top, bottom)
         clear(planes, pixels, lanes, top * shape.width, low * shape.width)
         clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
         target, size = offset(planes, low * shape.width), (high - low) * shape.width
         sums = buffer if sums_size else compute_pointer(target, dx)
-        for j in range(size * pixel_size):
-            sums[j] = 0.0
-        m = _next_in_band(placed, shared, worker, begin, end, low, high)
+        clear(sums, 0, 1, 0, size * pixel_size)
+        m = _next_in_band(placed, shared, form, worker, begin, end, low, high)
         while m < end:
-            r, m = shared.groups.order[m], _next_in_band(placed, shared, worker, m + 1, end, low, high)
+            r, m = shared.groups.order[m], _next_in_band(placed, shared, form, worker, m + 1, end, low, high)
             source = offset(dy, (r * shape.channels + channel) * bins)
             if pixel_size == 1:
-                for b in range(bins):
-                    gradient[b] = load(source, b)
+                call(storage.read, (source, bins, gradient))
             else:
-                pack(source, bins, lanes, 0, 1, bins, gradient)
+                call(storage.pack, (source, bins, lanes, 0, 1, bins, gradient))
                 if m < end:
                     following = (shared.groups.order[m] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
-            rows, columns = tables_of(placed, shared, worker, r, False, fill_weights)
+            rows, columns = tables_of(placed, shared, form, worker, r)
             band = offset(sums, -low * shape.width * pixel_size)
-            add_gradient(gradient, pixel_size, rows, columns, low, high, line, band, shape.width * pixel_size)
+            call(
+                scattering.panel if pixel_size > 1 else scattering.plane,
+                (gradient, rows, columns, low, high, line, band, shape.width * pixel_size),
+            )
         if sums_size and pixel_size == 1:
-            for j in range(size):
-                store(target, j, sums[j])
+            call(storage.write, (sums, size, target))
         elif sums_size and streams:
-            unpack_by_stream(sums, size, target, pixels, lanes, staged)
+            unpack_by_stream(storage.unpack, sums, size, target, pixels, lanes, staged)
         elif sums_size:
-            unpack(sums, size, target, pixels, lanes)
+            call(storage.unpack, (sums, size, target, pixels, lanes))
     fence()
     release(memory)
 
 
 @compiled
 def _rows_in_band(
-    placed: PlacedRois, shared: SharedTables, begin: int, end: int, top: int, bottom: int
+    placed: PlacedRois, shared: SharedTables, form: Form, begin: int, end: int, top: int, bottom: int
 ) -> tuple[int, int]:
     """The first of the rows top:bottom that the RoIs begin:end read, and the one after the last.
 
@@ -169,7 +182,7 @@ def _rows_in_band(
         return top, bottom
     first, last = bottom, top
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, 0, shared.groups.order[m], False, fill_weights)
+        rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
         low, high = span_of(rows)
         if low < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
@@ -180,13 +193,13 @@ def _rows_in_band(
 
 @compiled
 def _next_in_band(
-    placed: PlacedRois, shared: SharedTables, worker: int, begin: int, end: int, top: int, bottom: int
+    placed: PlacedRois, shared: SharedTables, form: Form, worker: int, begin: int, end: int, top: int, bottom: int
 ) -> int:
     """The first of the RoIs begin:end, in the order of their groups, that reads a row of top:bottom; else `end`."""
     if bottom - top == placed.shape.height:
         return begin
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, worker, shared.groups.order[m], False, fill_weights)
+        rows, _ = tables_of(placed, shared, form, worker, shared.groups.order[m])
         low, high = span_of(rows)
         if low < bottom and top < high:
             return m
@@ -194,7 +207,17 @@ def _next_in_band(
 
 
 @compiled
-def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, context: int) -> int:
+def average_drois(
+    x: Elements,
+    dy: Elements,
+    drois: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    boxes: Stages,
+    runner: int,
+    context: int,
+) -> int:
     """Fill drois [R, 4] of an average, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Sums over channels are float64, since large terms of opposite signs cancel to a small result.
@@ -204,7 +227,7 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
-    lines = panel_lines(placed, is_whole, x, 1, 2)
+    lines = panel_lines(placed, is_whole, x, form)
     workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + 3 * shape.width) * LANES
     work = estimate_work(placed, shape.rois * bins)
     runner = runner_for(work, runner)
@@ -215,22 +238,22 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
     plan = plan_of_panels(placed, is_whole, runner, most, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = share_tables(placed, plan, context, x, 1, 2, True, fill_weights)
+    memory, shared = share_tables(placed, plan, context, form)
     status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
-    if status == 0 and lines < shape.height and not sort_by_first_row(placed, shared, fill_weights, span_of):
+    if status == 0 and lines < shape.height and call(form.planning.sort, (placed, shared, form)) == 0:
         status = OUT_OF_MEMORY
     for i in range(0 if status else size):
         sums[i] = 0.0
     for panel in range(0, panels, most):
         if status == 0:
             count = minimum(most, panels - panel)
-            args = (x, dy, parts, placed, plan, shared, panel, count, lines, workspace_size)
+            args = (x, dy, parts, placed, plan, shared, form, storage, boxes, panel, count, lines, workspace_size)
             status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
             for k in range(0 if status else count):
                 for i in range(size):
                     sums[i] += parts[k * size + i]
     for i in range(0 if status else size):
-        store(drois, i, sums[i])
+        set_value(drois, i, sums[i])
     release(memory)
     release(memory_of_sums)
     return status
@@ -238,12 +261,15 @@ def average_drois(x: Any, dy: Any, drois: Any, placed: PlacedRois, runner: int, 
 
 @compiled
 def _drois_task(
-    x: Any,
-    dy: Any,
+    x: Elements,
+    dy: Elements,
     parts: Any,
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
+    form: Form,
+    storage: Storage,
+    boxes: Stages,
     first_panel: int,
     panels: int,
     lines: int,
@@ -258,13 +284,13 @@ def _drois_task(
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    channel_drois, length = float64_pointer(offset(gradient, workspace_size)), shape.width * LANES
+    of_channels, length = float64_pointer(offset(gradient, workspace_size)), shape.width * LANES
     whole_line = offset(gradient, bins * LANES)
     panel = offset(whole_line, 3 * length)
     numbers = int64_pointer(offset(panel, lines * length))
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = work_item(placed, plan, shared, worker, item, True, fill_weights, span_of)
+        image, begin, end, window, packs = work_item(placed, plan, shared, form, worker, item)
         corner = window.top * shape.width + window.left
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
@@ -274,49 +300,34 @@ def _drois_task(
             channels = offset(x, (image * shape.channels + channel) * pixels)
             end_row = 0
             if packs and lines == shape.height:
-                pack(offset(channels, corner), pixels, lanes, shape.width, window.height, window.width, panel)
+                source = offset(channels, corner)
+                call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
             for m in range(begin, end):
                 r = shared.groups.order[m] if plan.is_by_image else m
-                rows, columns = tables_of(placed, shared, worker, r, True, fill_weights)
+                rows, columns = tables_of(placed, shared, form, worker, r)
                 source = offset(dy, (r * shape.channels + channel) * bins)
                 part = offset(parts, (k * shape.rois + r) * 4)
                 part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
                 if packs and lines < shape.height:
                     low, high = span_of(rows)
-                    end_row = slide(channels, placed, lanes, lines, end_row, low, high, panel)
+                    end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                args = (gradient, rows, columns, line, length, channel_drois, part)
                 if packs:
-                    pack(source, bins, lanes, 0, 1, bins, gradient)
+                    call(storage.pack, (source, bins, lanes, 0, 1, bins, gradient))
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(dy, following), lanes * bins)
-                    _add_channels(packed, window.width * LANES, LANES, *args)
+                    stride = window.width * LANES
+                    call(
+                        boxes.panel,
+                        (packed, stride, gradient, rows, columns, line, length, of_channels, part),
+                    )
                 else:
                     for c in range(lanes):
-                        for b in range(bins):
-                            gradient[b] = load(source, c * bins + b)
-                        _add_channels(offset(channels, c * pixels), shape.width, 1, *args)
+                        call(storage.read, (offset(source, c * bins), bins, gradient))
+                        plane = offset(channels, c * pixels)
+                        call(
+                            boxes.plane,
+                            (plane, shape.width, gradient, rows, columns, line, length, of_channels, part),
+                        )
     release(memory)
-
-
-@compiled
-def _add_channels(
-    source: Any,
-    stride: int,
-    pixel_size: int,
-    gradient: Any,
-    rows: Any,
-    columns: Any,
-    line: Any,
-    length: int,
-    channel_drois: Any,
-    part: Any,
-) -> None:
-    """Compute the derivatives for each channel, and add them one after the other to `part` [4]."""
-    for i in range(4 * pixel_size):
-        channel_drois[i] = 0.0
-    add_box_gradient(source, stride, pixel_size, gradient, rows, columns, line, length, channel_drois)
-    for k in range(4):
-        for lane in range(pixel_size):
-            part[k] += channel_drois[k * pixel_size + lane]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
 """Interpolation rules, by the pixels that a sample at c reads: floor(c) and floor(c) + 1; floor(c) and ceil(c); the nearest,
@@ -10,6 +10,34 @@ ties upwards; ceil(c); floor(c)."""
 
 AXIS_FIELDS = 9
 """The number of float64s that store an `axis.Axis`: all of its fields except bins."""
+
+
+FLOAT16, BFLOAT16, FLOAT, DOUBLE = 0, 1, 2, 3
+"""The element types of tensors. Values of the 16-bit types are computed as FLOAT."""
+
+
+class Elements(NamedTuple):
+    """A pointer to elements whose type is known at run time only, so that all types share the code that moves it.
+
+    address: of the first element.
+    kind: FLOAT16, BFLOAT16, FLOAT or DOUBLE.
+    """
+
+    address: int
+    kind: int
+
+
+Values: TypeAlias = Annotated[Any, "values"]
+"""A parameter of a compiled function: a pointer to numbers of the type in which the elements of a type are computed."""
+
+Stored: TypeAlias = Annotated[Any, "stored"]
+"""Likewise a pointer to elements as they are stored."""
+
+Words: TypeAlias = Annotated[Any, "int64"]
+"""Likewise a pointer to int64."""
+
+Doubles: TypeAlias = Annotated[Any, "float64"]
+"""Likewise a pointer to float64."""
 
 
 class Shape(NamedTuple):
@@ -34,9 +62,56 @@ class PlacedRois(NamedTuple):
     """
 
     shape: Shape
-    axes: Any
-    spans: Any
-    batch_indices: Any
+    axes: Doubles
+    spans: Words
+    batch_indices: Words
+
+
+WEIGHTS, EXTREMES, CANDIDATES, PIXELS = 0, 1, 2, 3
+"""The forms of tables, which `tables.Table` explains."""
+
+
+class Planning(NamedTuple):
+    """The addresses of the functions of `roi_tables` and `sliding` that all pooling shares."""
+
+    share: int
+    fill: int
+    sort: int
+
+
+class Form(NamedTuple):
+    """What tables hold.
+
+    kind: WEIGHTS, EXTREMES, CANDIDATES or PIXELS.
+    with_grad: whether they have derivatives by the RoI's coordinates.
+    numbers: a type of numbers, FLOAT or DOUBLE: that of weights and derivatives.
+    planning: the functions that fill them.
+    """
+
+    kind: int
+    with_grad: bool
+    numbers: int
+    planning: Planning
+
+
+class Storage(NamedTuple):
+    """The addresses of the functions of `pack` for an element type."""
+
+    pack: int
+    unpack: int
+    read: int
+    write: int
+
+
+class Stages(NamedTuple):
+    """The addresses of the functions of an operator's arithmetic.
+
+    panel: the one for a panel of LANES channels.
+    plane: the one for single planes.
+    """
+
+    panel: int
+    plane: int
 
 
 class RotatedRois(NamedTuple):
@@ -50,9 +125,9 @@ class RotatedRois(NamedTuple):
     """
 
     placed: PlacedRois
-    rotations: Any
-    corners: Any
-    max_pixels: Any
+    rotations: Doubles
+    corners: Words
+    max_pixels: Words
     direction: float
 
 

@@ -62,7 +62,7 @@ def _place_rois(
     placed = PlacedRois(
         shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), np.empty(count, np.int64)
     )
-    invalid = _place(rois, placed, attributes["spatial_scale"], MAX_COORDINATE)
+    invalid = _place(rois.astype(np.float64), placed, attributes["spatial_scale"], MAX_COORDINATE)
     if invalid >= 0:
         roi = rois[invalid].tolist()
         rule = "must be finite"

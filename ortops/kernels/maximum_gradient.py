@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.argmax import add_to_drois, add_to_dx, argmax_panel
 from ortops.kernels.axis import axis_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.parallel import allocate, call, release
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
@@ -22,12 +21,12 @@ from ortops.kernels.jit.scalar import (
     maximum,
     minimum,
     offset,
+    set_value,
     storage_pointer,
-    store,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
-from ortops.kernels.pack import STAGED_PIXELS, clear, pack, should_stream, unpack, unpack_by_stream
+from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
@@ -41,7 +40,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
 )
-from ortops.kernels.tables import Table, bins_in_band, fill_candidates, some_bins, span_of_candidates
+from ortops.kernels.tables import Table, bins_in_band, some_bins, span_of_candidates
 
 MAX_PANEL_BINS = 1 << 14
 """The most bins of a RoI whose argmax are found in panels: their codes take 2 MiB."""
@@ -61,13 +60,27 @@ threads can have one.
 
 
 @compiled
-def maximum_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, takes_corners: int, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
+def maximum_dx(
+    x: Elements,
+    dy: Elements,
+    dx: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    argmax: Stages,
+    takes_corners: int,
+    runner: int,
+    context: int,
+) -> int:
+    """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+
+    The other arguments are as in `forward.pool`.
+    """
     shape = placed.shape
     pixels = shape.height * shape.width
     size = itemsize(compute_pointer(dx, dx))
     is_direct = itemsize(dx) == size
-    fits = fits_in_shared_tables(placed, placed.axes, 3, 0)
+    fits = fits_in_shared_tables(placed, form)
     # Without tables of all RoIs there are no bands, and the sums take as much as the panel.
     is_whole, packs_windows = _choose_panels(placed, MAX_MAP_PIXELS if fits else MAX_MAP_PIXELS // 2)
     pixel_size = LANES if is_whole or (packs_windows and (is_direct or pixels <= MAX_MAP_PIXELS)) else 1
@@ -84,14 +97,17 @@ def maximum_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, takes_corners: int,
     runner = runner_for(work, runner)
     blocks = (shape.channels + pixel_size - 1) // pixel_size * bands
     plan = plan_by_image(placed, runner, blocks, (others_size + panel_size) * size)
-    memory, shared = share_tables(placed, plan, context, placed.axes, 3, 0, False, fill_candidates)
+    memory, shared = share_tables(placed, plan, context, form)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     if bands > 1:
-        panel_size = _most_rows_read(placed, shared, lines) * shape.width * LANES
+        panel_size = _most_rows_read(placed, shared, form, lines) * shape.width * LANES
         plan = plan_by_image(placed, runner, blocks, (others_size + panel_size) * size)
     workspace_size = others_size + panel_size
-    args = (x, dy, dx, placed, plan, shared, takes_corners != 0, pixel_size, is_whole, lines, sums_size, workspace_size)
+    args = (
+        x, dy, dx, placed, plan, shared, form, storage, argmax, takes_corners != 0, pixel_size, is_whole, lines, sums_size,
+        workspace_size,
+    )  # fmt: skip
     status = run_plan(plan, context, work, shared.failed, _dx_task, args)
     release(memory)
     return status
@@ -99,12 +115,15 @@ def maximum_dx(x: Any, dy: Any, dx: Any, placed: PlacedRois, takes_corners: int,
 
 @compiled
 def _dx_task(
-    x: Any,
-    dy: Any,
-    dx: Any,
+    x: Elements,
+    dy: Elements,
+    dx: Elements,
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
+    form: Form,
+    storage: Storage,
+    argmax: Stages,
     takes_corners: bool,
     pixel_size: int,
     is_whole: bool,
@@ -135,7 +154,7 @@ def _dx_task(
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         low, high = top, bottom
         if sums_size:
-            low, high = _rows_read(placed, shared, begin, end, top, bottom)
+            low, high = _rows_read(placed, shared, form, begin, end, top, bottom)
             clear(target, pixels, lanes, top * width, maximum(low, top) * width)
             clear(target, pixels, lanes, minimum(high, bottom) * width, bottom * width)
             top, bottom = maximum(low, top), minimum(high, bottom)
@@ -143,13 +162,12 @@ def _dx_task(
         sums = buffer if sums_size else compute_pointer(target, dx)
         # The strides between channels and between pixels of the sums.
         stride, pixel = (1, LANES) if is_whole else (size, 1)
-        for j in range(size * pixel_size if is_whole else size * lanes):
-            sums[j] = 0.0
+        clear(sums, 0, 1, 0, size * pixel_size if is_whole else size * lanes)
         if is_whole:
-            pack(offset(planes, low * width), pixels, lanes, width, high - low, width, panel)
+            call(storage.pack, (offset(planes, low * width), pixels, lanes, width, high - low, width, panel))
         for m in range(begin, end):
             r = shared.groups.order[m]
-            rows, columns = tables_of(placed, shared, worker, r, False, fill_candidates)
+            rows, columns = tables_of(placed, shared, form, worker, r)
             first_bin = 0
             if bands > 1:
                 first_bin, end_bin = bins_in_band(rows, top, bottom)
@@ -160,42 +178,32 @@ def _dx_task(
                 # Measured on P2: 90 % of the time.
                 prefetch_to_read(gradient, lanes * bins - first_bin * columns.bins)
                 packed = offset(panel, -low * width * LANES)
-                argmax_panel(packed, width * LANES, rows, columns, takes_corners, codes)
+                call(argmax.panel, (packed, width * LANES, rows, columns, takes_corners, codes))
             elif pixel_size > 1 and not is_whole:
-                has_codes = _pack_argmax(planes, placed, r, lanes, rows, columns, takes_corners, panel, codes)
-            add_to_dx(
-                planes,
-                pixels,
-                lanes,
-                gradient,
-                bins,
-                width,
-                rows,
-                columns,
-                takes_corners,
-                codes,
-                has_codes,
-                top,
-                bottom,
-                offset(sums, -top * width * pixel),
-                stride,
-                pixel,
-            )
+                args = (planes, placed, r, lanes, rows, columns, takes_corners, panel, codes)
+                has_codes = _pack_argmax(storage, argmax, *args)
+            band = offset(sums, -top * width * pixel)
+            call(
+                argmax.plane,
+                (
+                    planes, pixels, lanes, gradient, bins, width, rows, columns, takes_corners, codes, has_codes, top,
+                    bottom, band, stride, pixel,
+                ),
+            )  # fmt: skip
         if is_whole and streams:
-            unpack_by_stream(sums, size, target, pixels, lanes, staged)
+            unpack_by_stream(storage.unpack, sums, size, target, pixels, lanes, staged)
         elif is_whole:
-            unpack(sums, size, target, pixels, lanes)
+            call(storage.unpack, (sums, size, target, pixels, lanes))
         elif sums_size:
             for c in range(lanes):
-                for j in range(size):
-                    store(target, c * pixels + j, sums[c * size + j])
+                call(storage.write, (offset(sums, c * size), size, offset(target, c * pixels)))
     fence()
     release(memory)
 
 
 @compiled
 def _rows_read(
-    placed: PlacedRois, shared: SharedTables, begin: int, end: int, top: int, bottom: int
+    placed: PlacedRois, shared: SharedTables, form: Form, begin: int, end: int, top: int, bottom: int
 ) -> tuple[int, int]:
     """The span [low, high) of the rows that bins of the RoIs begin:end read, of those bins that read a row of top:bottom.
 
@@ -205,7 +213,7 @@ def _rows_read(
         return top, bottom
     first, last = bottom, top
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, 0, shared.groups.order[m], False, fill_candidates)
+        rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
         first_bin, end_bin = bins_in_band(rows, top, bottom)
         if first_bin < end_bin:
             low, high = span_of_candidates(some_bins(rows, first_bin, end_bin))
@@ -214,13 +222,13 @@ def _rows_read(
 
 
 @compiled
-def _most_rows_read(placed: PlacedRois, shared: SharedTables, lines: int) -> int:
+def _most_rows_read(placed: PlacedRois, shared: SharedTables, form: Form, lines: int) -> int:
     """The most rows that `_rows_read` returns for bands of `lines` rows."""
     shape, most = placed.shape, 0
     for n in range(shape.images):
         begin, end = shared.groups.first[n], shared.groups.first[n + 1]
         for top in range(0, shape.height, lines):
-            low, high = _rows_read(placed, shared, begin, end, top, minimum(top + lines, shape.height))
+            low, high = _rows_read(placed, shared, form, begin, end, top, minimum(top + lines, shape.height))
             most = maximum(most, high - low)
     return most
 
@@ -270,7 +278,7 @@ def _panel_size(placed: PlacedRois, is_whole: bool) -> int:
 
 
 @compiled
-def _codes_size(placed: PlacedRois, pixel_size: int, like: Any) -> int:
+def _codes_size(placed: PlacedRois, pixel_size: int, like: Elements) -> int:
     """The number of values of the compute type of the elements at `like` that have room for the codes of a RoI."""
     bins = placed.shape.bins_y * placed.shape.bins_x
     return bins * LANES * 8 // itemsize(compute_pointer(like, like)) if pixel_size > 1 else 0
@@ -278,14 +286,16 @@ def _codes_size(placed: PlacedRois, pixel_size: int, like: Any) -> int:
 
 @compiled
 def _pack_argmax(
-    planes: Any,
+    storage: Storage,
+    argmax: Stages,
+    planes: Elements,
     placed: PlacedRois,
     r: int,
     lanes: int,
     rows: Table,
     columns: Table,
     takes_corners: bool,
-    panel: Any,
+    panel: Elements,
     codes: Any,
 ) -> bool:
     """Pack the window of RoI r and store its argmax, unless finding them channel by channel is faster."""
@@ -296,15 +306,24 @@ def _pack_argmax(
     if window.height * window.width > MAX_WINDOW_PIXELS:
         return False
     source, plane = offset(planes, window.top * shape.width + window.left), shape.height * shape.width
-    pack(source, plane, lanes, shape.width, window.height, window.width, panel)
+    call(storage.pack, (source, plane, lanes, shape.width, window.height, window.width, panel))
     packed = offset(panel, -(window.top * window.width + window.left) * LANES)
-    argmax_panel(packed, window.width * LANES, rows, columns, takes_corners, codes)
+    call(argmax.panel, (packed, window.width * LANES, rows, columns, takes_corners, codes))
     return True
 
 
 @compiled
 def maximum_drois(
-    x: Any, dy: Any, drois: Any, placed: PlacedRois, takes_corners: int, runner: int, context: int
+    x: Elements,
+    dy: Elements,
+    drois: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    argmax: Stages,
+    takes_corners: int,
+    runner: int,
+    context: int,
 ) -> int:
     """Fill drois [R, 4] of a maximum, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
@@ -318,14 +337,17 @@ def maximum_drois(
     panel_size = 0 if pixel_size == 1 else _panel_size(placed, False)
     workspace_size = _codes_size(placed, pixel_size, x) + panel_size
     plan = plan_by_roi(placed, runner, 1, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = share_tables(placed, plan, context, placed.axes, 3, 2, True, fill_candidates)
+    memory, shared = share_tables(placed, plan, context, form)
     sums = allocate(4 * shape.rois)
     status = OUT_OF_MEMORY
     if address_of(memory) != 0 and address_of(sums) != 0:
-        args = (x, dy, float64_pointer(sums), placed, plan, shared, takes_corners != 0, pixel_size, workspace_size)
+        doubles = float64_pointer(sums)
+        args = (
+            x, dy, doubles, placed, plan, shared, form, storage, argmax, takes_corners != 0, pixel_size, workspace_size
+        )  # fmt: skip
         status = run_plan(plan, context, work, shared.failed, _drois_task, args)
     for i in range(0 if status else 4 * shape.rois):
-        store(drois, i, float64_pointer(sums)[i])
+        set_value(drois, i, float64_pointer(sums)[i])
     release(memory)
     release(sums)
     return status
@@ -333,12 +355,15 @@ def maximum_drois(
 
 @compiled
 def _drois_task(
-    x: Any,
-    dy: Any,
+    x: Elements,
+    dy: Elements,
     drois: Any,
     placed: PlacedRois,
     plan: Plan,
     shared: SharedTables,
+    form: Form,
+    storage: Storage,
+    argmax: Stages,
     takes_corners: bool,
     pixel_size: int,
     workspace_size: int,
@@ -354,7 +379,7 @@ def _drois_task(
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     codes, panel = float64_pointer(buffer), offset(buffer, _codes_size(placed, pixel_size, x))
     for r in range(first + worker, last, plan.workers):
-        rows, columns = tables_of(placed, shared, worker, r, True, fill_candidates)
+        rows, columns = tables_of(placed, shared, form, worker, r)
         roi_drois = offset(drois, 4 * r)
         roi_drois[0], roi_drois[1], roi_drois[2], roi_drois[3] = 0.0, 0.0, 0.0, 0.0
         for channel in range(0, shape.channels, pixel_size):
@@ -362,11 +387,13 @@ def _drois_task(
             planes = offset(x, (placed.batch_indices[r] * shape.channels + channel) * pixels)
             has_codes = False
             if pixel_size > 1:
-                has_codes = _pack_argmax(planes, placed, r, lanes, rows, columns, takes_corners, panel, codes)
+                args = (planes, placed, r, lanes, rows, columns, takes_corners, panel, codes)
+                has_codes = _pack_argmax(storage, argmax, *args)
             for c in range(lanes):
                 plane, plane_codes = offset(planes, c * pixels), offset(codes, c)
                 gradient = offset(dy, (r * shape.channels + channel + c) * bins)
-                add_to_drois(
-                    plane, gradient, shape.width, rows, columns, takes_corners, plane_codes, has_codes, roi_drois
+                call(
+                    argmax.plane,
+                    (plane, gradient, shape.width, rows, columns, takes_corners, plane_codes, has_codes, roi_drois),
                 )
     release(memory)

@@ -1,16 +1,22 @@
 """Pack LANES channels of a tensor into a panel: interleaved, so that a pixel of all channels is one SIMD vector.
 
-Packing reads and writes the whole map once, which pays off if the RoIs together cover enough of it.
+Packing reads and writes the whole map once, which pays off if the RoIs together cover enough of it. `pack`, `unpack`, `read`
+and `write` are C functions, compiled for each element type; everything else is compiled for addresses.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from numba import types
 
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import address_of, cast_like, itemsize, load, minimum, offset, store
+from ortops.kernels.jit.parallel import call
+from ortops.kernels.jit.scalar import address_of, byte_pointer, cast_like, itemsize, load, minimum, offset, store
 from ortops.kernels.jit.simd import prefetch_to_read, stream_cache_line, transpose
+from ortops.kernels.layout import Elements, Stored, Values
+
+_memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+_memset = types.ExternalFunction("memset", types.intp(types.intp, types.intp, types.intp))
 
 MAX_CACHED_BYTES = 1 << 24
 """Larger outputs are written by non-temporal stores, as no cache can hold them. Measured: C4 takes 72 % of the time."""
@@ -25,8 +31,8 @@ Measured: with 49 bins, packing dY so, dX takes 98 % of the time on P4 and 99 % 
 """
 
 
-@noinline
-def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, panel: Any) -> None:
+@compiled
+def pack(x: Stored, plane: int, lanes: int, line: int, lines: int, length: int, panel: Values) -> None:
     """Fill the panel [lines, length, LANES] from planes; channels from number `lanes` on are 0.
 
     Args:
@@ -52,8 +58,8 @@ def pack(x: Any, plane: int, lanes: int, line: int, lines: int, length: int, pan
                     target[b * LANES + k] = load(source, k * plane + b) if k < lanes else cast_like(panel, 0.0)
 
 
-@noinline
-def unpack(panel: Any, length: int, y: Any, plane: int, lanes: int) -> None:
+@compiled
+def unpack(panel: Values, length: int, y: Stored, plane: int, lanes: int) -> None:
     """Store one line of a panel into the first `lanes` planes of y, rounded to y's element type."""
     rest = length % LANES
     for start in range(0, length - rest, LANES):
@@ -68,15 +74,29 @@ def unpack(panel: Any, length: int, y: Any, plane: int, lanes: int) -> None:
 
 
 @compiled
-def clear(planes: Any, plane: int, lanes: int, begin: int, end: int) -> None:
-    """Set the pixels begin:end of each of the first `lanes` planes to 0."""
-    for k in range(lanes):
-        for j in range(k * plane + begin, k * plane + end):
-            store(planes, j, 0.0)
+def read(x: Stored, count: int, values: Values) -> None:
+    """Convert elements to values of the compute type."""
+    for i in range(count):
+        values[i] = load(x, i)
 
 
 @compiled
-def prefetch_window(x: Any, plane: int, lanes: int, line: int, lines: int, length: int) -> None:
+def write(values: Values, count: int, y: Stored) -> None:
+    """Round values of the compute type to elements."""
+    for i in range(count):
+        store(y, i, values[i])
+
+
+@compiled
+def clear(planes: Elements, plane: int, lanes: int, begin: int, end: int) -> None:
+    """Set the pixels begin:end of each of the first `lanes` planes to 0."""
+    for k in range(lanes):
+        if end > begin:
+            _memset(address_of(offset(planes, k * plane + begin)), 0, (end - begin) * itemsize(planes))
+
+
+@compiled
+def prefetch_window(x: Elements, plane: int, lanes: int, line: int, lines: int, length: int) -> None:
     """Prefetch what `pack` reads with the same arguments."""
     for k in range(lanes):
         for a in range(lines):
@@ -84,30 +104,34 @@ def prefetch_window(x: Any, plane: int, lanes: int, line: int, lines: int, lengt
 
 
 @noinline
-def stream(source: Any, target: Any, count: int) -> None:
+def stream(source: Elements, target: Elements, count: int) -> None:
     """Copy elements by non-temporal stores."""
-    begin = minimum(-address_of(target) % CACHE_LINE // itemsize(target), count)
-    step = CACHE_LINE // itemsize(target)
-    end = begin + (count - begin) // step * step
-    for i in range(begin):
-        target[i] = source[i]
-    for i in range(begin, end, step):
-        stream_cache_line(offset(source, i), offset(target, i))
-    for i in range(end, count):
-        target[i] = source[i]
+    size = count * itemsize(target)
+    begin = minimum(-address_of(target) % CACHE_LINE, size)
+    end = begin + (size - begin) // CACHE_LINE * CACHE_LINE
+    values, elements = byte_pointer(source), byte_pointer(target)
+    _memcpy(address_of(elements), address_of(values), begin)
+    for i in range(begin, end, CACHE_LINE):
+        stream_cache_line(offset(values, i), offset(elements, i))
+    _memcpy(address_of(elements) + end, address_of(values) + end, size - end)
 
 
 @compiled
-def should_stream(y: Any, count: int) -> bool:
+def should_stream(y: Elements, count: int) -> bool:
     """Whether to write an output of `count` elements by non-temporal stores."""
     return count * itemsize(y) > MAX_CACHED_BYTES
 
 
 @compiled
-def unpack_by_stream(panel: Any, length: int, y: Any, plane: int, lanes: int, staged: Any) -> None:
-    """Unpack by non-temporal stores, through `staged` [LANES * STAGED_PIXELS]. Call `fence` afterwards."""
+def unpack_by_stream(
+    unpack: int, panel: Elements, length: int, y: Elements, plane: int, lanes: int, staged: Elements
+) -> None:
+    """Unpack by non-temporal stores, through `staged` [LANES * STAGED_PIXELS]. Call `fence` afterwards.
+
+    `unpack` is the address of the function.
+    """
     for start in range(0, length, STAGED_PIXELS):
         count = minimum(STAGED_PIXELS, length - start)
-        unpack(offset(panel, start * LANES), count, staged, count, lanes)
+        call(unpack, (offset(panel, start * LANES), count, staged, count, lanes))
         for k in range(lanes):
             stream(offset(staged, k * count), offset(y, k * plane + start), count)

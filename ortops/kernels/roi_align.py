@@ -60,6 +60,8 @@ def _place_rois(
     images, channels, height, width = x_shape
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
     placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
-    invalid = _place(rois, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
+    invalid = _place(
+        rois.astype(np.float64), placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"]
+    )
     check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return placed

@@ -11,6 +11,7 @@ from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
 from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, RotatedRois, Shape
 from ortops.kernels.roi_pool import check_status, rounded_once
+from ortops.kernels.stages import address, by_source, elements, kind_of, storage, values_of
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
 _place = Kernel("rotated_grid", "place_rotated_rois")
@@ -33,7 +34,9 @@ def roi_align_rotated(
     (y,) = outputs
     rotated = _place_rois(rois, batch_indices, x.shape, y.shape, attributes)
     if y.size:
-        check_status(_average(x, y, rotated, *runner))
+        kind = kind_of(x)
+        stages = by_source("rotated", "average_of", kind)
+        check_status(_average(elements(x), elements(y), rotated, _make(), storage(kind), stages, *runner))
 
 
 def roi_align_rotated_grad(
@@ -48,14 +51,23 @@ def roi_align_rotated_grad(
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
     check_bins("dY", dy)
+    kind = kind_of(dy)
     rotated = _place_rois(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
     if dx is not None and not len(rois):
         dx[...] = 0
     elif dx is not None and dx.size:
-        check_status(_dx(dy, dx, rotated, *runner))
+        stages, unrounded = by_source("rotated", "add_gradient_of", kind), storage(values_of(kind))
+        check_status(_dx(elements(dy), elements(dx), rotated, _make(), storage(kind), unrounded, stages, *runner))
     if drois is not None and drois.size:
         with rounded_once(drois) as sums:
-            check_status(_drois(x, dy, sums, rotated, *runner))
+            add = address("rotated", "add_products", kind)
+            check_status(
+                _drois(elements(x), elements(dy), elements(sums), rotated, _make(), storage(kind), add, *runner)
+            )
+
+
+def _make() -> int:
+    return address("rotated_tables", "make")
 
 
 def _place_rois(
@@ -74,6 +86,12 @@ def _place_rois(
     rotated = RotatedRois(
         placed, np.empty((count, 2)), np.zeros((count, 2), np.int64), np.empty(count, np.int64), direction
     )
-    invalid = _place(rois, rotated, attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"])
+    invalid = _place(
+        rois.astype(np.float64),
+        rotated,
+        attributes["spatial_scale"],
+        attributes["aligned"],
+        attributes["sampling_ratio"],
+    )
     check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return rotated

@@ -1,32 +1,62 @@
-"""Dispatch pooling over RoIs and its gradients to the kernel of each mode."""
+"""Pooling over RoIs and its gradients: choose the compiled functions of each mode and element type, and call the drivers.
+
+The drivers (`forward`, `gradient`, `maximum_gradient`, `pixel_gradient`) and what fills tables are compiled once. Drivers
+get the addresses of the functions that load and store elements, compiled for each element type, and of the arithmetic,
+compiled for float and double, and for each type where it reads single planes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
+from ortops.kernels.layout import (
+    CANDIDATES,
+    DOUBLE,
+    EXTREMES,
+    OUT_OF_MEMORY,
+    PIXELS,
+    WEIGHTS,
+    Form,
+    PlacedRois,
+    Planning,
+    Stages,
+)
+from ortops.kernels.stages import address, by_source, elements, kind_of, storage, values_of
 
-_POOL = {
-    "avg": Kernel("forward", "pool_average"),
-    "max": Kernel("forward", "pool_max_corner"),
-    "max_interpolated": Kernel("forward", "pool_max_sample"),
-    "max_pixel": Kernel("forward", "pool_max_pixel"),
-}
+_pool = Kernel("forward", "pool")
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
 _maximum_dx = Kernel("maximum_gradient", "maximum_dx")
 _maximum_drois = Kernel("maximum_gradient", "maximum_drois")
-_max_pixel_dx = Kernel("pixel_bins", "max_pixel_dx")
+_max_pixel_dx = Kernel("pixel_gradient", "max_pixel_dx")
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
 
 A kernel may pool all RoIs of an image in one task, during which no signal handler runs.
 """
+
+
+class _Mode(NamedTuple):
+    """A way to pool: the form of its tables, and the module and the name of its arithmetic."""
+
+    form: int
+    module: str
+    name: str
+
+
+_MODES = {
+    "avg": _Mode(WEIGHTS, "average", "average"),
+    "max": _Mode(EXTREMES, "maximum", "max_corner"),
+    "max_interpolated": _Mode(CANDIDATES, "maximum", "max_sample"),
+    "max_pixel": _Mode(PIXELS, "maximum", "max_pixel"),
+}
 
 
 def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
@@ -44,8 +74,10 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
+        kind, of = kind_of(x), _MODES[mode]
+        functions = _form(of.form, False, kind), storage(kind), by_source(of.module, f"{of.name}_of", kind)
         for part, placed_part in _parts(placed):
-            check_status(_POOL[mode](x, y[part], placed_part, *runner, outside))
+            check_status(_pool(elements(x), elements(y[part]), placed_part, *functions, outside, *runner))
 
 
 def pool_gradient(
@@ -61,14 +93,18 @@ def pool_gradient(
     parts = _parts(placed)
     if dx is not None and dx.size:
         _add_up_dx(dy, parts, x, dx, mode, runner)
-    if drois is not None and drois.size:
+    if x is not None and drois is not None and drois.size:
+        kind = kind_of(dy)
+        takes_corners = [] if mode == "avg" else [mode == "max"]
+        if mode == "avg":
+            kernel, form = _average_drois, _form(WEIGHTS, True, kind)
+            stages = by_source("average", "add_box_gradient_of", kind)
+        else:
+            kernel, form, stages = _maximum_drois, _form(CANDIDATES, True, kind), _argmax("add_to_drois", kind)
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
-                args = (x, dy[part], sums[part], placed_part)
-                if mode != "avg":
-                    check_status(_maximum_drois(*args, mode == "max", *runner))
-                else:
-                    check_status(_average_drois(*args, *runner))
+                arrays = elements(x), elements(dy[part]), elements(sums[part])
+                check_status(kernel(*arrays, placed_part, form, storage(kind), stages, *takes_corners, *runner))
 
 
 def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: str, runner: Runner) -> None:
@@ -77,14 +113,19 @@ def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: 
     if len(parts) > 1 and dx.dtype.itemsize < 4:
         dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
+    kind = kind_of(dy)
+    takes_corners = [mode == "max"] if mode in ("max", "max_interpolated") else []
+    if mode == "avg":
+        kernel, form, stages = _average_dx, WEIGHTS, by_source("average", "add_gradient_to", values_of(kind))
+    elif mode == "max_pixel":
+        kernel, form, stages = _max_pixel_dx, PIXELS, by_source("pixel_gradient", "add_to_argmax_of", kind)
+    else:
+        kernel, form, stages = _maximum_dx, CANDIDATES, _argmax("add_to_dx", kind)
+    maps = () if x is None or mode == "avg" else (elements(x),)
+    functions = _form(form, False, kind), storage(kind), stages
     sums = total
     for part, placed in parts:
-        if mode == "avg":
-            check_status(_average_dx(dy[part], sums, placed, *runner))
-        elif mode == "max_pixel":
-            check_status(_max_pixel_dx(x, dy[part], sums, placed, *runner))
-        else:
-            check_status(_maximum_dx(x, dy[part], sums, placed, mode == "max", *runner))
+        check_status(kernel(*maps, elements(dy[part]), elements(sums), placed, *functions, *takes_corners, *runner))
         if sums is not total:
             total += sums
         elif len(parts) > 1:
@@ -114,6 +155,18 @@ def _parts(placed: PlacedRois) -> list[_Part]:
         parts.append((part, PlacedRois(shape, placed.axes[part], placed.spans[part], placed.batch_indices[part])))
         begin, done = end, int(work[end - 1])
     return parts
+
+
+@functools.cache
+def _form(kind: int, with_grad: bool, element: int) -> Form:
+    share, fill = address("roi_tables", "share"), address("roi_tables", "fill")
+    planning = Planning(share, fill, address("sliding", "sort_by_first_row"))
+    return Form(kind, with_grad, DOUBLE if kind == CANDIDATES else values_of(element), planning)
+
+
+@functools.cache
+def _argmax(name: str, kind: int) -> Stages:
+    return Stages(address("argmax", "argmax_of_panel", values_of(kind)), address("argmax", name, kind))
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 
 from ortops.kernels.forward import staging_size_of
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.compile import compiled
+from ortops.kernels.jit.parallel import allocate, call, release
 from ortops.kernels.jit.python_api import signal_raised
 from ortops.kernels.jit.scalar import (
     address_of,
@@ -25,8 +25,8 @@ from ortops.kernels.jit.scalar import (
     maximum,
     minimum,
     offset,
+    set_value,
     storage_pointer,
-    store,
 )
 from ortops.kernels.jit.simd import (
     fence,
@@ -37,8 +37,19 @@ from ortops.kernels.jit.simd import (
     splat,
     store_lanes,
 )
-from ortops.kernels.layout import INTERRUPTED, OUT_OF_MEMORY, RotatedRois
-from ortops.kernels.pack import pack, stream, unpack
+from ortops.kernels.layout import (
+    DOUBLE,
+    INTERRUPTED,
+    OUT_OF_MEMORY,
+    Doubles,
+    Elements,
+    RotatedRois,
+    Stages,
+    Storage,
+    Stored,
+    Values,
+)
+from ortops.kernels.pack import clear, stream
 from ortops.kernels.roi_tables import Groups, group_by_image
 from ortops.kernels.rotated_tables import (
     DERIVATIVES,
@@ -46,8 +57,9 @@ from ortops.kernels.rotated_tables import (
     Lists,
     Tables,
     lists_of,
-    make_tables,
     next_batch,
+    tables_in,
+    typed_lists,
     whole_map,
     window_of_roi,
 )
@@ -71,8 +83,28 @@ BLOCK_PANELS = 4
 
 
 @compiled
-def rotated_average(x: Any, y: Any, rotated: RotatedRois, runner: int, context: int) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W]. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
+def rotated_average(
+    x: Elements,
+    y: Elements,
+    rotated: RotatedRois,
+    make: int,
+    storage: Storage,
+    stages: Stages,
+    runner: int,
+    context: int,
+) -> int:
+    """Fill y [R, C, PH, PW] from x [N, C, H, W]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+
+    Args:
+        x: the maps.
+        y: the output.
+        rotated: the RoIs with their samples.
+        make: the address of `rotated_tables.make`.
+        storage: the functions that load and store x and y.
+        stages: `average_of_panel` and `average_of_plane`.
+        runner: the address of the runner of the tasks.
+        context: its context.
+    """
     placed, shape = rotated.placed, rotated.placed.shape
     bins, is_whole = shape.bins_y * shape.bins_x, should_pack_maps(placed)
     staging_size = staging_size_of(placed, y)
@@ -81,8 +113,9 @@ def rotated_average(x: Any, y: Any, rotated: RotatedRois, runner: int, context: 
     plan = plan_of_panels(placed, is_whole, runner, panel_count(shape.channels), bytes_of_worker)
     written = shape.images * shape.height * shape.width if is_whole else shape.rois * bins
     memory, groups = _grouped(rotated)
-    args = (x, y, rotated, groups, staging_size, workspace_size)
-    status = _for_batches(rotated, groups, is_whole, 1, x, context, written, plan, _average_task, args)
+    args = (x, y, rotated, storage, stages, groups, staging_size, workspace_size)
+    like = compute_pointer(x, x)
+    status = _for_batches(rotated, make, groups, is_whole, 1, like.kind, context, written, plan, _average_task, args)
     release(memory)
     return status
 
@@ -99,18 +132,19 @@ def _grouped(rotated: RotatedRois) -> Any:
 
 
 @compiled
-def _entry_bytes(values: int, like: Any) -> int:
+def _entry_bytes(values: int, numbers: int) -> int:
     """The size in bytes of a table's entry: a pixel's number and `values` values."""
-    return 8 + values * itemsize(compute_pointer(like, like))
+    return 8 + values * (1 << numbers)
 
 
 @compiled
 def _for_batches(
     rotated: RotatedRois,
+    make: int,
     groups: Groups,
     is_whole: bool,
     values: int,
-    like: Any,
+    numbers: int,
     context: int,
     written: int,
     plan: Plan,
@@ -121,10 +155,11 @@ def _for_batches(
 
     Args:
         rotated: the RoIs with their samples.
+        make: the address of `rotated_tables.make`.
         groups: the order of the RoIs.
-        is_whole: as in `make_tables`.
-        values: as in `make_tables`.
-        like: as in `make_tables`.
+        is_whole: as in `make`.
+        values: as in `make`.
+        numbers: as in `make`.
         context: the context of the plan's runner.
         written: the elements of a channel that a batch's tasks read or write in addition to the tables' pixels.
         plan: the plan of the tasks. If its items are RoIs, they are replaced by those of a batch.
@@ -137,27 +172,34 @@ def _for_batches(
     shape = rotated.placed.shape
     if address_of(groups.order) == 0:
         return OUT_OF_MEMORY
+    made = allocate(1)
+    if address_of(made) == 0:
+        return OUT_OF_MEMORY
     bins, begin, low, status = shape.bins_y * shape.bins_x, 0, 0, 0
     while begin < shape.rois and status == 0:
-        batch = next_batch(rotated, groups.order, begin, low, _entry_bytes(values, like))
-        memory, tables, status = make_tables(rotated, groups, batch, is_whole, values, like, plan.runner, context)
+        batch = next_batch(rotated, groups.order, begin, low, _entry_bytes(values, numbers))
+        status = call(make, (rotated, groups, batch, is_whole, values, numbers, plan.runner, context, made))
         if status == 0:
+            tables = tables_in(made[0], batch, values, numbers)
             work = (batch.entries + written) * shape.channels
             items = plan.items if plan.is_by_image else batch.end - batch.begin
             batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
             status = run_plan(batch_plan, context, work, tables.failed, task, args + (batch_plan, batch, tables))  # noqa: RUF005 - as there
-        release(memory)
+        release(int64_pointer(made[0]))
         begin, low = (batch.end, 0) if batch.high == bins else (batch.begin, batch.high)
         if status == 0 and not batch.is_last and signal_raised():
             status = INTERRUPTED
+    release(made)
     return status
 
 
 @compiled
 def _average_task(
-    x: Any,
-    y: Any,
+    x: Elements,
+    y: Elements,
     rotated: RotatedRois,
+    storage: Storage,
+    stages: Stages,
     groups: Groups,
     staging_size: int,
     workspace_size: int,
@@ -185,7 +227,7 @@ def _average_task(
             planes = offset(x, (image * shape.channels + channel) * pixels)
             if packs:
                 source = offset(planes, window.top * shape.width + window.left)
-                pack(source, pixels, lanes, shape.width, window.height, window.width, panel)
+                call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
             for m in range(begin, end):
                 lists = lists_of(rotated, groups, batch, tables, m)
                 target = offset(y, (groups.order[m] * shape.channels + channel) * bins + batch.low)
@@ -193,15 +235,15 @@ def _average_task(
                 if not streams:
                     prefetch_to_write(target, lists.bins * lanes)
                 if packs:
-                    _average(panel, lists, sums)
+                    call(stages.panel, (panel, lists, sums))
                 else:
                     for c in range(lanes):
-                        _average_plane(offset(planes, c * pixels), lists, offset(sums, c))
+                        call(stages.plane, (offset(planes, c * pixels), lists, offset(sums, c)))
                 if streams:
-                    unpack(sums, bins, elements, bins, lanes)
+                    call(storage.unpack, (sums, bins, elements, bins, lanes))
                     stream(elements, target, bins * lanes)
                 else:
-                    unpack(sums, lists.bins, target, bins, lanes)
+                    call(storage.unpack, (sums, lists.bins, target, bins, lanes))
     if staging_size:
         fence()
     release(memory)
@@ -220,9 +262,10 @@ def _work_item(rotated: RotatedRois, groups: Groups, plan: Plan, batch: Batch, i
     return rotated.placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels)
 
 
-@noinline
-def _average(panel: Any, lists: Lists, sums: Any) -> None:
+@compiled
+def average_of_panel(panel: Values, tables: Lists, sums: Values) -> None:
     """Compute the weighted sum of each bin [bins, LANES] over a panel."""
+    lists = typed_lists(tables, sums)
     for b in range(lists.bins):
         begin = b * lists.stride
         lanes = splat(sums, 0.0)
@@ -231,9 +274,10 @@ def _average(panel: Any, lists: Lists, sums: Any) -> None:
         store_lanes(sums, b * LANES, lanes)
 
 
-@noinline
-def _average_plane(plane: Any, lists: Lists, sums: Any) -> None:
+@compiled
+def average_of_plane(plane: Stored, tables: Lists, sums: Values) -> None:
     """Compute the weighted sum of each bin over one plane; the sums are LANES values apart."""
+    lists = typed_lists(tables, sums)
     for b in range(lists.bins):
         begin, value = b * lists.stride, cast_like(sums, 0.0)
         for i in range(begin, begin + lists.count[b]):
@@ -242,8 +286,22 @@ def _average_plane(plane: Any, lists: Lists, sums: Any) -> None:
 
 
 @compiled
-def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] for R > 0. Returns 0, OUT_OF_MEMORY or INTERRUPTED."""
+def rotated_dx(
+    dy: Elements,
+    dx: Elements,
+    rotated: RotatedRois,
+    make: int,
+    storage: Storage,
+    unrounded_storage: Storage,
+    stages: Stages,
+    runner: int,
+    context: int,
+) -> int:
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] for R > 0. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+
+    The stages are `add_gradient_of_panel` and `add_gradient_of_plane`, and unrounded_storage has the functions that load and
+    store values of the compute type. The other arguments are as in `rotated_average`.
+    """
     placed, shape = rotated.placed, rotated.placed.shape
     pixels, bins, packs = shape.height * shape.width, shape.bins_y * shape.bins_x, should_pack_maps(placed)
     pixel_size, size = LANES if packs else 1, itemsize(compute_pointer(dx, dx))
@@ -255,14 +313,18 @@ def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int
     unrounded, status = int64_pointer(0), OUT_OF_MEMORY
     if address_of(memory) != 0:
         status = 0
-        if not is_direct and not next_batch(rotated, groups.order, 0, 0, _entry_bytes(1, dx)).is_last:
+        if (
+            not is_direct
+            and not next_batch(rotated, groups.order, 0, 0, _entry_bytes(1, compute_pointer(dx, dx).kind)).is_last
+        ):
             # Sums stay unrounded from one batch to the next.
             unrounded = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
             status = 0 if address_of(unrounded) else OUT_OF_MEMORY
     if status == 0:
         sums = compute_pointer(dx, dx) if is_direct else compute_pointer(unrounded, dx)
-        args = (dy, dx, sums, rotated, groups, pixel_size, workspace_size)
-        status = _for_batches(rotated, groups, True, 1, dx, context, shape.images * pixels, plan, _dx_task, args)
+        args = (dy, dx, sums, rotated, storage, unrounded_storage, stages, groups, pixel_size, workspace_size)
+        written = shape.images * pixels
+        status = _for_batches(rotated, make, groups, True, 1, sums.kind, context, written, plan, _dx_task, args)
     release(unrounded)
     release(memory)
     return status
@@ -270,10 +332,13 @@ def rotated_dx(dy: Any, dx: Any, rotated: RotatedRois, runner: int, context: int
 
 @compiled
 def _dx_task(
-    dy: Any,
-    dx: Any,
-    unrounded: Any,
+    dy: Elements,
+    dx: Elements,
+    unrounded: Elements,
     rotated: RotatedRois,
+    storage: Storage,
+    unrounded_storage: Storage,
+    stages: Stages,
     groups: Groups,
     pixel_size: int,
     workspace_size: int,
@@ -301,34 +366,33 @@ def _dx_task(
         target, previous, buffer = offset(dx, at), offset(unrounded, at), offset(gradient, bins * pixel_size)
         sums = previous if pixel_size == 1 and address_of(unrounded) != 0 else buffer
         if batch.is_first:
-            for j in range(pixels * pixel_size):
-                sums[j] = 0.0
+            clear(sums, 0, 1, 0, pixels * pixel_size)
         elif pixel_size > 1:
-            pack(previous, pixels, lanes, 0, 1, pixels, sums)
+            call(unrounded_storage.pack, (previous, pixels, lanes, 0, 1, pixels, sums))
         for m in range(begin, end):
             lists = lists_of(rotated, groups, batch, tables, m)
             source = offset(dy, (groups.order[m] * shape.channels + channel) * bins + batch.low)
             if pixel_size == 1:
-                _add_gradient_of_plane(source, lists, sums)
+                call(stages.plane, (source, lists, sums))
             else:
-                pack(source, bins, lanes, 0, 1, lists.bins, gradient)
+                call(storage.pack, (source, bins, lanes, 0, 1, lists.bins, gradient))
                 if m + 1 < end:
                     following = (groups.order[m + 1] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
-                _add_gradient(gradient, lists, sums)
+                call(stages.panel, (gradient, lists, sums))
         if pixel_size > 1 and rounds_sums:
-            unpack(sums, pixels, target, pixels, lanes)
+            call(storage.unpack, (sums, pixels, target, pixels, lanes))
         elif pixel_size > 1:
-            unpack(sums, pixels, previous, pixels, lanes)
+            call(unrounded_storage.unpack, (sums, pixels, previous, pixels, lanes))
         elif rounds_sums:
-            for j in range(pixels):
-                store(target, j, sums[j])
+            call(storage.write, (sums, pixels, target))
     release(memory)
 
 
-@noinline
-def _add_gradient(gradient: Any, lists: Lists, sums: Any) -> None:
+@compiled
+def add_gradient_of_panel(gradient: Values, tables: Lists, sums: Values) -> None:
     """Add the gradient of each bin, a panel [bins], to the pixels that the bin reads, in a panel."""
+    lists = typed_lists(tables, sums)
     for b in range(lists.bins):
         begin, lanes = b * lists.stride, load_lanes(gradient, b * LANES)
         for i in range(begin, begin + lists.count[b]):
@@ -336,9 +400,10 @@ def _add_gradient(gradient: Any, lists: Lists, sums: Any) -> None:
             store_lanes(sums, at, fma(lists.value[i], lanes, load_lanes(sums, at)))
 
 
-@noinline
-def _add_gradient_of_plane(gradient: Any, lists: Lists, sums: Any) -> None:
-    """`_add_gradient` for one plane."""
+@compiled
+def add_gradient_of_plane(gradient: Stored, tables: Lists, sums: Values) -> None:
+    """`add_gradient_of_panel` for one plane."""
+    lists = typed_lists(tables, sums)
     for b in range(lists.bins):
         begin, value = b * lists.stride, load(gradient, b)
         for i in range(begin, begin + lists.count[b]):
@@ -347,11 +412,21 @@ def _add_gradient_of_plane(gradient: Any, lists: Lists, sums: Any) -> None:
 
 
 @compiled
-def rotated_drois(x: Any, dy: Any, drois: Any, rotated: RotatedRois, runner: int, context: int) -> int:
+def rotated_drois(
+    x: Elements,
+    dy: Elements,
+    drois: Elements,
+    rotated: RotatedRois,
+    make: int,
+    storage: Storage,
+    add_products: int,
+    runner: int,
+    context: int,
+) -> int:
     """Fill drois [R, 5], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
-    the rest is float64.
+    the rest is float64. `add_products` is the address of the function; the other arguments are as in `rotated_average`.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
@@ -375,16 +450,16 @@ def rotated_drois(x: Any, dy: Any, drois: Any, rotated: RotatedRois, runner: int
     if address_of(parts) != 0:
         for i in range(size):
             parts[i] = 0.0
-        args = (x, dy, parts, rotated, groups, workspace_size)
-        doubles, written = parts, shape.rois * bins
+        args = (x, dy, parts, rotated, storage, add_products, groups, workspace_size)
+        written = shape.rois * bins
         status = _for_batches(
-            rotated, groups, is_whole, DERIVATIVES, doubles, context, written, plan, _drois_task, args
+            rotated, make, groups, is_whole, DERIVATIVES, DOUBLE, context, written, plan, _drois_task, args
         )
     for i in range(0 if status else DERIVATIVES * shape.rois):
         value = 0.0
         for block in range(blocks):
             value += parts[(i // DERIVATIVES * blocks + block) * DERIVATIVES + i % DERIVATIVES]
-        store(drois, i, value)
+        set_value(drois, i, value)
     release(memory_of_parts)
     release(memory)
     return status
@@ -392,10 +467,12 @@ def rotated_drois(x: Any, dy: Any, drois: Any, rotated: RotatedRois, runner: int
 
 @compiled
 def _drois_task(
-    x: Any,
-    dy: Any,
-    parts: Any,
+    x: Elements,
+    dy: Elements,
+    parts: Doubles,
     rotated: RotatedRois,
+    storage: Storage,
+    add_products: int,
     groups: Groups,
     workspace_size: int,
     plan: Plan,
@@ -421,21 +498,31 @@ def _drois_task(
         for k in range(0, channels if packs else 0, LANES):
             source = offset(planes, k * pixels + window.top * shape.width + window.left)
             panel = offset(block_of_panels, k // LANES * size)
-            pack(source, pixels, minimum(LANES, channels - k), shape.width, window.height, window.width, panel)
+            lanes = minimum(LANES, channels - k)
+            call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
         for m in range(begin, end):
             r, lists = groups.order[m], lists_of(rotated, groups, batch, tables, m)
             source = offset(dy, (r * shape.channels + channel) * bins + batch.low)
             for k in range(0, channels, LANES):
                 panel = offset(gradient, k // LANES * lists.bins * LANES)
-                pack(offset(source, k * bins), bins, minimum(LANES, channels - k), 0, 1, lists.bins, panel)
+                lanes = minimum(LANES, channels - k)
+                call(storage.pack, (offset(source, k * bins), bins, lanes, 0, 1, lists.bins, panel))
             part = offset(parts, (r * plan.blocks + block) * DERIVATIVES)
-            _add_products(block_of_panels, size, planes, pixels, packs, gradient, channels, lists, part)
+            call(add_products, (block_of_panels, size, planes, pixels, packs, gradient, channels, lists, part))
     release(memory)
 
 
-@noinline
-def _add_products(
-    panels: Any, size: int, planes: Any, stride: int, packs: bool, gradient: Any, channels: int, lists: Lists, sums: Any
+@compiled
+def add_products(
+    panels: Values,
+    size: int,
+    planes: Stored,
+    stride: int,
+    packs: bool,
+    gradient: Values,
+    channels: int,
+    tables: Lists,
+    sums: Doubles,
 ) -> None:
     """Add the products of each bin's gradient, the pixels that it reads and the derivatives of their weights.
 
@@ -447,9 +534,10 @@ def _add_products(
         packs: whether the pixels are packed.
         gradient: the gradient of each bin, in panels, followed by a buffer of LANES values.
         channels: the number of channels.
-        lists: the tables' entries.
+        tables: the entries.
         sums: the result [DERIVATIVES].
     """
+    lists = typed_lists(tables, sums)
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]
     gathered = offset(gradient, BLOCK_PANELS * lists.bins * LANES)
     for p in range(lists.bins):

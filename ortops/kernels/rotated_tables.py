@@ -15,13 +15,13 @@ from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
     float64_pointer,
-    itemsize,
+    int64_pointer,
     maximum,
     minimum,
     offset,
-    store,
+    set_value,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, RotatedRois, Shape
+from ortops.kernels.layout import OUT_OF_MEMORY, Elements, RotatedRois, Shape, Words
 from ortops.kernels.roi_tables import MAX_TABLE_BYTES, Groups
 from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, lines_within, row_point, samples_within
 from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count
@@ -73,11 +73,11 @@ class Tables(NamedTuple):
     values: the number of values of an entry: 1 or DERIVATIVES.
     """
 
-    failed: Any
-    first: Any
-    count: Any
-    pixel: Any
-    value: Any
+    failed: Words
+    first: Words
+    count: Words
+    pixel: Words
+    value: Elements
     values: int
 
 
@@ -86,9 +86,15 @@ class Lists(NamedTuple):
 
     bins: int
     stride: int
-    count: Any
-    pixel: Any
-    value: Any
+    count: Words
+    pixel: Words
+    value: Elements
+
+
+@compiled
+def typed_lists(lists: Lists, like: Any) -> Any:
+    """The lists with a pointer to values of the type of those at `like`, for the code of one type."""
+    return Lists(lists.bins, lists.stride, lists.count, lists.pixel, compute_pointer(lists.value, like))
 
 
 @compiled
@@ -147,17 +153,18 @@ def next_batch(rotated: RotatedRois, order: Any, begin: int, low: int, entry_byt
 
 
 @compiled
-def make_tables(
+def make(
     rotated: RotatedRois,
     groups: Groups,
     batch: Batch,
     is_whole: bool,
     values: int,
-    like: Any,
+    numbers: int,
     runner: int,
     context: int,
-) -> Any:
-    """Make the tables of a batch.
+    made: Words,
+) -> int:
+    """Make the tables of a batch; a C function.
 
     Args:
         rotated: the RoIs with their samples.
@@ -165,22 +172,22 @@ def make_tables(
         batch: the batch.
         is_whole: whether pixels are numbered on the whole map, even if a RoI's window could be packed.
         values: 1 for weights, or DERIVATIVES.
-        like: a pointer to elements whose compute type is the type of the values.
+        numbers: the type of the values, FLOAT or DOUBLE.
         runner: the runner of the tasks.
         context: the runner's context.
+        made: the result: the address of the memory to release, 0 if there is none left. `tables_in` has the tables in it.
 
     Returns:
-        The memory to release, a null pointer if there is none left; the tables; 0, OUT_OF_MEMORY or INTERRUPTED.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    rois, bins, size = batch.end - batch.begin, batch.high - batch.low, itemsize(compute_pointer(like, like))
+    rois, bins = batch.end - batch.begin, batch.high - batch.low
     entries = int(batch.entries)
-    memory = allocate(1 + rois + rois * bins + entries + (entries * values * size + 7) // 8)
-    first = offset(memory, 1)
-    count = offset(first, rois)
-    pixel = offset(count, rois * bins)
-    tables = Tables(memory, first, count, pixel, compute_pointer(offset(pixel, entries), like), values)
+    memory = allocate(1 + rois + rois * bins + entries + (entries * values * (1 << numbers) + 7) // 8)
+    made[0] = address_of(memory)
+    tables = tables_in(made[0], batch, values, numbers)
+    first = tables.first
     if address_of(memory) == 0:
-        return memory, tables, OUT_OF_MEMORY
+        return OUT_OF_MEMORY
     memory[0] = 0
     at = 0
     for k in range(rois):
@@ -192,7 +199,18 @@ def make_tables(
     words = batch.most_pixels + values * batch.most_pixels_of_bin
     plan = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
     args = (rotated, groups, batch, tables, is_whole, plan, words)
-    return memory, tables, run_plan(plan, context, work, memory, _fill_task, args)
+    return run_plan(plan, context, work, memory, _fill_task, args)
+
+
+@compiled
+def tables_in(address: int, batch: Batch, values: int, numbers: int) -> Tables:
+    """The tables of a batch in the memory that `make` has allocated."""
+    memory, rois = int64_pointer(address), batch.end - batch.begin
+    first = offset(memory, 1)
+    count = offset(first, rois)
+    pixel = offset(count, rois * (batch.high - batch.low))
+    value = Elements(address_of(offset(pixel, int(batch.entries))), numbers)
+    return Tables(memory, first, count, pixel, value, values)
 
 
 @compiled
@@ -230,7 +248,7 @@ def _fill_task(
                 count = _fill(grid, shape, batch.low + b, window, target, found, values, pixel, sums)
             lists.count[b] = count
             for i in range(count * values):
-                store(lists.value, begin * values + i, sums[i] * sample_weight)
+                set_value(lists.value, begin * values + i, sums[i] * sample_weight)
     release(memory)
 
 
@@ -254,7 +272,7 @@ def _fill(
         target: the window in which pixels are numbered.
         found: for each pixel of the window, its index in the list if it is there, else any number, so that the array need
             not be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
-        values: as in `make_tables`.
+        values: as in `make`.
         pixel: the list to fill.
         sums: `values` sums for each pixel of the list, initially 0.
     """

@@ -11,11 +11,10 @@ from typing import Any
 
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.parallel import allocate, call, release
 from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, maximum, minimum, offset
-from ortops.kernels.layout import PlacedRois
-from ortops.kernels.pack import pack
-from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, tables_of
+from ortops.kernels.layout import CANDIDATES, Elements, Form, PlacedRois
+from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, span, tables_of
 from ortops.kernels.schedule import panel_size
 from ortops.kernels.tables import Table
 
@@ -24,13 +23,13 @@ MAX_SLIDING_BYTES = 1 << 20
 
 
 @compiled
-def panel_lines(placed: PlacedRois, is_whole: bool, like: Any, per_pixel: int, extras: int) -> int:
+def panel_lines(placed: PlacedRois, is_whole: bool, like: Elements, form: Form) -> int:
     """The number of lines of a panel of the compute type of the elements at `like`; those of the map if it does not slide.
 
     The other arguments are as in `schedule.panel_size` and `roi_tables.share_tables`.
     """
     # Candidates have no numbers of rows, but of regions between them.
-    if not is_whole or per_pixel > 1 or not fits_in_shared_tables(placed, like, per_pixel, extras):
+    if not is_whole or form.kind == CANDIDATES or not fits_in_shared_tables(placed, form):
         return placed.shape.height
     lines = MAX_SLIDING_BYTES // (placed.shape.width * LANES * itemsize(compute_pointer(like, like)))
     for r in range(placed.shape.rois):
@@ -39,7 +38,7 @@ def panel_lines(placed: PlacedRois, is_whole: bool, like: Any, per_pixel: int, e
 
 
 @compiled
-def sliding_size(placed: PlacedRois, is_whole: bool, lines: int, like: Any) -> int:
+def sliding_size(placed: PlacedRois, is_whole: bool, lines: int, like: Elements) -> int:
     """The number of values of a panel and of the numbers of a RoI's rows in it."""
     shape = placed.shape
     if not is_whole:
@@ -48,8 +47,8 @@ def sliding_size(placed: PlacedRois, is_whole: bool, lines: int, like: Any) -> i
 
 
 @compiled
-def sort_by_first_row(placed: PlacedRois, shared: SharedTables, fill: Any, span: Any) -> bool:
-    """Sort the RoIs of each image by the first row that they read; whether there was memory for it."""
+def sort_by_first_row(placed: PlacedRois, shared: SharedTables, form: Form) -> bool:
+    """Sort the RoIs of each image by the first row that they read; whether there was memory for it. Also a C function."""
     shape, order = placed.shape, shared.groups.order
     memory = allocate(shape.rois + shape.height + 1)
     if address_of(memory) == 0:
@@ -61,11 +60,11 @@ def sort_by_first_row(placed: PlacedRois, shared: SharedTables, fill: Any, span:
             memory[row] = 0
         for m in range(begin, end):
             unsorted[m] = order[m]
-            memory[_first_row(placed, shared, order[m], fill, span) + 1] += 1
+            memory[_first_row(placed, shared, order[m], form) + 1] += 1
         for row in range(shape.height):
             memory[row + 1] += memory[row]
         for m in range(begin, end):
-            row = _first_row(placed, shared, unsorted[m], fill, span)
+            row = _first_row(placed, shared, unsorted[m], form)
             order[begin + memory[row]] = unsorted[m]
             memory[row] += 1
     release(memory)
@@ -73,17 +72,27 @@ def sort_by_first_row(placed: PlacedRois, shared: SharedTables, fill: Any, span:
 
 
 @compiled
-def _first_row(placed: PlacedRois, shared: SharedTables, r: int, fill: Any, span: Any) -> int:
-    rows, _ = tables_of(placed, shared, 0, r, False, fill)
-    low: int = span(rows)[0]
+def _first_row(placed: PlacedRois, shared: SharedTables, r: int, form: Form) -> int:
+    rows, _ = tables_of(placed, shared, form, 0, r)
+    low: int = span(form, rows)[0]
     return low
 
 
 @compiled
-def slide(channels: Any, placed: PlacedRois, lanes: int, lines: int, end: int, low: int, high: int, panel: Any) -> int:
+def slide(
+    pack: int,
+    channels: Elements,
+    placed: PlacedRois,
+    lanes: int,
+    lines: int,
+    end: int,
+    low: int,
+    high: int,
+    panel: Elements,
+) -> int:
     """Pack rows so that the panel of `lines` rows holds low:high; row i is row i % lines of the panel.
 
-    `channels` is the first pixel of a panel's first channel. The rows before `end`
+    `pack` is the address of the function; `channels` is the first pixel of a panel's first channel. The rows before `end`
     have been packed or left out. The result is the new end.
     """
     shape = placed.shape
@@ -92,7 +101,8 @@ def slide(channels: Any, placed: PlacedRois, lanes: int, lines: int, end: int, l
         at = end % lines
         count = minimum(high - end, lines - at)
         source, target = offset(channels, end * shape.width), offset(panel, at * shape.width * LANES)
-        pack(source, shape.height * shape.width, lanes, shape.width, count, shape.width, target)
+        plane = shape.height * shape.width
+        call(pack, (source, plane, lanes, shape.width, count, shape.width, target))
         end += count
     return end
 

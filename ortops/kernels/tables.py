@@ -20,7 +20,8 @@ from ortops.kernels.axis import (
     region_of_sample,
 )
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import maximum, minimum, offset, store
+from ortops.kernels.jit.scalar import compute_pointer, maximum, minimum, offset, set_value, value_at
+from ortops.kernels.layout import Doubles, Elements, Words
 
 OFF_MAP = -1
 """In place of a candidate's region if it reads no pixel."""
@@ -46,13 +47,21 @@ class Table(NamedTuple):
     """
 
     bins: int
-    start: Any
-    inside: Any
-    pixel: Any
-    weight: Any
-    near: Any
-    far: Any
-    ranges: Any
+    start: Words
+    inside: Doubles
+    pixel: Words
+    weight: Elements
+    near: Elements
+    far: Elements
+    ranges: Words
+
+
+@compiled
+def typed(table: Table, like: Any) -> Any:
+    """The table with pointers to numbers of the type of those at `like`, for the code of one type."""
+    weight, near = compute_pointer(table.weight, like), compute_pointer(table.near, like)
+    far = compute_pointer(table.far, like)
+    return Table(table.bins, table.start, table.inside, table.pixel, weight, near, far, table.ranges)
 
 
 @noinline
@@ -64,10 +73,10 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Ta
         low, count = pixels_between(axis, p, p, length)
         for at in range(start, start + count):
             table.pixel[at] = -1
-            store(table.weight, at, 0.0)
+            set_value(table.weight, at, 0.0)
             if with_grad:
-                store(table.near, at, 0.0)
-                store(table.far, at, 0.0)
+                set_value(table.near, at, 0.0)
+                set_value(table.far, at, 0.0)
         inside = 0.0
         i = 0 if count else axis.samples
         where = region_of_sample(axis, p, i, length)
@@ -98,11 +107,11 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Ta
 
 
 @compiled
-def _add_pair(values: Any, at: int, first: float, second: float) -> None:
+def _add_pair(values: Elements, at: int, first: float, second: float) -> None:
     """Add to entry `at` and to the next one."""
-    store(values, at, values[at] + first)
+    set_value(values, at, value_at(values, at) + first)
     if second != 0.0:
-        store(values, at + 1, values[at + 1] + second)
+        set_value(values, at + 1, value_at(values, at + 1) + second)
 
 
 @compiled
@@ -111,17 +120,18 @@ def _compact(table: Table, start: int, end: int, has_near: bool, has_far: bool) 
     to = start
     for at in range(start, end):
         if table.pixel[at] >= 0:
-            table.pixel[to], table.weight[to] = table.pixel[at], table.weight[at]
+            table.pixel[to] = table.pixel[at]
+            set_value(table.weight, to, value_at(table.weight, at))
             if has_near:
-                table.near[to] = table.near[at]
+                set_value(table.near, to, value_at(table.near, at))
             if has_far:
-                table.far[to] = table.far[at]
+                set_value(table.far, to, value_at(table.far, at))
             to += 1
     return to
 
 
 @noinline
-def fill_extremes(axis: Axis, length: int, _with_grad: bool, first: int, table: Table) -> None:
+def fill_extremes(axis: Axis, length: int, first: int, table: Table) -> None:
     """Fill a table of extremes from entry `first` on."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -155,13 +165,13 @@ def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
     """Extend the extremes of a pixel's weights by low and high."""
     if table.pixel[at] < 0:
         table.pixel[at] = pixel
-        store(table.weight, at, high)
-        store(table.near, at, low)
+        set_value(table.weight, at, high)
+        set_value(table.near, at, low)
         return
-    if high > table.weight[at]:
-        store(table.weight, at, high)
-    if low < table.near[at]:
-        store(table.near, at, low)
+    if high > value_at(table.weight, at):
+        set_value(table.weight, at, high)
+    if low < value_at(table.near, at):
+        set_value(table.near, at, low)
 
 
 @noinline
@@ -183,11 +193,11 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
             at = i
             while at >= 0:
                 table.pixel[n] = where if is_inside(where, length) else OFF_MAP
-                store(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
+                set_value(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
                 if with_grad:
                     near, far = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
-                    store(table.near, n, near)
-                    store(table.far, n, far)
+                    set_value(table.near, n, near)
+                    set_value(table.far, n, far)
                 n += 1
                 at = last if at < last else -1
             i, where = end, there

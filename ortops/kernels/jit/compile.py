@@ -6,9 +6,10 @@ Besides this file only `cpu_features.py`, `parallel.py`, `scalar.py` and `simd.p
 from __future__ import annotations
 
 import importlib
+import inspect
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 from llvmlite import ir
 from numba import njit, types
@@ -21,6 +22,8 @@ from numba.core.typed_passes import AnnotateTypes
 
 from ortops.kernels.jit.kernel import ArgType
 from ortops.kernels.jit.machine_code import SYMBOL
+from ortops.kernels.jit.scalar import compute_type
+from ortops.kernels.jit.words import from_words, to_words
 
 _INT64 = ir.IntType(64)
 
@@ -153,11 +156,46 @@ def compile_kernel(module: str, function: str, arg_types: tuple[ArgType, ...]) -
 
 
 @global_compiler_lock
-def compile_function(module: str, function: str, parameters: int) -> bytes:
-    """The object file of a C function whose `parameters` parameters and result are all intptr_t."""
-    return _compile(
-        module, function, (types.intp,) * parameters, [_INT64] * parameters, lambda _c, _b, given: list(given)
-    )
+def compile_function(module: str, function: str, element: str) -> bytes:
+    """The object file of a C function, whose parameters have the types of the annotations and are passed as 64-bit words.
+
+    Args:
+        module: the module below `ortops.kernels`.
+        function: the name of the function in it.
+        element: the element type of `layout.Stored`; "" for a function without such parameters.
+    """
+    dispatcher = getattr(importlib.import_module(f"ortops.kernels.{module}"), function)
+    hints = get_type_hints(dispatcher.py_func, include_extras=True)
+    numba_types = tuple(_annotated(hints[name], element) for name in inspect.signature(dispatcher.py_func).parameters)
+    count = sum(_word_count(one) for one in numba_types)
+
+    def arguments(context: Any, builder: Any, parameters: Any) -> list[Any]:
+        words = iter(parameters)
+        return [from_words(context, builder, words, one) for one in numba_types]
+
+    return _compile(module, function, numba_types, [_INT64] * count, arguments)
+
+
+_ELEMENTS = {"float16": types.uint16, "bfloat16": types.int16, "float": types.float32, "double": types.float64}
+"""The types of elements in compiled code."""
+
+
+def _annotated(hint: Any, element: str) -> Any:
+    """The numba type of a parameter or of a field of a named tuple."""
+    if hint in (int, float, bool):
+        return {int: types.intp, float: types.float64, bool: types.boolean}[hint]
+    if hasattr(hint, "__metadata__"):
+        (kind,) = hint.__metadata__
+        if kind in ("int64", "float64"):
+            return types.CPointer(getattr(types, kind))
+        stored = _ELEMENTS[element]
+        return types.CPointer(compute_type(stored) if kind == "values" else stored)
+    fields = get_type_hints(hint, include_extras=True)
+    return types.BaseTuple.from_types([_annotated(fields[name], element) for name in hint._fields], hint)
+
+
+def _word_count(numba_type: Any) -> int:
+    return sum(map(_word_count, numba_type.types)) if isinstance(numba_type, types.BaseTuple) else 1
 
 
 def _compile(
@@ -174,8 +212,9 @@ def _compile(
     builder = ir.IRBuilder(kernel.append_basic_block("entry"))
     values = arguments(context, builder, kernel.args)
     callee = context.declare_function(ir_module, overload.fndesc)
-    _, result = context.call_conv.call_function(builder, callee, types.intp, numba_types, values)
-    builder.ret(result)
+    returned = overload.signature.return_type
+    _, result = context.call_conv.call_function(builder, callee, returned, numba_types, values)
+    builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
     library.add_ir_module(ir_module)
     return library.object_code()
 
@@ -190,10 +229,5 @@ def _type(arg_type: ArgType) -> Any:
 
 def _argument(context: Any, builder: Any, slots: Any, slot_numbers: Any, arg_type: Any) -> Any:
     """Emit the load of one argument from the next 8-byte slots, one for each scalar of a tuple."""
-    if isinstance(arg_type, types.BaseTuple):
-        parts = [_argument(context, builder, slots, slot_numbers, part) for part in arg_type.types]
-        return context.make_tuple(builder, arg_type, parts)
-    value = builder.load(builder.gep(slots, [ir.IntType(32)(next(slot_numbers))]))
-    if isinstance(arg_type, types.CPointer):
-        return builder.inttoptr(value, context.get_value_type(arg_type))
-    return builder.bitcast(value, ir.DoubleType()) if arg_type == types.float64 else value
+    words = (builder.load(builder.gep(slots, [ir.IntType(32)(number)])) for number in slot_numbers)
+    return from_words(context, builder, words, arg_type)

@@ -48,12 +48,12 @@ class Source(NamedTuple):
     Args:
         module: the module below `ortops.kernels` that defines the function.
         function: the function's name.
-        arguments: the argument types of a kernel, or the number of parameters of a `CFunction`.
+        arguments: the argument types of a kernel, or the element type of a `CFunction`.
     """
 
     module: str
     function: str
-    arguments: tuple[ArgType, ...] | int
+    arguments: tuple[ArgType, ...] | str
 
     @property
     def name(self) -> str:
@@ -62,8 +62,8 @@ class Source(NamedTuple):
 
     @property
     def arg_types(self) -> tuple[str, ...]:
-        """The types of its arguments, with named tuples flattened."""
-        return (INTEGER,) * self.arguments if isinstance(self.arguments, int) else tuple(_flat_types(self.arguments))
+        """The types of its arguments, with named tuples flattened; the element type of a `CFunction`."""
+        return (self.arguments,) if isinstance(self.arguments, str) else tuple(_flat_types(self.arguments))
 
     def code(self) -> bytes:
         """The object file, from disk; if it is not there, it is compiled and stored.
@@ -76,7 +76,7 @@ class Source(NamedTuple):
             options.check()
             from ortops.kernels.jit.compile import compile_function, compile_kernel
 
-            if isinstance(self.arguments, int):
+            if isinstance(self.arguments, str):
                 code = compile_function(self.module, self.function, self.arguments)
             else:
                 code = compile_kernel(self.module, self.function, self.arguments)
@@ -138,10 +138,10 @@ class Kernel:
 
 
 class CFunction:
-    """A compiled C function with `parameters` parameters of type intptr_t, and a result of the same type."""
+    """A compiled C function, whose parameters are 64-bit words: see `compile.compile_function`."""
 
-    def __init__(self, module: str, function: str, parameters: int) -> None:
-        self.module, self.function, self.parameters = module, function, parameters
+    def __init__(self, module: str, function: str, element: str = "") -> None:
+        self.module, self.function, self.element = module, function, element
 
     @functools.cached_property
     def address(self) -> int:
@@ -151,7 +151,7 @@ class CFunction:
 
     def _load(self) -> int:
         with _lock:
-            return _address_of(Source(self.module, self.function, self.parameters))
+            return _address_of(Source(self.module, self.function, self.element))
 
 
 def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int | float]) -> None:
@@ -162,7 +162,7 @@ def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int 
             values.append(argument)
         elif isinstance(argument, np.ndarray):
             arg_types.append(_POINTERS[argument.dtype])
-            values.append(_data_pointer(argument))
+            values.append(data_pointer(argument))
         elif isinstance(argument, tuple):
             _flatten(argument, arg_types, values)
         else:
@@ -170,7 +170,7 @@ def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int 
             values.append(argument)
 
 
-def _data_pointer(array: Array) -> int:
+def data_pointer(array: Array) -> int:
     """The address of an array's first element."""
     try:
         # Measured: a quarter of the time of array.ctypes.data.

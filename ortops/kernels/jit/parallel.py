@@ -9,6 +9,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ortops.kernels.jit.scalar import is_elements
+from ortops.kernels.jit.words import to_words
+
 _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
 
@@ -55,12 +58,18 @@ def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any
 
 @intrinsic
 def call(_typing: Any, function: Any, args: Any) -> Any:
-    """Call the C function at an address with 64-bit integers or addresses, and return its 64-bit result."""
+    """Call the C function at an address with the words of each argument, and return its 64-bit result.
+
+    `layout.Elements` are passed as their address: the function knows their type.
+    """
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        function_type = ir.FunctionType(_INT64, [_INT64] * len(args.types))
-        pointer = builder.inttoptr(values[0], function_type.as_pointer())
-        return builder.call(pointer, cgutils.unpack_tuple(builder, values[1], len(args.types)))
+        words = []
+        for i, argument in enumerate(args.types):
+            value = builder.extract_value(values[1], i)
+            words += list(to_words(builder, value, argument))[: 1 if is_elements(argument) else None]
+        function_type = ir.FunctionType(_INT64, [_INT64] * len(words))
+        return builder.call(builder.inttoptr(values[0], function_type.as_pointer()), words)
 
     return types.intp(types.intp, args), codegen
 

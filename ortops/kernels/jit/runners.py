@@ -37,10 +37,10 @@ def thread_runner(count: int) -> Runner:
         return SERIAL
     from ortops.kernels.jit.kernel import CFunction
 
-    worker = CFunction("jit.threads", "work", 1).address
+    worker = CFunction("jit.threads", "work").address
     context = np.array([count, worker], np.int64)
     _contexts.append(context)
-    return CFunction("jit.threads", "run_on_threads", 5).address, context.ctypes.data
+    return CFunction("jit.threads", "run_on_threads").address, context.ctypes.data
 
 
 _contexts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.cpu_features import has_float16, has_fma
 from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
+from ortops.kernels.layout import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements
 
 
 class LanesType(types.Type):
@@ -48,12 +49,50 @@ def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: An
     builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=element.bitwidth // 8)
 
 
+def is_elements(pointer: Any) -> bool:
+    """Whether a numba type is that of `layout.Elements`."""
+    return getattr(pointer, "instance_class", None) is Elements
+
+
+def emit_address(builder: Any, pointer: Any, value: Any) -> Any:
+    """Emit the address of a pointer or of Elements, or an address itself."""
+    if is_elements(pointer):
+        return builder.extract_value(value, 0)
+    return value if pointer == types.intp else builder.ptrtoint(value, ir.IntType(64))
+
+
+def _kind(builder: Any, pointer: Any, value: Any) -> Any:
+    """Emit the kind of elements."""
+    return builder.extract_value(value, 1) if is_elements(pointer) else ir.IntType(64)(_KINDS[pointer.dtype])
+
+
+_KINDS = {types.uint16: FLOAT16, types.int16: BFLOAT16, types.float32: FLOAT, types.float64: DOUBLE}
+
+
+def emit_itemsize(builder: Any, pointer: Any, value: Any) -> Any:
+    """Emit the size in bytes of a pointer's elements."""
+    int64 = ir.IntType(64)
+    if not is_elements(pointer):
+        return int64(pointer.dtype.bitwidth // 8)
+    kind = builder.extract_value(value, 1)
+    is_large = builder.icmp_signed(">=", kind, int64(FLOAT))
+    return builder.select(is_large, builder.shl(int64(1), kind), int64(2))
+
+
+def _elements(context: Any, builder: Any, result: Any, address: Any, kind: Any) -> Any:
+    return context.make_tuple(builder, result, [address, kind])
+
+
 @intrinsic
 def offset(_typing: Any, pointer: Any, count: Any) -> Any:
     """The pointer plus `count` elements."""
 
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.gep(args[0], [args[1]])
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        if not is_elements(pointer):
+            return builder.gep(args[0], [args[1]])
+        size = builder.mul(args[1], emit_itemsize(builder, pointer, args[0]))
+        address = builder.add(emit_address(builder, pointer, args[0]), size)
+        return _elements(context, builder, pointer, address, _kind(builder, pointer, args[0]))
 
     return pointer(pointer, types.intp), codegen
 
@@ -66,24 +105,28 @@ def _cast(element: Any) -> Any:
         result = types.CPointer(element)
 
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            to = context.get_value_type(result)
-            return builder.inttoptr(args[0], to) if pointer == types.intp else builder.bitcast(args[0], to)
+            return builder.inttoptr(emit_address(builder, pointer, args[0]), context.get_value_type(result))
 
         return result(pointer), codegen
 
     return cast
 
 
-int64_pointer, float64_pointer = _cast(types.int64), _cast(types.float64)
+byte_pointer, int64_pointer, float64_pointer = _cast(types.uint8), _cast(types.int64), _cast(types.float64)
 
 
 @intrinsic
 def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
     """Cast a pointer to one to the compute type of the elements at `like`."""
-    result = types.CPointer(compute_type(like.dtype))
+    result = like if is_elements(like) else types.CPointer(compute_type(like.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(result))
+        address = emit_address(builder, pointer, args[0])
+        if not is_elements(like):
+            return builder.inttoptr(address, context.get_value_type(result))
+        kind = _kind(builder, like, args[1])
+        is_16_bit = builder.icmp_signed("<", kind, kind.type(FLOAT))
+        return _elements(context, builder, result, address, builder.select(is_16_bit, kind.type(FLOAT), kind))
 
     return result(pointer, like), codegen
 
@@ -93,7 +136,10 @@ def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
     """Cast a pointer to the type of the pointer `like`."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(like))
+        address = emit_address(builder, pointer, args[0])
+        if is_elements(like):
+            return _elements(context, builder, like, address, _kind(builder, like, args[1]))
+        return builder.inttoptr(address, context.get_value_type(like))
 
     return like(pointer, like), codegen
 
@@ -101,18 +147,55 @@ def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
 @intrinsic
 def itemsize(_typing: Any, pointer: Any) -> Any:
     """The size in bytes of a pointer's elements."""
-    size = pointer.dtype.bitwidth // 8
-    return types.intp(pointer), lambda context, _builder, _signature, _args: context.get_constant(types.intp, size)
+    return types.intp(pointer), lambda _context, builder, _signature, args: emit_itemsize(builder, pointer, args[0])
 
 
 @intrinsic
 def address_of(_typing: Any, pointer: Any) -> Any:
     """A pointer as an integer."""
+    return types.intp(pointer), lambda _context, builder, _signature, args: emit_address(builder, pointer, args[0])
+
+
+def _is_double(builder: Any, pointer: Any, value: Any) -> Any:
+    return builder.icmp_signed("==", _kind(builder, pointer, value), ir.IntType(64)(DOUBLE))
+
+
+def _typed(builder: Any, pointer: Any, value: Any, at: Any, real: Any) -> Any:
+    base = builder.inttoptr(emit_address(builder, pointer, value), real.as_pointer())
+    return builder.gep(base, [at])
+
+
+@intrinsic
+def value_at(_typing: Any, pointer: Any, at: Any) -> Any:
+    """Load number `at` of Elements of a compute type, converted to float64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.ptrtoint(args[0], ir.IntType(64))
+        found = cgutils.alloca_once(builder, ir.DoubleType())
+        with builder.if_else(_is_double(builder, pointer, args[0])) as (double, single):
+            with double:
+                builder.store(builder.load(_typed(builder, pointer, args[0], args[1], ir.DoubleType())), found)
+            with single:
+                value = builder.load(_typed(builder, pointer, args[0], args[1], ir.FloatType()))
+                builder.store(builder.fpext(value, ir.DoubleType()), found)
+        return builder.load(found)
 
-    return types.intp(pointer), codegen
+    return types.float64(pointer, types.intp), codegen
+
+
+@intrinsic
+def set_value(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
+    """Store a float64 as number `at` of Elements of a compute type, rounded once."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        with builder.if_else(_is_double(builder, pointer, args[0])) as (double, single):
+            with double:
+                builder.store(args[2], _typed(builder, pointer, args[0], args[1], ir.DoubleType()))
+            with single:
+                value = builder.fptrunc(args[2], ir.FloatType())
+                builder.store(value, _typed(builder, pointer, args[0], args[1], ir.FloatType()))
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, types.float64), codegen
 
 
 @intrinsic

@@ -15,7 +15,15 @@ from numba.extending import intrinsic, register_model
 
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.float16 import constant
-from ortops.kernels.jit.scalar import LanesType, compute_type, emit_load, emit_splat, emit_store
+from ortops.kernels.jit.scalar import (
+    LanesType,
+    compute_type,
+    emit_address,
+    emit_itemsize,
+    emit_load,
+    emit_splat,
+    emit_store,
+)
 
 _INT32 = ir.IntType(32)
 
@@ -233,10 +241,11 @@ def _prefetch(is_written: int) -> Any:
             byte = ir.IntType(8).as_pointer()
             function_type = ir.FunctionType(ir.VoidType(), [byte, _INT32, _INT32, _INT32])
             function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
-            step = CACHE_LINE * 8 // pointer.dtype.bitwidth
-            zero, stop = args[1].type(0), args[1]
-            with cgutils.for_range_slice(builder, zero, stop, args[1].type(step), args[1].type) as (index, _):
-                where = builder.bitcast(builder.gep(args[0], [index]), byte)
+            base = builder.inttoptr(emit_address(builder, pointer, args[0]), byte)
+            stop = builder.mul(args[1], emit_itemsize(builder, pointer, args[0]))
+            zero, step = stop.type(0), stop.type(CACHE_LINE)
+            with cgutils.for_range_slice(builder, zero, stop, step, stop.type) as (index, _):
+                where = builder.gep(base, [index])
                 builder.call(function, [where, _INT32(is_written), _INT32(3), _INT32(1)])
             return context.get_dummy_value()
 

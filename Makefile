@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench growth networks examples docs lint
+.PHONY: conformance test test-slow test-torch bench growth networks start examples docs lint
 
 conformance: .venv/.base
 	$(BIN)/python -m ortops warmup
@@ -33,6 +33,10 @@ growth: .venv/.bench
 	@mkdir -p build
 	$(BIN)/python -m benchmarks growth --json build/growth.json --chart docs/images/growth.svg
 	$(BIN)/python -m benchmarks tables build/growth.json --write docs/performance.md
+
+# How long a user waits: for the compiler, a wheel and the suite.
+start: .venv/.test
+	$(BIN)/python -m benchmarks.start
 
 networks: .venv/.test-torch
 	$(BIN)/python -m benchmarks.networks

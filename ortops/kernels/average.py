@@ -54,6 +54,7 @@ def average_of_plane(
 @compiled
 def no_rows(*_arguments: Any) -> None:
     """In place of the functions for few rows of panels, in the code of planes, which does not call it."""
+    return  # numba, asked for debugging information, fails for a function that is a docstring alone
 
 
 @inline

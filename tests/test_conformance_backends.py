@@ -40,9 +40,11 @@ def test_bodies_pass(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
-    # Values of other types than float are what kernels compute, whose engine does not matter to them.
+    # Values of other types than float are what kernels compute, whose engine does not matter to them. What is expected
+    # to fail are attributes of more than six digits.
     summary = counts_of("ortops-pyop", tmp_path, "--select", "*/float", "--shard", "1/4")
-    assert (summary["failed"], summary["crashed"], summary["expected_failure"]) == (0, 0, 0)
+    assert (summary["failed"], summary["crashed"]) == (0, 0)
+    assert summary["expected_failure"] < 10
     assert summary["passed"] > 300
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ortops.kernels.jit import cpu_levels, disk, machine_code
+from ortops.kernels.jit import cpu_levels, definitions, disk, machine_code
 from ortops.kernels.jit.kernel import Source
 
 if os.name == "nt":
@@ -25,19 +25,22 @@ if os.name == "nt":
 
 
 class Package:
-    """A package with one source file. Its "compiled code" is the text of that file and the arguments of the compiler."""
+    """A package with a compiler and one kernel. "Compiled code" is the kernel's text and the arguments of the compiler."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "source" / "tiny.py"
-        self.path.parent.mkdir()
+        self.compiler = self.path.parent / "jit" / "compile.py"
+        self.compiler.parent.mkdir(parents=True)
         self.compiled: list[tuple[Any, ...]] = []
+        self.compiler.write_text("def compile_kernel(): return 1\ndef compile_function(): return 1\n")
         self.says("2 * x")
 
-    def says(self, text: str) -> None:
-        self.path.write_text(text)
+    def says(self, text: str, comment: str = "") -> None:
+        self.text = text
+        self.path.write_text(f"def f(x):{comment}\n    return {text}\n")
 
     def code(self, *source: Any) -> bytes:
-        return f"{self.path.read_text()} {source}".encode()
+        return f"{self.text} {source}".encode()
 
     def compile(self, *source: Any) -> bytes:
         self.compiled.append(source)
@@ -45,11 +48,16 @@ class Package:
 
     def compilations(self, arguments: Any = ("int64",)) -> int:
         """The number of functions that a new process compiles to load the kernel for these arguments."""
-        disk.sources.cache_clear()
-        disk._compiler.cache_clear()  # noqa: SLF001 - a new process has none
+        forget()
         self.compiled.clear()
         assert Source("tiny", "f", arguments).code() == self.code("tiny", "f", arguments)
         return len(self.compiled)
+
+
+def forget() -> None:
+    """Forget what a process knows, as a new one does."""
+    for known in (disk.sources, disk._digests, disk._compiler):  # noqa: SLF001
+        known.cache_clear()
 
 
 @pytest.fixture
@@ -69,18 +77,32 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     (tmp_path / "shared").mkdir()
     yield made
     monkeypatch.undo()
-    disk.sources.cache_clear()
-    disk._compiler.cache_clear()  # noqa: SLF001 - of the real package
+    forget()
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "tiny.py")
+    """The files with machine code, if they may hold any."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".json"))
 
 
 def shut(folder: Path) -> None:
     """Put a file in a folder's place, so that not even root can write below it."""
     folder.rmdir() if folder.exists() else None
     folder.write_bytes(b"")
+
+
+DAMAGES = pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda content: content[:20],
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1],
+        lambda content: content[:60] + bytes([content[60] ^ 1]) + content[61:],
+        lambda content: bytes(len(content)),
+    ],
+    ids=["empty", "short", "half", "one byte", "one bit", "zeros"],
+)
 
 
 def test_the_next_process_reads_what_one_has_compiled(package: Package, tmp_path: Path) -> None:
@@ -111,12 +133,46 @@ def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(package: Pack
     assert len(files(tmp_path)) == 1
 
 
-def test_so_it_is_after_a_change_of_another_file_which_the_kernel_may_use(package: Package, tmp_path: Path) -> None:
+def test_a_changed_compiler_compiles_anew(package: Package) -> None:
     assert package.compilations() == 1
-    (package.path.parent / "below").mkdir()
-    (package.path.parent / "below" / "tiny.py").write_text("")
+    package.compiler.write_text("def compile_kernel(): return 1\ndef compile_function(): return 2\n")
     assert package.compilations() == 1
-    assert len(files(tmp_path)) == 1
+
+
+def test_a_changed_comment_or_another_function_compiles_nothing(package: Package) -> None:
+    assert package.compilations() == 1
+    package.says("2 * x", "  # twice")
+    (package.path.parent / "other.py").write_text("def g(x): return x")
+    assert package.compilations() == 0
+
+
+def test_while_a_file_is_no_python_any_change_compiles_anew(package: Package) -> None:
+    other = package.path.parent / "other.py"
+    for text in ("def g(", "def g(x"):
+        other.write_text(text)
+        assert package.compilations() == 1
+        assert package.compilations() == 0
+    other.unlink()
+    assert package.compilations() == 1
+
+
+def test_a_process_does_not_read_the_sources_that_another_has_read(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert package.compilations() == 1
+    monkeypatch.setattr(definitions, "digests", None)
+    assert package.compilations() == 0
+    assert package.compilations(("float64",)) == 1
+
+
+@DAMAGES
+def test_damaged_digests_of_sources_are_read_anew(package: Package, damage: Callable[[bytes], bytes]) -> None:
+    assert package.compilations() == 1
+    path = package.path.parent / "__pycache__" / "definitions.json"
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    assert package.compilations() == 0
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("name", ["numba", "llvmlite"])
@@ -229,20 +285,6 @@ def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_c
     assert lines(DISABLE_JIT="1", NUM_THREADS="0") == ["computed", "computed", "False"]
 
 
-DAMAGES = pytest.mark.parametrize(
-    "damage",
-    [
-        lambda _: b"",
-        lambda content: content[:20],
-        lambda content: content[: len(content) // 2],
-        lambda content: content[:-1],
-        lambda content: content[:60] + bytes([content[60] ^ 1]) + content[61:],
-        lambda content: bytes(len(content)),
-    ],
-    ids=["empty", "short", "half", "one byte", "one bit", "zeros"],
-)
-
-
 @DAMAGES
 def test_a_damaged_file_is_compiled_anew_and_mended(
     package: Package, tmp_path: Path, damage: Callable[[bytes], bytes]
@@ -267,7 +309,8 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
     assert package.compilations() == 1
     kept = package.code("tiny", "f", "int64")
     package.path.rename(package.path.with_suffix(".txt"))
-    disk.sources.cache_clear()
+    package.compiler.unlink()
+    forget()
     disk.save("tiny.f", ("float64",), kept)
     assert disk.find("tiny.f", ("int64",)) is None
     assert len(files(tmp_path)) == 2
@@ -477,7 +520,7 @@ print(found)
 def best(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed archive for the better of this CPU's two levels, with the code for an int64."""
     monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better", "good"]))
-    disk.sources.cache_clear()
+    forget()
     (tmp_path / "archives").mkdir()
     return archive(package, "better", "int64")
 
@@ -525,7 +568,8 @@ def test_an_archive_of_other_sources_is_not_used(package: Package, best: Path) -
 
 def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Package, best: Path) -> None:
     package.path.unlink()
-    disk.sources.cache_clear()
+    package.compiler.unlink()
+    forget()
     archive(Package(best.parent), "better", "int64")
     assert disk.find("tiny.f", ("int64",)) is None
 

@@ -2,8 +2,8 @@
 
 A wheel has one archive for each CPU level (`cpu_levels.py`), made by `build.py`. The cache has one file for each kernel and
 tuple of argument types, in the first folder that can be written. A file begins with the digest of its code and of all that
-the code was made from; a file whose digest does not match is compiled again and replaced. Files are independent, so any
-number of processes may write at once.
+the code was made from (`definitions.py`); a file whose digest does not match is compiled again and replaced. Files are
+independent, so any number of processes may write at once.
 
 The code is executed as it is read. So a file, its folder and the two folders around that are opened without following
 links, and what has been opened must pass `_is_trusted`. On Windows, which has other rights, nothing is checked.
@@ -16,6 +16,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 import stat
 import sys
@@ -44,13 +45,7 @@ def find(name: str, arg_types: tuple[str, ...]) -> bytes | None:
     code = _installed(name, arg_types)
     if code is not None:
         return code
-    key = _key(name, arg_types)
-    for folder, _ in _folders():
-        with contextlib.suppress(OSError), _opened(folder / _file_name(name, key)) as file:
-            content = file.read()
-            if content[:DIGEST] == _digest(key, content[DIGEST:]):
-                return content[DIGEST:]
-    return None
+    return _find(_file_name(name, arg_types), _origin(name, arg_types))
 
 
 def save(name: str, arg_types: tuple[str, ...], code: bytes) -> None:
@@ -59,13 +54,28 @@ def save(name: str, arg_types: tuple[str, ...], code: bytes) -> None:
     Warns:
         UserWarning: $NUMBA_CACHE_DIR is set and cannot be used.
     """
-    key = _key(name, arg_types)
+    is_kept = _save(_file_name(name, arg_types), _origin(name, arg_types), code)
+    if not is_kept and os.environ.get("NUMBA_CACHE_DIR"):
+        _warn(os.environ["NUMBA_CACHE_DIR"])
+
+
+def _find(name: str, origin: bytes) -> bytes | None:
+    """The content of a file in the cache; None if there is none of this origin."""
+    for folder, _ in _folders():
+        with contextlib.suppress(OSError), _opened(folder / name) as file:
+            content = file.read()
+            if content[:DIGEST] == _digest(origin, content[DIGEST:]):
+                return content[DIGEST:]
+    return None
+
+
+def _save(name: str, origin: bytes, content: bytes) -> bool:
+    """Store a file in the first folder that can be written; whether there is one."""
     for folder, mode in _folders():
         with contextlib.suppress(OSError):
-            _write(folder / _file_name(name, key), mode, _digest(key, code) + code)
-            return
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        _warn(os.environ["NUMBA_CACHE_DIR"])
+            _write(folder / name, mode, _digest(origin, content) + content)
+            return True
+    return False
 
 
 @functools.cache  # once, although numba makes Python forget what it has warned of
@@ -120,13 +130,44 @@ def _key(name: str, arg_types: tuple[str, ...]) -> bytes:
     return repr((name, arg_types, machine_code.processor(), _compiler(), numba_options())).encode()
 
 
+def _file_name(name: str, arg_types: tuple[str, ...]) -> str:
+    return f"{name}-{hashlib.sha256(_key(name, arg_types)).hexdigest()[:16]}.o"
+
+
+def _origin(name: str, arg_types: tuple[str, ...]) -> bytes:
+    """All that machine code is made from: its identity, and the code of the kernel, of what it uses and of `compile.py`."""
+    digests, unknown = _digests(), sources().hex()
+    code = (digests.get(one, unknown) for one in (name, "jit.compile.compile_kernel", "jit.compile.compile_function"))
+    return "\0".join(code).encode() + _key(name, arg_types)
+
+
+@functools.cache
+def _digests() -> dict[str, str]:
+    """`definitions.digests`, kept in the cache: it takes longer than the start of a process should."""
+    known = _find(_DIGESTS, sources())
+    if known is not None:
+        found: dict[str, str] = json.loads(known)
+        return found
+    from ortops.kernels.jit import definitions
+
+    try:
+        found = definitions.digests(PACKAGE)
+    except SyntaxError:  # of a file that no kernel may need: whatever changes in any file counts
+        return {}
+    _save(_DIGESTS, sources(), json.dumps(found).encode())
+    return found
+
+
+_DIGESTS = "definitions.json"
+
+
 @functools.cache
 def _compiler() -> tuple[str, ...]:
     return tuple(importlib.metadata.version(package) for package in ("numba", "llvmlite"))
 
 
-def _digest(key: bytes, code: bytes) -> bytes:
-    return hashlib.sha256(b"\0".join([sources(), key, code])).digest()
+def _digest(origin: bytes, content: bytes) -> bytes:
+    return hashlib.sha256(b"\0".join([origin, content])).digest()
 
 
 @functools.cache
@@ -137,10 +178,6 @@ def sources() -> bytes:
     for path in paths:
         digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.digest() if paths else b""
-
-
-def _file_name(name: str, key: bytes) -> str:
-    return f"{name}-{hashlib.sha256(key).hexdigest()[:16]}.o"
 
 
 def _folders() -> Iterator[tuple[Path, int]]:

@@ -11,7 +11,7 @@ import ctypes
 import functools
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
@@ -62,8 +62,8 @@ class Source(NamedTuple):
 
     @property
     def arg_types(self) -> tuple[str, ...]:
-        """The types of its arguments, with named tuples flattened; the element type of a `CFunction`."""
-        return (self.arguments,) if isinstance(self.arguments, str) else tuple(_flat_types(self.arguments))
+        """The types of its arguments, with the fields of named tuples; the element type of a `CFunction`."""
+        return (self.arguments,) if isinstance(self.arguments, str) else tuple(map(_type_name, self.arguments))
 
     def code(self) -> bytes:
         """The object file, from disk; if it is not there, it is compiled and stored.
@@ -191,9 +191,9 @@ def _arg_type(argument: Any) -> ArgType:
     return arg_types[0]
 
 
-def _flat_types(arg_types: tuple[ArgType, ...]) -> Iterator[str]:
-    for arg_type in arg_types:
-        if isinstance(arg_type, str):
-            yield arg_type
-        else:
-            yield from _flat_types(arg_type[1])
+def _type_name(arg_type: ArgType) -> str:
+    if isinstance(arg_type, str):
+        return arg_type
+    cls, types = arg_type
+    fields = map(str, getattr(cls, "_fields", range(len(types))))
+    return f"{cls.__name__}({', '.join(f'{name}={_type_name(one)}' for name, one in zip(fields, types, strict=True))})"

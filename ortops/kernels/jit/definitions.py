@@ -1,0 +1,145 @@
+"""What machine code is made of: all definitions that a compiled function uses, found in the kernels' source files.
+
+The search follows names and imports, and takes too much where it cannot be sure: a local name counts as the global one, a
+module as all that it defines. Statements that run at the import of a module, such as the registration of a type with numba,
+count for every function of the modules that import it. Comments, docstrings and line numbers do not count. Of what comes
+from outside of the package only the name counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+Node: TypeAlias = tuple[str, str]
+"""A module, named from the package on, and a name in it; or RUN for what runs at its import, ALL for all of its names."""
+
+RUN, ALL = "", "*"
+
+PREFIX = "ortops.kernels"
+"""The package's name."""
+
+
+def digests(package: Path) -> dict[str, str]:
+    """The digest of each function in the package's folder with all that it uses, by `{module}.{function}`.
+
+    Raises:
+        SyntaxError: a source file is not Python.
+    """
+    graph = _Graph(package)
+    return {
+        ".".join(node): graph.digest(node)
+        for node, parts in graph.parts.items()
+        if any(isinstance(part, ast.FunctionDef) for part in parts)
+    }
+
+
+class _Graph:
+    """The definitions of a package.
+
+    Attributes:
+        parts: the statements that define each name.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self.parts: dict[Node, list[ast.stmt]] = {}
+        self._modules: dict[str, set[Node]] = {}
+        for path in sorted(package.rglob("*.py")):
+            module = ".".join(part for part in path.relative_to(package).with_suffix("").parts if part != "__init__")
+            self._modules[module] = {(module, RUN)}
+            self.parts |= {(module, RUN): [], (module, ALL): []}
+            for statement in _without_docstrings(ast.parse(path.read_bytes())).body:
+                for name, part in self._bindings(module, statement):
+                    self.parts.setdefault((module, name), []).append(part)
+                    self._modules[module].add((module, name))
+        self._digests = {
+            node: hashlib.sha256("\n".join((*node, *map(ast.unparse, parts))).encode()).digest()
+            for node, parts in self.parts.items()
+        }
+        self._uses = {node: {*self._used(*node)} for node in self.parts}
+
+    def digest(self, node: Node) -> str:
+        """The digest of a definition and of all that it uses."""
+        seen, left = {node}, [node]
+        while left:
+            new = self._uses[left.pop()] - seen
+            seen |= new
+            left += new
+        return hashlib.sha256(b"".join(self._digests[one] for one in sorted(seen))).hexdigest()[:32]
+
+    def _bindings(self, module: str, statement: ast.stmt) -> Iterator[tuple[str, ast.stmt]]:
+        """The names that a statement binds, each with the part of the statement that counts for it."""
+        if isinstance(statement, ast.Import):
+            yield from ((alias.asname or alias.name.split(".")[0], ast.Import([alias])) for alias in statement.names)
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                yield alias.asname or alias.name, ast.ImportFrom(statement.module, [alias], statement.level)
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            yield statement.name, statement
+            if any(self._registers(module, decorator) for decorator in statement.decorator_list):
+                yield RUN, statement
+        else:
+            yield from ((name, statement) for name in sorted({*_bound(statement)}))
+            if not isinstance(statement, ast.Assign | ast.AnnAssign):
+                yield RUN, statement
+
+    def _registers(self, module: str, decorator: ast.expr) -> bool:
+        """Whether a decorator is one of numba that does more than to return a function that callers name."""
+        root = next(node for node in ast.walk(decorator) if isinstance(node, ast.Name)).id
+        origin = self.parts.get((module, root), [None])[0]
+        return (
+            isinstance(origin, ast.ImportFrom)
+            and (origin.module or "").split(".")[0] == "numba"
+            and origin.names[0].name != "intrinsic"
+        )
+
+    def _used(self, module: str, name: str) -> Iterator[Node]:
+        """The definitions that one names, and what runs at imports."""
+        yield module, RUN
+        if name == ALL:
+            yield from self._modules[module]
+        imports = [part for node in self._modules[module] for part in self.parts[node]] if name == RUN else []
+        yield from ((target, RUN) for part in imports for target, _ in self._targets(part))
+        for node in (node for part in self.parts[module, name] for node in ast.walk(part)):
+            if isinstance(node, ast.Name) and (module, node.id) in self.parts:
+                yield module, node.id
+            yield from self._targets(node)
+
+    def _targets(self, node: ast.AST) -> Iterator[Node]:
+        """What an import names in the package."""
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            return
+        for alias in node.names:
+            path = [node.module or "", alias.name] if isinstance(node, ast.ImportFrom) else [alias.name]
+            inner = [part.removeprefix(PREFIX).removeprefix(".") for part in path]
+            if not path[0].startswith(PREFIX):
+                continue
+            elif (inner[0], inner[-1]) in self.parts:
+                yield inner[0], inner[-1]
+            elif (module := ".".join(filter(None, inner))) in self._modules:
+                yield module, ALL
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.split(".")[0]
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [one for one in body if not _is_text(one)] or [ast.Pass()]
+    return tree
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

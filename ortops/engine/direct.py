@@ -57,12 +57,18 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
 def _has_attribute(api: Api, info: int, name: bytes) -> bool:
     """Whether a node has an attribute of a type that none of the readers can read, such as a tensor or a list of strings.
 
-    The C API has no function for this, but the text of its error says it.
+    The C API has no function for this, but its error is not the one for an attribute that the node cannot have.
     """
+    impossible = name + b" "
+    return _error(api, info, name) != _error(api, info, impossible).replace(impossible, name)
+
+
+def _error(api: Api, info: int, name: bytes) -> bytes:
+    """The message of ONNX Runtime where it cannot read an attribute as a number."""
     status = api.KernelInfoGetAttribute_float(info, name, byref(c_float()))
     message: bytes = api.GetErrorMessage(status) if status else b""
     api.succeeds(status)
-    return b"type don't match" in message
+    return message
 
 
 def _read_float(api: Api, info: int, name: bytes) -> float | None:

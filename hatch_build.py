@@ -1,17 +1,14 @@
 """The build backend: hatchling, which also puts the documents and compiled kernels into a wheel.
 
-A wheel contains no machine code and runs on any platform: kernels are compiled at their first call. Two variables of the
-environment change this on Linux:
+A wheel runs on any platform. Kernels are compiled at their first call, unless the wheel is built on Linux with
 
-    ORTOPS_BUILD_COMPILED  all for machine code for every microarchitecture level of the architecture that it is built on;
-                           or levels separated by commas, such as x86-64-v3; or native for the building machine's best level
-    ORTOPS_BUILD_TYPES     element types to compile for, separated by commas: float16, bfloat16, float, double
+    ORTOPS_BUILD_COMPILED=1    kernels as LLVM bitcode, of which a first call makes machine code in a moment
+    ORTOPS_BUILD_TYPES         only for these element types, separated by commas: float16, bfloat16, float, double
 """
 
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -33,7 +30,7 @@ def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling'
 
 
 class CompiledKernels(BuildHookInterface[Any]):
-    """The build hook that puts archives of machine code into a wheel."""
+    """The build hook that puts compiled kernels into a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the kernels before hatchling collects the files of a wheel."""
@@ -47,31 +44,16 @@ class CompiledKernels(BuildHookInterface[Any]):
         build_data["force_include"] |= {str(path): f"conformance/{place}" for path, place in places.items()}
         if not _compiles():
             return
-        command = [sys.executable, "-m", "ortops.kernels.jit.build", self.folder.name]
-        subprocess.run([*command, *_options()], cwd=self.root, check=True)  # noqa: S603
-        archives = sorted(Path(self.folder.name).iterdir())
-        if archives:
-            build_data["pure_python"] = False
-            # The code calls only functions that every version of the C library has, and nothing of Python.
-            libc = "manylinux_2_17" if platform.libc_ver()[0] == "glibc" else "linux"
-            build_data["tag"] = f"py3-none-{libc}_{platform.machine()}"
-            build_data["force_include"] |= {str(path): f"ortops/kernels/compiled/{path.name}" for path in archives}
+        archive = Path(self.folder.name, "kernels.zip")
+        types = [f"--type={kind}" for kind in os.environ.get("ORTOPS_BUILD_TYPES", "").split(",") if kind]
+        command = [sys.executable, "-m", "ortops.kernels.jit.build", str(archive), *types]
+        subprocess.run(command, cwd=self.root, check=True)  # noqa: S603
+        build_data["force_include"][str(archive)] = "ortops/kernels/compiled/kernels.zip"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove the temporary archives."""
+        """Remove the temporary archive."""
         self.folder.cleanup()
 
 
 def _compiles() -> bool:
     return sys.platform == "linux" and os.environ.get("ORTOPS_BUILD_COMPILED", "0") not in ("", "0")
-
-
-def _options() -> list[str]:
-    """The command-line options of `ortops.kernels.jit.build`."""
-    variables = {"--level": "ORTOPS_BUILD_COMPILED", "--type": "ORTOPS_BUILD_TYPES"}
-    return [
-        f"{option}={word}"
-        for option, name in variables.items()
-        for word in os.environ.get(name, "").split(",")
-        if word not in ("", "all")
-    ]

@@ -8,9 +8,10 @@ import click
 
 import ortops
 from ortops.help_text import keep_names_whole
+from ortops.kernels.jit.kernel import Source  # noqa: TID251 - the command compiles them
 from ortops.operators import BY_NAME
-from ortops.parallel_warmup import in_processes
-from ortops.precompile import FLOAT_TYPES, calls
+from ortops.parallel_warmup import in_processes, needed
+from ortops.precompile import FLOAT_TYPES
 from ortops.progress import with_progress
 
 keep_names_whole()
@@ -23,7 +24,7 @@ def main() -> None:
 
 
 @main.command(
-    help="Compile OPERATORS (all by default) and store the machine code on disk, with one process for each element type.\n\n"
+    help="Compile OPERATORS (all by default) and store the machine code on disk, in as many processes as there are CPUs.\n\n"
     f"An operator is one of {', '.join(BY_NAME)}."
 )
 @click.argument("operators", nargs=-1, type=click.Choice(list(BY_NAME)), metavar="[OPERATORS]...")
@@ -37,14 +38,8 @@ def main() -> None:
 )
 def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
     """Compile operators in several processes, and show the progress of all of them."""
-    chosen = [BY_NAME[name] for name in operators or BY_NAME]
-    names_by_type = {
-        kind: [one.name for one in chosen if any(kind in kinds for kinds in one.types.values())]
-        for kind in dict.fromkeys(types)
-    }
-    planned = {kind: names for kind, names in names_by_type.items() if names}
-    total = sum(len(calls(names, [kind])) for kind, names in planned.items())
-    for _ in with_progress(in_processes(planned), "compiling", total, unit="calls", label=str):
+    sources = needed(operators or BY_NAME, dict.fromkeys(types))
+    for _ in with_progress(in_processes(sources, Source.code), "compiling", len(sources), unit="kernels"):
         pass
 
 

@@ -1,54 +1,60 @@
-"""Compiles operators in several processes, and tells what they compile."""
+"""Compiles kernels in as many processes as there are CPUs."""
 
 from __future__ import annotations
 
 import multiprocessing
-import queue
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TypeVar
 
 from ortops import precompile
+from ortops.kernels.jit.kernel import Source, loaded, only_record  # noqa: TID251 - compiling is all that it does
+from ortops.kernels.jit.runners import available_cpus  # noqa: TID251
+from ortops.operators import BY_NAME
 
-_begun: Any = None
-"""In a process of the pool: the queue for the names of the calls that it begins."""
+T = TypeVar("T")
+
+ENTRY_POINTS = (
+    Source("jit.threads", "work", ""),
+    Source("jit.threads", "run_on_threads", ""),
+    Source("session_callbacks", "fill", ("*int64", "int64")),
+    Source("session_inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
+)
+"""What `precompile.compile_entry_points` compiles, which cannot be called with functions that do nothing."""
 
 
-def in_processes(operators_by_type: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Do what `ortops.warmup` does, with a process for each element type.
+def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
+    """What `ortops.warmup` compiles for these operators in those of the element types that they have."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_record, list(operators), list(types)).result()
 
-    It yields as often as there are calls: the first time when a call begins, and then when one has ended and others have
-    not, with the name of the call that has begun last.
 
-    Args:
-        operators_by_type: the names of the operators for each element type.
+def _record(operators: Sequence[str], types: Sequence[str]) -> list[Source]:
+    only_record()
+    for kind in types:
+        for name in operators:
+            if any(kind in kinds for kinds in BY_NAME[name].types.values()):
+                for call in precompile.calls([name], [kind]):
+                    call.run()
+    # What has named tuples for arguments is the largest, and better begun first.
+    by_size = sorted(loaded, key=lambda source: (isinstance(source.arguments, str), source.name))
+    return list(dict.fromkeys((*by_size, *ENTRY_POINTS)))
+
+
+def in_processes(sources: Sequence[Source], make: Callable[[Source], T]) -> Iterator[tuple[Source, float, T]]:
+    """Make something of each source, by a function of a module, in parallel.
+
+    Yields:
+        Each source as it is done, the seconds that it took, and what was made.
     """
     context = multiprocessing.get_context("spawn")
-    begun = context.Queue()
-    with ProcessPoolExecutor(mp_context=context, initializer=_take_queue, initargs=(begun,)) as pool:
-        futures = [pool.submit(_warm_up, names, kind) for kind, names in operators_by_type.items()]
-        running, latest = len(futures), ""
-        while running and not all(future.done() for future in futures):  # a process may die without a word
-            try:
-                name, is_first = begun.get(timeout=1.0)
-            except queue.Empty:
-                continue
-            running -= not name
-            if running and (not is_first or not latest):
-                yield name or latest
-            latest = name or latest
-        for future in futures:
-            future.result()
+    with ProcessPoolExecutor(available_cpus(), context) as pool:
+        for done in as_completed([pool.submit(_timed, make, source) for source in sources]):
+            yield done.result()
 
 
-def _take_queue(begun: Any) -> None:
-    global _begun  # noqa: PLW0603 - it can be handed to a process only at its start
-    _begun = begun
-
-
-def _warm_up(names: Sequence[str], kind: str) -> None:
-    for number, call in enumerate(precompile.calls(names, [kind])):
-        _begun.put((str(call), number == 0))
-        call.run()
-    _begun.put(("", False))
-    precompile.compile_entry_points()
+def _timed(make: Callable[[Source], T], source: Source) -> tuple[Source, float, T]:
+    began = time.perf_counter()
+    made = make(source)
+    return source, time.perf_counter() - began, made

@@ -1,4 +1,4 @@
-"""The cache of compiled code on disk: when it is used, when code is compiled again, and which folders are trusted."""
+"""Compiled code on disk, cached or in a wheel: when it is used or made anew, and which folders are trusted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from llvmlite import binding as llvm
 
-from ortops.kernels.jit import cpu_levels, definitions, disk, machine_code
+from ortops.kernels import jit
+from ortops.kernels.jit import definitions, disk, machine_code
 from ortops.kernels.jit.kernel import Source
 
 if os.name == "nt":
@@ -31,8 +33,9 @@ class Package:
         self.path = folder / "source" / "tiny.py"
         self.compiler = self.path.parent / "jit" / "compile.py"
         self.compiler.parent.mkdir(parents=True)
-        self.compiled: list[tuple[Any, ...]] = []
-        self.compiler.write_text("def compile_kernel(): return 1\ndef compile_function(): return 1\n")
+        self.compiled: list[Source] = []
+        self.compiler.write_text("def object_code(): return 1\n")
+        self.compiler.with_name("machine_code.py").write_text("def emit(): return 1\n")
         self.says("2 * x")
 
     def says(self, text: str, comment: str = "") -> None:
@@ -42,7 +45,7 @@ class Package:
     def code(self, *source: Any) -> bytes:
         return f"{self.text} {source}".encode()
 
-    def compile(self, *source: Any) -> bytes:
+    def compile(self, source: Source) -> bytes:
         self.compiled.append(source)
         return self.code(*source)
 
@@ -65,11 +68,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     """A package whose code can only be stored in folders below tmp_path."""
     made = Package(tmp_path)
     compiler = ModuleType("compile")
-    monkeypatch.setattr(compiler, "compile_kernel", made.compile, raising=False)
-    monkeypatch.setattr(compiler, "compile_function", made.compile, raising=False)
+    monkeypatch.setattr(compiler, "object_code", made.compile, raising=False)
+    monkeypatch.setattr(jit, "compile", compiler, raising=False)
     monkeypatch.setitem(sys.modules, "ortops.kernels.jit.compile", compiler)
+    monkeypatch.setattr(machine_code, "emit", lambda bitcode: bitcode.removeprefix(b"bitcode of ") or None)
     monkeypatch.setattr(disk, "PACKAGE", made.path.parent)
-    monkeypatch.setattr(disk, "ARCHIVES", tmp_path / "archives")
+    monkeypatch.setattr(disk, "ARCHIVE", tmp_path / "archive" / "kernels.zip")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(sys, "pycache_prefix", None)
@@ -135,7 +139,7 @@ def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(package: Pack
 
 def test_a_changed_compiler_compiles_anew(package: Package) -> None:
     assert package.compilations() == 1
-    package.compiler.write_text("def compile_kernel(): return 1\ndef compile_function(): return 2\n")
+    package.compiler.write_text("def object_code(): return 2\n")
     assert package.compilations() == 1
 
 
@@ -309,7 +313,7 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
     assert package.compilations() == 1
     kept = package.code("tiny", "f", "int64")
     package.path.rename(package.path.with_suffix(".txt"))
-    package.compiler.unlink()
+    shutil.rmtree(package.compiler.parent)
     forget()
     disk.save("tiny.f", ("float64",), kept)
     assert disk.find("tiny.f", ("int64",)) is None
@@ -405,17 +409,18 @@ def kept(
     no_umask: None,  # noqa: ARG001 - the widest rights that a process can make files with
 ) -> Path:
     """The file with the package's code, in the only folder that can be used."""
-    monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better"]))
     if request.param == "named":
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "home" / "named"))
     elif request.param != "beside the sources":
         shut(package.path.parent / "__pycache__")
-    if request.param in ("user", "temporary"):
-        shut(tmp_path / {"user": "shared", "temporary": "user"}[request.param])
+    if request.param in ("user", "archive"):
+        shut(tmp_path / "shared")
+    if request.param in ("temporary", "archive"):
+        shut(tmp_path / "user")
     if request.param == "archive":
         (package.path.parent / "compiled").mkdir(0o755)
-        monkeypatch.setattr(disk, "ARCHIVES", package.path.parent / "compiled")
-        archive(package, "better", "int64").chmod(0o644)
+        monkeypatch.setattr(disk, "ARCHIVE", package.path.parent / "compiled" / "kernels.zip")
+        archive(package, "int64").chmod(0o644)
     assert package.compilations() == (request.param != "archive")
     assert package.compilations() == 0
     return next(path for path in files(tmp_path) if path.suffix in {".o", ".zip"})
@@ -517,74 +522,84 @@ print(found)
 
 
 @pytest.fixture
-def best(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed archive for the better of this CPU's two levels, with the code for an int64."""
-    monkeypatch.setattr(cpu_levels, "supported", lambda: iter(["better", "good"]))
+def installed(package: Package, tmp_path: Path) -> Path:
+    """A wheel's archive with the bitcode for an int64."""
+    (tmp_path / "archive").mkdir()
+    return archive(package, "int64")
+
+
+def archive(package: Package, *members: Any) -> Path:
     forget()
-    (tmp_path / "archives").mkdir()
-    return archive(package, "better", "int64")
-
-
-def archive(package: Package, level: str, *members: Any) -> Path:
-    path = disk.ARCHIVES / disk.archive_name(level)
-    with zipfile.ZipFile(path, "w") as made:
-        made.comment = disk.sources()
+    with zipfile.ZipFile(disk.ARCHIVE, "w") as made:
+        made.comment = disk.archive_comment()
         for kind in members:
-            made.writestr(disk.member_name("tiny.f", (kind,)), package.code("tiny", "f", (kind,)))
-    return path
+            code = package.code("tiny", "f", (kind,))
+            made.writestr(disk.member_name("tiny.f", (kind,)), b"bitcode of " + code)
+    return disk.ARCHIVE
 
 
-def test_installed_code_is_neither_compiled_nor_kept(package: Package, best: Path, tmp_path: Path) -> None:
+def test_machine_code_is_made_of_installed_bitcode_once_and_kept(package: Package, installed: Path) -> None:
     assert package.compilations() == 0
-    assert files(tmp_path) == [best]
+    installed.unlink()
+    assert package.compilations() == 0
 
 
-def test_code_that_an_archive_lacks_is_taken_from_a_lower_level_or_compiled(package: Package, best: Path) -> None:
-    archive(package, "good", "float64")
-    assert [package.compilations((kind,)) for kind in ("int64", "float64", "*int64")] == [0, 0, 1]
-    best.unlink()
-    assert [package.compilations((kind,)) for kind in ("int64", "float64", "*int64")] == [1, 0, 0]
+def test_what_an_archive_lacks_is_compiled(package: Package, installed: Path) -> None:
+    assert installed.exists()
+    assert [package.compilations((kind,)) for kind in ("int64", "float64")] == [0, 1]
+
+
+def test_where_a_processor_lacks_instructions_the_kernel_is_compiled(
+    package: Package, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert installed.exists()
+    monkeypatch.setattr(machine_code, "emit", lambda _: None)
+    assert package.compilations() == 1
+
+
+@pytest.mark.parametrize(("older", "compiled"), [(0, 0), (1, 1)])
+def test_bitcode_of_a_later_llvm_is_not_read(
+    package: Package, installed: Path, monkeypatch: pytest.MonkeyPatch, older: int, compiled: int
+) -> None:
+    assert installed.exists()
+    major, *rest = llvm.llvm_version_info
+    monkeypatch.setattr(llvm, "llvm_version_info", (major - older, *rest))
+    assert package.compilations() == compiled
 
 
 @DAMAGES
-def test_a_damaged_archive_is_no_archive(package: Package, best: Path, damage: Callable[[bytes], bytes]) -> None:
-    best.write_bytes(damage(best.read_bytes()))
+def test_a_damaged_archive_is_no_archive(package: Package, installed: Path, damage: Callable[[bytes], bytes]) -> None:
+    installed.write_bytes(damage(installed.read_bytes()))
     assert package.compilations() == 1
     assert package.compilations() == 0
 
 
-def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: Package, best: Path) -> None:
-    content = best.read_bytes()
+def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: Package, installed: Path) -> None:
+    content = installed.read_bytes()
+    for folder in (package.path.parent / "__pycache__", *(installed.parents[1] / name for name in ("user", "shared"))):
+        shut(folder)
     for at in range(len(content)):
-        best.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        installed.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
         assert package.compilations() <= 1  # and the code is the kernel's
 
 
-def test_an_archive_of_other_sources_is_not_used(package: Package, best: Path) -> None:
+def test_an_archive_of_other_sources_is_not_used(package: Package, installed: Path) -> None:
     package.says("3 * x")
     assert package.compilations() == 1
-    assert best.exists()
+    assert installed.exists()
 
 
-def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Package, best: Path) -> None:
+def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Package, installed: Path) -> None:
     package.path.unlink()
-    package.compiler.unlink()
+    shutil.rmtree(package.compiler.parent)
     forget()
-    archive(Package(best.parent), "better", "int64")
-    assert disk.find("tiny.f", ("int64",)) is None
-
-
-def test_an_archive_of_another_operating_system_is_not_used(
-    package: Package, best: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert best.exists()
-    monkeypatch.setattr(sys, "platform", "plan9")
-    assert package.compilations() == 1
+    assert archive(package, "int64") == installed
+    assert disk.bitcode("tiny.f", ("int64",)) is None
 
 
 def test_whoever_gives_numba_options_gets_code_that_is_compiled_with_them(
-    package: Package, best: Path, monkeypatch: pytest.MonkeyPatch
+    package: Package, installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert best.exists()
+    assert installed.exists()
     monkeypatch.setenv("NUMBA_OPT", "1")
     assert package.compilations() == 1

@@ -12,8 +12,9 @@ import pytest
 
 import ortops
 from ortops import precompile
+from ortops.kernels.jit.kernel import Source
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.parallel_warmup import in_processes
+from ortops.parallel_warmup import in_processes, needed
 from ortops.progress import with_progress
 from ortops.spec import Operator
 
@@ -193,15 +194,22 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(
     assert calls == []
 
 
-def test_in_processes_it_tells_of_every_call() -> None:
-    told = list(in_processes({"float": ["RoiAlign_10", "MaxRoiPool_1"], "double": ["MaxRoiPool_1"]}))
-    assert len(told) == len(precompile.calls(["RoiAlign_10", "MaxRoiPool_1"])) + 1
-    assert {name.split()[0] for name in told} <= {"RoiAlign_10", "MaxRoiPool_1"}
+def test_processes_tell_of_every_kernel() -> None:
+    sources = needed(["MaxRoiPool_1"], ["float", "double", "bfloat16"])
+    kinds = {source.arguments for source in sources if isinstance(source.arguments, str)}
+    assert kinds == {"", "float", "double"}
+    made = list(in_processes(sources, name))
+    assert sorted(found for _, _, found in made) == sorted(source.name for source in sources)
+    assert all(source.name == found and seconds >= 0 for source, seconds, found in made)
 
 
-def test_a_process_that_ends_is_an_error() -> None:
-    with pytest.raises(ValueError, match="operators has 'NoSuch'"):
-        list(in_processes({"float": ["NoSuch"]}))
+def name(source: Source) -> str:
+    return source.name
+
+
+def test_an_error_in_a_process_is_raised() -> None:
+    with pytest.raises(KeyError, match="NoSuch"):
+        needed(["NoSuch"], ["float"])
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,42 @@
-"""The wheel: its compiled code, the processors that it is made for, and that it runs without numba."""
+"""The wheel: its compiled code, that every processor's machine code can be made of it, and that it runs without numba."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from llvmlite import binding as llvm
 
-from ortops.kernels.jit import build, cpu_levels, disk
+import ortops
+from ortops.kernels.jit import disk, kernel, machine_code
 from ortops.kernels.jit.kernel import Source
+from ortops.operators import BY_NAME, OPERATORS
+from ortops.parallel_warmup import ENTRY_POINTS, needed
 
+ARCHIVE = "ortops/kernels/compiled/kernels.zip"
 ROOT = Path(__file__).parents[1]
-HERE = cpu_levels.LEVELS.get(cpu_levels.architecture(), {})
+C_LIBRARY = {
+    "calloc",
+    "cos",
+    "free",
+    "malloc",
+    "memcpy",
+    "memmove",
+    "memset",
+    "pause",
+    "pthread_create",
+    "pthread_join",
+}
+C_LIBRARY |= {"sin", "strncat", "strlen"}
 
-needs_archives = pytest.mark.skipif(
-    sys.platform != "linux" or not list(cpu_levels.supported()), reason="wheels hold no code for this machine"
-)
+builds = pytest.mark.skipif(sys.platform != "linux", reason="wheels are compiled on Linux")
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -50,12 +65,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel with the code for float on this processor."""
+    """A wheel with the code for float."""
     folder = tmp_path_factory.mktemp("wheel")
-    return wheel(folder, ORTOPS_BUILD_COMPILED="native", ORTOPS_BUILD_TYPES="float")
+    return wheel(folder, ORTOPS_BUILD_COMPILED="1", ORTOPS_BUILD_TYPES="float")
 
 
-@needs_archives
+@builds
 def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "installed", compiled)
     (tmp_path / "numba.py").write_text("raise ImportError('there is no numba here')")
@@ -64,16 +79,69 @@ def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)  # and not where the sources are
     assert str(tmp_path) in run(sys.executable, "-c", "import ortops; print(ortops.__file__)", **environment)
     run(sys.executable, "-m", "conformance", "--backend", "ortops", "--select", "*float", **environment)
-    assert not (tmp_path / "cache").exists()
+    assert list((tmp_path / "cache").rglob("*.o"))
 
 
-@needs_archives
-def test_its_name_tells_the_architecture_and_no_version_of_python(compiled: Path) -> None:
-    _, _, *tags = compiled.stem.split("-")
-    assert tags[:2] == ["py3", "none"]
-    assert tags[2].endswith(f"linux_{os.uname().machine}") or tags[2].startswith("manylinux_2_17_")
-    (level, *_) = cpu_levels.supported()
-    assert archives(compiled) == [f"ortops/kernels/compiled/linux-{level}.zip"]
+@builds
+@pytest.mark.parametrize(
+    ("triple", "processor", "features"),
+    [
+        ("x86_64-unknown-linux-gnu", "x86-64-v3", ""),
+        ("x86_64-unknown-linux-gnu", "x86-64-v4", ""),
+        ("x86_64-pc-windows-msvc", "haswell", ""),
+        ("aarch64-unknown-linux-gnu", "generic", "+neon"),
+        ("arm64-apple-darwin", "apple-m1", ""),
+    ],
+)
+def test_its_code_is_for_the_processors_of_every_platform(
+    compiled: Path, triple: str, processor: str, features: str
+) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(triple).create_target_machine(cpu=processor, features=features, jit=True)
+    with zipfile.ZipFile(zipfile.ZipFile(compiled).open(ARCHIVE)) as archive:
+        names = [name for name in archive.namelist() if name != disk.DEFINITIONS]
+        modules = [llvm.parse_bitcode(archive.read(name)) for name in names]
+    assert len(names) > 20
+    for name, module in zip(names, modules, strict=True):
+        declared = {one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")}
+        assert declared <= {*C_LIBRARY, *machine_code.PYTHON_FUNCTIONS}, name
+        module.triple, module.data_layout = triple, str(target.target_data)
+        assembly = target.emit_assembly(module)
+        assert machine_code.SYMBOL in assembly
+        assert not re.search(r"fmaf?\b.*@PLT|hfsf|h2f|call.*\bfmaf?$", assembly), name
+
+
+@builds
+def test_its_name_tells_no_platform(compiled: Path) -> None:
+    assert compiled.name.endswith("-py3-none-any.whl")
+    assert archives(compiled) == [ARCHIVE]
+
+
+@builds
+def test_bitcode_does_not_depend_on_what_a_process_has_compiled_before() -> None:
+    work, describe = (source for source in ENTRY_POINTS if source.function in ("work", "describe"))
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as first, context.Pool(1) as second:
+        made = [
+            pool.map(Source.bitcode, order, 1)
+            for pool, order in ((first, [work, describe]), (second, [describe, work]))
+        ]
+    assert made[0] == made[1][::-1]
+
+
+@builds
+@pytest.mark.parametrize("types", [("float",), ("bfloat16", "double")])
+def test_what_operators_need_is_found_without_compiling_it(types: tuple[str, ...]) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        loaded = pool.apply(loaded_by_warmup, (types,))
+    assert {*needed(BY_NAME, types)} == loaded
+
+
+def loaded_by_warmup(types: Sequence[str]) -> set[Source]:
+    for kind in types:
+        ortops.warmup([one.name for one in OPERATORS if any(kind in kinds for kinds in one.types.values())], [kind])
+    return {*kernel.loaded}
 
 
 @pytest.fixture(scope="module")
@@ -116,46 +184,3 @@ def test_only_a_wheel_with_code_needs_the_compiler(monkeypatch: pytest.MonkeyPat
     assert [needs_numba(target) for target in ("wheel", "editable", "sdist")] == [sys.platform == "linux", False, False]
     monkeypatch.delenv("ORTOPS_BUILD_COMPILED")
     assert not needs_numba("wheel")
-
-
-@pytest.mark.parametrize("level", HERE)
-def test_each_level_has_an_archive_also_those_that_this_processor_lacks(level: str, tmp_path: Path) -> None:
-    source = Source("jit.threads", "work", "")
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(build.level_archive, (tmp_path, level, (), [source])) == [source]
-    with zipfile.ZipFile(tmp_path / f"{sys.platform}-{level}.zip") as archive:
-        assert archive.comment == disk.sources()
-        assert archive.namelist() == ["jit.threads.work()"]
-        assert len(archive.read("jit.threads.work()")) > 500
-
-
-def test_levels_are_not_built_where_numba_has_read_the_processor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "numba", sys)
-    with pytest.raises(RuntimeError, match="numba is imported already: must be imported after its target CPU is set"):
-        build.level_archive(tmp_path, "x86-64-v3", (), ())
-
-
-def processor(monkeypatch: pytest.MonkeyPatch, architecture: str, features: Iterable[str]) -> list[str]:
-    """The levels of a processor with these features alone."""
-    monkeypatch.setattr(cpu_levels, "architecture", lambda: architecture)
-    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: dict.fromkeys(features, True))
-    monkeypatch.setattr(llvm, "get_host_cpu_name", lambda: "x86-64-v4")
-    return list(cpu_levels.supported())
-
-
-def test_a_processor_has_the_levels_whose_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    x86 = cpu_levels.LEVELS["x86_64"]
-    v3, v4 = x86["x86-64-v3"], x86["x86-64-v4"]
-    assert processor(monkeypatch, "x86_64", v4) == ["x86-64-v4", "x86-64-v3"]
-    for feature in v4:
-        assert processor(monkeypatch, "x86_64", {*v4} - {feature}) == (["x86-64-v3"] if feature not in v3 else [])
-    assert processor(monkeypatch, "x86_64", ()) == []
-    assert processor(monkeypatch, "aarch64", ["neon"]) == ["generic"]
-    assert processor(monkeypatch, "aarch64", ()) == []
-    assert processor(monkeypatch, "riscv64", v4) == []
-
-
-def test_llvm_reports_every_feature_of_the_levels_of_this_architecture() -> None:
-    assert {feature for features in HERE.values() for feature in features} <= set(llvm.get_host_cpu_features())

@@ -1,4 +1,4 @@
-"""Compile a kernel to an object file: numba infers types and lowers, LLVM optimises once for the whole kernel.
+"""Compile a kernel: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
 Besides this file only `cpu_features.py`, `parallel.py`, `scalar.py` and `simd.py` use private parts of numba.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
-from collections.abc import Callable
+import re
+from collections.abc import Iterator
 from typing import Any, get_type_hints
 
+from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
@@ -20,7 +22,7 @@ from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import AnnotateTypes
 
-from ortops.kernels.jit.kernel import ArgType
+from ortops.kernels.jit.kernel import ArgType, Source
 from ortops.kernels.jit.machine_code import SYMBOL
 from ortops.kernels.jit.scalar import compute_type
 from ortops.kernels.jit.words import from_words, to_words
@@ -81,9 +83,15 @@ class _KernelLibrary(_CalleeLibrary):
         passes.run(self._final_module, *builder)
 
     def object_code(self) -> bytes:
-        """The optimised object file."""
-        self._ensure_finalized()
+        """The object file, for the processor that numba compiles for."""
         code: bytes = self._codegen._tm.emit_object(self._final_module)  # noqa: SLF001 - the target of numba's own code
+        return code
+
+    def bitcode(self) -> bytes:
+        """The optimised module as bitcode, the same in every process."""
+        numbers: dict[str, int] = {}  # in place of names that count what the process has compiled before
+        text = re.sub(r"_ZN\w+", lambda name: f"f{numbers.setdefault(name[0], len(numbers))}", str(self._final_module))
+        code: bytes = llvm.parse_assembly(text).as_bitcode()
         return code
 
 
@@ -143,37 +151,45 @@ def inline(function: Any) -> Any:
     return compiled(function)
 
 
-@global_compiler_lock
-def compile_kernel(module: str, function: str, arg_types: tuple[ArgType, ...]) -> bytes:
-    """The object file of a kernel for these argument types."""
-    numba_types = tuple(_type(arg_type) for arg_type in arg_types)
+def object_code(source: Source) -> bytes:
+    """The object file of a kernel or a C function."""
+    return _library(source).object_code()
 
-    def arguments(context: Any, builder: Any, parameters: Any) -> list[Any]:
-        slots = itertools.count()
-        return [_argument(context, builder, parameters[0], slots, arg_type) for arg_type in numba_types]
 
-    return _compile(module, function, numba_types, [_INT64.as_pointer()], arguments)
+def bitcode(source: Source) -> bytes:
+    """The optimised LLVM bitcode of a kernel or a C function."""
+    return _library(source).bitcode()
 
 
 @global_compiler_lock
-def compile_function(module: str, function: str, element: str) -> bytes:
-    """The object file of a C function, whose parameters have the types of the annotations and are passed as 64-bit words.
-
-    Args:
-        module: the module below `ortops.kernels`.
-        function: the name of the function in it.
-        element: the element type of `layout.Stored`; "" for a function without such parameters.
-    """
-    dispatcher = getattr(importlib.import_module(f"ortops.kernels.{module}"), function)
-    hints = get_type_hints(dispatcher.py_func, include_extras=True)
-    numba_types = tuple(_annotated(hints[name], element) for name in inspect.signature(dispatcher.py_func).parameters)
-    count = sum(_word_count(one) for one in numba_types)
-
-    def arguments(context: Any, builder: Any, parameters: Any) -> list[Any]:
-        words = iter(parameters)
-        return [from_words(context, builder, words, one) for one in numba_types]
-
-    return _compile(module, function, numba_types, [_INT64] * count, arguments)
+def _library(source: Source) -> _KernelLibrary:
+    """The code of a source: a kernel, or a C function whose parameters have the types of its annotations."""
+    dispatcher = getattr(importlib.import_module(f"ortops.kernels.{source.module}"), source.function)
+    if isinstance(source.arguments, str):
+        hints = get_type_hints(dispatcher.py_func, include_extras=True)
+        names = inspect.signature(dispatcher.py_func).parameters
+        numba_types = tuple(_annotated(hints[name], source.arguments) for name in names)
+        parameters = [_INT64] * sum(map(_word_count, numba_types))
+    else:
+        numba_types = tuple(map(_type, source.arguments))
+        parameters = [_INT64.as_pointer()]
+    dispatcher.compile(numba_types)
+    overload = dispatcher.overloads[numba_types]
+    context = cpu_target.target_context
+    library = _KernelLibrary(context.codegen(), source.name)
+    library.add_linking_library(overload.library)
+    ir_module = library.create_ir_module(SYMBOL)
+    kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
+    builder = ir.IRBuilder(kernel.append_basic_block("entry"))
+    words = iter(kernel.args) if isinstance(source.arguments, str) else _words_at(builder, kernel.args[0])
+    values = [from_words(context, builder, words, one) for one in numba_types]
+    callee = context.declare_function(ir_module, overload.fndesc)
+    returned = overload.signature.return_type
+    _, result = context.call_conv.call_function(builder, callee, returned, numba_types, values)
+    builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
+    library.add_ir_module(ir_module)
+    library.finalize()
+    return library
 
 
 _ELEMENTS = {"float16": types.uint16, "bfloat16": types.int16, "float": types.float32, "double": types.float64}
@@ -198,27 +214,6 @@ def _word_count(numba_type: Any) -> int:
     return sum(map(_word_count, numba_type.types)) if isinstance(numba_type, types.BaseTuple) else 1
 
 
-def _compile(
-    module: str, function: str, numba_types: tuple[Any, ...], parameters: list[Any], arguments: Callable[..., list[Any]]
-) -> bytes:
-    dispatcher = getattr(importlib.import_module(f"ortops.kernels.{module}"), function)
-    dispatcher.compile(numba_types)
-    overload = dispatcher.overloads[numba_types]
-    context = cpu_target.target_context
-    library = _KernelLibrary(context.codegen(), f"{module}.{function}")
-    library.add_linking_library(overload.library)
-    ir_module = library.create_ir_module(SYMBOL)
-    kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
-    builder = ir.IRBuilder(kernel.append_basic_block("entry"))
-    values = arguments(context, builder, kernel.args)
-    callee = context.declare_function(ir_module, overload.fndesc)
-    returned = overload.signature.return_type
-    _, result = context.call_conv.call_function(builder, callee, returned, numba_types, values)
-    builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
-    library.add_ir_module(ir_module)
-    return library.object_code()
-
-
 def _type(arg_type: ArgType) -> Any:
     """The numba type of an argument."""
     if isinstance(arg_type, tuple):
@@ -227,7 +222,6 @@ def _type(arg_type: ArgType) -> Any:
     return types.CPointer(getattr(types, arg_type[1:])) if arg_type.startswith("*") else getattr(types, arg_type)
 
 
-def _argument(context: Any, builder: Any, slots: Any, slot_numbers: Any, arg_type: Any) -> Any:
-    """Emit the load of one argument from the next 8-byte slots, one for each scalar of a tuple."""
-    words = (builder.load(builder.gep(slots, [ir.IntType(32)(number)])) for number in slot_numbers)
-    return from_words(context, builder, words, arg_type)
+def _words_at(builder: Any, slots: Any) -> Iterator[Any]:
+    """Emit the loads of 8-byte words, one after the other."""
+    return (builder.load(builder.gep(slots, [ir.IntType(32)(number)])) for number in itertools.count())

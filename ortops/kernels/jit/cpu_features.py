@@ -13,9 +13,23 @@ from llvmlite import binding as llvm
 
 
 def has_fma(context: Any) -> bool:
-    """Whether the target CPU has a fused multiply-add for float32."""
+    """Whether numba's target CPU has a fused multiply-add for float32."""
+    return _fuses(context.codegen()._tm)  # noqa: SLF001 - the target of numba's own code
+
+
+def has_float16(context: Any) -> bool:
+    """Whether numba's target CPU converts between float32 and float16 by instructions."""
+    return _converts(context.codegen()._tm)  # noqa: SLF001
+
+
+def has_both(target: Any) -> bool:
+    """Whether a target machine has both, as the bitcode of a wheel needs."""
+    return _fuses(target) and _converts(target)
+
+
+def _fuses(target: Any) -> bool:
     return "fmaf" not in _assembly(
-        context,
+        target,
         """
         declare float @llvm.fma.f32(float, float, float)
         define float @probe(float %a) {
@@ -26,10 +40,9 @@ def has_fma(context: Any) -> bool:
     )
 
 
-def has_float16(context: Any) -> bool:
-    """Whether the target CPU converts between float32 and float16 by instructions."""
+def _converts(target: Any) -> bool:
     assembly = _assembly(
-        context,
+        target,
         """
         define float @probe(float %a) {
           %half = fptrunc float %a to half
@@ -42,11 +55,7 @@ def has_float16(context: Any) -> bool:
     return not any(name in assembly for name in ("hfsf", "h2f"))
 
 
-def _assembly(context: Any, module: str) -> str:
-    return _emit(context.codegen()._tm, module)  # noqa: SLF001 - the target of numba's own code
-
-
 @functools.cache
-def _emit(target: Any, module: str) -> str:
+def _assembly(target: Any, module: str) -> str:
     text: str = target.emit_assembly(llvm.parse_assembly(module))
     return text

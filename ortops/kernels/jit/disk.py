@@ -1,6 +1,6 @@
-"""Machine code on disk: the archives of an installed wheel, and the cache of kernels compiled on this machine.
+"""Code on disk: the archive of LLVM bitcode in an installed wheel, and the cache of machine code made on this machine.
 
-A wheel has one archive for each CPU level (`cpu_levels.py`), made by `build.py`. The cache has one file for each kernel and
+`build.py` makes the archive. The cache has one file for each kernel and
 tuple of argument types, in the first folder that can be written. A file begins with the digest of its code and of all that
 the code was made from (`definitions.py`); a file whose digest does not match is compiled again and replaced. Files are
 independent, so any number of processes may write at once.
@@ -28,7 +28,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ortops.kernels.jit import cpu_levels, machine_code
+from llvmlite import binding as llvm
+
+from ortops.kernels.jit import machine_code
 
 DIGEST = 32
 """The size in bytes of the digest at the start of a file."""
@@ -36,15 +38,15 @@ DIGEST = 32
 PACKAGE = Path(__file__).parents[1]
 """The folder with the source files of the kernels."""
 
-ARCHIVES = PACKAGE / "compiled"
-"""The folder in which a wheel installs its archives."""
+ARCHIVE = PACKAGE / "compiled" / "kernels.zip"
+"""The archive of an installed wheel."""
+
+DEFINITIONS = "definitions.json"
+"""The name of `definitions.digests` in the archive and in the cache."""
 
 
 def find(name: str, arg_types: tuple[str, ...]) -> bytes | None:
-    """The machine code of a kernel for this CPU from a wheel's archive or the cache; None if neither has it."""
-    code = _installed(name, arg_types)
-    if code is not None:
-        return code
+    """The machine code of a kernel for this CPU from the cache, or None."""
     return _find(_file_name(name, arg_types), _origin(name, arg_types))
 
 
@@ -89,25 +91,29 @@ def member_name(name: str, arg_types: tuple[str, ...]) -> str:
     return f"{name}({','.join(arg_types)})"
 
 
-def archive_name(level: str) -> str:
-    """The file name of a level's archive; it names the platform, which decides object format and calling convention."""
-    return f"{sys.platform}-{level}.zip"
+def bitcode(name: str, arg_types: tuple[str, ...]) -> bytes | None:
+    """The LLVM bitcode of a kernel from a wheel's archive, or None."""
+    return _installed(member_name(name, arg_types))
 
 
-def _installed(name: str, arg_types: tuple[str, ...]) -> bytes | None:
-    """A kernel's code from the archive of the best CPU level that has it, or None.
+def archive_comment() -> bytes:
+    """What an archive that is built here is made from, and the version of LLVM from which on it can be read."""
+    return sources() + bytes(llvm.llvm_version_info[:1])
 
-    Archives count only if they were built from the installed sources and if the environment sets no options of numba. Each
-    call opens the archive anew, since forked processes would share the position in an open file. Members have checksums.
+
+def _installed(member: str) -> bytes | None:
+    """A member of a wheel's archive, or None.
+
+    An archive counts only if it was built from the installed sources and if the environment sets no options of numba. Each
+    call opens it anew, since forked processes would share the position in an open file. Members have checksums.
     """
     if not sources() or numba_options():
         return None
-    for level in cpu_levels.supported():
-        # Measured: zipfile raises seven types of exceptions for archives with a flipped bit.
-        with contextlib.suppress(Exception), _opened(ARCHIVES / archive_name(level)) as file:
-            archive = zipfile.ZipFile(file)
-            if archive.comment == sources():
-                return archive.read(member_name(name, arg_types))
+    # Measured: zipfile raises seven types of exceptions for archives with a flipped bit.
+    with contextlib.suppress(Exception), _opened(ARCHIVE) as file:
+        archive, here = zipfile.ZipFile(file), archive_comment()
+        if archive.comment[:-1] == here[:-1] and archive.comment[-1:] <= here[-1:]:
+            return archive.read(member)
     return None
 
 
@@ -135,16 +141,16 @@ def _file_name(name: str, arg_types: tuple[str, ...]) -> str:
 
 
 def _origin(name: str, arg_types: tuple[str, ...]) -> bytes:
-    """All that machine code is made from: its identity, and the code of the kernel, of what it uses and of `compile.py`."""
+    """All that machine code is made from: its identity, and the code of the kernel and of what compiles it."""
     digests, unknown = _digests(), sources().hex()
-    code = (digests.get(one, unknown) for one in (name, "jit.compile.compile_kernel", "jit.compile.compile_function"))
+    code = (digests.get(one, unknown) for one in (name, "jit.compile.object_code", "jit.machine_code.emit"))
     return "\0".join(code).encode() + _key(name, arg_types)
 
 
 @functools.cache
 def _digests() -> dict[str, str]:
     """`definitions.digests`, kept in the cache: it takes longer than the start of a process should."""
-    known = _find(_DIGESTS, sources())
+    known = _installed(DEFINITIONS) or _find(DEFINITIONS, sources())
     if known is not None:
         found: dict[str, str] = json.loads(known)
         return found
@@ -154,11 +160,8 @@ def _digests() -> dict[str, str]:
         found = definitions.digests(PACKAGE)
     except SyntaxError:  # of a file that no kernel may need: whatever changes in any file counts
         return {}
-    _save(_DIGESTS, sources(), json.dumps(found).encode())
+    _save(DEFINITIONS, sources(), json.dumps(found).encode())
     return found
-
-
-_DIGESTS = "definitions.json"
 
 
 @functools.cache

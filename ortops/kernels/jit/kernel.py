@@ -66,33 +66,49 @@ class Source(NamedTuple):
         return (self.arguments,) if isinstance(self.arguments, str) else tuple(map(_type_name, self.arguments))
 
     def code(self) -> bytes:
-        """The object file, from disk; if it is not there, it is compiled and stored.
+        """The object file, from disk; if it is not there, it is made from a wheel's bitcode or compiled, and stored.
 
         Raises:
             RuntimeError: it must be compiled, and an option of numba in the environment prevents that.
         """
         code = disk.find(self.name, self.arg_types)
         if code is None:
-            options.check()
-            from ortops.kernels.jit.compile import compile_function, compile_kernel
-
-            if isinstance(self.arguments, str):
-                code = compile_function(self.module, self.function, self.arguments)
-            else:
-                code = compile_kernel(self.module, self.function, self.arguments)
+            bitcode = disk.bitcode(self.name, self.arg_types)
+            code = None if bitcode is None else machine_code.emit(bitcode)
+            if code is None:
+                code = _compiler().object_code(self)
             disk.save(self.name, self.arg_types, code)
         return code
+
+    def bitcode(self) -> bytes:
+        """The LLVM bitcode for any processor, compiled anew."""
+        code: bytes = _compiler().bitcode(self)
+        return code
+
+
+def _compiler() -> Any:
+    options.check()
+    from ortops.kernels.jit import compile as compiler
+
+    return compiler
 
 
 loaded: list[Source] = []
 """The sources of all machine code that this process has loaded."""
 
+_idle: list[Any] = []
+
+
+def only_record() -> None:
+    """From now on record in `loaded` what would be loaded, and take a function that returns -1 in its place."""
+    _idle.append(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(lambda _: -1))
+
 
 def _address_of(source: Source) -> int:
     """Load the machine code of a source and return its address."""
-    address = machine_code.load(source.code())
+    address = ctypes.cast(_idle[0], ctypes.c_void_p).value if _idle else machine_code.load(source.code())
     loaded.append(source)
-    return address
+    return address or 0
 
 
 class Kernel:
@@ -138,7 +154,13 @@ class Kernel:
 
 
 class CFunction:
-    """A compiled C function, whose parameters are 64-bit words: see `compile.compile_function`."""
+    """A compiled C function, whose parameters have the types of its annotations and are passed as 64-bit words.
+
+    Args:
+        module: the module below `ortops.kernels` that defines the function.
+        function: the function's name.
+        element: the element type of `layout.Stored`; "" for a function without such parameters.
+    """
 
     def __init__(self, module: str, function: str, element: str = "") -> None:
         self.module, self.function, self.element = module, function, element

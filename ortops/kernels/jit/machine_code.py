@@ -1,4 +1,4 @@
-"""Load object files into this process by LLVM, without numba."""
+"""Emit object files from LLVM bitcode and load them into this process, without numba."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import functools
 from typing import Any
 
 from llvmlite import binding as llvm
+
+from ortops.kernels.jit.cpu_features import has_both
 
 SYMBOL = "ortops_kernel"
 """The symbol of the kernel in every object file."""
@@ -53,8 +55,10 @@ def load(code: bytes) -> int:
     Raises:
         RuntimeError: LLVM rejects the file.
     """
+    _initialize()
     # Every file has an engine of its own, since all kernels have the same symbol.
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    target = llvm.Target.from_default_triple().create_target_machine(jit=True)  # the engine takes it over
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     keep_forever(engine)
@@ -64,9 +68,35 @@ def load(code: bytes) -> int:
     return address
 
 
+def has_instructions() -> bool:
+    """Whether this processor has the instructions that a wheel's bitcode takes for granted."""
+    return has_both(_target_machine())
+
+
+def emit(bitcode: bytes) -> bytes | None:
+    """The object file of a wheel's bitcode for this processor; None if the processor lacks instructions that it needs."""
+    target = _target_machine()
+    if not has_instructions():
+        return None
+    module = llvm.parse_bitcode(bitcode)
+    module.triple, module.data_layout = target.triple, str(target.target_data)
+    code: bytes = target.emit_object(module)
+    return code
+
+
+@functools.cache
 def _target_machine() -> Any:
+    """This processor, with numba's choices."""
     _initialize()
-    return llvm.Target.from_default_triple().create_target_machine(jit=True)
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
 
 
 @functools.cache

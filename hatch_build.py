@@ -46,7 +46,7 @@ class CompiledKernels(BuildHookInterface[Any]):
             return
         archive = Path(self.folder.name, "kernels.zip")
         types = [f"--type={kind}" for kind in os.environ.get("ORTOPS_BUILD_TYPES", "").split(",") if kind]
-        command = [sys.executable, "-m", "ortops.kernels.jit.build", str(archive), *types]
+        command = [sys.executable, "-m", "ortops", "bitcode", str(archive), *types]
         subprocess.run(command, cwd=self.root, check=True)  # noqa: S603
         build_data["force_include"][str(archive)] = "ortops/kernels/compiled/kernels.zip"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
 import ortops
 from ortops.help_text import keep_names_whole
-from ortops.kernels.jit.kernel import Source  # noqa: TID251 - the command compiles them
+from ortops.kernels.jit import disk  # noqa: TID251 - the commands compile the kernels
+from ortops.kernels.jit.kernel import bitcode_of, code_of  # noqa: TID251
 from ortops.operators import BY_NAME
 from ortops.parallel_warmup import in_processes, needed
 from ortops.precompile import FLOAT_TYPES
@@ -39,8 +43,28 @@ def main() -> None:
 def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
     """Compile operators in several processes, and show the progress of all of them."""
     sources = needed(operators or BY_NAME, dict.fromkeys(types))
-    for _ in with_progress(in_processes(sources, Source.code), "compiling", len(sources), unit="kernels"):
+    for _ in with_progress(in_processes(sources, code_of), "compiling", len(sources), unit="kernels"):
         pass
+
+
+_TARGETS = {"x86_64": {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+bmi2,+f16c,+fma"}}
+"""Options of numba where old processors lack instructions that bitcode needs (`machine_code.has_instructions`)."""
+
+
+@main.command(hidden=True)
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--type", "types", multiple=True, default=FLOAT_TYPES, type=click.Choice(FLOAT_TYPES))
+def bitcode(path: Path, types: Sequence[str]) -> None:
+    """Compile all operators to LLVM bitcode, the archive PATH of a wheel."""
+    for name, _ in disk.numba_options():
+        del os.environ[name]
+    os.environ |= _TARGETS.get(platform.machine(), {})  # of the processes that compile
+    sources, made = needed(BY_NAME, types), {}
+    for source, seconds, code in in_processes(sources, bitcode_of):
+        made[disk.member_name(source.name, source.arg_types)] = code
+        kind = source.arguments if isinstance(source.arguments, str) else ""
+        click.echo(f"{len(made)} of {len(sources)}: {source.name} {kind}".rstrip() + f", {seconds:.1f} s", err=True)
+    disk.write_archive(path, made)
 
 
 if __name__ == "__main__":

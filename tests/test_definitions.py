@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ortops.kernels.jit import definitions
+from ortops.kernels.jit import definitions, disk
 
 SOURCES = {
     "kernel.py": '''
@@ -105,3 +106,24 @@ def test_what_a_kernel_uses_counts_however_far_away(tmp_path: Path, file: str, o
 def test_functions_that_call_each_other_have_digests(tmp_path: Path) -> None:
     (tmp_path / "both.py").write_text("def f(): g()\ndef g(): f()\n")
     assert len(set(definitions.digests(tmp_path).values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "counts"),
+    [
+        ("jit/__init__.py", "LANES = 16", "LANES = 8", True),
+        ("jit/compile.py", 'error_model="numpy"', 'error_model="python"', True),
+        ("jit/disk.py", "suppress(OSError)", "suppress(ValueError)", False),
+        ("jit/kernel.py", "uninterrupted(", "uninterrupted(1, ", False),
+    ],
+)
+def test_a_kernel_depends_on_how_it_is_compiled_and_not_on_where_it_is_kept(
+    tmp_path: Path, file: str, old: str, new: str, counts: bool
+) -> None:
+    shutil.copytree(disk.PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__", "compiled"))
+    path = tmp_path / "copy" / file
+    before = definitions.digests(tmp_path / "copy")["forward.pool"]
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+    assert (definitions.digests(tmp_path / "copy")["forward.pool"] != before) == counts

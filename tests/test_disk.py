@@ -20,7 +20,7 @@ from llvmlite import binding as llvm
 
 from ortops.kernels import jit
 from ortops.kernels.jit import definitions, disk, machine_code
-from ortops.kernels.jit.kernel import Source
+from ortops.kernels.jit.kernel import Source, code_of
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)
@@ -53,7 +53,7 @@ class Package:
         """The number of functions that a new process compiles to load the kernel for these arguments."""
         forget()
         self.compiled.clear()
-        assert Source("tiny", "f", arguments).code() == self.code("tiny", "f", arguments)
+        assert code_of(Source("tiny", "f", arguments)) == self.code("tiny", "f", arguments)
         return len(self.compiled)
 
 

@@ -16,7 +16,7 @@ from llvmlite import binding as llvm
 
 import ortops
 from ortops.kernels.jit import disk, kernel, machine_code
-from ortops.kernels.jit.kernel import Source
+from ortops.kernels.jit.kernel import Source, bitcode_of
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.parallel_warmup import ENTRY_POINTS, needed
 
@@ -124,8 +124,7 @@ def test_bitcode_does_not_depend_on_what_a_process_has_compiled_before() -> None
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as first, context.Pool(1) as second:
         made = [
-            pool.map(Source.bitcode, order, 1)
-            for pool, order in ((first, [work, describe]), (second, [describe, work]))
+            pool.map(bitcode_of, order, 1) for pool, order in ((first, [work, describe]), (second, [describe, work]))
         ]
     assert made[0] == made[1][::-1]
 

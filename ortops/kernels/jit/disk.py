@@ -1,6 +1,6 @@
 """Code on disk: the archive of LLVM bitcode in an installed wheel, and the cache of machine code made on this machine.
 
-`build.py` makes the archive. The cache has one file for each kernel and
+The cache has one file for each kernel and
 tuple of argument types, in the first folder that can be written. A file begins with the digest of its code and of all that
 the code was made from (`definitions.py`); a file whose digest does not match is compiled again and replaced. Files are
 independent, so any number of processes may write at once.
@@ -94,6 +94,22 @@ def member_name(name: str, arg_types: tuple[str, ...]) -> str:
 def bitcode(name: str, arg_types: tuple[str, ...]) -> bytes | None:
     """The LLVM bitcode of a kernel from a wheel's archive, or None."""
     return _installed(member_name(name, arg_types))
+
+
+def write_archive(path: Path, bitcode_by_name: dict[str, bytes]) -> None:
+    """Write a wheel's archive, the same bytes for the same bitcode.
+
+    Args:
+        path: the file to write.
+        bitcode_by_name: the bitcode by `member_name`.
+    """
+    from ortops.kernels.jit import definitions
+
+    members = bitcode_by_name | {DEFINITIONS: json.dumps(definitions.digests(PACKAGE)).encode()}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = archive_comment()
+        for name, content in sorted(members.items()):
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # ZipInfo has a fixed date
 
 
 def archive_comment() -> bytes:

@@ -7,8 +7,10 @@ machine code is on disk, neither numba nor the kernel's source is imported.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import os
 import struct
 import threading
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit import disk, exceptions, machine_code, options
+from ortops.kernels.jit import disk, exceptions, machine_code
 from ortops.kernels.layout import INTERRUPTED
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -65,29 +67,52 @@ class Source(NamedTuple):
         """The types of its arguments, with the fields of named tuples; the element type of a `CFunction`."""
         return (self.arguments,) if isinstance(self.arguments, str) else tuple(map(_type_name, self.arguments))
 
-    def code(self) -> bytes:
-        """The object file, from disk; if it is not there, it is made from a wheel's bitcode or compiled, and stored.
 
-        Raises:
-            RuntimeError: it must be compiled, and an option of numba in the environment prevents that.
-        """
-        code = disk.find(self.name, self.arg_types)
+def code_of(source: Source) -> bytes:
+    """The object file, from disk; if it is not there, it is made from a wheel's bitcode or compiled, and stored.
+
+    Raises:
+        RuntimeError: it must be compiled, and an option of numba in the environment prevents that.
+    """
+    code = disk.find(source.name, source.arg_types)
+    if code is None:
+        bitcode = disk.bitcode(source.name, source.arg_types)
+        code = None if bitcode is None else machine_code.emit(bitcode)
         if code is None:
-            bitcode = disk.bitcode(self.name, self.arg_types)
-            code = None if bitcode is None else machine_code.emit(bitcode)
-            if code is None:
-                code = _compiler().object_code(self)
-            disk.save(self.name, self.arg_types, code)
-        return code
+            code = _compiler().object_code(source)
+        disk.save(source.name, source.arg_types, code)
+    return code
 
-    def bitcode(self) -> bytes:
-        """The LLVM bitcode for any processor, compiled anew."""
-        code: bytes = _compiler().bitcode(self)
-        return code
+
+def bitcode_of(source: Source) -> bytes:
+    """The LLVM bitcode for any processor, compiled anew."""
+    code: bytes = _compiler().bitcode(source)
+    return code
+
+
+_RULES: tuple[tuple[str, Callable[[str], bool], str], ...] = (
+    ("NUMBA_DISABLE_JIT", lambda value: int(value) == 0, "must be 0 or unset"),
+    ("NUMBA_NUM_THREADS", lambda value: int(value) > 0, "must be > 0 or unset"),
+    (
+        "NUMBA_CPU_FEATURES",
+        lambda value: all(feature[:1] in "+-" for feature in value.split(",")),
+        "must be features separated by commas, each prefixed by + or -",
+    ),
+)
+"""Values of numba's options with which it compiles nothing or ends the process."""
 
 
 def _compiler() -> Any:
-    options.check()
+    """The module `compile`, which imports numba.
+
+    Raises:
+        RuntimeError: an option of numba in the environment would stop the compilation of kernels.
+    """
+    for name, is_allowed, rule in _RULES:
+        value = os.environ.get(name)
+        with contextlib.suppress(ValueError):  # numba ignores a value that is not an integer
+            if value is not None and not is_allowed(value):
+                raise RuntimeError(f"{name} = {value!r}: {rule}, since numba compiles the kernels")
     from ortops.kernels.jit import compile as compiler
 
     return compiler
@@ -106,7 +131,7 @@ def only_record() -> None:
 
 def _address_of(source: Source) -> int:
     """Load the machine code of a source and return its address."""
-    address = ctypes.cast(_idle[0], ctypes.c_void_p).value if _idle else machine_code.load(source.code())
+    address = ctypes.cast(_idle[0], ctypes.c_void_p).value if _idle else machine_code.load(code_of(source))
     loaded.append(source)
     return address or 0
 

@@ -1,9 +1,8 @@
 """Code on disk: the archive of LLVM bitcode in an installed wheel, and the cache of machine code made on this machine.
 
-The cache has one file for each kernel and
-tuple of argument types, in the first folder that can be written. A file begins with the digest of its code and of all that
-the code was made from (`definitions.py`); a file whose digest does not match is compiled again and replaced. Files are
-independent, so any number of processes may write at once.
+The cache has one file for each kernel and tuple of argument types, in the first folder that can be written. A file begins
+with the digest of its code and of all that the code was made from (`definitions.py`); a file whose digest does not match is
+compiled again and replaced. Files are independent, so any number of processes may write at once.
 
 The code is executed as it is read. So a file, its folder and the two folders around that are opened without following
 links, and what has been opened must pass `_is_trusted`. On Windows, which has other rights, nothing is checked.

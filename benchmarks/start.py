@@ -21,9 +21,9 @@ WARMUP = ("-m", "ortops", "warmup")
 SUITE = ("-m", "conformance", "--backend", "ortops", "--strict", "all")
 
 
-def run(arguments: Sequence[str], cache: str) -> tuple[str, str, str]:
+def run(arguments: Sequence[str], cache: str, **variables: str) -> tuple[str, str, str]:
     """Run Python with a folder for compiled code; the seconds of the processor and of the clock, and the most megabytes."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache, **variables}
     began = time.perf_counter()
     process = subprocess.Popen(  # noqa: S603 - our own modules
         [sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
@@ -49,6 +49,7 @@ def main(suite: bool) -> None:
         table.add_row("all kernels in all types", *run(WARMUP, other))
         folder = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", cache, str(ROOT))
         table.add_row("a wheel", *run(folder, other))
+        table.add_row("a wheel with bitcode", *run(folder, other, ORTOPS_BUILD_COMPILED="1"))
         if suite:
             table.add_row("the suite, all kernels cached", *run(SUITE, other))
     Console(width=100).print(table)

@@ -194,6 +194,17 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(
     assert calls == []
 
 
+def test_what_it_compiles_is_found_without_a_compiler() -> None:
+    code = """
+ortops.warmup(types=["float"])
+ortops.warmup(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])
+from ortops.parallel_warmup import needed
+found = {*needed(ortops.operators.BY_NAME, ["float"]), *needed(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])}
+print(sorted((source.name, source.arg_types) for source in found) == loaded())
+"""
+    assert python(code) == ["True"]
+
+
 def test_processes_tell_of_every_kernel() -> None:
     sources = needed(["MaxRoiPool_1"], ["float", "double", "bfloat16"])
     kinds = {source.arguments for source in sources if isinstance(source.arguments, str)}

@@ -8,17 +8,14 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from llvmlite import binding as llvm
 
-import ortops
-from ortops.kernels.jit import disk, kernel, machine_code
-from ortops.kernels.jit.kernel import Source, bitcode_of
-from ortops.operators import BY_NAME, OPERATORS
-from ortops.parallel_warmup import ENTRY_POINTS, needed
+from ortops.kernels.jit import disk, machine_code
+from ortops.kernels.jit.kernel import bitcode_of
+from ortops.parallel_warmup import ENTRY_POINTS
 
 ARCHIVE = "ortops/kernels/compiled/kernels.zip"
 ROOT = Path(__file__).parents[1]
@@ -127,20 +124,6 @@ def test_bitcode_does_not_depend_on_what_a_process_has_compiled_before() -> None
             pool.map(bitcode_of, order, 1) for pool, order in ((first, [work, describe]), (second, [describe, work]))
         ]
     assert made[0] == made[1][::-1]
-
-
-@builds
-@pytest.mark.parametrize("types", [("float",), ("bfloat16", "double")])
-def test_what_operators_need_is_found_without_compiling_it(types: tuple[str, ...]) -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        loaded = pool.apply(loaded_by_warmup, (types,))
-    assert {*needed(BY_NAME, types)} == loaded
-
-
-def loaded_by_warmup(types: Sequence[str]) -> set[Source]:
-    for kind in types:
-        ortops.warmup([one.name for one in OPERATORS if any(kind in kinds for kinds in one.types.values())], [kind])
-    return {*kernel.loaded}
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 import ortops
 from conformance.backends.session import CPU, options
-from onnx_models import portable
 from onnx_models.gradient import gradient
 
 Array = np.ndarray[Any, Any]
@@ -82,25 +79,6 @@ def unoptimized(model: onnx.ModelProto) -> Runner:
     asked = options()
     asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return partial(_outputs, ortops.InferenceSession(model.SerializeToString(), asked, providers=[CPU]))
-
-
-class LayerNormalization(OpRun):
-    """LayerNormalization in the type of X; the evaluator normalizes in float32."""
-
-    op_domain = ""
-
-    def _run(self, x: Array, scale: Array, shift: Array, axis: int, epsilon: float, stash_type: int) -> tuple[Array]:
-        if (axis, stash_type) != (-1, onnx.TensorProto.DOUBLE):
-            raise NotImplementedError(f"axis = {axis}, stash_type = {stash_type}")
-        centred = x - x.mean(-1, keepdims=True)
-        return (scale * centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon) + shift,)
-
-
-def by_reference(model: onnx.ModelProto) -> Runner:
-    """In ONNX's reference evaluator, which computes all but Erf in double."""
-    names = [value.name for value in model.graph.output]
-    evaluator = ReferenceEvaluator(portable.attach(model), new_ops=[LayerNormalization])
-    return lambda feeds: dict(zip(names, map(np.asarray, evaluator.run(names, dict(feeds))), strict=True))
 
 
 def _outputs(session: ortops.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:

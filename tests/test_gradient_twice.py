@@ -12,7 +12,7 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 
 from gradient_calls import BOXES, CALLS, Call
-from gradient_checks import Array, by_reference, check, parsed, run, unoptimized
+from gradient_checks import Array, check, parsed, run, unoptimized
 from onnx_models import gradient, jvp, vjp
 from onnx_models.gradient import ZeroGradientWarning
 from onnx_models.gradient.builder import GradientBuilder
@@ -95,14 +95,14 @@ def test_every_operator_of_a_gradient_has_a_gradient() -> None:
 
 
 HEAD = """<ir_version: 10, opset_import: ["" : 20]>
-head (double[N,3,H,W] image, double[R,4] boxes, double[4,3,3,3] kernel, double[4] bias, double[16] scale,
-      double[16] shift, double[16,5] weight) => (double total)
+head (float[N,3,H,W] image, float[R,4] boxes, float[4,3,3,3] kernel, float[4] bias, float[16] scale,
+      float[16] shift, float[16,5] weight) => (float total)
     <int64[3] of_images = {0, 1, 1}, int64[2] rows = {-1, 16}, int64[3] classes = {2, 0, 4}> {
         map = Conv<pads = [1, 1, 1, 1]> (image, kernel, bias)
         bent = Gelu<approximate = "tanh"> (map)
         read = RoiAlign<output_height = 2, output_width = 2> (bent, boxes, of_images)
         row = Reshape(read, rows)
-        normal = LayerNormalization<stash_type = 11> (row, scale, shift)
+        normal = LayerNormalization<stash_type = 1> (row, scale, shift)
         scores = MatMul(normal, weight)
         logarithms = LogSoftmax(scores)
         total = NegativeLogLikelihoodLoss(logarithms, classes)
@@ -120,14 +120,14 @@ def _head() -> tuple[onnx.ModelProto, dict[str, Array]]:
         "boxes": BOXES,
         "scale": rng.uniform(0.5, 1.5, 16),
     }
-    return made, feeds | own
+    return made, {name: value.astype(np.float32) for name, value in (feeds | own).items()}
 
 
 def test_the_gradient_of_a_head_has_a_gradient_by_image_regions_and_weights() -> None:
     model, feeds = _head()
     first = gradient(model, "total", {name: f"by_{name}" for name in feeds})
     outputs = [f"by_{name}" for name in feeds]
-    second = check(first, feeds, list(feeds), outputs=outputs, step=1e-6, tolerance=1e-6, load=by_reference)
+    second = check(first, feeds, list(feeds), outputs=outputs, step=2.0**-9, tolerance=1e-3)
     for name, by_it in second.items():
         assert by_it.any(), name
 
@@ -137,14 +137,15 @@ def test_the_hessian_times_a_vector_is_the_same_forward_and_in_reverse() -> None
     names = ["image", "boxes", "kernel"]
     first = gradient(model, "total", names)
     rng = np.random.default_rng(7)
-    directions = {name: np.asarray(rng.uniform(-1, 1, feeds[name].shape)) for name in names}
-    forward = by_reference(jvp(first, [f"{name}_grad" for name in names], names))
-    moved = forward(feeds | {f"{name}_tangent": value for name, value in directions.items()})
-    reverse = by_reference(vjp(first, {f"{name}_grad": f"{name}_v" for name in names}, {n: f"{n}_hv" for n in names}))
-    products = reverse(feeds | {f"{name}_v": value for name, value in directions.items()})
+    directions = {name: rng.uniform(-1, 1, feeds[name].shape).astype(np.float32) for name in names}
+    forward = jvp(first, [f"{name}_grad" for name in names], names)
+    moved = run(forward, feeds | {f"{name}_tangent": value for name, value in directions.items()})
+    reverse = vjp(first, {f"{name}_grad": f"{name}_v" for name in names}, {n: f"{n}_hv" for n in names})
+    products = run(reverse, feeds | {f"{name}_v": value for name, value in directions.items()})
     for name in names:
         assert products[f"{name}_hv"].any()
-        np.testing.assert_allclose(moved[f"{name}_grad_tangent"], products[f"{name}_hv"], rtol=1e-9, atol=1e-12)
+        size = np.abs(products[f"{name}_hv"]).max()
+        np.testing.assert_allclose(moved[f"{name}_grad_tangent"], products[f"{name}_hv"], rtol=0, atol=1e-5 * size)
 
 
 def test_a_second_gradient_needs_names_of_its_own() -> None:
@@ -155,7 +156,7 @@ def test_a_second_gradient_needs_names_of_its_own() -> None:
         gradient(first, "size", ["weight"])
     second = gradient(first, "size", {"weight": "of_size"})
     assert [value.name for value in second.graph.output] == ["total", "weight_grad", "of_size"]
-    once, twice = by_reference(first)(feeds), by_reference(second)(feeds)
+    once, twice = run(first, feeds), run(second, feeds)
     np.testing.assert_array_equal(once["weight_grad"], twice["weight_grad"])
     assert twice["of_size"].shape == feeds["weight"].shape
 

@@ -17,7 +17,7 @@ from onnx_models.portable import attach
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import DOMAIN
-from portable_checks import ALL_OPSETS, CONTROL_FLOW, TYPES, check, expected, nodes_of, run, session, with_opset
+from portable_checks import ALL_OPSETS, TYPES, check, expected, run, session, with_opset
 from problems import Array, Problem, make_problem
 
 RNG = np.random.default_rng(7)
@@ -145,17 +145,16 @@ RESAMPLINGS: dict[str, dict[str, Any]] = {
     ("interpolation", "rounding"),
     [("linear", "half_up"), *(("nearest_neighbor", rule) for rule in ("half_up", "increasing", "decreasing"))],
 )
-@pytest.mark.parametrize("loops", [True, False])
-def test_resampling_is_that_of_the_reference(name: str, interpolation: str, rounding: str, loops: bool) -> None:
+def test_resampling_is_that_of_the_reference(name: str, interpolation: str, rounding: str) -> None:
     attributes = {**RESAMPLINGS[name], "interpolation_mode": interpolation, "rounding_direction": rounding}
     rank = len(next(iter(RESAMPLINGS[name].values())))
     x = RNG.uniform(-1, 1, (2, 3, 5, 4)[-rank:]).astype(np.float32)
     forward = onnx_models.dml_resample(**attributes)
-    check(forward, {"InputTensor": x}, loops=loops)
+    check(forward, {"InputTensor": x})
     (y,) = run(session(attach(forward)), {"InputTensor": x})
     shared = {name: value for name, value in attributes.items() if name != "output_sizes"}
     backward = onnx_models.dml_resample_grad(rank=rank, **shared)
-    check(backward, {"InputGradientTensor": y, "x_shape": np.array(x.shape)}, loops=loops)
+    check(backward, {"InputGradientTensor": y, "x_shape": np.array(x.shape)})
 
 
 @pytest.mark.parametrize("opset", ALL_OPSETS)
@@ -182,8 +181,6 @@ def test_no_rois_give_no_outputs_and_no_gradient(mode: str) -> None:
     of = problem(kinds=(), mode=mode)
     check(onnx_models.roi_align(22, **of.attributes), onnx_feeds(of))
     check(onnx_models.roi_align_grad(**of.gradient_attributes), onnx_feeds(of))
-    if mode == "avg":
-        check(onnx_models.roi_align_grad(**of.gradient_attributes), onnx_feeds(of), loops=False)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -192,50 +189,6 @@ def test_a_map_may_have_no_channels(mode: str) -> None:
     feeds = onnx_feeds(of) | {"X": of.x[:, :0], "dY": of.dy[:, :0], "x_shape": np.array([2, 0, 7, 6])}
     check(onnx_models.roi_align(22, **of.attributes), feeds)
     check(onnx_models.roi_align_grad(**of.gradient_attributes), feeds)
-
-
-def test_averages_without_loops_are_those_of_the_reference() -> None:
-    near = tuple(kind for kind in KINDS if kind != "huge")
-    for kind, ratio in (("float", 0), ("double", 2), ("float16", 2)):
-        of = problem(kind, near, sampling_ratio=ratio)
-        check(onnx_models.roi_align(16, element_type=kind, **of.attributes), onnx_feeds(of), loops=False)
-        gradient = onnx_models.roi_align_grad(element_type=kind, **of.gradient_attributes)
-        check(gradient, onnx_feeds(of), loops=False)
-    of = problem("double", near, spatial_scale=0.6)
-    for interpolation in ("linear", "nearest_neighbor"):
-        attributes = dml_attributes("average", interpolation, 0)
-        sizes: dict[str, Any] = {"output_height": 2, "output_width": 3, "out_of_bounds_input_value": 0.75}
-        model = onnx_models.dml_roi_align(element_type="double", **attributes, **sizes)
-        check(model, dml_feeds(of), loops=False)
-        model = onnx_models.dml_roi_align_grad(element_type="double", **attributes)
-        check(model, dml_feeds(of), loops=False)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        onnx_models.roi_align(16),
-        onnx_models.roi_align_grad(),
-        onnx_models.dml_roi_align_grad(),
-        onnx_models.dml_resample(scales=(1.0, 2.0)),
-        onnx_models.dml_resample_grad(),
-    ],
-    ids=lambda model: model.graph.name,
-)
-def test_without_loops_there_is_no_control_flow_no_scatter_and_no_double(model: onnx.ModelProto) -> None:
-    (body,) = attach(model, loops=False).functions
-    nodes = list(nodes_of(body.node))
-    assert not CONTROL_FLOW & {node.op_type for node in nodes}
-    kinds = {a.i for node in nodes for a in node.attribute if node.op_type == "Cast" and a.name == "to"}
-    is_resample = model.graph.name == "DmlResample"
-    # Lengths times scales are computed in double: a float would not do for long axes.
-    assert (onnx.TensorProto.DOUBLE in kinds) == is_resample
-
-
-@pytest.mark.parametrize("mode", ["max", "max_interpolated"])
-def test_a_maximum_without_loops_is_refused(mode: str) -> None:
-    with pytest.raises(ValueError, match="loops = False: RoiAlignGrad has a body without loops for averages only"):
-        attach(onnx_models.roi_align_grad(mode=mode), loops=False)
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])

@@ -155,12 +155,6 @@ def test_nodes_that_differ_in_numbers_share_a_body() -> None:
         np.testing.assert_array_equal(found, right)
 
 
-def test_a_body_without_loops_is_refused() -> None:
-    for model in models():
-        with pytest.raises(ValueError, match=r"loops = False: MaxRoiPool(_1|Grad) has no body without loops"):
-            attach(model, loops=False)
-
-
 def test_the_body_runs_in_onnx_reference_evaluator() -> None:
     feeds = feeds_of("double")
     for model in models("double"):

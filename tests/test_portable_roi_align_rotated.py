@@ -15,7 +15,7 @@ import onnx_models
 import ortops
 from onnx_models.portable import attach
 from ortops.operators import BY_NAME
-from portable_checks import ALL_OPSETS, CONTROL_FLOW, TYPES, check, expected, nodes_of, run, session, with_opset
+from portable_checks import ALL_OPSETS, TYPES, check, expected, run, session, with_opset
 from problems import Array
 
 SIZES: dict[str, Any] = {"output_height": 2, "output_width": 3}
@@ -69,31 +69,19 @@ def models(kind: str = "float", **attributes: Any) -> list[onnx.ModelProto]:
 @pytest.mark.parametrize("attributes", SAMPLED, ids=str)
 def test_the_body_computes_the_reference(kind: str, attributes: dict[str, Any]) -> None:
     for model in models(kind, **attributes):
-        check(model, feeds_of(kind), loops=True)
-        check(model, feeds_of(kind, NEAR), loops=False)
+        check(model, feeds_of(kind))
 
 
 @pytest.mark.parametrize("output", ["dx", "drois"])
-@pytest.mark.parametrize("loops", [True, False])
-def test_either_gradient_is_computed_alone(output: str, loops: bool) -> None:
+def test_either_gradient_is_computed_alone(output: str) -> None:
     model = onnx_models.roi_align_rotated_grad(outputs=(output,), spatial_scale=0.5)
-    check(model, feeds_of(rois=NEAR), loops=loops)
+    check(model, feeds_of(rois=NEAR))
 
 
 @pytest.mark.parametrize("opset", ALL_OPSETS)
 def test_every_opset_from_18_on_has_bodies(opset: int) -> None:
     for model in models("double"):
-        for loops in (True, False):
-            check(with_opset(model, opset), feeds_of("double", NEAR), loops=loops)
-
-
-def test_without_loops_there_is_no_control_flow_no_scatter_and_no_double() -> None:
-    for model in models():
-        (body,) = attach(model, loops=False).functions
-        nodes = list(nodes_of(body.node))
-        assert not CONTROL_FLOW & {node.op_type for node in nodes}
-        kinds = {a.i for node in nodes for a in node.attribute if node.op_type == "Cast" and a.name == "to"}
-        assert onnx.TensorProto.DOUBLE not in kinds
+        check(with_opset(model, opset), feeds_of("double", NEAR))
 
 
 @pytest.mark.parametrize("turns", [-1, 0, 1])
@@ -103,8 +91,7 @@ def test_right_angles_leave_samples_on_the_border_inside(turns: int) -> None:
     feeds = feeds_of("double", rois)
     feeds["dY"] = np.ones((2, 3, 3, 3))
     attributes: dict[str, Any] = {"output_height": 3, "output_width": 3, "sampling_ratio": 1, "aligned": 0}
-    for loops in (True, False):
-        check(onnx_models.roi_align_rotated(element_type="double", **attributes), feeds, loops=loops)
+    check(onnx_models.roi_align_rotated(element_type="double", **attributes), feeds)
 
 
 @pytest.mark.parametrize("size", [1e9, 1e15, 1e18, 1e38, 1.7e308])
@@ -116,11 +103,10 @@ def test_a_huge_region_needs_no_more_memory_than_the_map(size: float) -> None:
 
 
 @pytest.mark.parametrize("lengths", [(0, 3, 7, 6), (2, 3, 0, 6), (2, 3, 7, 6)])
-@pytest.mark.parametrize("loops", [True, False])
-def test_there_may_be_no_regions(lengths: tuple[int, ...], loops: bool) -> None:
+def test_there_may_be_no_regions(lengths: tuple[int, ...]) -> None:
     feeds = feeds_of("float", {}) | {"X": np.ones(lengths, np.float32), "x_shape": np.array(lengths)}
     for model in models():
-        check(model, feeds, loops=loops)
+        check(model, feeds)
 
 
 def test_there_may_be_no_channels() -> None:
@@ -130,7 +116,6 @@ def test_there_may_be_no_channels() -> None:
         check(model, feeds)
 
 
-@pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -146,18 +131,17 @@ def test_there_may_be_no_channels() -> None:
         ("dY", np.zeros((2, 4, 2, 3), np.float32)),
     ],
 )
-def test_wrong_data_is_refused(name: str, value: Array, loops: bool) -> None:
+def test_wrong_data_is_refused(name: str, value: Array) -> None:
     feeds = feeds_of(rois={kind: NEAR[kind] for kind in ("inside", "across")}) | {name: value}
     for model in models():
         if name in [given.name for given in model.graph.input]:
             for declared in model.graph.input:
                 declared.type.tensor_type.ClearField("shape")
             with pytest.raises(Exception, match="ONNXRuntimeError"):
-                run(session(attach(model, loops=loops)), feeds)
+                run(session(attach(model)), feeds)
 
 
-@pytest.mark.parametrize("loops", [True, False])
-def test_nodes_that_differ_in_numbers_share_a_body(loops: bool) -> None:
+def test_nodes_that_differ_in_numbers_share_a_body() -> None:
     feeds = feeds_of("double", NEAR)
     given: list[dict[str, Any]] = [
         {"output_height": 2, "output_width": 3, "sampling_ratio": 0, "spatial_scale": 0.5},
@@ -168,21 +152,20 @@ def test_nodes_that_differ_in_numbers_share_a_body(loops: bool) -> None:
     second.graph.node[0].output[0] = second.graph.output[0].name = "Y2"
     first.graph.node.append(second.graph.node[0])
     first.graph.output.append(second.graph.output[0])
-    made = attach(first, loops=loops)
+    made = attach(first)
     assert len(made.functions) == 1
     for found, attributes in zip(run(session(made), feeds), given, strict=True):
         (right,) = expected(BY_NAME["RoIAlignRotated"], feeds, attributes, ["Y"])
         np.testing.assert_allclose(found, right, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("loops", [True, False])
-def test_the_body_runs_in_onnx_reference_evaluator(loops: bool) -> None:
+def test_the_body_runs_in_onnx_reference_evaluator() -> None:
     feeds = feeds_of("double", NEAR)
     for model in models("double"):
         node = model.graph.node[0]
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         names = [value.name for value in model.graph.output]
-        evaluator = onnx.reference.ReferenceEvaluator(attach(model, loops=loops))
+        evaluator = onnx.reference.ReferenceEvaluator(attach(model))
         found = evaluator.run(None, {value.name: feeds[value.name] for value in model.graph.input})
         for one, right in zip(found, expected(BY_NAME[node.op_type], feeds, attributes, names), strict=True):
             np.testing.assert_allclose(np.asarray(one), right, rtol=0, atol=1e-11)

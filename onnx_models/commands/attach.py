@@ -16,9 +16,8 @@ from ortops.spec import DOMAIN
 @MODEL
 @OUT
 @FORCE
-@click.option("--loops/--no-loops", default=True, help="Whether bodies may contain Loop and scatter operators.")
-def attach_command(model: Path, out: Path, force: bool, loops: bool) -> None:
+def attach_command(model: Path, out: Path, force: bool) -> None:
     """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels."""
-    _, after = change_file(model, out, lambda before: attach(before, loops=loops), force)
+    _, after = change_file(model, out, attach, force)
     bodies = [function for function in after.functions if function.domain == DOMAIN]
     click.echo(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")

@@ -137,8 +137,8 @@ def vjp(
         made = onnx_models.gradient(model, "loss", ["w"])
         made = onnx_models.vjp(made, {"w_grad": "v"}, {"w": "hessian_times_v"})
 
-    Second derivatives of RoiAlign with respect to its RoIs use the operator's body of standard operators. An average then
-    needs memory for C*R*PH*W doubles, where W is the width of X, and RoIAlignRotated for R*PH*PW*N*H*W.
+    Second derivatives of RoiAlign with respect to its RoIs use the operator's body of standard operators, which computes in
+    double.
 
     Args:
         model: not modified, as in `gradient`.

@@ -12,7 +12,6 @@ import onnx.inliner
 from onnx_models.attributes import operator_of
 from onnx_models.gradient.cloning import clone_nodes
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.detection import is_linear
 from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REAL
 from onnx_models.onnx_tools import single_line_errors
 from onnx_models.portable import attach
@@ -58,17 +57,14 @@ def has_body(proto: onnx.NodeProto, version: int) -> bool:
 
 
 def _add_our_body(graph: Graph, node: Node) -> list[str]:
-    """Add the body of an operator of this project, in double, because its kernels compute coordinates in double too.
-
-    The body of an average has no Loop, so that it can be differentiated again, and needs more memory for it.
-    """
+    """Add the body of an operator of this project, in double, because its kernels compute coordinates in double too."""
     proto = onnx.NodeProto()
     proto.CopyFrom(node.proto)
     kinds = [graph.element_type(name) if name else None for name in proto.input]
     for i, kind in enumerate(kinds):
         if kind in REAL and kind != onnx.TensorProto.DOUBLE:
             proto.input[i] = graph.op("Cast", proto.input[i], to=onnx.TensorProto.DOUBLE)
-    model = attach(_of_outputs(graph, proto), loops=not is_linear(node))
+    model = attach(_of_outputs(graph, proto))
     with single_line_errors(f"{node}: writing it in standard operators"):
         model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
     outputs = clone_nodes(graph, model.graph.node, {}, proto.output)

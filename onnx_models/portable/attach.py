@@ -29,7 +29,7 @@ LEAST_IR_VERSION = 8
 """The oldest IR version with functions in models."""
 
 
-def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
+def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a model with bodies in standard ONNX operators, so that it also runs without this project's kernels.
 
     Each body is a function with the name of its operator. ONNX Runtime uses the kernel if one is registered
@@ -39,26 +39,22 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
-        loops: False for bodies without Loop, If, Scan, NonZero and ScatterElements, for execution providers that lack
-            them. Only averages and resampling have such a body, and it needs more memory: C R PH W numbers for RoIs,
-            R PH PW N H W for rotated ones.
 
     Returns:
         The copy. Its bodies compute sums in float, or in double if some node of the operator outside of functions is known
-        to have tensors of double. They compute coordinates in double, or in the type of sums with ``loops=False``.
+        to have tensors of double, and coordinates always in double.
 
     Raises:
         ValueError: the opset cannot be upgraded; an attribute breaks its rule, or refers to one of an enclosing function;
-            a node lacks a required input, has no output or an input of a wrong type, has no body without loops, or
-            does not agree with another node; a function calls itself, or the model would be too large with its functions
+            a node lacks a required input, has no output or an input of a wrong type, or does not agree with another
+            node; a function calls itself, or the model would be too large with its functions
             inlined (`onnx_models.functions`).
         TypeError: an attribute is unknown or has a wrong type.
 
     Limits: on the CPU, invalid data is refused, but with an error that does not say why; inconsistent shapes are accepted
     if there are no RoIs or if the shapes do not affect the result. In an average, an infinite or NaN pixel spreads along
     the rows and columns of the RoI, or over the bounding box of a rotated RoI, and a maximum can miss a NaN. Memory grows
-    with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map. Without loops,
-    float coordinates are too imprecise for RoIs of more than 2**24 pixels, and a map must have a channel.
+    with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map.
     """
     model = accepted(model)
     check_attributes(model)
@@ -72,7 +68,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     if not nodes and not inner:
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < LEAST_OPSET:
-        return attach(upgrade_opset(model, LEAST_OPSET), loops=loops)
+        return attach(upgrade_opset(model, LEAST_OPSET))
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)
@@ -85,7 +81,7 @@ def attach(model: onnx.ModelProto, *, loops: bool = True) -> onnx.ModelProto:
     for name in dict.fromkeys(node.op_type for node, _ in kinds):
         same = [(node, sums) for node, sums in kinds if node.op_type == name]
         sums: Kind = "double" if any(one == "double" for _, one in same) else "float"
-        copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, loops, opset))
+        copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, opset))
     copy.ir_version = max(copy.ir_version, LEAST_IR_VERSION)
     return copy
 
@@ -143,15 +139,13 @@ def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, .
     return present.pop()
 
 
-def _body(
-    operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, loops: bool, opset: int
-) -> onnx.FunctionProto:
+def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset: int) -> onnx.FunctionProto:
     """Make the function for all nodes of an operator."""
     graph = Graph()
     attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
     inputs = _inputs(operator, nodes)
     wanted = frozenset[str]().union(*map(_wanted, nodes))
-    found = outputs(graph, BodyRequest(operator, attributes, inputs, wanted, sums, loops))
+    found = outputs(graph, BodyRequest(operator, attributes, inputs, wanted, sums))
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))

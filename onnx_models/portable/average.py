@@ -19,13 +19,9 @@ ROIS_PER_PRODUCT = 32
 
 def forward(regions: Regions, outside: Value | None) -> Value:
     """Return Y [R, C, PH, PW]. A sample off the map is `outside`, or 0 if that is None."""
-    a_y, a_x = weight_matrices.mean_weights(regions, "scatter")
+    a_y, a_x = weight_matrices.mean_weights(regions)
     y = _each(regions, lambda part: part.rows_of(a_y) @ part.pixels @ part.columns_of(a_x).transpose(1, 0))
-    return with_outside(y.reshape(*regions.output_lengths), regions, outside)
-
-
-def with_outside(y: Value, regions: Regions, outside: Value | None) -> Value:
-    """Add the samples off the map, which are `outside` instead of 0, to Y."""
+    y = y.reshape(*regions.output_lengths)
     if outside is None:
         return y
     on_map = weight_matrices.inside(regions.y).unsqueeze(2) * weight_matrices.inside(regions.x).unsqueeze(1)
@@ -36,7 +32,7 @@ def with_outside(y: Value, regions: Regions, outside: Value | None) -> Value:
 
 def gradient(regions: Regions, dy: Value) -> Value:
     """Return dX [N, C, H, W] for dY [R, C, PH, PW]: for each image, the sum of A_y^T dY A_x over its regions."""
-    a_y, a_x = weight_matrices.mean_weights(regions, "scatter")
+    a_y, a_x = weight_matrices.mean_weights(regions)
     _, channels, height, width = regions.map_lengths
 
     def of_chunk(chunk: Value) -> Value:
@@ -90,10 +86,10 @@ def roi_gradient(regions: Regions, dy: Value) -> Value:
     The gradients for A_y and A_x are ``sum_c dY A_x X^T`` and ``sum_c dY^T A_y X``. They are multiplied by the derivatives
     of A_y and A_x by the coordinates.
     """
-    derivatives = weight_matrices.mean_weight_derivatives(regions, "scatter")
+    derivatives = weight_matrices.mean_weight_derivatives(regions)
     if derivatives is None:
         return zeros(dy.kind, regions.count, 4)
-    a_y, a_x = weight_matrices.mean_weights(regions, "scatter")
+    a_y, a_x = weight_matrices.mean_weights(regions)
     (y_by_y1, y_by_y2), (x_by_x1, x_by_x2) = derivatives
     _, channels, bins_y, bins_x = regions.output_lengths
     rows, columns = channels * bins_y, channels * bins_x

@@ -19,7 +19,6 @@ class BodyRequest:
     inputs: the names of the inputs of its nodes, in the operator's order.
     wanted: the names of the outputs that are read.
     sums: the element type of sums: double for tensors of double, else float.
-    loops: False for a body without control flow and scatter, and without double unless the tensors are double.
     """
 
     operator: Operator
@@ -27,19 +26,13 @@ class BodyRequest:
     inputs: tuple[str, ...]
     wanted: frozenset[str]
     sums: Kind
-    loops: bool
-
-    @property
-    def coordinates(self) -> Kind:
-        """The element type of coordinates."""
-        return "double" if self.loops else self.sums
 
 
 def outputs(graph: Graph, request: BodyRequest) -> dict[str, Value]:
     """Return the wanted outputs by name, in the type of sums; a module of this package builds those of each family.
 
     Raises:
-        ValueError: the operator has no body without loops, or the nodes lack a required input.
+        ValueError: the nodes lack a required input.
     """
     given = {name: graph.input(name) for name in request.inputs}
     _check_inputs(request)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import BodyRequest
-from onnx_models.portable.graph import Kind, Value, arange, concat, ones, zeros
+from onnx_models.portable.graph import Value, concat, ones, zeros
 from onnx_models.portable.sampling import Rounding, resample_taps
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MAX_RANK
@@ -21,13 +21,12 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     values = [given[tensor.name] for tensor in request.operator.inputs]
     tensor = values[0].cast(request.sums)
     if not request.operator.is_gradient:
-        return {name: forward(tensor, request.attributes, request.coordinates)}
-    x_shape = values[1].cast("int64")
-    return {name: gradient(tensor, x_shape, request.attributes, request.coordinates, loops=request.loops)}
+        return {name: forward(tensor, request.attributes)}
+    return {name: gradient(tensor, values[1].cast("int64"), request.attributes)}
 
 
-def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
-    """Scale a tensor along each axis; lists have a value for each axis, and coordinates are of type `kind`."""
+def forward(x: Value, attributes: Attributes) -> Value:
+    """Scale a tensor along each axis; lists have a value for each axis."""
     sizes = attributes.count("output_sizes")
     lengths = x.lengths(attributes.count("scales") or sizes)
     if sizes:
@@ -41,7 +40,7 @@ def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
     for axis, length in enumerate(lengths):
         if not sizes and _is_identity(attributes, axis):
             continue
-        low, high, f = _axis(attributes, axis, outputs[axis] * some, length, kind)
+        low, high, f = _axis(attributes, axis, outputs[axis] * some, length)
         before = x.gather(low, axis)
         if f is None:
             x = before
@@ -52,11 +51,8 @@ def forward(x: Value, attributes: Attributes, kind: Kind) -> Value:
     return x.reshape(*outputs)
 
 
-def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, loops: bool) -> Value:
-    """Apply the transpose of `forward`, to the shape `x_shape`; coordinates are of type `kind`.
-
-    Without loops, each axis is a matrix [M, N], and an infinite gradient makes its whole row and column NaN.
-    """
+def gradient(dy: Value, x_shape: Value, attributes: Attributes) -> Value:
+    """Apply the transpose of `forward`, to the shape `x_shape`."""
     rank = max(attributes.count(name) for name in ("scales", *_DEFAULTS))
     if rank:
         outputs, lengths = dy.lengths(rank), x_shape.entries(rank)
@@ -67,8 +63,7 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes, kind: Kind, *, l
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):
-        taps = _axis(attributes, axis, outputs[axis] * some if loops else outputs[axis], length, kind)
-        dx = (_collected if loops else _multiplied)(dx, done, axis, length, taps)
+        dx = _collected(dx, done, axis, length, _axis(attributes, axis, outputs[axis] * some, length))
         done[axis] = length
     return dx.graph.op("Reshape", [dx, x_shape], dx.kind, allowzero=1)
 
@@ -82,16 +77,16 @@ _Taps = tuple[Value, Value, Value | None]
 """For each output, the pixels before and after it and its distance from the former."""
 
 
-def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value, kind: Kind) -> _Taps:
+def _axis(attributes: Attributes, axis: int, outputs: Value, length: Value) -> _Taps:
     reading: Rounding = attributes.word("rounding_direction")
     if attributes.word("interpolation_mode") == "linear":
         reading = "linear"
     before, after = (
-        attributes.entry(name, axis, kind) if attributes.count(name) else outputs.graph.constant(default, kind)
+        attributes.entry(name, axis, "double") if attributes.count(name) else outputs.graph.constant(default, "double")
         for name, default in _DEFAULTS.items()
     )
-    scale = attributes.entry("scales", axis, kind) if attributes.count("scales") else None
-    return resample_taps(outputs, length, kind, reading, scale=scale, offsets=(before, after))
+    scale = attributes.entry("scales", axis, "double") if attributes.count("scales") else None
+    return resample_taps(outputs, length, reading, scale=scale, offsets=(before, after))
 
 
 def _is_identity(attributes: Attributes, axis: int) -> bool:
@@ -132,22 +127,3 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
         return add(target, low, None)
     f = f.cast(dy.kind)
     return add(add(target, low, 1.0 - f), high, f)
-
-
-def _multiplied(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
-    """Return the gradient along one axis, as a product with the transpose of its matrix."""
-    low, high, f = taps
-    pixels = arange(length)
-    matrix = low.unsqueeze(1).equals(pixels).cast(dy.kind)
-    if f is not None:
-        f = f.cast(dy.kind).unsqueeze(1)
-        matrix = matrix * (1.0 - f) + high.unsqueeze(1).equals(pixels).cast(dy.kind) * f
-    one = dy.graph.constant([1], "int64")
-    before, after = math.prod(lengths[:axis], start=one), math.prod(lengths[axis + 1 :], start=one)
-    target = [*lengths[:axis], length, *lengths[axis + 1 :]]
-    if axis == len(lengths) - 1:
-        product = dy.reshape(before, lengths[axis]) @ matrix
-    else:
-        product = matrix.transpose(1, 0) @ dy.reshape(before, lengths[axis], after)
-    # ONNX Runtime 1.31.1 returns uninitialized memory for a product that sums over a length of 0.
-    return (lengths[axis] > 0).where(product.reshape(*target), 0.0)

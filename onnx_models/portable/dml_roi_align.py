@@ -14,7 +14,7 @@ from onnx_models.portable.sampling import Reading, directml_placement
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
     """Return the wanted outputs by name."""
     a = request.attributes
-    number = partial(a.number, kind=request.coordinates)
+    number = partial(a.number, kind="double")
     place_y, place_x = (
         partial(
             directml_placement,

@@ -17,13 +17,7 @@ from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
-    """Return the wanted outputs by name.
-
-    Raises:
-        ValueError: a body without loops is requested.
-    """
-    if not request.loops:
-        raise ValueError(f"loops = False: {request.operator.name} has no body without loops")
+    """Return the wanted outputs by name."""
     if not request.operator.is_gradient:
         bins_y, bins_x = (request.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
         return {"Y": _forward(_regions(given, request, (bins_y, bins_x), []))}

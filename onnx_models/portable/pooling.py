@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from onnx_models.portable import average, average_loop_free, maximum
+from onnx_models.portable import average, maximum
 from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Value
 from onnx_models.portable.regions import Regions, RoiInputs, name_gradients, read_roi_inputs
@@ -34,13 +34,7 @@ class Rule:
 
 
 def pool(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
-    """Return the wanted outputs of an operator or of its gradient, by name.
-
-    Raises:
-        ValueError: a maximum without loops is requested.
-    """
-    if rule.mode != "avg" and not request.loops:
-        raise ValueError(f"loops = False: {request.operator.name} has a body without loops for averages only")
+    """Return the wanted outputs of an operator or of its gradient, by name."""
     return (_gradients if request.operator.is_gradient else _forward)(given, request, rule)
 
 
@@ -49,7 +43,7 @@ def _forward(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> di
     (name,) = request.wanted
     if rule.mode != "avg":
         return {name: maximum.forward(regions, rule.mode, rule.outside)}
-    return {name: (average if request.loops else average_loop_free).forward(regions, rule.outside)}
+    return {name: average.forward(regions, rule.outside)}
 
 
 def _gradients(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
@@ -60,9 +54,8 @@ def _gradients(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> 
     dx: Value | None = None
     drois: Value | None = None
     if rule.mode == "avg":
-        module = average if request.loops else average_loop_free
-        dx = module.gradient(regions, dy) if by_map else None
-        drois = module.roi_gradient(regions, dy) if by_rois else None
+        dx = average.gradient(regions, dy) if by_map else None
+        drois = average.roi_gradient(regions, dy) if by_rois else None
     else:
         dx, drois = maximum.gradients(regions, rule.mode, dy, by_map=by_map, by_rois=by_rois)
     return name_gradients(given, request, dx, drois)

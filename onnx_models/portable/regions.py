@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+import numpy as np
+
 from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Kind, Value, arange
 from onnx_models.portable.sampling import Samples
 
-LARGEST: dict[Kind, float] = {"float": 3.4028234663852886e38, "double": 1.7976931348623157e308}
+LARGEST = float(np.finfo(np.float64).max)
+"""The largest coordinate, which is a double."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_m
         )
     regions, own = operator.inputs[1:3]
     *_, count, columns = rois.lengths_up_to(regions.ranks[-1])
-    rows = rois.cast(request.coordinates).reshape(count, columns)
+    rows = rois.cast("double").reshape(count, columns)
     indices = indices.cast("int64").reshape(indices.lengths_up_to(own.ranks[-1])[-1])
     conditions += [height > 0, width > 0]
     of_regions, of_images = check_rois(rows, indices, images, conditions, int(regions.shape[-1]))
@@ -150,7 +153,7 @@ def check_rois(
     Returns:
         The coordinates of the regions, [R, 1, 1] each, and their images [R].
     """
-    finite = (abs(rois) <= LARGEST[rois.kind]).cast("int64").min(1).equals(1)
+    finite = (abs(rois) <= LARGEST).cast("int64").min(1).equals(1)
     right = reduce(Value.__and__, [finite, indices >= 0, rois.length(0).equals(indices.length(0)), *conditions])
     each = right.unsqueeze(1).where(rois, 0.0).unsqueeze(2).entries(columns, axis=1)
     return tuple(each), arange(images).gather(right.where(indices, images))

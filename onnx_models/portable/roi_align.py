@@ -13,8 +13,8 @@ from onnx_models.portable.sampling import onnx_placement
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
     """Return the wanted outputs by name."""
-    a, kind = request.attributes, request.coordinates
+    a = request.attributes
     half_pixel = a.word("coordinate_transformation_mode") == "half_pixel"
-    scale, ratio = a.number("spatial_scale", kind), a.number("sampling_ratio", kind)
+    scale, ratio = a.number("spatial_scale", "double"), a.number("sampling_ratio", "double")
     place = partial(onnx_placement, scale=scale, ratio=ratio, half_pixel=half_pixel)
     return pool(given, request, Rule(a.word("mode"), None, "onnx", place, place))

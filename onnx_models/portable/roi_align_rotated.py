@@ -15,26 +15,21 @@ from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Kind, Value, arange, concat, zeros
 from onnx_models.portable.regions import RoiInputs, name_gradients, read_roi_inputs
 from onnx_models.portable.rotated_grid import AxisTaps, Grid, Window, grid
-from onnx_models.portable.rotated_loop_free import LoopFree
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
     """Return the wanted outputs by name."""
-    a, kind = request.attributes, request.coordinates
+    a = request.attributes
     by_rois = "drois" in request.wanted
     roi_inputs = read_roi_inputs(given, request, reads_map=by_rois)
     samples_grid = grid(
         roi_inputs,
-        aligned=a.number("aligned", kind),
-        clockwise=a.number("clockwise", kind),
-        scale=a.number("spatial_scale", kind),
-        ratio=a.number("sampling_ratio", kind),
+        aligned=a.number("aligned", "double"),
+        clockwise=a.number("clockwise", "double"),
+        scale=a.number("spatial_scale", "double"),
+        ratio=a.number("sampling_ratio", "double"),
     )
-    body = (
-        _Loops(roi_inputs, samples_grid, samples_grid.windows(), request.sums)
-        if request.loops
-        else LoopFree(roi_inputs, samples_grid, request.sums)
-    )
+    body = _Body(roi_inputs, samples_grid, samples_grid.windows(), request.sums)
     if not request.operator.is_gradient:
         return {"Y": body.forward()}
     dx = body.gradient() if "dX" in request.wanted else None
@@ -70,8 +65,8 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Loops:
-    """The body with loops; `windows` are the grid's."""
+class _Body:
+    """The body; `windows` are the grid's."""
 
     roi_inputs: RoiInputs
     grid: Grid
@@ -93,10 +88,10 @@ class _Loops:
         after_rows, after_columns = height - self.windows[0][1], width - self.windows[1][1]
 
         def of_one(number: Value) -> Value:
-            part = self._part(number)
+            part = self._part(number.reshape(1))
             found = self._dy(part) @ self._matrix(part)
             found = found.reshape(channels, part.rows[1] - part.rows[0], part.width)
-            after = after_rows.gather(number), after_columns.gather(number)
+            after = after_rows.gather(part.number), after_columns.gather(part.number)
             ends = [none, part.rows[0], part.columns[0], none, *after]
             return found.graph.op("Pad", [found, concat(0, *ends)], found.kind)
 
@@ -108,7 +103,7 @@ class _Loops:
 
         def of_region(part: _Part) -> Value:
             weight_gradients = self._dy(part).transpose(1, 0) @ self._pixels(part)
-            weight_gradients = weight_gradients.reshape(bins_y, bins_x * part.area).cast(self.grid.scale.kind)
+            weight_gradients = weight_gradients.reshape(bins_y, bins_x * part.area).cast("double")
 
             def of_row(row: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
                 return [], [self._roi_derivatives(part, row, weight_gradients.gather(row).squeeze(0))]

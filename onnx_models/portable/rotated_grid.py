@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from onnx_models.portable.graph import Kind, Value, arange
+from onnx_models.portable.graph import Value, arange
 from onnx_models.portable.regions import LARGEST, RoiInputs
 from onnx_models.portable.sampling import (
     EPSILON,
@@ -86,14 +86,6 @@ class Grid:
     width: Side
     lengths: tuple[Value, Value]
 
-    def every_bin(self) -> Grid:
-        """Return the grid with samples of the shape [R, PH, PW, KY, KX]."""
-        return self._viewed(
-            lambda value: value.unsqueeze(3, 4),
-            lambda along: along.unsqueeze(2, 4),
-            lambda along: along.unsqueeze(1, 3),
-        )
-
     def row_of_bins(self, region: Value, row: Value) -> Grid:
         """Return one row of bins of one region (indices, int64[1]), with samples of the shape [PW, KY, KX]."""
         start = region.graph.constant([0], "int64")
@@ -132,7 +124,7 @@ class Grid:
 
     def sample_weights(self) -> Value:
         """Return the weight of each sample in the mean of its bin, 0 off the map."""
-        return self._inside().cast(self.scale.kind) / (self.height.per_bin * self.width.per_bin)
+        return self._inside().cast("double") / (self.height.per_bin * self.width.per_bin)
 
     def axis_taps(self) -> tuple[AxisTaps, AxisTaps]:
         """Return the taps of samples along y and along x; a sample off the map reads any pixel."""
@@ -202,20 +194,19 @@ def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Valu
 
     Source: `ortops.operators.roi_align_rotated`.
     """
-    kind, graph = scale.kind, scale.graph
     cx, cy, w, h, angle = roi_inputs.coordinates
-    least = (aligned > 0.0).where(graph.constant(-LARGEST[kind], kind), 1.0)
+    least = (aligned > 0.0).where(scale.graph.constant(-LARGEST, "double"), 1.0)
     stored = [cx * scale - aligned * 0.5, cy * scale - aligned * 0.5, w * scale, h * scale]
     # A region whose scaled coordinates overflow has no finite samples.
-    is_finite = abs(stored[0]) <= LARGEST[kind]
+    is_finite = abs(stored[0]) <= LARGEST
     for number in stored[1:]:
-        is_finite = is_finite & (abs(number) <= LARGEST[kind])
+        is_finite = is_finite & (abs(number) <= LARGEST)
     x, y, width, height = (is_finite.where(number, 0.0) for number in stored)
     angle_sign = 1.0 - clockwise * 2.0
     sin, cos = _sin(angle * angle_sign), _cos(angle * angle_sign)
     # The offset from the region's centre to the map's, and the distances from there to the map's ends.
-    map_height, map_width = (length.cast(kind) for length in roi_inputs.map_lengths[2:])
-    slack = ((abs(x) + abs(y) + map_height + map_width) * (16 * EPSILON[kind])).at_most(MOST_SLACK)
+    map_height, map_width = (length.cast("double") for length in roi_inputs.map_lengths[2:])
+    slack = ((abs(x) + abs(y) + map_height + map_width) * (16 * EPSILON)).at_most(MOST_SLACK)
     to_y, to_x = map_height / 2.0 - 0.5 - y, map_width / 2.0 - 0.5 - x
     half_y, half_x = map_height / 2.0 + 0.5 + slack, map_width / 2.0 + 0.5 + slack
     bins_y, bins_x = roi_inputs.bins
@@ -224,8 +215,8 @@ def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Valu
 
     def side(size: Value, bins: Value, of_map: tuple[Value, Value]) -> Side:
         sized = size.at_least(least)
-        per_bin = is_finite.where(samples_per_bin(sized, bins.cast(kind), ratio), 0.0)
-        return _side(sized, (size >= least).cast(kind), bins, per_bin, of_map)
+        per_bin = is_finite.where(samples_per_bin(sized, bins.cast("double"), ratio), 0.0)
+        return _side(sized, (size >= least).cast("double"), bins, per_bin, of_map)
 
     sides = side(height, bins_y, along), side(width, bins_x, across)
     return Grid(y, x, cos, sin, angle_sign, scale, *sides, (map_height, map_width))
@@ -236,8 +227,6 @@ def _sin(t: Value) -> Value:
 
 
 def _cos(t: Value) -> Value:
-    if t.kind != "double":
-        return t.graph.op("Cos", [t], t.kind)
     # ONNX Runtime 1.20 has no Cos of double. This is exact at right angles, which must not move samples off the border.
     s = t + QUARTER
     rest = (t - (s - (s - t))) + (QUARTER - (s - t)) + QUARTER_REST
@@ -247,19 +236,18 @@ def _cos(t: Value) -> Value:
 
 def _side(size: Value, size_derivative: Value, bins: Value, per_bin: Value, of_map: tuple[Value, Value]) -> Side:
     """List the samples along a side. From its middle, the map extends from `of_map[0] - of_map[1]` to their sum."""
-    kind: Kind = size.kind
     graph = size.graph
     at_least_one = per_bin.at_least(1.0)
-    total = bins.cast(kind) * at_least_one
+    total = bins.cast("double") * at_least_one
     step = size / total
     is_point = step.equals(0.0)
-    pixels = is_point.where(graph.constant(1.0, kind), step)
+    pixels = is_point.where(graph.constant(1.0, "double"), step)
     # The fractional index of the region's middle, counted from the first sample of each bin.
-    middle = (bins.cast(kind) / 2.0 - along_bins(bins, kind)) * at_least_one - 0.5
+    middle = (bins.cast("double") / 2.0 - along_bins(bins)) * at_least_one - 0.5
     ends = middle + (of_map[0] - of_map[1]) / pixels, middle + (of_map[0] + of_map[1]) / pixels
-    first, counts = samples_between(ends, graph.constant(2.0, kind), per_bin, is_point)
+    first, counts = samples_between(ends, graph.constant(2.0, "double"), per_bin, is_point)
     # The difference of two large indices may be inexact, but not the number of samples that fit on the map.
     limit = is_point.where(at_least_one.at_most(MAX_SAMPLING_RATIO), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
     counts = counts.at_least(1.0).at_most(limit).at_most(at_least_one).cast("int64")
-    i = first + arange(largest_count(counts)).cast(kind)
+    i = first + arange(largest_count(counts)).cast("double")
     return Side(size, size_derivative, at_least_one, counts.squeeze(2), i < per_bin, (i - middle) / total)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from onnx_models.portable.graph import Kind, Value, arange, concat
+from onnx_models.portable.graph import Value, arange, concat
 
 Reading = Literal["onnx", "linear", "nearest"]
 """The pixels that a sample reads: floor and the pixel after it; floor and ceil; or the nearest pixel.
@@ -28,7 +28,8 @@ The first two differ only in the derivative exactly on a pixel: it is 0 for floo
 Rounding = Literal["linear", "half_up", "increasing", "decreasing"]
 """Resampling: interpolation between two pixels, or the rounding to one of them."""
 
-EPSILON: dict[Kind, float] = {"float": float(np.finfo(np.float32).eps), "double": float(np.finfo(np.float64).eps)}
+EPSILON = float(np.finfo(np.float64).eps)
+"""The relative error of a coordinate, which is a double."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +99,16 @@ def onnx_placement(
         ratio: samples of a bin; 0 for its size in pixels, rounded up.
         half_pixel: whether regions are shifted by -0.5 pixels and have no minimum size.
     """
-    kind = ends[0].kind
     start, size = ends[0] * scale, (ends[1] - ends[0]) * scale
     varies = None if half_pixel else size >= 1.0
     start, size = (start - 0.5, size) if half_pixel else (start, size.at_least(1.0))
-    count = bins.cast(kind)
+    count = bins.cast("double")
     per_bin = samples_per_bin(size, count, ratio)
     steps = count * per_bin.at_least(1.0)
-    first = start + along_bins(bins, kind) * size / count
+    first = start + along_bins(bins) * size / count
 
     def position(i: Value) -> Value:
-        t = (along_bins(bins, kind) * per_bin + i + 0.5) / steps
+        t = (along_bins(bins) * per_bin + i + 0.5) / steps
         # A region enlarged to the minimum size moves as a whole, with its start.
         return t if varies is None else varies.where(t, 0.0)
 
@@ -150,14 +150,13 @@ def directml_placement(
         samples: the minimum and maximum number of samples of a bin.
         to_corners: 1 if the outermost samples lie on a region's ends, else 0.
     """
-    kind = ends[0].kind
     first, last = ends[0] * scale, ends[1] * scale
-    count = bins.cast(kind)
+    count = bins.cast("double")
     per_bin = ((last - first) / count).ceil().at_least(samples[0]).at_most(samples[1])
     steps = count * per_bin - to_corners
 
     def position(i: Value) -> Value:
-        t = (along_bins(bins, kind) * per_bin + i - offsets[1]) / steps.at_least(1.0)
+        t = (along_bins(bins) * per_bin + i - offsets[1]) / steps.at_least(1.0)
         return (steps > 0.0).where(t, 0.5)
 
     def coordinate(i: Value) -> Value:
@@ -191,11 +190,10 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
         reading: the pixels that they read.
         with_derivatives: whether the result has `coordinate_derivatives`.
     """
-    kind = placement.step.kind
     first, counts = _window(placement)
-    i = first + arange(largest_count(counts)).cast(kind)
+    i = first + arange(largest_count(counts)).cast("double")
     c = placement.coordinate(i)
-    length = placement.length.cast(kind)
+    length = placement.length.cast("double")
     exists = i < placement.per_bin
     inside = exists & is_inside(c, length)
     pixels, weights, weight_derivatives = pixels_and_weights(c, inside, length, reading)
@@ -216,7 +214,6 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
 def resample_taps(
     outputs: Value,
     length: Value,
-    kind: Kind,
     reading: Rounding,
     *,
     scale: Value | None,
@@ -227,7 +224,6 @@ def resample_taps(
     Args:
         outputs: M, int64[1], the length of the output's axis.
         length: L, int64[1], the length of the input's axis.
-        kind: the element type of coordinates.
         reading: interpolation, or the rounding.
         scale: S; None for M / L.
         offsets: I and O, input_pixel_offset and output_pixel_offset.
@@ -238,10 +234,10 @@ def resample_taps(
 
     Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
     """
-    pixels = length.cast(kind)
-    o = arange(outputs).cast(kind) - offsets[1]
+    pixels = length.cast("double")
+    o = arange(outputs).cast("double") - offsets[1]
     # The ratio is one fraction, so that rounding cannot move an exact integer off its pixel.
-    x = (o * pixels / outputs.cast(kind) if scale is None else o / scale) - offsets[0]
+    x = (o * pixels / outputs.cast("double") if scale is None else o / scale) - offsets[0]
     if reading == "linear":
         c = _clamped(x, pixels)
         return c.floor().cast("int64"), c.ceil().cast("int64"), c - c.floor()
@@ -250,21 +246,21 @@ def resample_taps(
     return pixel, pixel, None
 
 
-def along_bins(bins: Value, kind: Kind) -> Value:
+def along_bins(bins: Value) -> Value:
     """Return 0 to P - 1, [P, 1]."""
-    return arange(bins).cast(kind).unsqueeze(1)
+    return arange(bins).cast("double").unsqueeze(1)
 
 
 def _window(placement: Placement) -> tuple[Value, Value]:
     """Return the index of each bin's first listed sample and how many it needs, [R, P, 1] each, the latter int64."""
-    graph, step, kind = placement.step.graph, placement.step, placement.step.kind
-    length = placement.length.cast(kind)
-    start = placement.coordinate(graph.constant(0.0, kind))
+    graph, step = placement.step.graph, placement.step
+    length = placement.length.cast("double")
+    start = placement.coordinate(graph.constant(0.0, "double"))
     is_point = step.equals(0.0)
-    per_sample = is_point.where(graph.constant(1.0, kind), step)
+    per_sample = is_point.where(graph.constant(1.0, "double"), step)
     ends = (-1.0 - start) / per_sample, (length - start) / per_sample
     # One sample off the map, and as many as the rounding errors of a coordinate can add.
-    slack = (abs(start) + length) / abs(per_sample) * (16 * EPSILON[kind]) + 2.0
+    slack = (abs(start) + length) / abs(per_sample) * (16 * EPSILON) + 2.0
     first, count = samples_between(ends, slack, placement.per_bin, is_point)
     return first, count.cast("int64").at_least(1)
 
@@ -278,12 +274,11 @@ def samples_between(ends: tuple[Value, Value], slack: Value, per_bin: Value, is_
         per_bin: samples of the bin.
         is_point: whether all of the bin's samples have the same coordinate, so that all are returned.
     """
-    graph, kind = per_bin.graph, per_bin.kind
     first = (ends[0].at_most(ends[1]) - slack).floor()
     last = (ends[0].at_least(ends[1]) + slack).ceil()
     # A bin without samples still lists one.
     final = per_bin.at_least(1.0) - 1.0
-    first = is_point.where(graph.constant(0.0, kind), first.at_least(0.0).at_most(final))
+    first = is_point.where(per_bin.graph.constant(0.0, "double"), first.at_least(0.0).at_most(final))
     last = is_point.where(final, last.at_most(final))
     return first, last - first + 1.0
 

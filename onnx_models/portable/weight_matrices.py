@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from onnx_models.portable.graph import Value, arange, zeros
+from onnx_models.portable.graph import Value, zeros
 from onnx_models.portable.regions import Regions
 from onnx_models.portable.sampling import Samples
 
-Fill = Literal["scatter", "compare"]
-"""How a matrix is filled: by ScatterElements, or by comparing each tap with each pixel, with R P K T L temporary numbers."""
 
-
-def axis_mean_weights(samples: Samples, fill: Fill) -> Value:
+def axis_mean_weights(samples: Samples) -> Value:
     """Return the weights of the mean over a bin's samples: a row times the pixels is the bin's value."""
-    return _filled(samples, samples.weights * _sample_weight(samples).unsqueeze(3), fill)
+    return _filled(samples, samples.weights * _sample_weight(samples).unsqueeze(3))
 
 
-def axis_derivatives(samples: Samples, fill: Fill) -> tuple[Value, Value] | None:
+def axis_derivatives(samples: Samples) -> tuple[Value, Value] | None:
     """Return the derivatives of `axis_mean_weights` by the region's two stored coordinates; None for nearest pixels."""
     if samples.weight_derivatives is None or samples.coordinate_derivatives is None:
         return None
     sample_weight, by_coordinate = _sample_weight(samples), samples.weight_derivatives
     first, second = (
-        _filled(samples, by_coordinate * (sample_weight * step).unsqueeze(3), fill)
-        for step in samples.coordinate_derivatives
+        _filled(samples, by_coordinate * (sample_weight * step).unsqueeze(3)) for step in samples.coordinate_derivatives
     )
     return first, second
 
 
-def mean_weights(regions: Regions, fill: Fill) -> tuple[Value, Value]:
+def mean_weights(regions: Regions) -> tuple[Value, Value]:
     """Return `axis_mean_weights` along y and along x, in the type of sums."""
-    y, x = (axis_mean_weights(samples, fill).cast(regions.sums) for samples in (regions.y, regions.x))
+    y, x = (axis_mean_weights(samples).cast(regions.sums) for samples in (regions.y, regions.x))
     return y, x
 
 
-def mean_weight_derivatives(regions: Regions, fill: Fill) -> tuple[tuple[Value, Value], tuple[Value, Value]] | None:
+def mean_weight_derivatives(regions: Regions) -> tuple[tuple[Value, Value], tuple[Value, Value]] | None:
     """Return `axis_derivatives` along y and along x, in the type of sums."""
-    y, x = axis_derivatives(regions.y, fill), axis_derivatives(regions.x, fill)
+    y, x = axis_derivatives(regions.y), axis_derivatives(regions.x)
     if y is None or x is None:
         return None
     return (y[0].cast(regions.sums), y[1].cast(regions.sums)), (x[0].cast(regions.sums), x[1].cast(regions.sums))
@@ -63,15 +57,12 @@ def _sample_weight(samples: Samples) -> Value:
     return samples.inside.cast(samples.per_bin.kind) / samples.per_bin
 
 
-def _filled(samples: Samples, values: Value, fill: Fill) -> Value:
+def _filled(samples: Samples, values: Value) -> Value:
     """Sum `values` by pixel."""
     pixels = samples.pixels
     regions, bins, listed = (pixels.length(axis) for axis in range(3))
     shape = regions, bins, listed * samples.taps
     flat_pixels, flat_values = pixels.reshape(*shape), values.reshape(*shape)
-    if fill == "scatter":
-        empty = zeros(values.kind, regions, bins, samples.length)
-        inputs = [empty, flat_pixels, flat_values]
-        return values.graph.op("ScatterElements", inputs, values.kind, axis=2, reduction="add")
-    matches = flat_pixels.unsqueeze(3).equals(arange(samples.length))
-    return matches.where(flat_values.unsqueeze(3), 0.0).sum(2)
+    empty = zeros(values.kind, regions, bins, samples.length)
+    inputs = [empty, flat_pixels, flat_values]
+    return values.graph.op("ScatterElements", inputs, values.kind, axis=2, reduction="add")

@@ -1,20 +1,27 @@
 """Build ONNX models of this project's operators, convert other models to them, and differentiate models."""
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from onnx_models import directml, portable
 from onnx_models.build import model, node
+from onnx_models.builders import (
+    dml_resample,
+    dml_resample_grad,
+    dml_roi_align,
+    dml_roi_align_grad,
+    max_roi_pool,
+    max_roi_pool_grad,
+    resize_grad,
+    roi_align,
+    roi_align_grad,
+    roi_align_rotated,
+    roi_align_rotated_grad,
+    roi_align_with_grad,
+)
 from onnx_models.convert import convert
-from onnx_models.dml_resample import dml_resample, dml_resample_grad
-from onnx_models.dml_roi_align import dml_roi_align, dml_roi_align_grad
 from onnx_models.gradient import gradient, jvp, vjp
-from onnx_models.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from onnx_models.resize import resample_attributes
-from onnx_models.resize_grad import resize_grad
-from onnx_models.roi_align import roi_align, roi_align_grad, roi_align_with_grad
-from onnx_models.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_sgd
 
@@ -60,11 +67,7 @@ __all__ = [  # noqa: RUF022
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``onnx_models.torch`` on first use, as it needs PyTorch, an extra; give deprecated names with a warning."""
+    """Import ``onnx_models.torch`` on first use, as it needs PyTorch, an extra."""
     if name == "torch":
         return importlib.import_module("onnx_models.torch")
-    if name == "joint":
-        message = "onnx_models.joint is now called onnx_models.roi_align_with_grad"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return roi_align_with_grad
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

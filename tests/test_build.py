@@ -525,12 +525,6 @@ def test_a_session_opens_every_model_of_the_operators() -> None:
             assert len(session.get_outputs()) == len(model.graph.output), (name, kind)
 
 
-def test_joint_is_a_deprecated_name_of_roi_align_with_grad() -> None:
-    with pytest.warns(DeprecationWarning, match="now called onnx_models.roi_align_with_grad"):
-        joint = onnx_models.__getattr__("joint")
-    assert joint is onnx_models.roi_align_with_grad
-
-
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     root = Path(onnx_models.__file__).parent
     files = [file for file in root.rglob("*.py") if not {"gradient", "gradient_check", "torch"} & {*file.parts}]

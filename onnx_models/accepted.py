@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx
 
 from onnx_models.large_models import copy_model
-from onnx_models.traversal import every_graph, label, normalize_domain
+from onnx_models.traversal import iter_graphs, label, normalize_domain
 
 
 def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -23,12 +23,12 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
-    for part in list(every_graph(model)):
+    for part in list(iter_graphs(model, defaults=True)):
         for tensor in _tensors(part):
             _check_tensor(tensor)
         for node in part.node:
             for attribute in node.attribute:
-                if attribute.name == "axis" and abs(attribute.i) > _MOST_AXES:
+                if attribute.name == "axis" and abs(attribute.i) > _MAX_AXES:
                     raise ValueError(f"{label(node)} has axis = {attribute.i}: must be an axis of a tensor")
             given = {
                 attribute.name for attribute in node.attribute if attribute.HasField("g") or attribute.ref_attr_name
@@ -53,7 +53,7 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
 _SUBGRAPHS = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 """The attributes of ONNX's operators that are graphs."""
 
-_MOST_AXES = 2**16
+_MAX_AXES = 2**16
 
 _TYPES = set(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 
@@ -82,7 +82,7 @@ _Tensor = onnx.TypeProto.Tensor | onnx.TypeProto.SparseTensor
 
 def _declared_types(model: onnx.ModelProto) -> Iterator[_Tensor]:
     """Yield the types that inputs, outputs and other tensors are declared with, and those in attributes."""
-    for part in every_graph(model):
+    for part in iter_graphs(model, defaults=True):
         values = list(part.value_info)
         if isinstance(part, onnx.GraphProto):
             values += [*part.input, *part.output]

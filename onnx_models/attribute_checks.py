@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.attributes import checked_value, node_attribute_values, operator_of, prefix_errors, refuse_extensions
 from onnx_models.functions import Functions, function_label
-from onnx_models.traversal import Scope, all_nodes, label
+from onnx_models.traversal import Scope, iter_nodes, label
 from ortops.spec import Attribute, Operator
 
 _Wanted = defaultdict[str, dict[Attribute, str]]
@@ -44,7 +44,7 @@ def check_attributes(
             defaults = list(scope.attribute_proto)
             declared = {*scope.attribute, *(one.name for one in defaults)}
             wanted[function_label(scope)] = own
-        for node in all_nodes(scope):
+        for node in iter_nodes(scope):
             where = f"{label(node)}{place}"
             if (found := operator(node, scope)) is not None:
                 _check_node(found, node, where, own)

@@ -15,7 +15,7 @@ import onnx
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
-_LONGEST = 80
+_MAX_SHOWN = 80
 """Characters of a name or string that an error shows. No valid one is longer."""
 
 _FIELDS = {"INT": "i", "FLOAT": "f", "STRING": "s", "INTS": "ints", "FLOATS": "floats"}
@@ -95,7 +95,7 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
     value = getattr(given, place)
     if isinstance(value, bytes):
         text = value.decode(errors="backslashreplace")
-        return rule.check(text if len(text) <= _LONGEST or not rule.choices else f"{text[:_LONGEST]}...")
+        return rule.check(text if len(text) <= _MAX_SHOWN or not rule.choices else f"{text[:_MAX_SHOWN]}...")
     return rule.check(tuple(value) if rule.is_list else value)
 
 
@@ -116,7 +116,7 @@ def _check_names(operator: Operator, names: Iterable[str]) -> None:
     known = [attribute.name for attribute in operator.attributes]
     for name in names:
         if name not in known:
-            shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
+            shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
             close = get_close_matches(shown, known, 1)
             hint = f" ({close[0]}?)" if close else ""
             raise TypeError(f"{operator.name} has no attribute {shown!r}{hint}: must be one of {', '.join(known)}")

@@ -13,16 +13,16 @@ from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_proto, operator_of
 from onnx_models.large_models import copy_model, strip_weights
 from onnx_models.onnx_tools import infer_shapes
-from onnx_models.third_party import LEAST_OPSET, THIRD_PARTY, Tensors, ThirdPartyOperator
+from onnx_models.third_party import MIN_OPSET, THIRD_PARTY, Tensors, ThirdPartyOperator
 from onnx_models.traversal import (
     Scope,
-    all_nodes,
+    iter_graphs,
+    iter_nodes,
     label,
     normalize_domain,
     onnx_opset,
     subgraphs,
     tensor_names,
-    walk_graphs,
 )
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
@@ -86,7 +86,7 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     replaced = {
         normalize_domain(node.domain)
         for scope in (model, *model.functions)
-        for node in all_nodes(scope)
+        for node in iter_nodes(scope)
         if source(node, scope)
     }
     converted = copy_model(model)
@@ -119,7 +119,7 @@ def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     source = _source_in(model)
     for scope in (model, *model.functions):
-        for node in all_nodes(scope):
+        for node in iter_nodes(scope):
             if operator := source(node, scope):
                 ours = operator.ours if isinstance(operator, ThirdPartyOperator) else operator
                 domain = normalize_domain(node.domain)
@@ -139,8 +139,8 @@ def _source_in(model: onnx.ModelProto) -> _Source:
         where, opset = label(node), _opset_of(scope, model)
         if opset is None:
             raise ValueError(f"{where}: must have an opset import of ONNX's domain")
-        if third_party and opset < LEAST_OPSET:
-            raise ValueError(f"{where} at opset {opset}: must be at {LEAST_OPSET} or a later one")
+        if third_party and opset < MIN_OPSET:
+            raise ValueError(f"{where} at opset {opset}: must be at {MIN_OPSET} or a later one")
         return third_party or _ours(name, opset, where)
 
     return source
@@ -165,9 +165,9 @@ def _ours(name: str, opset: int, where: str) -> Operator:
 def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) -> bool:
     """Convert the nodes of a model's graphs or of a function, and return whether there were any.
 
-    tensors: the known types in each graph of `walk_graphs`; it may be shorter than these.
+    tensors: the known types in each graph of `iter_graphs`; it may be shorter than these.
     """
-    parts = list(walk_graphs(scope))
+    parts = list(iter_graphs(scope))
     taken = {name for part in parts for name in tensor_names(part)}
 
     def new(prefix: str) -> str:
@@ -212,7 +212,7 @@ def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:
     """Yield the inferred types of the tensors in a model's graph, then in each graph inside, which knows the outer ones."""
     bare = strip_weights(model)
     # PyTorch's exporter wrote nodes of domains that the model does not import, which shape inference refuses.
-    for domain in dict.fromkeys(normalize_domain(node.domain) for node in all_nodes(bare)):
+    for domain in dict.fromkeys(normalize_domain(node.domain) for node in iter_nodes(bare)):
         _import(bare, domain, 1)
     return _typed(infer_shapes(bare).graph, ChainMap())
 
@@ -235,7 +235,7 @@ def _import(scope: Scope, domain: str, version: int) -> None:
 
 def _drop_imports(scope: Scope, domains: set[str]) -> None:
     """Remove the imports of `domains` that nothing needs. A model comes after its functions, whose imports count."""
-    needed = {node.domain for node in all_nodes(scope)}
+    needed = {node.domain for node in iter_nodes(scope)}
     if isinstance(scope, onnx.ModelProto):
         for function in scope.functions:
             needed |= {function.domain, *(item.domain for item in function.opset_import)}

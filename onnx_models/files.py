@@ -12,7 +12,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.traversal import all_nodes
+from onnx_models.traversal import iter_nodes
 
 _UNREADABLE = (
     OSError,
@@ -28,7 +28,7 @@ _UNREADABLE = (
 _TOKENS = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|[][{}()]', re.DOTALL)
 """Strings, comments and brackets of ONNX's text format; < and > need not be paired there."""
 
-_MOST_BRACKETS = 500
+_MAX_BRACKETS = 500
 
 Change = Callable[[onnx.ModelProto], onnx.ModelProto]
 
@@ -98,13 +98,13 @@ def one_line(error: object) -> str:
 def _check_brackets(text: str) -> None:
     """Refuse nested brackets that overflow the stack of ONNX's recursive parser, which would end the process."""
     steps = ({"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}.get(token, 0) for token in _TOKENS.findall(text))
-    if max(accumulate(steps), default=0) > _MOST_BRACKETS:
-        raise ValueError(f"brackets are nested more than {_MOST_BRACKETS} deep")
+    if max(accumulate(steps), default=0) > _MAX_BRACKETS:
+        raise ValueError(f"brackets are nested more than {_MAX_BRACKETS} deep")
 
 
 def _has_external_data(model: onnx.ModelProto) -> bool:
     attributes = [
-        attribute for scope in (model, *model.functions) for node in all_nodes(scope) for attribute in node.attribute
+        attribute for scope in (model, *model.functions) for node in iter_nodes(scope) for attribute in node.attribute
     ]
     graphs = [model.graph, *(a.g for a in attributes if a.HasField("g")), *(g for a in attributes for g in a.graphs)]
     tensors = [tensor for graph in graphs for tensor in graph.initializer]

@@ -14,15 +14,15 @@ import onnx.inliner
 from onnx_models.attributes import operator_of
 from onnx_models.onnx_tools import single_line_errors
 from onnx_models.opset_upgrade import upgrade_opset
-from onnx_models.traversal import Scope, attribute_graphs, normalize_domain, onnx_opset, walk_nodes
+from onnx_models.traversal import Scope, attribute_graphs, iter_nodes, normalize_domain, onnx_opset
 
-MOST_DEEP = 100
+MAX_DEPTH = 100
 """The largest depth of nested calls and subgraphs, which is that of calls in ONNX's own tools."""
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 """The largest number of nodes that inlining may add to a model."""
 
-MOST_BYTES = 256 * 2**20
+MAX_BYTES = 256 * 2**20
 """The largest number of bytes that inlining may add to a model's nodes."""
 
 _Id = tuple[str, str, str]
@@ -92,7 +92,7 @@ class Functions:
         """Refuse a model that would be too large with its functions inlined. It is counted, not inlined.
 
         Raises:
-            ValueError: nodes, bytes or depth would exceed `MOST_NODES`, `MOST_BYTES` or `MOST_DEEP`.
+            ValueError: nodes, bytes or depth would exceed `MAX_NODES`, `MAX_BYTES` or `MAX_DEPTH`.
         """
         if not self._by_id:
             return
@@ -111,8 +111,8 @@ class Functions:
         total.add(self._size(self._model.graph.node, sizes))
         _check_depth(total, "the graph")
         for what, now, then, most in (
-            ("nodes", own.nodes, total.nodes, MOST_NODES),
-            ("bytes", own.bytes, total.bytes, MOST_BYTES),
+            ("nodes", own.nodes, total.nodes, MAX_NODES),
+            ("bytes", own.bytes, total.bytes, MAX_BYTES),
         ):
             if then - now > most:
                 raise ValueError(
@@ -233,18 +233,18 @@ def function_label(function: onnx.FunctionProto) -> str:
 
 
 def _check_depth(size: _Size, where: str) -> None:
-    if size.depth > MOST_DEEP:
+    if size.depth > MAX_DEPTH:
         raise ValueError(
-            f"calls and subgraphs are nested {size.depth} deep from {where} on: must be at most {MOST_DEEP}"
+            f"calls and subgraphs are nested {size.depth} deep from {where} on: must be at most {MAX_DEPTH}"
         )
 
 
 def _nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
     """Yield all nodes of a model's graph, or of a function and the defaults of its attributes, with subgraphs."""
     if isinstance(scope, onnx.ModelProto):
-        return walk_nodes(scope.graph.node)
+        return iter_nodes(scope.graph)
     defaults = (node for default in scope.attribute_proto for graph in attribute_graphs(default) for node in graph.node)
-    return walk_nodes(chain(scope.node, defaults))
+    return iter_nodes(chain(scope.node, defaults))
 
 
 def _id(function: onnx.FunctionProto) -> _Id:

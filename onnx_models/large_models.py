@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
-_LEAST_BYTES = 4096
+_MIN_BYTES = 4096
 """The data of larger initializers is left out of the models that ONNX's tools get."""
 
 
@@ -39,7 +39,7 @@ def strip_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             _copy(made.graph, field, value)
     for tensor in model.graph.initializer:
         kept = made.graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
-        if tensor.ByteSize() <= _LEAST_BYTES:
+        if tensor.ByteSize() <= _MIN_BYTES:
             kept.CopyFrom(tensor)
         else:
             kept.data_location = onnx.TensorProto.EXTERNAL

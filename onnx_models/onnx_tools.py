@@ -13,12 +13,12 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx.defs import OpSchema
 
 from onnx_models.schema import register_schemas
-from onnx_models.traversal import every_graph, label, normalize_domain
+from onnx_models.traversal import iter_graphs, label, normalize_domain
 
 _CHECK, _CHECKS = "NonNegativeLengths", "ortops.checks"
 """The operator and the domain of nodes that refuse what ends ONNX's shape inference."""
 
-_MOST_PROPAGATED = 2**20
+_MAX_PROPAGATED = 2**20
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def _watched(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:
     """
     values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
     is_long = data_prop and any(map(_is_long, values))
-    if not is_long and all(node.op_type != "Slice" for part in every_graph(model) for node in part.node):
+    if not is_long and all(node.op_type != "Slice" for part in iter_graphs(model, defaults=True) for node in part.node):
         return model
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -73,7 +73,7 @@ def _watched(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:
         if data_prop and _is_long(value):
             length = value.type.tensor_type.shape.dim[0]
             length.dim_param = f"{_CHECKS}:{length.dim_value}"
-    for part in every_graph(made):
+    for part in iter_graphs(made, defaults=True):
         pairs = [([_check_of(node)] if node.op_type == "Slice" and node.input else [], node) for node in part.node]
         nodes = [node for checks, node in pairs for node in (*checks, node)]
         del part.node[:]
@@ -85,7 +85,7 @@ def _watched(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:
 
 def _unwatched(found: onnx.ModelProto) -> onnx.ModelProto:
     """Undo `_watched`."""
-    for part in every_graph(found):
+    for part in iter_graphs(found, defaults=True):
         nodes = [node for node in part.node if node.domain != _CHECKS]
         del part.node[:]
         part.node.extend(nodes)
@@ -103,7 +103,7 @@ def _unwatched(found: onnx.ModelProto) -> onnx.ModelProto:
 
 def _is_long(value: onnx.ValueInfoProto) -> bool:
     dims = value.type.tensor_type.shape.dim
-    return bool(len(dims) == 1 and dims[0].dim_value > _MOST_PROPAGATED)
+    return bool(len(dims) == 1 and dims[0].dim_value > _MAX_PROPAGATED)
 
 
 def _check_of(node: onnx.NodeProto) -> onnx.NodeProto:

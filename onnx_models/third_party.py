@@ -31,7 +31,7 @@ from onnx_models.traversal import label
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
-LEAST_OPSET = 9
+MIN_OPSET = 9
 """The oldest opset with the operators that split RoIs, in a form that is still valid; it is detectron2's."""
 
 Tensors = Mapping[str, onnx.TypeProto.Tensor]

@@ -9,7 +9,7 @@ import onnx
 Scope = onnx.ModelProto | onnx.FunctionProto
 """Messages with opset imports of their own."""
 
-MOST_NESTED = 30
+MAX_NESTED = 30
 """The largest depth of nested subgraphs, and of any file: protobuf reads 100 nested messages, 3 for each subgraph."""
 
 
@@ -27,64 +27,64 @@ def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto
     yield from attribute.graphs
 
 
-def walk_nodes(nodes: Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
+def iter_nodes(source: Scope | onnx.GraphProto | Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
     """Yield each node, followed by the nodes of its subgraphs.
 
+    Args:
+        source: nodes, a graph, a function, or a model, of which the functions are left out.
+        level: the depth of the nodes in subgraphs.
+
     Raises:
-        ValueError: subgraphs are nested deeper than `MOST_NESTED`.
+        ValueError: subgraphs are nested deeper than `MAX_NESTED`.
     """
     _check_level(level)
-    for node in nodes:
+    if isinstance(source, onnx.ModelProto):
+        source = [node for part in _outermost(source) for node in part.node]
+    elif isinstance(source, (onnx.GraphProto, onnx.FunctionProto)):
+        source = source.node
+    for node in source:
         yield node
         for graph in subgraphs([node]):
-            yield from walk_nodes(graph.node, level + 1)
+            yield from iter_nodes(graph, level + 1)
+
+
+walk_nodes = all_nodes = iter_nodes  # names that other packages still use
+
+
+def iter_graphs(
+    source: Scope | onnx.GraphProto, level: int = 0, *, defaults: bool = False
+) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
+    """Yield each graph or function, followed by its subgraphs.
+
+    Args:
+        source: a graph, a function, or a model, of which the functions are left out.
+        level: its depth in subgraphs.
+        defaults: True for the functions of a model, and the graphs among the defaults of their attributes, as well.
+
+    Raises:
+        ValueError: subgraphs are nested deeper than `MAX_NESTED`.
+    """
+    _check_level(level)
+    if isinstance(source, onnx.ModelProto):
+        parts = [*_outermost(source), *(source.functions if defaults else ())]
+        if defaults:
+            attributes = (attribute for function in source.functions for attribute in function.attribute_proto)
+            parts += [graph for attribute in attributes for graph in attribute_graphs(attribute)]
+        for part in parts:
+            yield from iter_graphs(part)
+        return
+    yield source
+    for graph in subgraphs(source.node):
+        yield from iter_graphs(graph, level + 1)
 
 
 def _check_level(level: int) -> None:
-    if level > MOST_NESTED:
-        raise ValueError(f"subgraphs are nested more than {MOST_NESTED} deep: must be at most {MOST_NESTED}")
+    if level > MAX_NESTED:
+        raise ValueError(f"subgraphs are nested more than {MAX_NESTED} deep: must be at most {MAX_NESTED}")
 
 
-def all_nodes(scope: Scope) -> Iterator[onnx.NodeProto]:
-    """Yield all nodes, with those of subgraphs, of a function, or of a model without its functions."""
-    return (node for part in _outermost(scope) for node in walk_nodes(part.node))
-
-
-def walk_graphs(scope: Scope) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield the graphs of a model without its functions, or a function; each is followed by its subgraphs."""
-    for part in _outermost(scope):
-        yield from with_subgraphs(part)
-
-
-def with_subgraphs(
-    part: onnx.GraphProto | onnx.FunctionProto, level: int = 0
-) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield a graph or a function, followed by its subgraphs.
-
-    Raises:
-        ValueError: subgraphs are nested deeper than `MOST_NESTED`.
-    """
-    _check_level(level)
-    yield part
-    for graph in subgraphs(part.node):
-        yield from with_subgraphs(graph, level + 1)
-
-
-def every_graph(model: onnx.ModelProto) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
-    """Yield all graphs of a model: its own, its functions, those of the defaults of their attributes, and all subgraphs."""
-    for scope in (model, *model.functions):
-        yield from walk_graphs(scope)
-    for function in model.functions:
-        for default in function.attribute_proto:
-            for graph in attribute_graphs(default):
-                yield from with_subgraphs(graph)
-
-
-def _outermost(scope: Scope) -> list[onnx.GraphProto | onnx.FunctionProto]:
-    if isinstance(scope, onnx.FunctionProto):
-        return [scope]
-    training = (graph for one in scope.training_info for graph in (one.initialization, one.algorithm))
-    return [scope.graph, *training]
+def _outermost(model: onnx.ModelProto) -> list[onnx.GraphProto | onnx.FunctionProto]:
+    return [model.graph, *(graph for one in model.training_info for graph in (one.initialization, one.algorithm))]
 
 
 def tensor_names(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:

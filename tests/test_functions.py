@@ -14,7 +14,7 @@ from gradient_checks import run
 from onnx_models import convert, functions, gradient
 from onnx_models.__main__ import main
 from onnx_models.portable import attach
-from onnx_models.traversal import walk_nodes
+from onnx_models.traversal import iter_nodes
 from ortops.spec import DOMAIN
 
 make = onnx.helper.make_node
@@ -176,11 +176,11 @@ def test_the_count_is_that_of_the_inlined_nodes(
         del before.graph.node[0].attribute[:]
     defaults = default.node if default else []
     lists = [before.graph.node, defaults, *(one.node for one in before.functions)]
-    now = sum(1 for nodes in lists for _ in walk_nodes(nodes))
-    then = sum(1 for _ in walk_nodes(functions.inline_functions(before, 18).graph.node))
-    monkeypatch.setattr(functions, "MOST_NODES", then - now)
+    now = sum(1 for nodes in lists for _ in iter_nodes(nodes))
+    then = sum(1 for _ in iter_nodes(functions.inline_functions(before, 18).graph))
+    monkeypatch.setattr(functions, "MAX_NODES", then - now)
     attach(before)
-    monkeypatch.setattr(functions, "MOST_NODES", then - now - 1)
+    monkeypatch.setattr(functions, "MAX_NODES", then - now - 1)
     with pytest.raises(
         ValueError, match=f"has {now} nodes and would have {then} with .* at most {then - now - 1} more"
     ):

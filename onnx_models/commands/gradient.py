@@ -14,7 +14,7 @@ from onnx_models.files import change_file, click_errors, load_model, one_line
 from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, own_operators, report
 from onnx_models.portable import attach
 
-_MOST_NAMES = 10
+_MAX_NAMES = 10
 """The most names that a line shows."""
 
 
@@ -147,7 +147,7 @@ def _show(found: Report) -> None:
     for name, reason in found.left_out:
         by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        shown = [*names[:_MOST_NAMES], f"and {len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else names
+        shown = [*names[:_MAX_NAMES], f"and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else names
         click.echo(one_line(f"left out: {', '.join(shown)}: {reason}"))
     for line in found.refused:
         click.echo(one_line(f"refused: {line}"))

@@ -89,16 +89,16 @@ def report(
         ValueError, TypeError: as `gradient`, except that the report lists operators that cannot be differentiated.
     """
     builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
-    operators = operators_between(builder.graph, list(names), loss, builder.findings)
+    operators = operators_between(builder.graph, list(names), loss, builder.context)
     refused, before, after = tuple(builder.refused), builder.size(), None
     zeros: tuple[str, ...] = ()
     if not refused:
         zeros = tuple(name for name in names if name not in found)
         builder.complete(found, names)
         after = builder.size()
-    ours = () if refused else tuple(sorted(own_operators(builder.ready).items()))
+    ours = () if refused else tuple(sorted(own_operators(builder.prepared_model).items()))
     left_out = tuple(builder.left_out.items())
-    ends = tuple(dict.fromkeys(builder.findings.zeros))
+    ends = tuple(dict.fromkeys(builder.context.zeros))
     return Report(operators, ends, zeros, refused, before, after, tuple(names), left_out, ours)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from onnx_models.gradient.expand import expanded
-from onnx_models.gradient.graph import Graph, Node, reads
+from onnx_models.gradient.graph import Graph, Node, input_names
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
 from onnx_models.gradient.rules.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.traversal import label, normalize_domain, subgraphs
@@ -33,7 +33,7 @@ _WITH_ROIS = {
 
 
 @dataclass
-class Findings:
+class DiffContext:
     """Options of reverse mode, and the messages that it collects.
 
     stop_at: names of tensors to treat as constants.
@@ -53,7 +53,7 @@ def backward(
     nodes: Sequence[onnx.NodeProto],
     seeds: Mapping[str, str],
     wrt: Collection[str],
-    findings: Findings,
+    context: DiffContext,
 ) -> dict[str, str]:
     """Add nodes that compute gradients; return the gradients' names by names in `wrt`, as far as these have one.
 
@@ -62,9 +62,9 @@ def backward(
         nodes: the nodes to differentiate, in topological order.
         seeds: names of given gradients, by the names of outputs of `nodes`.
         wrt: names of tensors.
-        findings: options; errors and zeros are added to it.
+        context: options; errors and zeros are added to it.
     """
-    reached = reachable_from(graph, nodes, wrt, findings)
+    reached = reachable_from(graph, nodes, wrt, context)
     parts: dict[str, list[str]] = {name: [gradient] for name, gradient in seeds.items()}
     sums: dict[str, str] = {}
 
@@ -77,55 +77,57 @@ def backward(
         return sums.get(name)
 
     for proto in reversed(nodes):
-        if _key(proto) in ZEROS or reached.isdisjoint(_passed(proto, findings)):
+        if _key(proto) in ZEROS or reached.isdisjoint(_passed(proto, context)):
             continue
-        incoming = [total(name) if name in reached and name not in findings.stop_at else None for name in proto.output]
+        incoming = [total(name) if name in reached and name not in context.stop_at else None for name in proto.output]
         if not any(incoming):
             continue
-        node = _node(graph, proto, reached, findings)
+        node = _node(graph, proto, reached, context)
         try:
-            found = _by_inputs(graph, node, incoming, findings)
+            found = _by_inputs(graph, node, incoming, context)
         except (ArithmeticError, LookupError, ValueError) as error:
             # Rules read attributes and shapes; in an invalid model they may not fit, such as an axis beyond the rank.
             message = (
                 str(error) if isinstance(error, ValueError) else f"{node} has attributes that do not fit: {error!r}"
             )
-            findings.errors.append(_with_path(message, nodes, wrt, proto, reached))
-            found = {name: graph.zeros(name) for name in reads(proto) if name in reached}  # go on, to list all errors
+            context.errors.append(_with_path(message, nodes, wrt, proto, reached))
+            found = {
+                name: graph.zeros(name) for name in input_names(proto) if name in reached
+            }  # go on, to list all errors
         for name, part in _wanted_parts(node, found):
             if isinstance(part, str):
                 parts.setdefault(name, []).append(part)
             elif isinstance(part, Zero):
-                findings.zeros.append(f"{node}, input {name!r}: {part.reason}")
+                context.zeros.append(f"{node}, input {name!r}: {part.reason}")
             else:
                 missing = f"{node} has no gradient with respect to its input {name!r}"
-                findings.errors.append(_with_path(missing, nodes, wrt, proto, reached, name))
+                context.errors.append(_with_path(missing, nodes, wrt, proto, reached, name))
     return {name: gradient for name in wrt if (gradient := total(name)) is not None}
 
 
-def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], findings: Findings) -> Node:
-    passed = _passed(proto, findings)
+def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], context: DiffContext) -> Node:
+    passed = _passed(proto, context)
     wanted = [name in reached and name in passed for name in proto.input]
-    captured = sorted(name for name in reads(proto) if name in reached and name not in proto.input)
-    return Node(proto, graph.opsets.get(normalize_domain(proto.domain), 1), wanted, captured, _Reverse(findings))
+    captured = sorted(name for name in input_names(proto) if name in reached and name not in proto.input)
+    return Node(proto, graph.opsets.get(normalize_domain(proto.domain), 1), wanted, captured, _Reverse(context))
 
 
 @dataclass(frozen=True)
 class _Reverse:
     """Reverse mode as a rule calls it for the nodes of subgraphs."""
 
-    findings: Findings
+    context: DiffContext
 
     def __call__(
         self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
     ) -> dict[str, str]:
-        return backward(graph, nodes, seeds, wrt, self.findings)
+        return backward(graph, nodes, seeds, wrt, self.context)
 
     def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
-        return reachable_from(graph, nodes, wrt, Findings(self.findings.stop_at, self.findings.through_rois))
+        return reachable_from(graph, nodes, wrt, DiffContext(self.context.stop_at, self.context.through_rois))
 
 
-def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings) -> Gradients:
+def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContext) -> Gradients:
     """The gradients of a node's inputs, from its rule, or else from the rules of its decomposition."""
     key = _key(node.proto)
     if key in REFUSED:
@@ -144,9 +146,9 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, findings: Findings)
     graph.infer_added(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
     names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
-    known = len(findings.errors)
-    found = backward(graph, nodes, seeds, names, findings)
-    findings.errors[known:] = [f"{node}, in its decomposition: {error}" for error in findings.errors[known:]]
+    known = len(context.errors)
+    found = backward(graph, nodes, seeds, names, context)
+    context.errors[known:] = [f"{node}, in its decomposition: {error}" for error in context.errors[known:]]
     return {name: found.get(name, Zero("nothing in its decomposition depends on it")) for name in names}
 
 
@@ -184,34 +186,36 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
     return normalize_domain(node.domain), node.op_type
 
 
-def _passed(node: onnx.NodeProto, findings: Findings) -> Collection[str]:
+def _passed(node: onnx.NodeProto, context: DiffContext) -> Collection[str]:
     """Names of the tensors that a node may pass a gradient to."""
-    if not findings.through_rois and _key(node) in _WITH_ROIS:
+    if not context.through_rois and _key(node) in _WITH_ROIS:
         return {name for i, name in enumerate(node.input) if i != 1}
-    return reads(node)
+    return input_names(node)
 
 
-def reachable_from(graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], findings: Findings) -> set[str]:
+def reachable_from(
+    graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], context: DiffContext
+) -> set[str]:
     """The names of all tensors that depend on `wrt` through differentiable operators."""
     reached = set(wrt)
     for node in nodes:
         key = _key(node)
-        if reached.isdisjoint(_passed(node, findings)):
+        if reached.isdisjoint(_passed(node, context)):
             continue
         if key in ZEROS:
-            findings.zeros.append(f"{label(node)}: {ZEROS[key].reason}")
+            context.zeros.append(f"{label(node)}: {ZEROS[key].reason}")
             continue
-        reads_quantized = any(_is_not_real(graph, name) for name in _passed(node, findings) if name in reached)
+        reads_quantized = any(_is_not_real(graph, name) for name in _passed(node, context) if name in reached)
         ends = True
         for name in node.output:
             kind = graph.element_type(name)
             is_rounded = key == _QUANTIZED or (key in _CASTS and kind in _SMALL)
             is_real = kind is None or kind in REAL or is_rounded or reads_quantized or key in REFUSED
-            if name and name not in findings.stop_at and is_real:
+            if name and name not in context.stop_at and is_real:
                 reached.add(name)
             ends = ends and not is_real
         if ends:
-            findings.zeros.append(f"{label(node)}: its output is not floating-point")
+            context.zeros.append(f"{label(node)}: its output is not floating-point")
     return reached
 
 
@@ -228,7 +232,7 @@ def _with_path(
     steps = [last.op_type]
     node = last
     while True:
-        name = through or next(n for n in sorted(reads(node), key=lambda n: (n not in wrt, n)) if n in reached)
+        name = through or next(n for n in sorted(input_names(node), key=lambda n: (n not in wrt, n)) if n in reached)
         through = None
         steps.append(name)
         if name in wrt or name not in producers:

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.accepted import accepted
-from onnx_models.gradient.backward import Findings, backward
+from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.parameters import parameters
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.large_models import restore_weights
-from onnx_models.traversal import all_nodes, label, normalize_domain, subgraphs, tensor_names
+from onnx_models.traversal import iter_nodes, label, normalize_domain, subgraphs, tensor_names
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 PARAMETERS = "parameters"
@@ -24,7 +24,7 @@ PARAMETERS = "parameters"
 Names = Sequence[str] | Mapping[str, str] | str
 """Names of tensors, a mapping from these to the names of new outputs or inputs, or `PARAMETERS`."""
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 
 _ADVICE = "To differentiate the rest, name a tensor of each path in stop_at: it is then treated as a constant."
 
@@ -36,7 +36,7 @@ class ZeroGradientWarning(UserWarning):
 class GradientBuilder:
     """Builds a differentiated copy of a model.
 
-    ready: the prepared copy. graph: its graph, with the new nodes. findings: refusals and zeros from reverse mode.
+    prepared_model: the prepared copy. graph: its graph, with the new nodes. context: refusals and zeros from reverse mode.
     left_out: the constants that are no parameters, with the reasons, if `PARAMETERS` was asked for.
 
     Args:
@@ -50,20 +50,21 @@ class GradientBuilder:
 
     def __init__(self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool) -> None:
         model = accepted(model)
-        self.ready = prepared(model)
+        self.prepared_model = prepared(model)
         self.graph = Graph(
-            self.ready.graph, {normalize_domain(item.domain): item.version for item in self.ready.opset_import}
+            self.prepared_model.graph,
+            {normalize_domain(item.domain): item.version for item in self.prepared_model.opset_import},
         )
         self._model = model
         self._known = _tensors(self.graph.proto)
         if isinstance(stop_at, str):
             raise ValueError(f"stop_at = {stop_at!r}: must be a list or another collection of names")
         stops = frozenset(_as_list("stop_at", stop_at))
-        self.findings = Findings(stops, through_rois)
+        self.context = DiffContext(stops, through_rois)
         self.left_out: dict[str, str] = {}
         self._new_inputs: list[onnx.ValueInfoProto] = []
         self._check_known("stop_at", stops)
-        infer_subgraph_ranks(self.graph, self.ready.graph.node)
+        infer_subgraph_ranks(self.graph, self.prepared_model.graph.node)
 
     # Checking arguments.
 
@@ -81,7 +82,7 @@ class GradientBuilder:
                 )
             given = self._parameters()
             if not given:
-                shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:_MOST_SHOWN]]
+                shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:_MAX_SHOWN]]
                 raise ValueError(
                     f"wrt = {names!r}: the model must have weights of a floating-point type"
                     + (f", none of which are {', '.join(shown)}" if shown else "")
@@ -120,7 +121,7 @@ class GradientBuilder:
 
     def _parameters(self) -> list[str]:
         """Names of the weights; the model's other constants go to `left_out`."""
-        found = parameters(self.graph.proto, self.findings.stop_at)
+        found = parameters(self.graph.proto, self.context.stop_at)
         own = set(tensor_names(self._model.graph))  # an upgraded opset turns attributes into constants
         self.left_out = {name: reason for name, reason in found.left_out.items() if name in own}
         return found.names
@@ -147,20 +148,20 @@ class GradientBuilder:
     ) -> dict[str, str]:
         """Run `onnx_models.gradient.backward` over the model's nodes, or over `nodes`, which were added."""
         if nodes is None:
-            nodes = self.ready.graph.node
+            nodes = self.prepared_model.graph.node
         else:
             self.graph.infer_added(nodes)
             infer_subgraph_ranks(self.graph, nodes)
-        return backward(self.graph, nodes, seeds, wrt, self.findings)
+        return backward(self.graph, nodes, seeds, wrt, self.context)
 
     @property
     def refused(self) -> list[str]:
         """A description of each operator that cannot be differentiated."""
-        return list(dict.fromkeys(self.findings.errors))
+        return list(dict.fromkeys(self.context.errors))
 
     def size(self) -> int:
         """The number of nodes in the model, subgraphs included."""
-        return sum(1 for _ in all_nodes(self.ready))
+        return sum(1 for _ in iter_nodes(self.prepared_model))
 
     # Building the model.
 
@@ -176,21 +177,21 @@ class GradientBuilder:
             ValueError: operators cannot be differentiated, or an output's name is taken.
         """
         if errors := self.refused:
-            lines = [f"- {error}" for error in errors[:_MOST_SHOWN]]
-            lines += [f"- and {len(errors) - _MOST_SHOWN} more"] * (len(errors) > _MOST_SHOWN)
+            lines = [f"- {error}" for error in errors[:_MAX_SHOWN]]
+            lines += [f"- and {len(errors) - _MAX_SHOWN} more"] * (len(errors) > _MAX_SHOWN)
             raise ValueError("\n".join(["the model cannot be differentiated:", *lines, _ADVICE]))
         for name in names:
             if name not in found:
                 warnings.warn(self._zero_message(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
         self.complete(found, names)
-        return restore_weights(self.ready, self._model)
+        return restore_weights(self.prepared_model, self._model)
 
     def complete(self, found: Mapping[str, str], names: Mapping[str, str]) -> None:
         """Add the new outputs, and the new nodes that they need, to the prepared model."""
         for name in names.values():
             self.graph.reserve(name)
         values = {name: found.get(name) or self.graph.zeros(name) for name in names}
-        made = self.ready.graph
+        made = self.prepared_model.graph
         nodes = self.graph.needed(list(values.values()))
         if self.graph.replaced:
             own = self.graph.with_replaced()
@@ -205,11 +206,11 @@ class GradientBuilder:
             kind = self.graph.type_of(name) or onnx.TypeProto.Tensor()
             made.output.add(name=names[name]).type.tensor_type.CopyFrom(kind)
         if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in self.graph.opsets:
-            self.ready.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
+            self.prepared_model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
 
     def _zero_message(self, what: str) -> str:
-        ends = list(dict.fromkeys(self.findings.zeros))
-        return what + (f", or only where the derivative is 0: {'; '.join(ends[:_MOST_SHOWN])}" if ends else "")
+        ends = list(dict.fromkeys(self.context.zeros))
+        return what + (f", or only where the derivative is 0: {'; '.join(ends[:_MAX_SHOWN])}" if ends else "")
 
 
 def _as_list(argument: str, names: object) -> list[str]:

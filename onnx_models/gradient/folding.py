@@ -11,8 +11,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx_models.gradient.graph import Graph, Length
 from onnx_models.traversal import normalize_domain
 
-_MOST_STEPS = 1000
-_MOST_ELEMENTS = 1024
+_MAX_STEPS = 1000
+_MAX_ELEMENTS = 1024
 
 _COMPUTED = {
     "Abs", "Add", "And", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "GreaterOrEqual", "Identity", "Less",
@@ -27,12 +27,12 @@ def known_value(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
     constants: dict[str, np.ndarray[Any, Any]] = {}
     nodes: list[onnx.NodeProto] = []
     waiting = [name]
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         if not waiting:
             break
         one = waiting.pop()
         value = _constant(graph, one)
-        if value is not None and value.size <= _MOST_ELEMENTS:
+        if value is not None and value.size <= _MAX_ELEMENTS:
             constants[one] = value
             continue
         node = graph.producer(one)

@@ -12,17 +12,17 @@ import numpy as np
 import onnx
 
 from onnx_models.onnx_tools import constant_attribute, infer_shapes, node_checker
-from onnx_models.traversal import label, subgraphs, tensor_names, walk_nodes
+from onnx_models.traversal import iter_nodes, label, subgraphs, tensor_names
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
 
-_MOST_FOLDED = 1024
+_MAX_FOLDED = 1024
 """The most elements of a constant whose value is given to shape inference."""
 
 
 class Reverse(Protocol):
-    """Reverse mode with the options and findings of the whole model."""
+    """Reverse mode with the options of the whole model."""
 
     def __call__(
         self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
@@ -274,7 +274,7 @@ class Graph:
             node = waiting.pop()
             if id(node) not in behind:
                 behind[id(node)] = node
-                producers = (self.known.producers.get(name) for name in reads(node) if self._is_behind(name))
+                producers = (self.known.producers.get(name) for name in input_names(node) if self._is_behind(name))
                 waiting += [producer for producer in producers if producer is not None and id(producer) in places]
         self.infer(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
 
@@ -325,11 +325,11 @@ class Graph:
         graph.node.extend(nodes)
         forget_lengths_inside(graph)
         inside = {name for node in nodes for name in node.output}
-        for name in sorted({name for node in nodes for name in reads(node)} - inside):
+        for name in sorted({name for node in nodes for name in input_names(node)} - inside):
             if self.outer is not None and name not in self.known.types:
                 self.outer.type_of(name)  # inferred by the graph that contains its producer
             value = self.constant(name)
-            if value is not None and value.size <= _MOST_FOLDED:
+            if value is not None and value.size <= _MAX_FOLDED:
                 graph.initializer.append(onnx.numpy_helper.from_array(value, name))
             elif (kind := self.known.types.get(name)) is not None and kind.elem_type:
                 graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
@@ -430,7 +430,7 @@ def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx
     wanted, found = set(names), []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.output):
-            wanted.update(reads(node))
+            wanted.update(input_names(node))
             found.append(node)
     return found[::-1]
 
@@ -453,7 +453,7 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
 
 def forget_lengths_inside(graph: onnx.GraphProto) -> None:
     """Clear the lengths that subgraphs declare, and keep the ranks: the lengths may not fit the model's inputs."""
-    for node in walk_nodes(graph.node):
+    for node in iter_nodes(graph):
         for inner in subgraphs([node]):
             del inner.value_info[:]
             for value in (*inner.input, *inner.output):
@@ -466,20 +466,20 @@ def _named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dim
         yield from (dim for dim in value.type.tensor_type.shape.dim if dim.dim_param)
 
 
-def reads(node: onnx.NodeProto) -> Collection[str]:
+def input_names(node: onnx.NodeProto) -> Collection[str]:
     """Names of the tensors that a node reads, including the outer tensors that its subgraphs read."""
     names = {name for name in node.input if name}
     for graph in subgraphs([node]):
-        names |= captured(graph)
+        names |= outer_names(graph)
     return names
 
 
-def captured(graph: onnx.GraphProto) -> set[str]:
+def outer_names(graph: onnx.GraphProto) -> set[str]:
     """Names of the outer tensors that a subgraph reads."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {sparse.values.name for sparse in graph.sparse_initializer}
     names = set()
     for node in graph.node:
-        names |= set(reads(node)) - own
+        names |= set(input_names(node)) - own
         own.update(node.output)
     return names | {value.name for value in graph.output if value.name not in own}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from onnx_models.gradient.rules.registry import REAL
-from onnx_models.traversal import normalize_domain, subgraphs, walk_nodes
+from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN
 
@@ -108,7 +108,7 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str]) -> Parameters:
             found.names.append(name)
         else:
             found.left_out[name] = reason
-    for node in walk_nodes(graph.node):
+    for node in iter_nodes(graph):
         for inner in subgraphs([node]):
             inside = {name: uses.reason(name) or _INSIDE for name, one in _constants(inner) if not _is_single(one)}
             found.left_out.update(inside)
@@ -155,7 +155,7 @@ class _Uses:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
-        for node in walk_nodes(graph.node):
+        for node in iter_nodes(graph):
             for i, name in enumerate(node.input):
                 self._readers[name].append((node, i))
 

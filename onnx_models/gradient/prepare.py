@@ -9,7 +9,7 @@ from onnx_models.functions import inline_functions
 from onnx_models.gradient.graph import forget_lengths_inside
 from onnx_models.large_models import strip_weights
 from onnx_models.onnx_tools import infer_shapes
-from onnx_models.traversal import all_nodes, normalize_domain, subgraphs
+from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
 
 OLDEST_OPSET = 18
 """The rules add operators as of this opset or later; older models are converted."""
@@ -34,7 +34,7 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     if len(versions) > 1:
         raise ValueError(f"the model imports versions {sorted(versions)} of ONNX's domain: must import one")
     made = inline_functions(strip_weights(model), OLDEST_OPSET)
-    for node in all_nodes(made):
+    for node in iter_nodes(made):
         # The default of STFT's onesided is 1, but ONNX's shape inference (1.23 at least) uses 0.
         is_stft = node.op_type == "STFT" and normalize_domain(node.domain) == ""
         if is_stft and not any(one.name == "onesided" for one in node.attribute):

@@ -10,10 +10,10 @@ import onnx
 
 from onnx_models.attributes import operator_of
 from onnx_models.functions import is_body
-from onnx_models.gradient.backward import Findings, reachable_from
+from onnx_models.gradient.backward import DiffContext, reachable_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
-from onnx_models.gradient.graph import Graph, reads
-from onnx_models.traversal import all_nodes, normalize_domain
+from onnx_models.gradient.graph import Graph, input_names
+from onnx_models.traversal import iter_nodes, normalize_domain
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ def own_operators(model: onnx.ModelProto) -> Counter[str]:
     Nodes whose operator has a body in the model are not counted.
     """
     bodies = {function.name for function in model.functions if is_body(function)}
-    nodes = (node for scope in (model, *model.functions) for node in all_nodes(scope) if operator_of(node))
+    nodes = (node for scope in (model, *model.functions) for node in iter_nodes(scope) if operator_of(node))
     return Counter(node.op_type for node in nodes if node.op_type not in bodies)
 
 
 def operators_between(
-    graph: Graph, wrt: Collection[str], loss: str, findings: Findings
+    graph: Graph, wrt: Collection[str], loss: str, context: DiffContext
 ) -> tuple[tuple[Coverage, int], ...]:
     """The operators between `wrt` and `loss` with their numbers of nodes."""
-    above = reachable_from(graph, graph.proto.node, wrt, Findings(findings.stop_at, findings.through_rois))
+    above = reachable_from(graph, graph.proto.node, wrt, DiffContext(context.stop_at, context.through_rois))
     needed, nodes = {loss}, []
     for node in reversed(graph.proto.node):
-        if not needed.isdisjoint(node.output) and not above.isdisjoint(reads(node)):
-            needed.update(reads(node))
+        if not needed.isdisjoint(node.output) and not above.isdisjoint(input_names(node)):
+            needed.update(input_names(node))
             nodes.append(node)
     names = Counter((node.op_type, normalize_domain(node.domain)) for node in reversed(nodes))
     return tuple((coverage_of(*name, graph.opsets.get(name[1], 1)), count) for name, count in names.items())

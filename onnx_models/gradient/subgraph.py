@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.cloning import clone_graph, taken_branch
-from onnx_models.gradient.graph import Graph, Length, Node, captured, needed, reads
-from onnx_models.traversal import label, normalize_domain, subgraphs, walk_nodes
+from onnx_models.gradient.graph import Graph, Length, Node, input_names, needed, outer_names
+from onnx_models.traversal import iter_nodes, label, normalize_domain, subgraphs
 
-_DEEPEST = 3
+_MAX_LOOP_DEPTH = 3
 """The deepest nesting at which the ranks of an inner Loop are inferred."""
 
 _DRAWN = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -45,7 +45,7 @@ class Subgraph:
         self.graph = Graph(proto, graph.opsets, graph)
         self.inputs = [value.name for value in proto.input]
         self.outputs = [value.name for value in proto.output]
-        outside = captured(proto)
+        outside = outer_names(proto)
         for name in outside:
             graph.type_of(name)  # inferred by the graph that contains its producer
         known = self.graph.known.types
@@ -106,7 +106,7 @@ class Subgraph:
             names.append(name if is_own else self.graph.op("Identity", name))
         nodes = needed(self._nodes(), names)
         made.node.extend(self._without_hoisted(nodes, {*inputs, *names}) if hoisted else nodes)
-        read = {name for node in made.node for name in reads(node)}
+        read = {name for node in made.node for name in input_names(node)}
         made.initializer.extend(tensor for tensor in self.graph.proto.initializer if tensor.name in read)
         made.sparse_initializer.extend(
             tensor for tensor in self.graph.proto.sparse_initializer if tensor.values.name in read
@@ -119,12 +119,12 @@ class Subgraph:
     def read(self, outputs: Iterable[str]) -> set[str]:
         """Names of all tensors that the computation of these outputs reads."""
         outputs = set(outputs)
-        return outputs.union(*(reads(node) for node in needed(self._nodes(), outputs)))
+        return outputs.union(*(input_names(node) for node in needed(self._nodes(), outputs)))
 
     def reads_shape_alone(self, name: str, outputs: Iterable[str]) -> bool:
         """Whether the computation of these outputs reads the shape of a tensor, but not its values."""
         outputs = set(outputs)
-        readers = [node for node in needed(self._nodes(), outputs) if name in reads(node)]
+        readers = [node for node in needed(self._nodes(), outputs) if name in input_names(node)]
         return bool(readers) and name not in outputs and all(node.op_type == "Shape" for node in readers)
 
     def _without_hoisted(self, nodes: Sequence[onnx.NodeProto], inside: Iterable[str]) -> Iterator[onnx.NodeProto]:
@@ -133,7 +133,7 @@ class Subgraph:
         own |= {tensor.values.name for tensor in self.graph.proto.sparse_initializer}
         own.update(inside, (name for node in self._copied() for name in node.output if node.op_type != "Constant"))
         for node in nodes:
-            if own.isdisjoint([*reads(node), *node.output]) and not any(subgraphs([node])):
+            if own.isdisjoint([*input_names(node), *node.output]) and not any(subgraphs([node])):
                 self._outside.add(node)
             else:
                 own.update(node.output)
@@ -174,7 +174,7 @@ class Subgraph:
     def _check_drawn(self, outputs: Sequence[str]) -> None:
         own = {name for node in self.graph.with_replaced() for name in node.output}
         for node in needed(self._nodes(), set(outputs)):
-            for one in walk_nodes([node]) if not own.isdisjoint(node.output) else ():
+            for one in iter_nodes([node]) if not own.isdisjoint(node.output) else ():
                 if normalize_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
                     raise ValueError(
                         f"{self.node} has no gradient: {label(one)} in its subgraph draws random numbers, "
@@ -218,7 +218,7 @@ def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
         graph: the graph; the types are added to what it knows.
         nodes: all nodes of that graph, after inference.
     """
-    while _depth(graph) <= _DEEPEST:
+    while _depth(graph) <= _MAX_LOOP_DEPTH:
         found: dict[str, onnx.TypeProto.Tensor] = {}
         for proto in nodes:
             if proto.op_type in ("If", "Loop") and not normalize_domain(proto.domain):

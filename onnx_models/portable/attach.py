@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx
 from onnx import helper
@@ -18,14 +18,14 @@ from onnx_models.portable.attributes import Attributes
 from onnx_models.portable.bodies import BodyRequest, outputs
 from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind
-from onnx_models.traversal import label, onnx_opset, walk_nodes
+from onnx_models.traversal import iter_nodes, label, onnx_opset
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
 LEAST_OPSET = 18
 """The oldest opset whose reductions and scatter operators the bodies can use."""
 
-LEAST_IR_VERSION = 8
+MIN_IR_VERSION = 8
 """The oldest IR version with functions in models."""
 
 
@@ -63,8 +63,8 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     kept = [function for function in copy.functions if not is_body(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
-    nodes = list(_ours(copy.graph.node))
-    inner = [(function, node) for function in copy.functions for node in _ours(function.node)]
+    nodes = list(filter(operator_of, iter_nodes(copy.graph)))
+    inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if operator_of(node)]
     if not nodes and not inner:
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < LEAST_OPSET:
@@ -82,13 +82,8 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
         same = [(node, sums) for node, sums in kinds if node.op_type == name]
         sums: Kind = "double" if any(one == "double" for _, one in same) else "float"
         copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, opset))
-    copy.ir_version = max(copy.ir_version, LEAST_IR_VERSION)
+    copy.ir_version = max(copy.ir_version, MIN_IR_VERSION)
     return copy
-
-
-def _ours(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield this project's nodes, also those in subgraphs."""
-    return filter(operator_of, walk_nodes(nodes))
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:

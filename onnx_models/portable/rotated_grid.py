@@ -3,7 +3,7 @@
 Sizes: R regions, PH x PW bins, KY x KX listed samples of a bin, along the height and the width of the region before its
 rotation. Samples that may be on the map are listed: at most as many as fit on its diagonal, or as an attribute demands. So
 memory does not grow with a region. If a region is so large, or so far away, that rounding moves samples by more than
-`MOST_SLACK` pixels, some samples that rounding moves on to the map are not listed.
+`MAX_SLACK` pixels, some samples that rounding moves on to the map are not listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from onnx_models.portable.sampling import (
 )
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 
-MOST_SLACK = 64.0
+MAX_SLACK = 64.0
 """The margin around the map, in pixels, in which samples are listed, since rounding may move them on to the map."""
 
 QUARTER, QUARTER_REST = math.pi / 2, 6.123233995736766e-17
@@ -206,7 +206,7 @@ def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Valu
     sin, cos = _sin(angle * angle_sign), _cos(angle * angle_sign)
     # The offset from the region's centre to the map's, and the distances from there to the map's ends.
     map_height, map_width = (length.cast("double") for length in roi_inputs.map_lengths[2:])
-    slack = ((abs(x) + abs(y) + map_height + map_width) * (16 * EPSILON)).at_most(MOST_SLACK)
+    slack = ((abs(x) + abs(y) + map_height + map_width) * (16 * EPSILON)).at_most(MAX_SLACK)
     to_y, to_x = map_height / 2.0 - 0.5 - y, map_width / 2.0 - 0.5 - x
     half_y, half_x = map_height / 2.0 + 0.5 + slack, map_width / 2.0 + 0.5 + slack
     bins_y, bins_x = roi_inputs.bins

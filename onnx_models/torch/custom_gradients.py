@@ -15,7 +15,7 @@ import onnx
 import torch
 from onnxscript import opset18 as op
 
-from onnx_models.gradient.graph import reads
+from onnx_models.gradient.graph import input_names
 
 _DOMAIN = "onnx_models.torch.marks"
 """A domain that the exporter's optimizer does not know; it would remove ONNX's Identity, and some Add."""
@@ -115,7 +115,7 @@ def needed_nodes(graph: onnx.GraphProto, outputs: Collection[str]) -> tuple[list
     for node in reversed(graph.node):
         if not needed.isdisjoint(node.output):
             nodes.append(node)
-            needed.update(reads(node))
+            needed.update(input_names(node))
     return nodes[::-1], needed
 
 

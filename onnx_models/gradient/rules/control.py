@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.cloning import taken_branch
-from onnx_models.gradient.graph import Graph, Length, Node, reads
+from onnx_models.gradient.graph import Graph, Length, Node, input_names
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
@@ -383,7 +383,7 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
     """
     nodes = (node for i, node in enumerate(body.graph.proto.node) if i not in body.graph.replaced)
     producers = {name: node for node in nodes for name in node.output if name in body.originals}
-    by_rules = {name for node in body.graph.needed(ends) for name in reads(node)}.union(ends)
+    by_rules = {name for node in body.graph.needed(ends) for name in input_names(node)}.union(ends)
     found = []
     for name in (name for name in producers if name in by_rules and name not in body.outputs[:1]):
         waiting, costs = [name], False
@@ -391,7 +391,7 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
             node = producers.get(waiting.pop())
             if node is not None and node.output[0] not in body.given:
                 costs = node.op_type not in _MOVES
-                waiting += reads(node)
+                waiting += input_names(node)
         if not costs:
             continue
         if body.reads_shape_alone(name, ends):

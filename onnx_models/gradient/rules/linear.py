@@ -9,7 +9,7 @@ from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, rule
 
-_LARGEST_DET = 32
+_MAX_DET_ROWS = 32
 """The most rows of a matrix for Det: its gradient needs memory for rows^4 elements, here a million."""
 
 
@@ -123,9 +123,9 @@ def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
     """
     x = node.input(0)
     rows = next((n for n in (graph.lengths(x) or [])[-2:] if isinstance(n, int)), None)
-    if rows is None or rows > _LARGEST_DET:
+    if rows is None or rows > _MAX_DET_ROWS:
         raise ValueError(
-            f"{node}: its matrices have {rows or 'an unknown number of'} rows: must be {_LARGEST_DET} or less"
+            f"{node}: its matrices have {rows or 'an unknown number of'} rows: must be {_MAX_DET_ROWS} or less"
         )
     is_row = np.eye(rows, dtype=bool).reshape(rows, 1, rows, 1)
     units = graph.op("CastLike", graph.tensor(np.eye(rows, dtype=np.float32).reshape(1, rows, 1, rows)), x)

@@ -10,7 +10,7 @@ from onnx_models.gradient.rules.products import Reduction, product_of_others
 from onnx_models.gradient.rules.registry import Gradients, rule
 
 
-def kept(graph: Graph, node: Node, *reduced: str) -> list[str]:
+def keepdims_view(graph: Graph, node: Node, *reduced: str) -> list[str]:
     """Tensors in the shape of the output, reshaped to what it would be with keepdims = 1."""
     axes = node.input(1)
     no_op = not axes and node.attribute("noop_with_empty_axes", 0)
@@ -54,20 +54,20 @@ def _same_reduction(graph: Graph, node: Node, operator: str, name: str) -> str:
     return graph.op(operator, name, node.input(1), keepdims=1, noop_with_empty_axes=noop)
 
 
-def _spread(graph: Graph, node: Node, share: str) -> Sequence[str]:
+def broadcast_back(graph: Graph, node: Node, share: str) -> Sequence[str]:
     """A tensor in the shape of the output, broadcast to the shape of x."""
-    return [graph.op("Expand", *kept(graph, node, share), graph.shape(node.input(0)))]
+    return [graph.op("Expand", *keepdims_view(graph, node, share), graph.shape(node.input(0)))]
 
 
 def _scaled(graph: Graph, node: Node, share: str, factors: str) -> Sequence[str]:
     """A tensor in the shape of the output times factors in the shape of x."""
-    return [graph.op("Mul", *kept(graph, node, share), factors)]
+    return [graph.op("Mul", *keepdims_view(graph, node, share), factors)]
 
 
 @rule("ReduceSum")
 def reduce_sum(graph: Graph, node: Node, dy: str) -> Gradients:
     """The sum: dy for each element."""
-    return _spread(graph, node, dy)
+    return broadcast_back(graph, node, dy)
 
 
 @rule("ReduceMean")
@@ -76,7 +76,7 @@ def reduce_mean(graph: Graph, node: Node, dy: str) -> Gradients:
     x, y = node.input(0), node.outputs[0]
     one = graph.op("Constant", value_int=1)
     terms = graph.op("Div", graph.op("Size", x), graph.op("Max", graph.op("Size", y), one))
-    return _spread(graph, node, graph.op("Div", dy, graph.op("CastLike", terms, x)))
+    return broadcast_back(graph, node, graph.op("Div", dy, graph.op("CastLike", terms, x)))
 
 
 @rule("ReduceL1")
@@ -104,14 +104,14 @@ def reduce_sum_square(graph: Graph, node: Node, dy: str) -> Gradients:
 @rule("ReduceLogSum")
 def reduce_log_sum(graph: Graph, node: Node, dy: str) -> Gradients:
     """The logarithm y of the sum, which is exp(y)."""
-    return _spread(graph, node, graph.op("Div", dy, graph.op("Exp", node.outputs[0])))
+    return broadcast_back(graph, node, graph.op("Div", dy, graph.op("Exp", node.outputs[0])))
 
 
 @rule("ReduceLogSumExp")
 def reduce_log_sum_exp(graph: Graph, node: Node, dy: str) -> Gradients:
     """The logarithm y of the sum of exponentials: dx = dy*exp(x - y)."""
-    kept_dy, y = kept(graph, node, dy, node.outputs[0])
-    return [graph.op("Mul", kept_dy, graph.op("Exp", graph.op("Sub", node.input(0), y)))]
+    wide_dy, y = keepdims_view(graph, node, dy, node.outputs[0])
+    return [graph.op("Mul", wide_dy, graph.op("Exp", graph.op("Sub", node.input(0), y)))]
 
 
 @rule("ReduceMax", "ReduceMin")
@@ -121,7 +121,7 @@ def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
     If it is NaN, no element equals it, and all gradients are NaN: dy divided by 0 times 0.
     """
     x = node.input(0)
-    (y,) = kept(graph, node, node.outputs[0])
+    (y,) = keepdims_view(graph, node, node.outputs[0])
     chosen = graph.op("CastLike", graph.op("Equal", x, y), x)
     number = graph.reshaped(_same_reduction(graph, node, "ReduceSum", chosen), dy)
     return _scaled(graph, node, graph.remasked(graph.op("Div", dy, number), dy, x), chosen)

@@ -15,7 +15,7 @@ from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.half_precision import downcast, upcast
 from ortops.spec import AttributeValue
 
-_MOST_SPATIAL = 3
+_MAX_SPATIAL = 3
 """The most axes that runtimes convolve along."""
 
 
@@ -69,7 +69,7 @@ def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) ->
     # (1.32 at least) divides by the number of channels.
     channels = lengths[1] if first >= 2 and lengths[1] else None
     lead = 2 if isinstance(channels, int) else first
-    if not 1 <= len(axes) - lead <= _MOST_SPATIAL:
+    if not 1 <= len(axes) - lead <= _MAX_SPATIAL:
         return None
     # ONNX Runtime convolves an empty axis only if it has pads.
     may_be_empty = [

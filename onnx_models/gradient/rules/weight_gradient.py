@@ -14,10 +14,10 @@ import numpy as np
 from onnx_models.gradient.graph import Graph, Length
 from onnx_models.gradient.rules.windows import Windows, known_lengths, padded, sliced
 
-_MOST_POSITIONS = 32
+_MAX_POSITIONS = 32
 """The largest kernel, in pixels, for which each pixel gets a matrix product of its own."""
 
-_LEAST_CHANNELS = 4
+_MIN_CHANNELS = 4
 """With fewer image channels in a group, one matrix product for each pixel is slower than a convolution."""
 
 _FEW_POSITIONS = 9
@@ -67,7 +67,7 @@ def _method(lengths: Sequence[int], row: Length, layout: Windows, group: int) ->
     """The fastest method for a kernel of this shape; `row` is the last length of the grid."""
     positions = math.prod(lengths[2:])
     if lengths[1] > 1 or group == 1:
-        few = _MOST_POSITIONS if lengths[1] >= _LEAST_CHANNELS else 1
+        few = _MAX_POSITIONS if lengths[1] >= _MIN_CHANNELS else 1
         return _by_positions if positions <= few else _by_correlation
     if positions <= _FEW_POSITIONS and max(layout.strides) == 1:
         return _by_positions

@@ -168,16 +168,7 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
     tensors: the known types in each graph of `iter_graphs`; it may be shorter than these.
     """
     parts = list(iter_graphs(scope))
-    taken = {name for part in parts for name in tensor_names(part)}
-
-    def new(prefix: str) -> str:
-        name, number = prefix, 0
-        while name in taken:
-            number += 1
-            name = f"{prefix}_{number}"
-        taken.add(name)
-        return name
-
+    names = {name for part in parts for name in tensor_names(part)}
     found = False
     for part, known in zip(parts, chain(tensors, repeat({})), strict=False):
         place = 0
@@ -185,7 +176,7 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
             operator = source(node, scope)
             found = found or operator is not None
             if isinstance(operator, ThirdPartyOperator):
-                for before in operator.convert_node(node, known, new):
+                for before in operator.convert_node(node, known, names):
                     part.node.insert(place, before)
                     place += 1
             elif operator:

@@ -7,13 +7,14 @@ gives float constants to Clip and Pad of double, and reads no model beyond 2 GiB
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import onnx
 
 from onnx_models.large_models import copy_model
+from onnx_models.nodes import NodeBuilder
 from onnx_models.onnx_tools import constant_attribute
 from onnx_models.resize import nearest_mode_of_opset_10
 from onnx_models.traversal import Scope, label, normalize_domain, onnx_opset, subgraphs, tensor_names
@@ -99,8 +100,8 @@ def _read(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
             yield from _read(graph)
 
 
-class _Nodes:
-    """Converts the nodes of a model or of a function one by one.
+class _Nodes(NodeBuilder):
+    """Converts the nodes of a model or of a function one by one. Nodes that are added precede the converted one.
 
     Args:
         names: the names of all tensors.
@@ -108,10 +109,9 @@ class _Nodes:
     """
 
     def __init__(self, names: set[str], read: set[str]) -> None:
-        self._names, self.read = names, read
-        self._numbers = itertools.count()
+        super().__init__(names, "_opset")
+        self.read = read
         self._constants: dict[str, onnx.TensorProto] = {}
-        self._before: list[onnx.NodeProto] = []
         self._after: list[onnx.NodeProto] = []
 
     def change(self, part: onnx.GraphProto | onnx.FunctionProto, version: int, opset: int) -> None:
@@ -128,21 +128,14 @@ class _Nodes:
                         change(self, node)
                 if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
                     self._constants[node.output[0]] = node.attribute[0].t
-            changed += [*self._before, node, *self._after]
-            self._before, self._after = [], []
+            changed += [*self.added, node, *self._after]
+            self.added, self._after = [], []
         del part.node[:]
         part.node.extend(changed)
 
-    def before(self, operator: str, inputs: Sequence[str], *attributes: onnx.AttributeProto) -> str:
-        """Insert a node before the converted one and return the name of its output."""
-        name = self._name(operator)
-        self._before.append(onnx.helper.make_node(operator, inputs, [name]))
-        self._before[-1].attribute.extend(attributes)
-        return name
-
     def after(self, node: onnx.NodeProto, operator: str, *inputs: str, **attributes: Any) -> None:
         """Insert a node after the converted one, whose output becomes the new node's first input."""
-        name, node.output[0] = node.output[0], self._name(node.op_type)
+        name, node.output[0] = node.output[0], self.name(node.op_type)
         self._after.append(onnx.helper.make_node(operator, [node.output[0], *inputs], [name], **attributes))
 
     def to_input(self, node: onnx.NodeProto, name: str, place: int, value: str, like: str = "") -> None:
@@ -159,9 +152,10 @@ class _Nodes:
         if attribute is None:
             return
         attribute.name, attribute.type = value, _TYPES[value]
-        constant = self.before("Constant", [], constant_attribute(attribute))
+        constant = self.op("Constant")
+        self.added[-1].attribute.append(constant_attribute(attribute))
         node.input.extend([""] * (place + 1 - len(node.input)))
-        node.input[place] = self.before("CastLike", [constant, like]) if like else constant
+        node.input[place] = self.op("CastLike", constant, like) if like else constant
 
     def constant(self, name: str) -> list[float] | None:
         """Return the values of a constant tensor, or None."""
@@ -169,11 +163,6 @@ class _Nodes:
         if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return None
         return [float(value) for value in onnx.numpy_helper.to_array(tensor).reshape(-1)]
-
-    def _name(self, operator: str) -> str:
-        name = next(name for i in self._numbers if (name := f"{operator}_opset_{i}") not in self._names)
-        self._names.add(name)
-        return name
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
@@ -213,20 +202,32 @@ def _since(opset: int, *operators: str) -> Callable[[_Change], _Change]:
     return enter
 
 
-@_since(13, "ReduceSum", "Squeeze", "Unsqueeze")
-@_since(
-    18,
-    *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd"),
-    "ReduceSumSquare",
+_TO_INPUTS: tuple[tuple[int, str, tuple[tuple[str, int, str], ...]], ...] = (
+    (9, "Upsample", (("scales", 1, "value_floats"),)),
+    (10, "Slice", (("starts", 1, "value_ints"), ("ends", 2, "value_ints"), ("axes", 3, "value_ints"))),
+    (11, "Clip", (("min", 1, "value_float"), ("max", 2, "value_float"))),
+    (11, "Pad", (("pads", 1, "value_ints"), ("value", 2, "value_float"))),
+    (13, "ReduceSum Squeeze Unsqueeze", (("axes", 1, "value_ints"),)),
+    (13, "Split", (("split", 1, "value_ints"),)),
+    (
+        18,
+        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare",
+        (("axes", 1, "value_ints"),),
+    ),
 )
-def _axes(nodes: _Nodes, node: onnx.NodeProto) -> None:
-    nodes.to_input(node, "axes", 1, "value_ints")
+"""By opset and operators, the attributes that became inputs there: their names, indices and attributes of Constant.
+
+A single float gets the type of the first input.
+"""
 
 
-@_since(10, "Slice")
-def _slice(nodes: _Nodes, node: onnx.NodeProto) -> None:
-    for place, name in enumerate(("starts", "ends", "axes"), 1):
-        nodes.to_input(node, name, place, "value_ints")
+def _to_inputs(inputs: Sequence[tuple[str, int, str]], nodes: _Nodes, node: onnx.NodeProto) -> None:
+    for name, place, value in inputs:
+        nodes.to_input(node, name, place, value, node.input[0] if value == "value_float" else "")
+
+
+for _opset, _operators, _inputs in _TO_INPUTS:
+    _since(_opset, *_operators.split())(partial(_to_inputs, _inputs))
 
 
 @_since(10, "TopK")
@@ -236,23 +237,6 @@ def _top_k(nodes: _Nodes, node: onnx.NodeProto) -> None:
         raise _refused(node, 10, "k must be a number")
     k.ints.append(k.i)
     nodes.to_input(node, "k", 1, "value_ints")
-
-
-@_since(11, "Clip")
-def _clip(nodes: _Nodes, node: onnx.NodeProto) -> None:
-    for place, name in enumerate(("min", "max"), 1):
-        nodes.to_input(node, name, place, "value_float", node.input[0])
-
-
-@_since(11, "Pad")
-def _pad(nodes: _Nodes, node: onnx.NodeProto) -> None:
-    nodes.to_input(node, "pads", 1, "value_ints")
-    nodes.to_input(node, "value", 2, "value_float", node.input[0])
-
-
-@_since(13, "Split")
-def _split(nodes: _Nodes, node: onnx.NodeProto) -> None:
-    nodes.to_input(node, "split", 1, "value_ints")
 
 
 @_since(18, "Split")
@@ -290,14 +274,10 @@ def _softmax(nodes: _Nodes, node: onnx.NodeProto) -> None:
     if axis.i == -1 and not axis.ref_attr_name:
         return
     # Before, all axes from this one on were flattened.
-    shape = nodes.before("Shape", node.input[:1])
-    node.input[0] = nodes.before("Flatten", node.input[:1], axis)
+    shape = nodes.op("Shape", node.input[0])
+    node.input[0] = nodes.op("Flatten", node.input[0])
+    nodes.added[-1].attribute.append(axis)
     nodes.after(node, "Reshape", shape, allowzero=1)
-
-
-@_since(9, "Upsample")
-def _upsample(nodes: _Nodes, node: onnx.NodeProto) -> None:
-    nodes.to_input(node, "scales", 1, "value_floats")
 
 
 @_since(10, "Upsample")
@@ -345,18 +325,19 @@ def _grid_sample(_: _Nodes, node: onnx.NodeProto) -> None:
         mode.s = {b"bilinear": b"linear", b"bicubic": b"cubic"}.get(mode.s, mode.s)
 
 
-@_since(9, "Scan")
-def _scan(_: _Nodes, node: onnx.NodeProto) -> None:
-    raise _refused(node, 9, "its definition changed there")
-
-
-@_since(21, "GroupNormalization")
-def _group_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
-    raise _refused(node, 21, "its scale and bias changed there from groups to channels")
-
-
 @_since(19, "AveragePool")
 def _average_pool(_: _Nodes, node: onnx.NodeProto) -> None:
     ceil = _attribute(node, "ceil_mode")
     if ceil is not None and (ceil.i or ceil.ref_attr_name):
         raise _refused(node, 19, "ceil_mode must be 0, since the last windows changed there")
+
+
+def _refuse(opset: int, rule: str, _: _Nodes, node: onnx.NodeProto) -> None:
+    raise _refused(node, opset, rule)
+
+
+for _opset, _operator, _rule in (
+    (9, "Scan", "its definition changed there"),
+    (21, "GroupNormalization", "its scale and bias changed there from groups to channels"),
+):
+    _since(_opset, _operator)(partial(_refuse, _opset, _rule))

@@ -18,15 +18,15 @@ PyTorch 1.x (caffe2/operators/roi_align_op.cc and roi_align_rotated_op.cc and th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from onnx_models.attributes import attribute_proto, node_attribute_values
+from onnx_models.nodes import NodeBuilder
 from onnx_models.traversal import label
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
@@ -77,13 +77,13 @@ class ThirdPartyOperator:
         rules = tuple(carried.rule for carried in self.attributes)
         return Operator(self.name, self.ours.family, self.ours.function, "", rules, (), (), {})
 
-    def convert_node(self, node: onnx.NodeProto, tensors: Tensors, new: Callable[[str], str]) -> list[onnx.NodeProto]:
+    def convert_node(self, node: onnx.NodeProto, tensors: Tensors, names: set[str]) -> list[onnx.NodeProto]:
         """Change a node of this operator into one of this project's.
 
         Args:
             node: the node, with valid attributes; modified.
             tensors: the known types of the tensors around it.
-            new: returns a new tensor name that begins with its argument.
+            names: the names of all tensors; new ones are added.
 
         Returns:
             The nodes that must precede it. Their operators are the same at opset 9 and at all later ones.
@@ -97,28 +97,26 @@ class ThirdPartyOperator:
             raise ValueError(f"{where}: has the inputs {list(node.input)}: must have X and rois")
         attributes = self._attributes(node, where)
         x, rois = node.input
-        before = _NodesBefore(new, node.output[0] if node.output else rois)
+        before = NodeBuilder(names, f"_of_{node.output[0] if node.output else rois}")
         if self._has_index(tensors.get(rois), where):
-            index = before.op("Gather", [rois, before.constant(0, "first")], "index", axis=1)
-            batch_indices = before.op("Cast", [index], "batch_indices", to=onnx.TensorProto.INT64)
-            columns = before.constant(np.arange(1, self.coordinates + 1), "columns")
-            boxes = before.op("Gather", [rois, columns], "rois", axis=1)
+            index = before.op("Gather", rois, before.tensor(np.array(0)), axis=1)
+            batch_indices = before.op("Cast", index, to=onnx.TensorProto.INT64)
+            boxes = before.op("Gather", rois, before.tensor(np.arange(1, self.coordinates + 1)), axis=1)
         else:
-            shape = before.op("Shape", [rois], "shape")
-            number = before.op("Gather", [shape, before.constant([0], "first")], "number", axis=0)
+            number = before.op("Gather", before.op("Shape", rois), before.tensor(np.array([0])), axis=0)
             zero = onnx.numpy_helper.from_array(np.zeros(1, np.int64))
-            batch_indices, boxes = before.op("ConstantOfShape", [number], "batch_indices", value=zero), rois
+            batch_indices, boxes = before.op("ConstantOfShape", number, value=zero), rois
         if self.degrees:
             kind = tensors[rois].elem_type if rois in tensors else onnx.TensorProto.UNDEFINED
             # caffe2 has this operator in float only.
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind or onnx.TensorProto.FLOAT)
             units = np.array([1.0] * (self.coordinates - 1) + [math.pi / 180]).astype(dtype)
-            boxes = before.op("Mul", [boxes, before.constant(units, "units")], "radians")
+            boxes = before.op("Mul", boxes, before.tensor(units))
         node.op_type, node.domain, node.overload = self.ours.name, DOMAIN, ""
         del node.input[:], node.attribute[:]
         node.input.extend([x, boxes, batch_indices])
         node.attribute.extend(attributes)
-        return before.nodes
+        return before.added
 
     def _attributes(self, node: onnx.NodeProto, where: str) -> list[onnx.AttributeProto]:
         """Return all attributes of this project's node; a reference stays one if its value needs no conversion."""
@@ -157,24 +155,6 @@ class ThirdPartyOperator:
             rule = f"{self.coordinates} or {with_index}" if self.optional_index else str(with_index)
             raise ValueError(f"{where}: rois has {found} columns: must have {rule}")
         return True
-
-
-class _NodesBefore:
-    """Nodes to insert before another."""
-
-    def __init__(self, new: Callable[[str], str], prefix: str) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self._new, self._prefix = new, prefix
-
-    def op(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add a node and return the name of its output."""
-        name = self._new(f"{self._prefix}_{output}")
-        self.nodes.append(onnx.helper.make_node(operator, inputs, [name], **attributes))
-        return name
-
-    def constant(self, value: npt.ArrayLike, output: str) -> str:
-        """Add a constant and return its name."""
-        return self.op("Constant", [], output, value=onnx.numpy_helper.from_array(np.asarray(value)))
 
 
 def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:

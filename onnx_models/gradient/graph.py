@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+from onnx_models.nodes import NodeBuilder, Value
 from onnx_models.onnx_tools import constant_attribute, infer_shapes, node_checker
 from onnx_models.traversal import iter_nodes, label, subgraphs, tensor_names
 from ortops.spec import DOMAIN, DOMAIN_VERSION
@@ -117,7 +118,7 @@ class _Known:
         return _Known(self.names, self.numbers, *(ChainMap({}, table) for table in tables))
 
 
-class Graph:
+class Graph(NodeBuilder):
     """The graph of a model, or a subgraph, with nodes to be appended.
 
     Args:
@@ -130,12 +131,11 @@ class Graph:
         self.proto, self.opsets, self.outer = proto, opsets, outer
         self.check: Callable[[onnx.NodeProto], None] = node_checker(opsets) if outer is None else outer.check
         """Raises ValueError if a node without subgraphs does not match its operator's schema."""
-        self.added: list[onnx.NodeProto] = []
-        """The new nodes, in topological order."""
         self.replaced: dict[int, Sequence[onnx.NodeProto]] = {}
         """The nodes that replace a node of `proto`, by its index in `proto.node`."""
         self.known: _Known = outer.known.inner() if outer else _Known()
         known = self.known
+        super().__init__(known.names, "_grad", known.numbers)
         known.names.update(tensor_names(proto))
         known.types.update({value.name: value.type.tensor_type for value in _values(proto)})
         for tensor in proto.initializer:
@@ -147,30 +147,20 @@ class Graph:
 
     # Adding nodes.
 
-    def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of ONNX's own domain with one output, and return the output's name. An input "" is omitted."""
-        (output,) = self.ops(op_type, *inputs, outputs=1, **attributes)
-        return output
-
-    def ops(self, op_type: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
-        """As `op` for a node with several outputs; returns their names."""
-        names = [self.name(op_type) for _ in range(outputs)]
-        self.add(onnx.helper.make_node(op_type, inputs, names, name=names[0], **attributes))
-        return names
-
     def add(self, node: onnx.NodeProto) -> None:
-        """Add a node whose outputs have names from `name`, or "" if they are omitted."""
+        """Add a node whose outputs have names from `name`, or "" if they are omitted; without a name it gets the first."""
+        node.name = node.name or next(filter(None, node.output), "")
         if node.op_type == "Constant" and not node.domain:
             value = constant_attribute(node.attribute[0])
             del node.attribute[:]
             node.attribute.append(value)
-        self.added.append(node)
+        super().add(node)
         self.known.producers.update({name: node for name in node.output if name})
 
     def replay(self, node: Node, *inputs: str) -> str:
         """Add a copy of a single-output node with other inputs, and return the output's name."""
         name = self.name(node.proto.op_type)
-        made = onnx.helper.make_node(node.proto.op_type, inputs, [name], name=name, domain=node.proto.domain)
+        made = onnx.helper.make_node(node.proto.op_type, inputs, [name], domain=node.proto.domain)
         made.attribute.extend(node.proto.attribute)
         self.add(made)
         return name
@@ -188,12 +178,6 @@ class Graph:
     def with_replaced(self) -> list[onnx.NodeProto]:
         """The nodes of `proto` after all replacements."""
         return [one for i, node in enumerate(self.proto.node) for one in self.replaced.get(i, [node])]
-
-    def name(self, base: str) -> str:
-        """A new name that is unique in the model."""
-        return self.reserve(
-            next(n for n in (f"{base}_grad_{i}" for i in self.known.numbers) if n not in self.known.names)
-        )
 
     def reserve(self, name: str) -> str:
         """Mark a name as in use, and return it.
@@ -357,11 +341,11 @@ class Graph:
         """A constant of any shape and type."""
         return self._constant(onnx.numpy_helper.from_array(value))
 
-    def number(self, value: float, like: str) -> str:
+    def number(self, value: float, kind: str) -> str:
         """A constant of rank 0 and of the element type of another tensor."""
-        kind = self.element_type(like)
-        number = self._constant(onnx.helper.make_tensor("value", kind or onnx.TensorProto.DOUBLE, (), [value]))
-        return number if kind is not None else self.op("CastLike", number, like)
+        like, element_type = kind, self.element_type(kind)
+        number = self._constant(onnx.helper.make_tensor("value", element_type or onnx.TensorProto.DOUBLE, (), [value]))
+        return number if element_type is not None else self.op("CastLike", number, like)
 
     def _constant(self, tensor: onnx.TensorProto) -> str:
         key = tensor.SerializeToString(deterministic=True)
@@ -423,6 +407,17 @@ class Graph:
     def needed(self, names: Collection[str]) -> list[onnx.NodeProto]:
         """The new nodes that these tensors depend on, in topological order."""
         return needed(self.added, names)
+
+
+@dataclass(frozen=True, eq=False)
+class Expr(Value):
+    """A tensor in an expression of a rule. Its kind is the name of a tensor with the element type of numbers."""
+
+    graph: Graph
+
+    def where(self, condition: Expr, other: Expr | float) -> Expr:
+        """This tensor where the condition holds, and the other elsewhere."""
+        return condition.op("Where", self, self.of(other), kind=self.kind)
 
 
 def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:

@@ -68,7 +68,7 @@ def sum_by_image(
     step = graph.constant([per_call], "int64")
 
     def of_image(n: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
-        own = graph.op("NonZero", [batch_indices.equals(n)], "int64").reshape(-1)
+        own = batch_indices.equals(n).op("NonZero", kind="int64").reshape(-1)
 
         def of_next(i: Value, total: list[Value]) -> tuple[list[Value], list[Value]]:
             return [total[0] + of_chunk(own.slice(0, i * step, (i + 1) * step))], []

@@ -58,14 +58,14 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes) -> Value:
         outputs, lengths = dy.lengths(rank), x_shape.entries(rank)
     else:
         outputs = dy.lengths_up_to(MAX_RANK)
-        missing = ones(dy.graph, MAX_RANK - dy.rank)
+        missing = ones(MAX_RANK - dy.rank)
         lengths = concat(0, missing, x_shape).entries(MAX_RANK)
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):
         dx = _collected(dx, done, axis, length, _axis(attributes, axis, outputs[axis] * some, length))
         done[axis] = length
-    return dx.graph.op("Reshape", [dx, x_shape], dx.kind, allowzero=1)
+    return dx.op("Reshape", x_shape, allowzero=1)
 
 
 def _at_most_one(lengths: Sequence[Value]) -> Value:
@@ -106,9 +106,8 @@ def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, ta
     after = range(1, len(lengths) - axis)
 
     def add(total: Value, pixels: Value, weights: Value | None) -> Value:
-        each = [zeros("int64", length), pixels, ones(graph, pixels.length(0))]
-        count = graph.op("ScatterElements", each, "int64", axis=0, reduction="add")
-        first = graph.op("CumSum", [count, graph.constant(0, "int64")], "int64", exclusive=1)
+        count = zeros("int64", length).op("ScatterElements", pixels, ones(pixels.length(0)), axis=0, reduction="add")
+        first = count.op("CumSum", graph.constant(0, "int64"), exclusive=1)
         rounds = concat(0, count, graph.constant([0], "int64")).max(0).reshape(1)
 
         def of_round(k: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:

@@ -1,12 +1,12 @@
-"""Build nodes by expressions: arithmetic on a `Value` adds nodes to its `Graph`.
+"""The graph of a body, and the expressions that add nodes to it.
 
 All nodes are of ONNX's default domain, in a form that opset 18 and all later ones share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,11 +14,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Kind = Literal["float", "double", "int64", "bool", "other"]
-"""The element type of a value; "other" for an input, whose type a body does not know."""
+from onnx_models import nodes
+from onnx_models.nodes import NodeBuilder
 
-_DTYPES: dict[Kind, Any] = {"float": np.float32, "double": np.float64, "int64": np.int64, "bool": np.bool_}
-_TYPES: dict[Kind, int] = {
+Kind = str
+"""The element type of a value: float, double, int64 or bool; "other" for an input, whose type a body does not know."""
+
+_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "int64": np.int64, "bool": np.bool_}
+_TYPES: dict[str, int] = {
     "float": TensorProto.FLOAT,
     "double": TensorProto.DOUBLE,
     "int64": TensorProto.INT64,
@@ -26,23 +29,24 @@ _TYPES: dict[Kind, int] = {
 }
 
 
-class Graph:
+class Graph(NodeBuilder):
     """The nodes of a function.
 
     `loop` builds the body of a `Loop`, which may use every outer value. Equal nodes are made once, so that an expression
     that occurs repeatedly is computed once.
     """
 
+    truth = "bool"
+
     def __init__(self) -> None:
+        super().__init__(set(), "", itertools.count(1))
         self._constants: dict[tuple[object, ...], tuple[Value, onnx.NodeProto]] = {}
-        self._scopes: list[list[onnx.NodeProto]] = [[]]
-        self._known: list[dict[tuple[object, ...], list[Value]]] = [{}]
-        self._count = 0
+        self._known: list[dict[tuple[object, ...], list[str]]] = [{}]
 
     @property
     def nodes(self) -> list[onnx.NodeProto]:
         """All nodes, constants first."""
-        return [node for _, node in self._constants.values()] + self._scopes[0]
+        return [node for _, node in self._constants.values()] + self.added
 
     def input(self, name: str, kind: Kind = "other") -> Value:
         """Return an input of the function."""
@@ -50,44 +54,41 @@ class Graph:
 
     def output(self, name: str, value: Value, like: Value) -> None:
         """Make a value an output, cast to the element type of `like`."""
-        self._scopes[-1].append(helper.make_node("CastLike", [value.name, like.name], [name]))
+        self.add(helper.make_node("CastLike", [value.name, like.name], [name]))
 
     def constant(self, value: float | Sequence[int], kind: Kind) -> Value:
         """Return a constant: a number, or a list of numbers."""
         array = np.asarray(value, _DTYPES[kind])
         key = (kind, array.shape, array.tobytes())
         if key not in self._constants:
-            made = Value(self, self._name(), kind)
+            made = self._value(kind)
             node = helper.make_node("Constant", [], [made.name], value=numpy_helper.from_array(array))
             self._constants[key] = made, node
         return self._constants[key][0]
+
+    def number(self, value: float, kind: Kind) -> str:
+        """As `constant`; returns the name."""
+        return self.constant(value, kind).name
 
     def attribute(self, name: str, kind: Literal["int", "float", "floats", "ints"]) -> Value:
         """Return the value of an attribute of the function."""
         key = ("attribute", name)
         if key not in self._constants:
-            made = Value(self, self._name(), "float" if kind.startswith("float") else "int64")
+            made = self._value("float" if kind.startswith("float") else "int64")
             node = helper.make_node("Constant", [], [made.name])
             of_type = onnx.AttributeProto.AttributeType.Value(kind.upper())
             node.attribute.append(onnx.AttributeProto(name=f"value_{kind}", type=of_type, ref_attr_name=name))
             self._constants[key] = made, node
         return self._constants[key][0]
 
-    def op(self, op_type: str, inputs: Sequence[Value], kind: Kind, **attributes: Any) -> Value:
-        """Add a node and return its only output."""
-        return self.ops(op_type, inputs, [kind], **attributes)[0]
-
-    def ops(self, op_type: str, inputs: Sequence[Value], kinds: Sequence[Kind], **attributes: Any) -> list[Value]:
-        """Add a node, unless an equal one exists, and return its outputs, of the element types `kinds`."""
-        key = (op_type, *(value.name for value in inputs), *map(str, attributes.items()))
+    def ops(self, op_type: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
+        """Add a node, unless an equal one exists, and return the names of its outputs."""
+        key = (op_type, *inputs, *map(str, attributes.items()))
         for known in self._known:
             if key in known:
                 return known[key]
-        made = [Value(self, self._name(), kind) for kind in kinds]
-        names = [value.name for value in made]
-        self._scopes[-1].append(helper.make_node(op_type, [value.name for value in inputs], names, **attributes))
-        self._known[-1][key] = made
-        return made
+        self._known[-1][key] = super().ops(op_type, *inputs, outputs=outputs, **attributes)
+        return self._known[-1][key]
 
     def loop(
         self,
@@ -103,11 +104,14 @@ class Graph:
                 outputs.
             carried: the initial carried values.
         """
-        index, condition = Value(self, self._name(), "int64"), Value(self, self._name(), "bool")
-        inner = [Value(self, self._name(), value.kind) for value in carried]
-        with self._scope() as nodes:
-            kept, stacked = body(index.reshape(1), inner)
-            outputs = [self.op("Identity", [value], value.kind) for value in (condition, *kept, *stacked)]
+        index, condition = self._value("int64"), self._value("bool")
+        inner = [self._value(value.kind) for value in carried]
+        outer, self.added = self.added, []
+        self._known.append({})
+        kept, stacked = body(index.reshape(1), inner)
+        outputs = [value.op("Identity") for value in (condition, *kept, *stacked)]
+        nodes, self.added = self.added, outer
+        self._known.pop()
         graph = helper.make_graph(
             nodes,
             f"round_{index.name}",
@@ -117,127 +121,87 @@ class Graph:
             [helper.make_tensor_value_info(v.name, _TYPES[v.kind], None) for v in outputs],
         )
         first = [trips.reshape(), self.constant(True, "bool"), *carried]
-        return self.ops("Loop", first, [value.kind for value in outputs[1:]], body=graph)
+        made = self.ops("Loop", *(value.name for value in first), outputs=len(outputs) - 1, body=graph)
+        return [Value(self, name, value.kind) for name, value in zip(made, outputs[1:], strict=True)]
 
-    @contextmanager
-    def _scope(self) -> Iterator[list[onnx.NodeProto]]:
-        self._scopes.append([])
-        self._known.append({})
-        yield self._scopes[-1]
-        self._scopes.pop()
-        self._known.pop()
+    def name(self, base: str) -> str:  # noqa: ARG002
+        """Return a new name; functions have names of their own."""
+        return f"v{next(self._numbers)}"
 
-    def _name(self) -> str:
-        self._count += 1
-        return f"v{self._count}"
+    def _value(self, kind: Kind) -> Value:
+        return Value(self, self.name(""), kind)
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
-    """A tensor in a graph, with its name and element type. Python numbers in expressions take that type."""
+class Value(nodes.Value):
+    """A tensor in a body. Its kind is its element type."""
 
     graph: Graph
-    name: str
-    kind: Kind
-
-    def __add__(self, other: Value | float) -> Value:
-        return self._with("Add", other)
-
-    def __sub__(self, other: Value | float) -> Value:
-        return self._with("Sub", other)
-
-    def __rsub__(self, other: float) -> Value:
-        return self._number(other) - self
-
-    def __mul__(self, other: Value | float) -> Value:
-        return self._with("Mul", other)
-
-    def __truediv__(self, other: Value | float) -> Value:
-        return self._with("Div", other)
 
     def __floordiv__(self, other: Value | int) -> Value:
         """Divide integers that are not negative, rounding down."""
-        return self._with("Div", other)
+        return self.op("Div", other)
 
     def __mod__(self, other: Value | int) -> Value:
         """Return the remainder of integers that are not negative."""
-        return self._with("Mod", other)
-
-    def __lt__(self, other: Value | float) -> Value:
-        return self._with("Less", other, "bool")
-
-    def __le__(self, other: Value | float) -> Value:
-        return self._with("LessOrEqual", other, "bool")
-
-    def __gt__(self, other: Value | float) -> Value:
-        return self._with("Greater", other, "bool")
-
-    def __ge__(self, other: Value | float) -> Value:
-        return self._with("GreaterOrEqual", other, "bool")
-
-    def __and__(self, other: Value) -> Value:
-        return self._with("And", other)
-
-    def equals(self, other: Value | float) -> Value:
-        """Compare elementwise (Equal)."""
-        return self._with("Equal", other, "bool")
-
-    def __abs__(self) -> Value:
-        return self._alone("Abs")
+        return self.op("Mod", other)
 
     def floor(self) -> Value:
         """Round down."""
-        return self._alone("Floor")
+        return self.op("Floor")
 
     def ceil(self) -> Value:
         """Round up."""
-        return self._alone("Ceil")
+        return self.op("Ceil")
 
     def at_least(self, other: Value | float) -> Value:
         """Return the elementwise maximum."""
-        return self._with("Max", other)
+        return self.op("Max", other)
 
     def at_most(self, other: Value | float) -> Value:
         """Return the elementwise minimum."""
-        return self._with("Min", other)
+        return self.op("Min", other)
 
     def cast(self, kind: Kind) -> Value:
         """Convert to another element type."""
-        return self if kind == self.kind else self.graph.op("Cast", [self], kind, to=_TYPES[kind])
+        return self if kind == self.kind else self.op("Cast", kind=kind, to=_TYPES[kind])
 
     def where(self, yes: Value, no: Value | float) -> Value:
         """Select `yes` where this is true, else `no`."""
-        return self.graph.op("Where", [self, yes, yes._number(no)], yes.kind)
+        return self.op("Where", yes, yes.of(no), kind=yes.kind)
 
     def reshape(self, *lengths: Value | int) -> Value:
         """Reshape; each length is a number or int64[1]. A single -1 flattens."""
-        allow_zero = {} if -1 in [n for n in lengths if isinstance(n, int)] else {"allowzero": 1}
-        return self.graph.op("Reshape", [self, shape(self.graph, *lengths)], self.kind, **allow_zero)
+        allow_zero: dict[str, Any] = {} if -1 in [n for n in lengths if isinstance(n, int)] else {"allowzero": 1}
+        return self.op("Reshape", shape(self.graph, *lengths), **allow_zero)
 
     def shaped_as(self, other: Value) -> Value:
         """Reshape to the shape of another value."""
-        shape_of = self.graph.op("Shape", [other], "int64")
-        return self.graph.op("Reshape", [self, shape_of], self.kind, allowzero=1)
+        return self.op("Reshape", other.shape(), allowzero=1)
+
+    def shape(self) -> Value:
+        """Return the shape, int64."""
+        return self.op("Shape", kind="int64")
 
     def unsqueeze(self, *axes: int) -> Value:
         """Insert axes of length 1; no axes are allowed as well."""
         if not axes:
             return self
-        return self.graph.op("Unsqueeze", [self, self._axes(axes)], self.kind)
+        return self.op("Unsqueeze", self._axes(axes))
 
     def squeeze(self, *axes: int) -> Value:
         """Remove axes of length 1."""
-        return self.graph.op("Squeeze", [self, self._axes(axes)], self.kind)
+        return self.op("Squeeze", self._axes(axes))
 
     def transpose(self, *order: int) -> Value:
         """Permute the axes."""
-        made = self.graph.op("Transpose", [self], self.kind, perm=order)
+        made = self.op("Transpose", perm=order)
         # ONNX Runtime 1.20 fuses this and a product into an operator that it lacks for double, but not across a Reshape.
         return made.shaped_as(made) if self.kind == "double" else made
 
     def gather(self, indices: Value, axis: int = 0) -> Value:
         """Take entries along one axis; indices must not be negative."""
-        return self.graph.op("Gather", [self, indices], self.kind, axis=axis)
+        return self.op("Gather", indices, axis=axis)
 
     def slice(self, axis: int, start: Value, end: Value) -> Value:
         """Take the entries start to end - 1 along one axis, int64[1] each."""
@@ -246,7 +210,7 @@ class Value:
     def block(self, spans: Mapping[int, tuple[Value, Value]]) -> Value:
         """Take a block: for each axis in `spans` the entries start to end - 1, int64[1] each."""
         starts, ends = (concat(0, *values) for values in zip(*spans.values(), strict=True))
-        return self.graph.op("Slice", [self, starts, ends, self._axes(list(spans))], self.kind)
+        return self.op("Slice", starts, ends, self._axes(list(spans)))
 
     def sum(self, *axes: int) -> Value:
         """Sum over some axes and remove them."""
@@ -261,50 +225,39 @@ class Value:
         return self._reduce("ReduceMin", axes)
 
     def __matmul__(self, other: Value) -> Value:
-        return self._with("MatMul", other)
+        return self.op("MatMul", other)
 
     def length(self, axis: int) -> Value:
         """Return the length of one axis, int64[1]."""
-        return self.graph.op("Shape", [self], "int64", start=axis, end=axis + 1)
+        return self.op("Shape", kind="int64", start=axis, end=axis + 1)
 
     @property
     def rank(self) -> Value:
         """The number of axes, int64[1]."""
-        return self.graph.op("Shape", [self], "int64").length(0)
+        return self.shape().length(0)
 
     def lengths(self, rank: int) -> list[Value]:
         """Return the lengths of all axes, int64[1] each. A tensor of another rank fails at run time."""
-        return self.graph.op("Shape", [self], "int64").entries(rank)
+        return self.shape().entries(rank)
 
     def lengths_up_to(self, rank: int) -> list[Value]:
         """Return the lengths of all axes, with leading 1s up to `rank`. More axes, or none, fail at run time."""
-        lengths, one = self.graph.op("Shape", [self], "int64"), self.graph.constant([1], "int64")
+        lengths, one = self.shape(), self.graph.constant([1], "int64")
         # Gathered by itself, so that a tensor without axes fails.
         first = lengths.gather(self.graph.constant([0], "int64"))
-        return concat(0, ones(self.graph, rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
+        return concat(0, ones(rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
 
     def entries(self, count: int, axis: int = 0) -> list[Value]:
         """Split an axis into entries of length 1. Another number of them fails at run time."""
         each = self.graph.constant([1] * count, "int64")
-        return self.graph.ops("Split", [self, each], [self.kind] * count, axis=axis)
+        names = self.graph.ops("Split", self.name, each.name, outputs=count, axis=axis)
+        return [Value(self.graph, name, self.kind) for name in names]
 
     def _axes(self, axes: Sequence[int]) -> Value:
         return self.graph.constant(axes, "int64")
 
-    def _number(self, other: Value | float) -> Value:
-        return other if isinstance(other, Value) else self.graph.constant(other, self.kind)
-
-    def _alone(self, op_type: str) -> Value:
-        return self.graph.op(op_type, [self], self.kind)
-
-    def _with(self, op_type: str, other: Value | float, kind: Kind | None = None) -> Value:
-        second = self._number(other)
-        if second.kind != self.kind:
-            raise TypeError(f"{op_type} of {self.kind} and {second.kind}")
-        return self.graph.op(op_type, [self, second], kind or self.kind)
-
     def _reduce(self, op_type: str, axes: Sequence[int]) -> Value:
-        return self.graph.op(op_type, [self, self._axes(axes)], self.kind, keepdims=0)
+        return self.op(op_type, self._axes(axes), keepdims=0)
 
 
 def shape(graph: Graph, *lengths: Value | int) -> Value:
@@ -318,19 +271,19 @@ def concat(axis: int, *values: Value) -> Value:
     """Concatenate values along an axis."""
     if len(values) == 1:
         return values[0]
-    return values[0].graph.op("Concat", values, values[0].kind, axis=axis)
+    return values[0].op("Concat", *values[1:], axis=axis)
 
 
 def zeros(kind: Kind, first: Value, *lengths: Value | int) -> Value:
     """Return a tensor of zeros."""
     zero = numpy_helper.from_array(np.zeros(1, _DTYPES[kind]))
-    return first.graph.op("ConstantOfShape", [shape(first.graph, first, *lengths)], kind, value=zero)
+    return shape(first.graph, first, *lengths).op("ConstantOfShape", kind=kind, value=zero)
 
 
-def ones(graph: Graph, count: Value) -> Value:
+def ones(count: Value) -> Value:
     """Return `count` ones, int64. A negative count fails at run time."""
     one = numpy_helper.from_array(np.ones(1, np.int64))
-    return graph.op("ConstantOfShape", [count], "int64", value=one)
+    return count.op("ConstantOfShape", value=one)
 
 
 def arange(count: Value) -> Value:
@@ -339,5 +292,5 @@ def arange(count: Value) -> Value:
     It has integers because ONNX Runtime 1.31.1 refuses a `Range` of floats whose limit is a known length.
     """
     graph = count.graph
-    ends = [graph.constant(0, "int64"), count.reshape(), graph.constant(1, "int64")]
-    return graph.op("Range", ends, "int64")
+    start, end = graph.constant(0, "int64"), count.reshape()
+    return start.op("Range", end, graph.constant(1, "int64"))

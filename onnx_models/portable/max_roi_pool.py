@@ -145,7 +145,7 @@ class _Row:
     def winner(self) -> tuple[Value, Value]:
         """Return y and x of the first largest pixel of each bin in row-major order, [C, PW]; any for an empty bin."""
         height, width = self.pixels.length(1), self.pixels.length(2)
-        first = self.pixels.graph.op("ArgMax", [self.pixels], "int64", axis=1, keepdims=1)
+        first = self.pixels.op("ArgMax", kind="int64", axis=1, keepdims=1)
         place = first * width + arange(width)
         wins = self.is_own & self.columns().equals(self.largest().unsqueeze(2))
         found = wins.where(place, height * width - 1).min(2)
@@ -174,8 +174,7 @@ def _gradient(regions: _Regions, dy: Value) -> Value:
 
     pixels, own = _each(regions, of_row)
     empty = zeros(regions.sums, images * channels * height * width)
-    inputs = [empty, pixels.reshape(-1), own.reshape(-1)]
-    dx = empty.graph.op("ScatterElements", inputs, regions.sums, axis=0, reduction="add")
+    dx = empty.op("ScatterElements", pixels.reshape(-1), own.reshape(-1), axis=0, reduction="add")
     return dx.reshape(*regions.lengths)
 
 

@@ -41,7 +41,6 @@ def gradients(
     map, it has no effect.
     """
     count, channels, bins_y, bins_x = regions.output_lengths
-    graph = dy.graph
     rows = dy.transpose(0, 2, 1, 3).reshape(count * bins_y, channels, bins_x)
     with_derivatives = by_rois and regions.y.weight_derivatives is not None
     if not by_map and not with_derivatives:
@@ -58,8 +57,8 @@ def gradients(
     if by_map:
         lengths = regions.map_lengths
         empty = zeros(dy.kind, lengths[0] * lengths[1] * lengths[2] * lengths[3])
-        inputs = [empty, found[0].reshape(-1), found[1].reshape(-1)]
-        dx = graph.op("ScatterElements", inputs, dy.kind, axis=0, reduction="add").reshape(*lengths)
+        pixels, parts = found[0].reshape(-1), found[1].reshape(-1)
+        dx = empty.op("ScatterElements", pixels, parts, axis=0, reduction="add").reshape(*lengths)
     if by_rois:
         drois = found[-1].reshape(count, bins_y, 4).sum(1) if with_derivatives else zeros(dy.kind, count, 4)
     return dx, drois
@@ -220,7 +219,7 @@ def _winner(row: _Row) -> _Winner:
     # Ordered by sample and then by pixel: [C, PW, Ky, Kx, m, m].
     ordered = row.candidates().transpose(0, 3, 1, 4, 2, 5)
     flat = ordered.reshape(row.pixels.length(0), bins, row.y.listed * listed * (m * m))
-    k = flat.graph.op("ArgMax", [flat], "int64", axis=2, keepdims=0)
+    k = flat.op("ArgMax", kind="int64", axis=2, keepdims=0)
     sample, corner = k // (m * m), k % (m * m)
     y, x = sample // listed, arange(bins) * listed + sample % listed
     on_map = row.y.inside.reshape(-1).gather(y) & row.x.inside.reshape(-1).gather(x)

@@ -107,8 +107,7 @@ def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_m
         *_, bins_y, bins_x = dy.lengths(4)
         conditions += [bins_y > 0, bins_x > 0]
         if feature_map is not None and reads_map:
-            shape = feature_map.graph.op("Shape", [feature_map], "int64")
-            conditions.append(shape.equals(x_shape.cast("int64")).cast("int64").min(0).reshape(1) > 0)
+            conditions.append(feature_map.shape().equals(x_shape.cast("int64")).cast("int64").min(0).reshape(1) > 0)
     else:
         feature_map, rois, indices = (given[tensor.name] for tensor in operator.inputs)
         images, channels, height, width = feature_map.lengths(4)

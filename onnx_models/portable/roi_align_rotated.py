@@ -93,7 +93,7 @@ class _Body:
             found = found.reshape(channels, part.rows[1] - part.rows[0], part.width)
             after = after_rows.gather(part.number), after_columns.gather(part.number)
             ends = [none, part.rows[0], part.columns[0], none, *after]
-            return found.graph.op("Pad", [found, concat(0, *ends)], found.kind)
+            return found.op("Pad", concat(0, *ends))
 
         return sum_by_image(self.roi_inputs.batch_indices, self.roi_inputs.map_lengths, self.sums, of_one, 1)
 
@@ -129,10 +129,7 @@ class _Body:
                 concat(1, *(value.reshape(bins_x, _samples(sample_weights)) for value in each))
                 for each in (part.corners(y, x), values)
             )
-            filled = graph.op(
-                "ScatterElements", [empty, indices, updates], sample_weights.kind, axis=1, reduction="add"
-            )
-            return [], [filled.cast(self.sums)]
+            return [], [empty.op("ScatterElements", indices, updates, axis=1, reduction="add").cast(self.sums)]
 
         (rows,) = graph.loop(bins_y, of_row)
         return rows.reshape(bins_y * bins_x, part.area)

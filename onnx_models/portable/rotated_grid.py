@@ -223,7 +223,7 @@ def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Valu
 
 
 def _sin(t: Value) -> Value:
-    return t.graph.op("Sin", [t], t.kind)
+    return t.op("Sin")
 
 
 def _cos(t: Value) -> Value:

@@ -64,5 +64,4 @@ def _filled(samples: Samples, values: Value) -> Value:
     shape = regions, bins, listed * samples.taps
     flat_pixels, flat_values = pixels.reshape(*shape), values.reshape(*shape)
     empty = zeros(values.kind, regions, bins, samples.length)
-    inputs = [empty, flat_pixels, flat_values]
-    return values.graph.op("ScatterElements", inputs, values.kind, axis=2, reduction="add")
+    return empty.op("ScatterElements", flat_pixels, flat_values, axis=2, reduction="add")

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.norms import is_norm
 from onnx_models.gradient.rules.registry import Gradients, rule
 

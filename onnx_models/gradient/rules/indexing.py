@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.half_precision import HALF, downcast, upcast
 from onnx_models.gradient.rules.products import product_of_others
 from onnx_models.gradient.rules.registry import Gradients, rule
@@ -141,17 +140,17 @@ class _Places:
 
     def of(self, line: Expr) -> Expr:
         """The elements of a flat tensor at the index of each value."""
-        return line.op("Gather", Expr(self.graph, self.numbers, line.like))
+        return line.op("Gather", Expr(self.graph, self.numbers, line.kind))
 
     def joined(self, line: Expr, values: Expr, reduction: str) -> Expr:
         """A flat tensor with values reduced into it."""
         name = self.graph.op("ScatterElements", line.name, self.numbers, values.name, axis=0, reduction=reduction)
-        return Expr(self.graph, name, line.like)
+        return Expr(self.graph, name, line.kind)
 
     def filled(self, like: Expr, value: float) -> Expr:
         """A flat tensor of one value, as long as another."""
         name = self.graph.op("Expand", like.of(value).name, self.graph.shape(like.name))
-        return Expr(self.graph, name, like.like)
+        return Expr(self.graph, name, like.kind)
 
 
 def _product(places: _Places, data: Expr, values: Expr, dy: Expr) -> tuple[Expr, Expr]:

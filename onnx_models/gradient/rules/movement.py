@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from onnx_models.gradient.broadcast import sum_to
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.registry import Gradients, Incoming, multi_output_rule, rule
 
@@ -109,7 +108,7 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
     factors, by_products = Expr(graph, wide, wide), Expr(graph, upcast(graph, dy), wide)
 
     def so_far(operator: str, terms: Expr, *, without: int = exclusive, back: int = reverse) -> Expr:
-        return Expr(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.like)
+        return Expr(graph, graph.op(operator, terms.name, axis, exclusive=without, reverse=back), terms.kind)
 
     is_zero = factors.op("Equal", 0.0)
     zeros = so_far("CumSum", is_zero.op("CastLike", factors), without=0)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule

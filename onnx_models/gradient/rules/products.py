@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onnx_models.gradient.expression import Expr
+from onnx_models.gradient.graph import Expr
 
 Reduction = Callable[[Expr], Expr]
 """Reduces a tensor with an element for each factor over each product, and broadcasts the result back to the factors."""

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import Subgraph, slice_type, tensor_type
 
@@ -65,8 +64,8 @@ class _Activation:
             return self.parameters[0] * (self.parameters[1] * x).op("Tanh")
         operators = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
         operator = {name.lower(): name for name in (*operators, "ThresholdedRelu")}[self.name]
-        attributes = dict(zip(("alpha", "beta"), self.parameters, strict=False))
-        return Expr(x.graph, x.graph.op(operator, x.name, **attributes), x.like)
+        attributes: dict[str, Any] = dict(zip(("alpha", "beta"), self.parameters, strict=False))
+        return x.op(operator, **attributes)
 
 
 def _activations(node: Node, directions: int) -> list[list[_Activation]]:
@@ -240,13 +239,13 @@ class _Found:
 
 
 def _concat(terms: Sequence[Expr], axis: int = -1) -> Expr:
-    return Expr(terms[0].graph, terms[0].graph.op("Concat", *(term.name for term in terms), axis=axis), terms[0].like)
+    return terms[0].op("Concat", *terms[1:], axis=axis)
 
 
 def _split(term: Expr, count: int, axis: int = -1) -> list[Expr]:
     """Equal parts."""
     parts = term.graph.ops("Split", term.name, outputs=count, axis=axis, num_outputs=count)
-    return [Expr(term.graph, part, term.like) for part in parts]
+    return [Expr(term.graph, part, term.kind) for part in parts]
 
 
 def _rnn(layer: _Layer) -> _Found:
@@ -282,7 +281,7 @@ def _lstm(layer: _Layer) -> _Found:
 
     def opened(x: Expr, place: int, state: Expr) -> Expr:
         """A gate before clip and activation, peephole included."""
-        return x + state * Expr(x.graph, layer.p[place], x.like) if layer.p else x
+        return x + state * Expr(x.graph, layer.p[place], x.kind) if layer.p else x
 
     def shares(i: Expr, f: Expr, c: Expr, state: Expr) -> tuple[Expr, Expr]:
         """The factor of the cell state (f), and what is added to it (i*c)."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.products import Reduction, product_of_others
 from onnx_models.gradient.rules.registry import Gradients, rule
 

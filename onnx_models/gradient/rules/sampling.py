@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from onnx_models.gradient.expression import Expr
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 
@@ -110,9 +109,9 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     taps = []
     for number, axis in enumerate(axes):
         moved = graph.op("Gather", offset, graph.op("Constant", value_int=number), axis=1 + rank)
-        at = Expr(graph, graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x)), x)
-        at = Expr(graph, graph.op("Reshape", at.name, listed, allowzero=1), x)
-        taps.append(_linear(at, axis, _zeros))
+        at = graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x))
+        at = graph.op("Reshape", at, listed, allowzero=1)
+        taps.append(_linear(Expr(graph, at, x), axis, _zeros))
     rows = _sampled(graph, x, axes, taps)
     if mask:
         factors = graph.op(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from graphlib import TopologicalSorter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -523,15 +520,3 @@ def test_a_session_opens_every_model_of_the_operators() -> None:
         if not name.startswith("standard"):
             session = ortops.InferenceSession(model.SerializeToString())
             assert len(session.get_outputs()) == len(model.graph.output), (name, kind)
-
-
-def test_modules_do_not_import_each_other_in_a_circle() -> None:
-    root = Path(onnx_models.__file__).parent
-    files = [file for file in root.rglob("*.py") if not {"gradient", "gradient_check", "torch"} & {*file.parts}]
-    names = {".".join(file.relative_to(root.parent).with_suffix("").parts): file for file in files}
-    imports: dict[str, set[str]] = {}
-    for name, file in names.items():
-        nodes = [node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
-        imported = {f"{node.module}.{alias.name}" for node in nodes for alias in node.names}
-        imports[name] = names.keys() & (imported | {str(node.module) for node in nodes})
-    list(TopologicalSorter(imports).static_order())

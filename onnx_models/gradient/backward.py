@@ -9,11 +9,10 @@ import onnx
 
 from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, input_names
+from onnx_models.gradient.ours import WITH_ROIS
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
 from onnx_models.gradient.rules.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.traversal import label, normalize_domain, subgraphs
-from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import DOMAIN
 
 _CASTS = {("", "Cast"), ("", "CastLike")}
 
@@ -22,14 +21,6 @@ _SMALL = {kind for name, kind in onnx.TensorProto.DataType.items() if name.start
 
 _QUANTIZED = ("", "QuantizeLinear")
 """The operator whose integer output has a gradient (straight-through), which DequantizeLinear provides."""
-
-_WITH_ROIS = {
-    name
-    for operator in OPERATORS
-    if len((BY_NAME[operator.gradient] if operator.gradient else operator).outputs) > 1
-    for name in ((DOMAIN, operator.name), *([("", operator.standard[0])] if operator.standard else []))
-}
-"""Operators whose second input is RoIs, if the operator or its forward operator has a gradient for these."""
 
 
 @dataclass
@@ -188,7 +179,7 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
 
 def _passed(node: onnx.NodeProto, context: DiffContext) -> Collection[str]:
     """Names of the tensors that a node may pass a gradient to."""
-    if not context.through_rois and _key(node) in _WITH_ROIS:
+    if not context.through_rois and _key(node) in WITH_ROIS:
         return {name for i, name in enumerate(node.input) if i != 1}
     return input_names(node)
 

@@ -10,13 +10,13 @@ import onnx
 from onnx_models.accepted import accepted
 from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.gradient.parameters import parameters
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.large_models import restore_weights
 from onnx_models.traversal import iter_nodes, label, normalize_domain, subgraphs, tensor_names
-from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 PARAMETERS = "parameters"
 """The value of `wrt` that selects all parameters of a model."""

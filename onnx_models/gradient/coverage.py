@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.expand import has_body
+from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION, OPERATORS
 from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
-from ortops.operators import OPERATORS
-from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 RULE, COMPOSITION, FUNCTION = "rule", "composition", "function of the specification"
 ZERO, REFUSAL, NONE = "zero", "refused", "none"

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.nodes import NodeBuilder, Value
 from onnx_models.onnx_tools import constant_attribute, infer_shapes, node_checker
 from onnx_models.traversal import iter_nodes, label, subgraphs, tensor_names
-from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 Length = int | str | None
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from onnx_models.gradient.ours import REGIONS
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
-from ortops.operators import OPERATORS
-from ortops.spec import DOMAIN
 
 _MOVED = {
     "Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze",
@@ -59,15 +58,6 @@ _WEIGHTS: Mapping[str, Collection[int]] = {
     "RNN": (1, 2, 3),
 }
 """By operator of ONNX and index, the inputs that are weights even if they have one element."""
-
-_REGIONS = {
-    (*named, i)
-    for operator in OPERATORS
-    for i, tensor in enumerate(operator.inputs)
-    if tensor.name in ("rois", "ROITensor")
-    for named in ((DOMAIN, operator.name), ("", operator.standard[0] if operator.standard else operator.name))
-}
-"""The inputs that are regions of interest, by domain, operator and index."""
 
 _NUMBER = "a number of a formula"
 _INSIDE = "inside a subgraph, of which no gradient is an output"
@@ -182,6 +172,6 @@ class _Uses:
 
 def _setting(node: onnx.NodeProto, i: int) -> str | None:
     domain = normalize_domain(node.domain)
-    if (domain, node.op_type, i) in _REGIONS:
+    if (domain, node.op_type, i) in REGIONS:
         return "a region of interest"
     return _SETTINGS.get(node.op_type, {}).get(i) if domain == "" else None

@@ -6,7 +6,7 @@ with the reason, or None if the gradient is not needed (`Node.wants`). An operat
 instead have a function decorated with ``@decomposition("Operator")``, which adds these. A new module must be imported here.
 """
 
-from onnx_models.gradient.rules import (
+from onnx_models.gradient.rules import (  # noqa: F401 -- each module registers its rules
     activations,
     arithmetic,
     control,
@@ -31,30 +31,4 @@ from onnx_models.gradient.rules import (
 )
 from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 
-__all__ = [
-    "DECOMPOSITIONS",
-    "REFUSED",
-    "RULES",
-    "ZEROS",
-    "activations",
-    "arithmetic",
-    "control",
-    "convolution",
-    "creation",
-    "detection",
-    "einsum",
-    "elementary",
-    "indexing",
-    "linear",
-    "losses",
-    "movement",
-    "normalization",
-    "pooling",
-    "quantization",
-    "recurrent",
-    "reduce",
-    "resizing",
-    "sampling",
-    "shapes",
-    "spectral",
-]
+__all__ = ["DECOMPOSITIONS", "REFUSED", "RULES", "ZEROS"]

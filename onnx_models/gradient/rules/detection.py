@@ -12,11 +12,8 @@ from collections.abc import Sequence
 from onnx_models.attributes import node_attribute_values, prefix_errors
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Length, Node
+from onnx_models.gradient.ours import BY_NAME, DOMAIN, OPERATORS, STANDARD, AttributeValue, Operator
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
-from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import DOMAIN, AttributeValue, Operator
-
-_STANDARD = {operator.standard: operator for operator in OPERATORS if operator.standard}
 
 
 def forward_of(node: Node) -> Operator:
@@ -24,7 +21,7 @@ def forward_of(node: Node) -> Operator:
     if node.proto.op_type in BY_NAME:
         return BY_NAME[node.proto.op_type]
     name = node.proto.op_type
-    return _STANDARD[name, max(opset for known, opset in _STANDARD if known == name and opset <= node.version)]
+    return STANDARD[name, max(opset for known, opset in STANDARD if known == name and opset <= node.version)]
 
 
 def is_linear(node: Node) -> bool:

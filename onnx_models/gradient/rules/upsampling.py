@@ -13,7 +13,7 @@ import onnx
 
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.half_precision import downcast, upcast
-from ortops.spec import AttributeValue
+from onnx_models.gradient.ours import AttributeValue
 
 _MAX_SPATIAL = 3
 """The most axes that runtimes convolve along."""

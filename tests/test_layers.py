@@ -1,0 +1,90 @@
+"""The arrows of imports between folders run down the layers, and modules import each other in no circle."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("ortops", "onnx_models", "conformance")
+
+LAYERS = (
+    ("ortops.spec", "ortops.shapes"),
+    ("ortops.operators",),
+    ("ortops.reference",),
+    # Code that compiles, runs and registers kernels; `import ortops` gives all of it.
+    ("ortops",),
+    ("onnx_models.*",),
+    ("onnx_models.portable",),
+    ("onnx_models.build", "onnx_models.builders", "onnx_models.collection"),
+    ("onnx_models.gradient",),
+    ("onnx_models.training", "onnx_models.torch"),
+    # The command that checks gradients lies with what it checks.
+    ("onnx_models.commands", "onnx_models.gradient_check"),
+    ("onnx_models",),
+    ("conformance",),
+)
+"""Folders and modules from the lowest layer to the highest. A name stands for all that it contains and no other name does;
+``onnx_models.*`` for the modules of the folder itself, ``onnx_models`` for its public names and its command line."""
+
+ONLY = {"onnx_models.gradient": "onnx_models.gradient.ours"}
+"""By package, its only module that imports `ortops`."""
+
+
+def _modules() -> dict[str, Path]:
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+MODULES = _modules()
+
+
+def _imports(module: str) -> Iterator[str]:
+    """The modules of this project that a module imports, also in functions and for types."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text("utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            names = [name if (name := f"{node.module}.{a.name}") in MODULES else str(node.module) for a in node.names]
+        yield from (name for name in names if name in MODULES)
+
+
+IMPORTS = {module: set(_imports(module)) - {module} for module in MODULES}
+
+
+def _layer(module: str) -> int:
+    known = {name: i for i, names in enumerate(LAYERS) for name in names}
+    parent = module.rpartition(".")[0]
+    is_own = MODULES[module].name not in ("__init__.py", "__main__.py")
+    if is_own and module not in known and f"{parent}.*" in known:
+        return known[f"{parent}.*"]
+    while module not in known:
+        module = module.rpartition(".")[0]
+    return known[module]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_run_down_the_layers(package: str) -> None:
+    arrows = ((one, other) for one in MODULES if one.split(".")[0] == package for other in IMPORTS[one])
+    upward = [f"{one} imports {other}" for one, other in arrows if _layer(other) > _layer(one)]
+    assert upward == []
+
+
+def test_every_layer_has_modules() -> None:
+    assert {_layer(module) for module in MODULES} == set(range(len(LAYERS)))
+
+
+@pytest.mark.parametrize("package", ONLY)
+def test_one_module_of_a_package_imports_ortops(package: str) -> None:
+    own = (module for module in MODULES if module.startswith(f"{package}."))
+    assert {one for one in own if any(other.split(".")[0] == "ortops" for other in IMPORTS[one])} == {ONLY[package]}
+
+
+def test_modules_of_onnx_models_import_each_other_in_no_circle() -> None:
+    # A rule calls reverse mode, which calls the rules; that circle is closed when a model is differentiated.
+    own = {one for one in MODULES if one.startswith("onnx_models") and "gradient" not in one and "torch" not in one}
+    list(TopologicalSorter({one: IMPORTS[one] & own for one in own}).static_order())

@@ -17,7 +17,8 @@ keep_names_whole()
 class WriteToPath(click.Group):
     """A group of commands in which ``python -m onnx_models DIRECTORY`` means ``python -m onnx_models write DIRECTORY``.
 
-    The first argument is a directory if it contains a path separator or the directory exists, so a mistyped command is none.
+    The first argument is a directory if it contains a path separator or the directory exists, so that a mistyped command is
+    not taken for a directory.
     """
 
     def resolve_command(

@@ -70,7 +70,7 @@ def node_attribute_values(operator: Operator, node: onnx.NodeProto) -> dict[str,
     _check_names(operator, names)
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name} is there {names.count(name)} times: must be there once")
+            raise ValueError(f"{name} occurs {names.count(name)} times: must occur once")
     rules = {attribute.name: attribute for attribute in operator.attributes}
     values = {given.name: checked_value(rules[given.name], given) for given in node.attribute}
     return {given.name: values[given.name] for given in node.attribute if not given.ref_attr_name}

@@ -138,7 +138,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
 
 
 def _attributes(operator: Operator, context: InferenceContext) -> dict[str, AttributeValue]:
-    """Return the checked attributes, with defaults, as far as they are known."""
+    """Return the known attributes, checked and with defaults."""
     checked = {}
     for attribute in operator.attributes:
         given = context.get_attribute(attribute.name)

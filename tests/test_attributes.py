@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[list[onnx.AttributeProto], type[Exception], str]] = {
     "twice": (
         [Kind(name="sampling_ratio", type=Kind.INT, i=value) for value in (1, 2)],
         ValueError,
-        "sampling_ratio is there 2 times: must be there once",
+        "sampling_ratio occurs 2 times: must occur once",
     ),
     "a reference to nothing": (
         [Kind(name="sampling_ratio", type=Kind.INT, ref_attr_name="way")],

@@ -46,7 +46,7 @@ def backward(
     wrt: Collection[str],
     context: DiffContext,
 ) -> dict[str, str]:
-    """Add nodes that compute gradients; return the gradients' names by names in `wrt`, as far as these have one.
+    """Add nodes that compute gradients; return the names of the gradients that exist, by names in `wrt`.
 
     Args:
         graph: the graph to add nodes to.

@@ -82,7 +82,7 @@ def _constant(graph: Graph, name: str) -> np.ndarray[Any, Any] | None:
 
 
 def _lengths(graph: Graph, shape: onnx.NodeProto) -> list[Length] | None:
-    """The lengths that a Shape or Size node reads, as far as they are known."""
+    """The known lengths that a Shape or Size node reads; None if even the rank is unknown."""
     lengths = graph.lengths(shape.input[0])
     bounds: dict[str, int] = {str(a.name): a.i for a in shape.attribute}
     return None if lengths is None else lengths[bounds.get("start", 0) : bounds.get("end")]

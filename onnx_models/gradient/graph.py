@@ -28,7 +28,7 @@ class Reverse(Protocol):
     def __call__(
         self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
     ) -> dict[str, str]:
-        """Add nodes that compute gradients; return the gradients' names by names in `wrt`, as far as these have one."""
+        """Add nodes that compute gradients; return the names of the gradients that exist, by names in `wrt`."""
 
     def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
         """The names of all tensors that depend on `wrt` through differentiable operators."""
@@ -199,7 +199,7 @@ class Graph(NodeBuilder):
         return self.known.producers.get(name)
 
     def type_of(self, name: str) -> onnx.TypeProto.Tensor | None:
-        """A tensor's type as far as it is known; runs shape inference for a new tensor."""
+        """What is known of a tensor's type; runs shape inference for a new tensor."""
         if name not in self.known.types and (producer := self.known.producers.get(name)) is not None:
             if self.outer is not None and self.outer.producer(name) is producer:
                 return self.outer.type_of(name)
@@ -389,7 +389,7 @@ class Graph(NodeBuilder):
         return name
 
     def keep_masks(self, name: str, *gradients: str) -> str:
-        """The tensor, which is 0 wherever all of these gradients are, with the masks that they share."""
+        """Mark `name` as 0 wherever all of the given gradients are masked; return `name`."""
         first, *others = (self.known.masks.get(gradient, ()) for gradient in gradients)
         shared = tuple(one for one in first if all(one in masks for masks in others))
         if shared:

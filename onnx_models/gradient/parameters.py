@@ -1,4 +1,4 @@
-"""What a network learns: which constants of a model are weights, and why the others are none."""
+"""Which constants of a model a network learns, and why it does not learn the others."""
 
 from __future__ import annotations
 

@@ -142,16 +142,15 @@ class _Part:
 
 def _each(regions: Regions, body: Callable[[_Part], Value]) -> Value:
     """Return the stacked results of `body` for each region."""
-    feature_map, images = regions.feature_map(), regions.batch_indices
     windows = [weight_matrices.window(samples, 1, 2, 3) for samples in (regions.y, regions.x)]
 
     def of_region(r: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
-        image = images.gather(r)
+        image = regions.batch_indices.gather(r)
         rows, columns = ((low.gather(r), high.gather(r)) for low, high in windows)
-        pixels = feature_map.block({0: (image, image + 1), 2: rows, 3: columns})
-        return [], [body(_Part(r, pixels.squeeze(0).cast(regions.sums), rows, columns))]
+        pixels = regions.pixels(image, rows, columns).squeeze(0).cast(regions.sums)
+        return [], [body(_Part(r, pixels, rows, columns))]
 
-    (stacked,) = images.graph.loop(trip_count(regions.count, regions.map_lengths[1]), of_region)
+    (stacked,) = regions.count.graph.loop(trip_count(regions.count, regions.map_lengths[1]), of_region)
     return stacked
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from onnx_models.portable.bodies import BodyRequest
-from onnx_models.portable.graph import Kind, Value, arange, zeros
-from onnx_models.portable.regions import check_rois
+from onnx_models.portable.graph import Value, arange, zeros
+from onnx_models.portable.regions import RoiInputs, check_rois
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 
@@ -50,37 +50,18 @@ class _Ends:
 
 
 @dataclass(frozen=True)
-class _Regions:
-    """Regions of a batch of images.
+class _Regions(RoiInputs):
+    """Regions of a batch of images, and the ends of their bins: y [R, PH] and x [R, PW]."""
 
-    map: [N, C, H, W] in any element type.
-    lengths: N, C, H, W, int64[1] each.
-    batch_indices: [R], int64: the image of each region.
-    bins: PH and PW, int64[1] each.
-    y, x: the ends of the bins, [R, PH] and [R, PW].
-    sums: the element type of the results.
-    """
-
-    map: Value
-    lengths: list[Value]
-    batch_indices: Value
-    bins: tuple[Value, Value]
     y: _Ends
     x: _Ends
-    sums: Kind
-
-    @property
-    def output_lengths(self) -> tuple[Value, Value, Value, Value]:
-        """R, C, PH, PW, int64[1] each."""
-        return self.batch_indices.length(0), self.lengths[1], *self.bins
 
 
 def _regions(
     given: Mapping[str, Value], request: BodyRequest, bins: tuple[Value, Value], conditions: list[Value]
 ) -> _Regions:
     rois, scale = given["rois"], request.attributes.number("spatial_scale", "double")
-    lengths = given["X"].lengths(4)
-    images, _, height, width = lengths
+    images, channels, height, width = given["X"].lengths(4)
     count, columns = rois.lengths(2)
     stored = rois.cast("double").reshape(count, columns)
     batch_id, *_ = stored.entries(5, axis=1)
@@ -89,7 +70,7 @@ def _regions(
     (_, x1, y1, x2, y2), own = check_rois(stored, batch_id.cast("int64"), images, conditions, 5)
     y = _ends(y1 * scale, y2 * scale, bins[0], height)
     x = _ends(x1 * scale, x2 * scale, bins[1], width)
-    return _Regions(given["X"], lengths, own, bins, y, x, request.sums)
+    return _Regions((), own, (images, channels, height, width), bins, request.sums, given["X"], None, y, x)
 
 
 def _ends(first: Value, last: Value, bins: Value, length: Value) -> _Ends:
@@ -162,7 +143,7 @@ def _forward(regions: _Regions) -> Value:
 def _gradient(regions: _Regions, dy: Value) -> Value:
     """Return dX [N, C, H, W] for dY [R, C, PH, PW]."""
     count, channels, bins_y, bins_x = regions.output_lengths
-    images, _, height, width = regions.lengths
+    images, _, height, width = regions.map_lengths
     rows = dy.cast(regions.sums).reshape(*regions.output_lengths).transpose(0, 2, 1, 3)
     rows = rows.reshape(count * bins_y, channels, bins_x)
 
@@ -175,13 +156,13 @@ def _gradient(regions: _Regions, dy: Value) -> Value:
     pixels, own = _each(regions, of_row)
     empty = zeros(regions.sums, images * channels * height * width)
     dx = empty.op("ScatterElements", pixels.reshape(-1), own.reshape(-1), axis=0, reduction="add")
-    return dx.reshape(*regions.lengths)
+    return dx.reshape(*regions.map_lengths)
 
 
 def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]:
     """Return the stacked results of `body` for each row of bins."""
     bins_y = regions.bins[0]
-    _, _, height, width = regions.lengths
+    _, _, height, width = regions.map_lengths
 
     def of_row(number: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
         r = number // bins_y
@@ -191,9 +172,9 @@ def _each(regions: _Regions, body: Callable[[_Row], list[Value]]) -> list[Value]
         rows, columns = y.span(height), x.span(width)
         column = columns[0] + arange(columns[1] - columns[0])
         low, high = (end.squeeze(0).unsqueeze(1) for end in (x.low, x.high))
-        pixels = regions.map.block({0: (image, image + 1), 2: rows, 3: columns}).squeeze(0).cast(regions.sums)
+        pixels = regions.pixels(image, rows, columns).squeeze(0).cast(regions.sums)
         is_own = (column >= low) & (column < high) & y.has_pixels()
         has_pixels = x.has_pixels().squeeze(0) & y.has_pixels()
         return [], body(_Row(number, image, (rows[0], columns[0]), pixels, is_own, has_pixels))
 
-    return regions.batch_indices.graph.loop(regions.batch_indices.length(0) * bins_y, of_row)
+    return regions.count.graph.loop(regions.count * bins_y, of_row)

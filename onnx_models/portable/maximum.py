@@ -149,7 +149,7 @@ class _Row:
 
 def _each(regions: Regions, mode: Mode, body: Callable[[_Row], list[Value]]) -> list[Value]:
     """Return the stacked results of `body` for each row of bins."""
-    feature_map, bins = regions.feature_map(), regions.y.bins
+    bins = regions.bins[0]
     windows_y = [pixel.reshape(-1) for pixel in weight_matrices.window(regions.y, 2, 3)]
     windows_x = weight_matrices.window(regions.x, 1, 2, 3)
     counts_y, counts_x = regions.y.counts.reshape(-1), regions.x.counts.max(1)
@@ -162,10 +162,9 @@ def _each(regions: Regions, mode: Mode, body: Callable[[_Row], list[Value]]) -> 
         )
         x = _line(regions.x, r, counts_x.gather(r), [one.gather(r) for one in windows_x], mode, regions.sums)
         rows, columns = (y.start, y.start + y.count), (x.start, x.start + x.count)
-        pixels = feature_map.block({0: (image, image + 1), 2: rows, 3: columns})
-        return [], body(_Row(number, image, pixels.squeeze(0).cast(regions.sums), y, x))
+        return [], body(_Row(number, image, regions.pixels(image, rows, columns).squeeze(0).cast(regions.sums), y, x))
 
-    return feature_map.graph.loop(regions.count * bins, of_row)
+    return bins.graph.loop(regions.count * bins, of_row)
 
 
 def _line(

@@ -39,7 +39,7 @@ def pool(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[s
 
 
 def _forward(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
-    regions = _regions(read_roi_inputs(given, request, reads_map=True), request, rule, with_derivatives=False)
+    regions = _regions(read_roi_inputs(given, request, reads_map=True), rule, with_derivatives=False)
     (name,) = request.wanted
     if rule.mode != "avg":
         return {name: maximum.forward(regions, rule.mode, rule.outside)}
@@ -49,7 +49,7 @@ def _forward(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> di
 def _gradients(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
     by_map, by_rois = (tensor.name in request.wanted for tensor in request.operator.outputs)
     roi_inputs = read_roi_inputs(given, request, reads_map=rule.mode != "avg" or by_rois)
-    regions = _regions(roi_inputs, request, rule, with_derivatives=by_rois)
+    regions = _regions(roi_inputs, rule, with_derivatives=by_rois)
     dy = roi_inputs.gradient()
     dx: Value | None = None
     drois: Value | None = None
@@ -61,15 +61,12 @@ def _gradients(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> 
     return name_gradients(given, request, dx, drois)
 
 
-def _regions(roi_inputs: RoiInputs, request: BodyRequest, rule: Rule, *, with_derivatives: bool) -> Regions:
+def _regions(roi_inputs: RoiInputs, rule: Rule, *, with_derivatives: bool) -> Regions:
     x1, y1, x2, y2 = roi_inputs.coordinates
     *_, height, width = roi_inputs.map_lengths
     bins_y, bins_x = roi_inputs.bins
     return Regions(
-        batch_indices=roi_inputs.batch_indices,
-        map_lengths=roi_inputs.map_lengths,
+        **vars(roi_inputs),
         y=list_samples(rule.place_y((y1, y2), bins_y, height), rule.reading, with_derivatives=with_derivatives),
         x=list_samples(rule.place_x((x1, x2), bins_x, width), rule.reading, with_derivatives=with_derivatives),
-        sums=request.sums,
-        map=roi_inputs.map,
     )

@@ -17,22 +17,25 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
-class Regions:
-    """Regions of a batch of images.
+class RoiInputs:
+    """The checked inputs of an RoI operator or of its gradient.
 
+    coordinates: the coordinates of each region, [R, 1, 1] each.
     batch_indices: [R], int64: the image of each region.
     map_lengths: N, C, H, W, int64[1] each.
-    y, x: the samples along the two axes.
+    bins: PH and PW, int64[1] each.
     sums: the element type of sums.
-    map: [N, C, H, W] in any element type; None if it is not read.
+    map: [N, C, H, W] in any element type; None if the node has none.
+    dy: [R, C, PH, PW] in the type of sums; None for a forward operator.
     """
 
+    coordinates: tuple[Value, ...]
     batch_indices: Value
     map_lengths: tuple[Value, Value, Value, Value]
-    y: Samples
-    x: Samples
+    bins: tuple[Value, Value]
     sums: Kind
-    map: Value | None = None
+    map: Value | None
+    dy: Value | None
 
     @property
     def count(self) -> Value:
@@ -42,44 +45,23 @@ class Regions:
     @property
     def output_lengths(self) -> tuple[Value, Value, Value, Value]:
         """R, C, PH, PW, int64[1] each."""
-        return self.count, self.map_lengths[1], self.y.bins, self.x.bins
+        return self.count, self.map_lengths[1], *self.bins
 
-    def feature_map(self) -> Value:
-        """Return the map; a ValueError if there is none."""
-        return _present(self.map, "the feature map")
-
-
-@dataclass(frozen=True)
-class RoiInputs:
-    """The checked inputs of an RoI operator or of its gradient.
-
-    coordinates: the coordinates of each region, [R, 1, 1] each.
-    batch_indices: [R], int64: the image of each region.
-    map_lengths: N, C, H, W, int64[1] each.
-    bins: PH and PW, int64[1] each.
-    map: [N, C, H, W] in any element type; None if the node has none.
-    dy: [R, C, PH, PW] in the type of sums; None for a forward operator.
-    """
-
-    coordinates: tuple[Value, ...]
-    batch_indices: Value
-    map_lengths: tuple[Value, Value, Value, Value]
-    bins: tuple[Value, Value]
-    map: Value | None
-    dy: Value | None
-
-    @property
-    def output_lengths(self) -> tuple[Value, Value, Value, Value]:
-        """R, C, PH, PW, int64[1] each."""
-        return self.batch_indices.length(0), self.map_lengths[1], *self.bins
-
-    def feature_map(self) -> Value:
-        """Return the map; a ValueError if there is none."""
-        return _present(self.map, "the feature map")
+    def pixels(self, image: Value, rows: tuple[Value, Value], columns: tuple[Value, Value]) -> Value:
+        """Return a part of an image, [1, C, h, w]; each axis from its first pixel to before its end."""
+        return _present(self.map, "the feature map").block({0: (image, image + 1), 2: rows, 3: columns})
 
     def gradient(self) -> Value:
         """Return dY; a ValueError if there is none."""
         return _present(self.dy, "dY")
+
+
+@dataclass(frozen=True)
+class Regions(RoiInputs):
+    """Upright regions with their samples along the two axes."""
+
+    y: Samples
+    x: Samples
 
 
 def _present(value: Value | None, name: str) -> Value:
@@ -122,7 +104,8 @@ def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_m
     of_regions, of_images = check_rois(rows, indices, images, conditions, int(regions.shape[-1]))
     if dy is not None:
         dy = dy.cast(request.sums).reshape(of_images.length(0), channels, bins_y, bins_x)
-    return RoiInputs(of_regions, of_images, (images, channels, height, width), (bins_y, bins_x), feature_map, dy)
+    lengths = images, channels, height, width
+    return RoiInputs(of_regions, of_images, lengths, (bins_y, bins_x), request.sums, feature_map, dy)
 
 
 def name_gradients(

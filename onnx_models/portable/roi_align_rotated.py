@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from onnx_models.portable.average import pad_to_count, sum_by_image, trip_count
 from onnx_models.portable.bodies import BodyRequest
-from onnx_models.portable.graph import Kind, Value, arange, concat, zeros
+from onnx_models.portable.graph import Value, arange, concat, zeros
 from onnx_models.portable.regions import RoiInputs, name_gradients, read_roi_inputs
 from onnx_models.portable.rotated_grid import AxisTaps, Grid, Window, grid
 
@@ -29,7 +29,7 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
         scale=a.number("spatial_scale", "double"),
         ratio=a.number("sampling_ratio", "double"),
     )
-    body = _Body(roi_inputs, samples_grid, samples_grid.windows(), request.sums)
+    body = _Body(roi_inputs, samples_grid, samples_grid.windows())
     if not request.operator.is_gradient:
         return {"Y": body.forward()}
     dx = body.gradient() if "dX" in request.wanted else None
@@ -71,7 +71,6 @@ class _Body:
     roi_inputs: RoiInputs
     grid: Grid
     windows: tuple[Window, Window]
-    sums: Kind
 
     def forward(self) -> Value:
         """Return Y [R, C, PH, PW]."""
@@ -95,7 +94,7 @@ class _Body:
             ends = [none, part.rows[0], part.columns[0], none, *after]
             return found.op("Pad", concat(0, *ends))
 
-        return sum_by_image(self.roi_inputs.batch_indices, self.roi_inputs.map_lengths, self.sums, of_one, 1)
+        return sum_by_image(self.roi_inputs.batch_indices, self.roi_inputs.map_lengths, self.roi_inputs.sums, of_one, 1)
 
     def roi_gradient(self) -> Value:
         """Return the gradient for the regions' coordinates, [R, 5]."""
@@ -109,10 +108,10 @@ class _Body:
                 return [], [self._roi_derivatives(part, row, weight_gradients.gather(row).squeeze(0))]
 
             (derivatives,) = weight_gradients.graph.loop(bins_y, of_row)
-            return derivatives.sum(0).cast(self.sums)
+            return derivatives.sum(0).cast(self.roi_inputs.sums)
 
         channels = self.roi_inputs.map_lengths[1]
-        return pad_to_count(self._each(of_region), self.roi_inputs.batch_indices.length(0), channels, 5)
+        return pad_to_count(self._each(of_region), self.roi_inputs.count, channels, 5)
 
     def _matrix(self, part: _Part) -> Value:
         """Return the matrix A of a region, [PH PW, h w]."""
@@ -129,7 +128,9 @@ class _Body:
                 concat(1, *(value.reshape(bins_x, _samples(sample_weights)) for value in each))
                 for each in (part.corners(y, x), values)
             )
-            return [], [empty.op("ScatterElements", indices, updates, axis=1, reduction="add").cast(self.sums)]
+            return [], [
+                empty.op("ScatterElements", indices, updates, axis=1, reduction="add").cast(self.roi_inputs.sums)
+            ]
 
         (rows,) = graph.loop(bins_y, of_row)
         return rows.reshape(bins_y * bins_x, part.area)
@@ -153,8 +154,7 @@ class _Body:
     def _pixels(self, part: _Part) -> Value:
         """Return a region's pixels, [C, h w]."""
         image = self.roi_inputs.batch_indices.gather(part.number)
-        spans = {0: (image, image + 1), 2: part.rows, 3: part.columns}
-        pixels = self.roi_inputs.feature_map().block(spans).cast(self.sums)
+        pixels = self.roi_inputs.pixels(image, part.rows, part.columns).cast(self.roi_inputs.sums)
         return pixels.reshape(self.roi_inputs.map_lengths[1], part.area)
 
     def _dy(self, part: _Part) -> Value:
@@ -169,7 +169,7 @@ class _Body:
             return [], [body(self._part(number))]
 
         images = self.roi_inputs.batch_indices
-        count = trip_count(images.length(0), self.roi_inputs.map_lengths[1])
+        count = trip_count(self.roi_inputs.count, self.roi_inputs.map_lengths[1])
         (stacked,) = images.graph.loop(count, of_region)
         return stacked
 

@@ -1,7 +1,7 @@
 """Coordinates of samples, the pixels that they read, borders, and derivatives, for the bodies of all operators.
 
-Height and width are treated alike, as two axes. Sizes: R regions, P bins of the output, K listed samples of a bin, T pixels
-that a sample reads along the axis, L pixels of the map.
+Height and width are two axes with the same rules. Sizes: R regions, P bins of the output, K listed samples of a bin, T
+pixels that a sample reads along the axis, L pixels of the map.
 
 The listed samples of a bin are those on the map, and one more before and after them where there is one. So with samples a
 pixel apart, the map limits K, however large a region is; only a number of samples in an attribute can make it larger. The

@@ -51,7 +51,7 @@ _PARAMETERS: dict[str, tuple[float | None, ...]] = {
 
 @dataclass(frozen=True)
 class _Activation:
-    """An activation function. name: in lower case. parameters: alpha and beta, as far as it has them."""
+    """An activation function. name: in lower case. parameters: alpha and beta, if it has them."""
 
     name: str
     parameters: Sequence[float]

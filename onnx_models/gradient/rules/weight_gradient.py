@@ -200,7 +200,7 @@ def _matrices(
 ) -> str:
     """A tensor [channels, samples, ...] as matrices [groups, channels of a group, samples * pixels]."""
     before = [group] if group > 1 or not channels else []
-    # ONNX does not allow allowzero beside -1, which stands for a count of 0 as well.
+    # ONNX does not allow allowzero together with -1, which stands for a count of 0 as well.
     return graph.op("Reshape", name, graph.ints([*before, *channels, count, *last]), allowzero=int(count == 0))
 
 

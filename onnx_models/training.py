@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 import onnx
@@ -23,6 +23,7 @@ import onnx
 from onnx_models.accepted import accepted
 from onnx_models.gradient.parameters import constant_tensor
 from onnx_models.large_models import copy_model, strip_weights
+from onnx_models.nodes import NodeBuilder, Value
 from onnx_models.onnx_tools import infer_shapes
 from onnx_models.opset_upgrade import upgrade_opset
 from onnx_models.traversal import tensor_names
@@ -73,30 +74,24 @@ def with_loss(
         kind.elem_type = onnx.TensorProto.INT64
         del kind.shape.dim[1]
     graph.input(target, kind)
+    x, t = graph.value(output, of), graph.value(target, of)
     if loss == "cross_entropy":
-        graph.op("SoftmaxCrossEntropyLoss", [output, target], name, reduction="mean")
+        found = x.op("SoftmaxCrossEntropyLoss", t, reduction="mean")
     else:
-        graph.op("ReduceMean", [_elements(graph, loss, output, target, name, of)], name, keepdims=0)
-    graph.output(name, onnx.helper.make_tensor_type_proto(of.elem_type, []).tensor_type)
-    return graph.model
+        found = _elements(loss, x, t).op("ReduceMean", keepdims=0)
+    graph.output(found, name, onnx.helper.make_tensor_type_proto(of.elem_type, []).tensor_type)
+    return graph.build()
 
 
-def _elements(graph: _Graph, loss: Loss, output: str, target: str, name: str, kind: onnx.TypeProto.Tensor) -> str:
-    """Add the nodes that compute a loss before its mean, and return the name of the last output."""
+def _elements(loss: Loss, x: Value, t: Value) -> Value:
+    """A loss before its mean, of the output x and the target t."""
     if loss == "binary_cross_entropy_with_logits":
-        # |x| / 2 + (1/2 - t) x + log(1 + exp(-|x|)): this does not overflow, and its derivative at 0 is right. Softplus
-        # would be shorter, but not all versions of ONNX Runtime have it for double.
-        half, one = (graph.number(value, kind, f"{name}_{what}") for value, what in ((0.5, "half"), (1.0, "one")))
-        size = graph.op("Abs", [output], f"{name}_size")
-        away = graph.op("Sub", [half, target], f"{name}_away")
-        parts = [graph.op("Mul", [size, half], f"{name}_bend"), graph.op("Mul", [away, output], f"{name}_slope")]
-        small = graph.op("Exp", [graph.op("Neg", [size], f"{name}_negative")], f"{name}_small")
-        rest = graph.op("Log", [graph.op("Add", [one, small], f"{name}_sum")], f"{name}_rest")
-        return graph.op("Sum", [*parts, rest], f"{name}_elements")
-    difference = graph.op("Sub", [output, target], f"{name}_difference")
-    if loss == "mean_absolute_error":
-        return graph.op("Abs", [difference], f"{name}_elements")
-    return graph.op("Mul", [difference, difference], f"{name}_elements")
+        # This does not overflow, and its derivative at 0 is right. Softplus would be shorter, but not all versions of ONNX
+        # Runtime have it for double.
+        size = abs(x)
+        return size * 0.5 + (0.5 - t) * x + (1.0 + (-size).op("Exp")).op("Log")
+    difference = x - t
+    return abs(difference) if loss == "mean_absolute_error" else difference * difference
 
 
 def with_sgd(
@@ -155,27 +150,21 @@ def with_sgd(
         kind = graph.tensors[name]
         if name not in graph.inputs:
             graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
-        step = gradient
+        p, step = graph.value(name, kind), graph.value(gradient, kind)
         if weight_decay:
-            decay = graph.op("Mul", [name, graph.number(weight_decay, kind, f"{name}_weight_decay")], f"{name}_decay")
-            step = graph.op("Add", [step, decay], f"{name}_decayed")
+            step = step + p * weight_decay
         if momentum:
-            velocity, factor = f"{name}_momentum", graph.number(momentum, kind, f"{name}_momentum_factor")
+            velocity = f"{name}_momentum"
             graph.input(velocity, kind)
             graph.zeros(velocity, kind)
-            kept = graph.op("Mul", [velocity, factor], f"{velocity}_kept")
-            moved = graph.op("Add", [kept, step], velocity + NEXT)
-            ahead = [step, graph.op("Mul", [moved, factor], f"{velocity}_ahead")] if nesterov else []
-            step = graph.op("Add", ahead, f"{name}_nesterov") if nesterov else moved
-            graph.output(velocity + NEXT, kind)
-        rate = graph.op("CastLike", [learning_rate, name], f"{name}_{learning_rate}")
-        change = graph.op("Mul", [rate, step], f"{name}_change")
-        graph.op("Sub", [name, change], name + NEXT)
-        graph.output(name + NEXT, kind)
+            moved = graph.output(graph.value(velocity, kind) * momentum + step, velocity + NEXT, kind)
+            step = step + moved * momentum if nesterov else moved
+        rate = graph.value(learning_rate, kind).op("CastLike", p)
+        graph.output(p - rate * step, name + NEXT, kind)
     kept_outputs = [value for value in graph.model.graph.output if value.name not in gradients.values()]
     del graph.model.graph.output[:]
     graph.model.graph.output.extend(kept_outputs)
-    return graph.model
+    return graph.build()
 
 
 def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
@@ -212,16 +201,15 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
     return found
 
 
-class _Graph:
+class _Graph(NodeBuilder):
     """Adds nodes, inputs and outputs to a copy of a model.
 
-    model: the copy.
-    names: the names of all tensors. inputs: the names of the inputs. tensors: the types of inputs and of constants.
+    model: the copy. inputs: the names of the inputs. tensors: the types of inputs and of constants.
     """
 
     def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
         self.model = model = copy_model(given) if model is given else model
-        self.names = set(tensor_names(model.graph))
+        super().__init__(set(tensor_names(model.graph)), "_step")
         self.inputs = {value.name for value in model.graph.input}
         self.tensors = {value.name: value.type.tensor_type for value in model.graph.input}
         for tensor in model.graph.initializer:
@@ -248,15 +236,15 @@ class _Graph:
             del self.model.graph.node[:]
             self.model.graph.node.extend(kept)
 
-    def op(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add a node and return the name of its output."""
-        self._take(output)
-        self.model.graph.node.append(onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
-        return output
+    def value(self, name: str, kind: onnx.TypeProto.Tensor) -> Value:
+        """A tensor in an expression, whose numbers have the element type of `kind`."""
+        return Value(self, name, onnx.TensorProto.DataType.Name(kind.elem_type))
 
-    def number(self, value: float, like: onnx.TypeProto.Tensor, name: str) -> str:
-        """Add a constant of rank 0 and return its name."""
-        return self.op("Constant", [], name, value=onnx.helper.make_tensor(name, like.elem_type, (), [value]))
+    def number(self, value: float, kind: str) -> str:
+        """A constant of rank 0, by the name of its element type."""
+        return self.op(
+            "Constant", value=onnx.helper.make_tensor("", onnx.TensorProto.DataType.Value(kind), (), [value])
+        )
 
     def input(self, name: str, kind: onnx.TypeProto.Tensor) -> None:
         """Add an input."""
@@ -270,9 +258,17 @@ class _Graph:
             zeros = np.zeros(lengths, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
             self.model.graph.initializer.append(onnx.numpy_helper.from_array(zeros, name))
 
-    def output(self, name: str, kind: onnx.TypeProto.Tensor) -> None:
-        """Make a tensor an output."""
+    def output(self, value: Value, name: str, kind: onnx.TypeProto.Tensor) -> Value:
+        """Make the output of the last node an output of the model, under a new name; returns it under that name."""
+        self._take(name)
+        self.added[-1].output[0] = name
         self.model.graph.output.add(name=name).type.tensor_type.CopyFrom(kind)
+        return Value(self, name, value.kind)
+
+    def build(self) -> onnx.ModelProto:
+        """The model with all new nodes."""
+        self.model.graph.node.extend(self.added)
+        return self.model
 
     def _take(self, name: str) -> None:
         if not isinstance(name, str) or not name:

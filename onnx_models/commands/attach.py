@@ -8,7 +8,7 @@ import click
 
 from onnx_models.commands.common import FORCE, MODEL, OUT, count
 from onnx_models.files import change_file
-from onnx_models.portable import attach
+from onnx_models.portable.attach import attach
 from ortops.spec import DOMAIN
 
 

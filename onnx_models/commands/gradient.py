@@ -12,7 +12,7 @@ import onnx
 from onnx_models.commands.common import FORCE, MODEL, OUT_FILE, count, show_table
 from onnx_models.files import change_file, click_errors, load_model, one_line
 from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, own_operators, report
-from onnx_models.portable import attach
+from onnx_models.portable.attach import attach
 
 _MAX_NAMES = 10
 """The most names that a line shows."""

@@ -14,7 +14,7 @@ from onnx_models.gradient.cloning import clone_nodes
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REAL
 from onnx_models.onnx_tools import single_line_errors
-from onnx_models.portable import attach
+from onnx_models.portable.attach import attach
 from onnx_models.traversal import label, normalize_domain
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]

@@ -15,7 +15,7 @@ import onnx
 import torch
 from onnxscript import opset18 as op
 
-from onnx_models.gradient.graph import input_names
+from onnx_models.gradient.graph import input_names, needed
 
 _DOMAIN = "onnx_models.torch.marks"
 """A domain that the exporter's optimizer does not know; it would remove ONNX's Identity, and some Add."""
@@ -102,21 +102,17 @@ def without_surrogates(model: onnx.ModelProto, custom: Collection[str], kept: Co
         if node.op_type == "Add" and node.output[0] in custom:
             node.op_type = "Identity"
             del node.input[1:]
-    nodes, needed = needed_nodes(graph, [value.name for value in graph.output])
+    nodes, names = needed_nodes(graph, [value.name for value in graph.output])
     _keep(graph.node, nodes)
-    _keep(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed.union(kept)])
-    _keep(graph.value_info, [value for value in graph.value_info if value.name in needed])
+    _keep(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in names.union(kept)])
+    _keep(graph.value_info, [value for value in graph.value_info if value.name in names])
     return model
 
 
 def needed_nodes(graph: onnx.GraphProto, outputs: Collection[str]) -> tuple[list[onnx.NodeProto], set[str]]:
     """The nodes of a graph that these outputs need, in order, and the names of all tensors that these read or are."""
-    needed, nodes = set(outputs), []
-    for node in reversed(graph.node):
-        if not needed.isdisjoint(node.output):
-            nodes.append(node)
-            needed.update(input_names(node))
-    return nodes[::-1], needed
+    nodes = needed(graph.node, outputs)
+    return nodes, set(outputs).union(*map(input_names, nodes))
 
 
 def _keep(field: Any, items: list[Any]) -> None:

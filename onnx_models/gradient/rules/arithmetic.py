@@ -18,15 +18,11 @@ def _summed(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str |
     return [None if part is None else sum_to(graph, part, node.input(i), output) for i, part in enumerate(parts)]
 
 
-@rule("Add")
+@rule("Add", "Mean", "Sum")
 def add(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum a + b."""
-    return _summed(graph, node, [dy if node.wants(i) else None for i in (0, 1)])
-
-
-@rule("Sum")
-def sum_all(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum of any number of tensors."""
+    """The sum or the mean of tensors."""
+    if node.proto.op_type == "Mean":
+        dy = graph.op("Div", dy, graph.number(len(node.inputs), node.inputs[0]))
     return _summed(graph, node, [dy if node.wants(i) else None for i in range(len(node.inputs))])
 
 
@@ -86,13 +82,6 @@ def modulo(graph: Graph, node: Node, dy: str) -> Gradients:
 def neg(graph: Graph, _node: Node, dy: str) -> Gradients:
     """The negative -a."""
     return [_negative(graph, dy)]
-
-
-@rule("Mean")
-def mean(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The mean of any number of tensors."""
-    share = graph.op("Div", dy, graph.number(len(node.inputs), node.inputs[0]))
-    return _summed(graph, node, [share if node.wants(i) else None for i in range(len(node.inputs))])
 
 
 @rule("Pow")

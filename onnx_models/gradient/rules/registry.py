@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import onnx
 
@@ -94,14 +95,25 @@ REFUSED: dict[tuple[str, str], str] = {
 """Operators that cannot be differentiated, with the reason."""
 
 
-def multi_output_rule(*operators: str, domain: str = "") -> Callable[[MultiOutputRule], MultiOutputRule]:
-    """Register a function as the rule of operators with gradients of several outputs."""
+F = TypeVar("F")
 
-    def enter(function: MultiOutputRule) -> MultiOutputRule:
-        RULES.update({(domain, operator): function for operator in operators})
+
+def _entry(table: dict[tuple[str, str], F], operators: Sequence[str], domain: str) -> Callable[[F], F]:
+    def enter(function: F) -> F:
+        table.update({(domain, operator): function for operator in operators})
         return function
 
     return enter
+
+
+def multi_output_rule(*operators: str, domain: str = "") -> Callable[[MultiOutputRule], MultiOutputRule]:
+    """Register a function as the rule of operators with gradients of several outputs."""
+    return _entry(RULES, operators, domain)
+
+
+def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
+    """Register a function as the decomposition of operators into others, which are differentiated."""
+    return _entry(DECOMPOSITIONS, operators, domain)
 
 
 def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
@@ -115,16 +127,6 @@ def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
             return function(graph, node, str(incoming[0]))
 
         multi_output_rule(*operators, domain=domain)(of_first)
-        return function
-
-    return enter
-
-
-def decomposition(*operators: str, domain: str = "") -> Callable[[Decomposition], Decomposition]:
-    """Register a function as the decomposition of operators into others, which are differentiated."""
-
-    def enter(function: Decomposition) -> Decomposition:
-        DECOMPOSITIONS.update({(domain, operator): function for operator in operators})
         return function
 
     return enter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 from onnx import helper
@@ -14,13 +14,22 @@ from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import node_checker
 from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
-from onnx_models.portable.attributes import Attributes
-from onnx_models.portable.bodies import BodyRequest, outputs
+from onnx_models.portable import dml_resample, dml_roi_align, max_roi_pool, roi_align, roi_align_rotated
+from onnx_models.portable.attributes import Attributes, BodyRequest
 from onnx_models.portable.element_types import element_types
-from onnx_models.portable.graph import Graph, Kind
+from onnx_models.portable.graph import Graph, Kind, Value
 from onnx_models.traversal import iter_nodes, label, onnx_opset
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
+
+BODIES: Mapping[str, Callable[[Mapping[str, Value], BodyRequest], dict[str, Value]]] = {
+    "dml_resample": dml_resample.outputs,
+    "dml_roi_align": dml_roi_align.outputs,
+    "max_roi_pool": max_roi_pool.outputs,
+    "roi_align": roi_align.outputs,
+    "roi_align_rotated": roi_align_rotated.outputs,
+}
+"""By family of operators, what builds the wanted outputs of a body, in the type of sums, from the inputs; both by name."""
 
 LEAST_OPSET = 18
 """The oldest opset whose reductions and scatter operators the bodies can use."""
@@ -140,7 +149,12 @@ def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset
     attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
     inputs = _inputs(operator, nodes)
     wanted = frozenset[str]().union(*map(_wanted, nodes))
-    found = outputs(graph, BodyRequest(operator, attributes, inputs, wanted, sums))
+    for tensor in operator.inputs:
+        reason = operator.why_required(tensor, attributes.words, wanted)
+        if reason is not None and tensor.name not in inputs:
+            raise ValueError(f"{tensor.name} is missing: {operator.name} needs it for {reason}")
+    given = {name: graph.input(name) for name in inputs}
+    found = BODIES[operator.family](given, BodyRequest(operator, attributes, wanted, sums))
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))

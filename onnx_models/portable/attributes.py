@@ -1,8 +1,12 @@
-"""The attributes of the nodes that share a body: equal numbers become constants, others are read from the node."""
+"""What a body is asked for, and the attributes of the nodes that share it.
+
+Numbers that are equal in all nodes become constants; others are read from the node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from onnx_models.portable.graph import Graph, Kind, Value
@@ -72,3 +76,19 @@ class Attributes:
             return self._graph.constant([self._first[name][axis]], kind)
         listed: Literal["floats", "ints"] = "floats" if self._types[name] == "FLOATS" else "ints"
         return self._graph.attribute(name, listed).entries(self.count(name))[axis].cast(kind)
+
+
+@dataclass(frozen=True)
+class BodyRequest:
+    """A request for the body of an operator.
+
+    operator: the operator.
+    attributes: the attributes of its nodes.
+    wanted: the names of the outputs that are read.
+    sums: the element type of sums: double for tensors of double, else float.
+    """
+
+    operator: Operator
+    attributes: Attributes
+    wanted: frozenset[str]
+    sums: Kind

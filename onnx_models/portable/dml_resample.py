@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from onnx_models.portable.attributes import Attributes
-from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.attributes import Attributes, BodyRequest
 from onnx_models.portable.graph import Value, concat, ones, zeros
 from onnx_models.portable.sampling import Rounding, resample_taps
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value
 from onnx_models.portable.pooling import Mode, Rule, pool
 from onnx_models.portable.sampling import Reading, directml_placement

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value, arange, zeros
 from onnx_models.portable.regions import RoiInputs, check_rois
 from ortops.operators.max_roi_pool import MAX_COORDINATE

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onnx_models.portable import average, maximum
-from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value
 from onnx_models.portable.regions import Regions, RoiInputs, name_gradients, read_roi_inputs
 from onnx_models.portable.sampling import Placement, Reading, list_samples

@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from onnx_models.portable.bodies import BodyRequest
+from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Kind, Value, arange
 from onnx_models.portable.sampling import Samples
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.average import pad_to_count, sum_by_image, trip_count
-from onnx_models.portable.bodies import BodyRequest
 from onnx_models.portable.graph import Value, arange, concat, zeros
 from onnx_models.portable.regions import RoiInputs, name_gradients, read_roi_inputs
 from onnx_models.portable.rotated_grid import AxisTaps, Grid, Window, grid

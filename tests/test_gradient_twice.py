@@ -137,7 +137,7 @@ def test_the_hessian_times_a_vector_is_the_same_forward_and_in_reverse() -> None
     names = ["image", "boxes", "kernel"]
     first = gradient(model, "total", names)
     rng = np.random.default_rng(7)
-    directions = {name: rng.uniform(-1, 1, feeds[name].shape).astype(np.float32) for name in names}
+    directions = {name: np.asarray(rng.uniform(-1, 1, feeds[name].shape), np.float32) for name in names}
     forward = jvp(first, [f"{name}_grad" for name in names], names)
     moved = run(forward, feeds | {f"{name}_tangent": value for name, value in directions.items()})
     reverse = vjp(first, {f"{name}_grad": f"{name}_v" for name in names}, {n: f"{n}_hv" for n in names})

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
 from conformance.case import Case
 from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
 from conformance.expected_values import Floats, reference
-from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
-from ortops.reference.sampling import points_inside
+from conformance.rois.geometry import AxisGeometry, Geometry, Mode, geometry_of
+from ortops.reference.sampling import SampledAxis, points_inside
 
 LEAST_SIZE = 1e-9
 """In pixels. The samples of a smaller RoI are counted as if they were all at one place."""
@@ -38,8 +39,10 @@ LEAST_SIZE = 1e-9
 MOST_ADDED = 4096.0
 """The most samples outside the map that a runtime would add one by one: for more it would multiply, or never finish."""
 
-finite = functools.partial(np.nan_to_num, nan=0.0, posinf=0.0, neginf=0.0)
-"""Replaces infinities and NaN by 0: outputs that they reach are compared exactly."""
+
+def finite(values: Floats) -> Floats:
+    """The values with 0 for infinities and NaN: outputs that they reach are compared exactly."""
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
@@ -47,7 +50,7 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
     geometry = geometry_of(case)
     indices, u = geometry.indices.tolist(), unit_roundoff(compute_dtype(case))
     placed = zip(indices, geometry.placed(), strict=True)
-    regions, names = [_Region(geometry, n, _Axis(y, u), _Axis(x, u)) for n, (y, x) in placed], geometry.names
+    regions, names = [_Region(geometry, n, _axis_of(y, u), _axis_of(x, u)) for n, (y, x) in placed], geometry.names
     if geometry.dy is None:
         return {names["y"]: _into_y(geometry, regions)}
     into = {names["dx"]: _into_dx, names["drois"]: _into_drois}
@@ -89,8 +92,8 @@ def _into_dx(geometry: Geometry, regions: list[_Region], sizes: Floats) -> Error
         delta = 0.0 if geometry.sampling.nearest else y.delta + x.delta
         terms[:, n, 0, 0, 0] += y.touching * x.touching, math.prod(geometry.sampling.bins)
         if is_average:
-            magnitude[n, :, y.pixels(), x.pixels()] += y.means.T @ dy @ x.means
-            coordinate_error[n, :, y.pixels(), x.pixels()] += delta * (y.near.T @ dy @ x.near)
+            magnitude[n, :, y.pixels(), x.pixels()] += y.weights.means.T @ dy @ x.weights.means
+            coordinate_error[n, :, y.pixels(), x.pixels()] += delta * (y.weights.near.T @ dy @ x.weights.near)
         else:
             coordinate_error[n] += 2 * delta * dy.sum(axis=(1, 2), keepdims=True)
     if not is_average:
@@ -127,16 +130,65 @@ def _into_drois(geometry: Geometry, regions: list[_Region], sizes: Floats) -> Er
     )
 
 
+class _Weights:
+    """The weights of the K pixels that the samples of one RoI along one axis read, or that lie next to these.
+
+    inside [P]: the share of each bin's samples on the map.
+    means, near [P, K]: the weight of each pixel in the average of each bin, and the sum of that and its neighbours' weights.
+    most [P, K]: the largest weight of each pixel in a sample of each bin.
+    low, high: the K pixels are those from `low` to `high` - 1.
+    """
+
+    def __init__(self, axis: SampledAxis) -> None:
+        bins = [[(len(s.indices), axis.taps(s.coordinate)) for s in points_inside(axis, p)] for p in range(axis.bins)]
+        pixels = [tap.pixel for points in bins for _, taps in points for tap in taps if tap.pixel is not None]
+        self.low, self.high = (max(min(pixels) - 1, 0), min(max(pixels) + 2, axis.length)) if pixels else (0, 0)
+        self._taps = [[taps for _, taps in points] for points in bins]
+        self.means, self.inside = np.zeros((axis.bins, self.high - self.low)), np.zeros(axis.bins)
+        self.most = np.zeros_like(self.means)
+        for p, points in enumerate(bins):
+            samples = self._dense(p)
+            for sample, (repeats, _) in zip(samples, points, strict=True):
+                self.means[p] += sample * (repeats / axis.per_bin)
+                self.inside[p] += repeats / axis.per_bin
+            self.most[p] = samples.max(axis=0, initial=0.0)
+        self.near = self.means.copy()
+        self.near[:, 1:] += self.means[:, :-1]
+        self.near[:, :-1] += self.means[:, 1:]
+
+    def _dense(self, p: int) -> Floats:
+        samples = np.zeros((len(self._taps[p]), self.high - self.low))
+        for sample, taps in zip(samples, self._taps[p], strict=True):
+            for tap in taps:
+                if tap.pixel is not None:
+                    sample[tap.pixel - self.low] += tap.weight
+        return samples
+
+    def reached(self, mode: Mode) -> Floats:
+        """The output of each bin along this axis if every pixel is 1 and samples outside the map are 0."""
+        if mode == "max":
+            return np.asarray(self.most.max(axis=1, initial=0.0))
+        return self.inside if mode == "avg" else np.sign(self.inside)
+
+    @functools.cached_property
+    def samples(self) -> list[Floats]:
+        """For each bin, the weights [samples, K] of samples at distinct places."""
+        return [self._dense(p) for p in range(len(self._taps))]
+
+
+@functools.lru_cache(maxsize=512)
+def _weights_of(axis: Any) -> _Weights:
+    """The weights of an axis. The cases of the suite have two hundred thousand axes, of which two thousand differ."""
+    return _Weights(axis)
+
+
 class _Axis:
-    """One RoI along one axis, and the weights of the K pixels that it reads or that lie next to these.
+    """One RoI along one axis, and the weights of the pixels that it reads.
 
     u: the unit roundoff of the compute type.
     delta: an upper bound of the error of a coordinate.
     per_bin, touching: upper bounds of the samples of a bin on the map, and of the samples that read one pixel.
     share: the largest derivative of a sample's coordinate by an end, in units of the scale.
-    inside [P]: the share of each bin's samples on the map.
-    means, near [P, K]: the weight of each pixel in the average of each bin, and the sum of that and its neighbours' weights.
-    samples, most: for each bin, the weights [samples, K] of samples at distinct places, and their maximum [K].
     """
 
     def __init__(self, placed: AxisGeometry, u: float) -> None:
@@ -150,26 +202,14 @@ class _Axis:
         self.per_bin = min(axis.per_bin, (axis.length + 1) * density + 1)
         self.touching = min(placed.samples, 2 * density + 1)
         self.share = max([1.0, *map(abs, shares), *(abs(1 - t) for t in shares)])
-        bins = [[(len(s.indices), axis.taps(s.coordinate)) for s in points_inside(axis, p)] for p in range(axis.bins)]
-        pixels = [tap.pixel for points in bins for _, taps in points for tap in taps if tap.pixel is not None]
-        self._low, self._high = (max(min(pixels) - 1, 0), min(max(pixels) + 2, axis.length)) if pixels else (0, 0)
-        self.samples = [np.zeros((len(points), self._high - self._low)) for points in bins]
-        self.means, self.inside = np.zeros((axis.bins, self._high - self._low)), np.zeros(axis.bins)
-        for p, points in enumerate(bins):
-            for i, (repeats, taps) in enumerate(points):
-                for tap in taps:
-                    if tap.pixel is not None:
-                        self.samples[p][i, tap.pixel - self._low] += tap.weight
-                self.means[p] += self.samples[p][i] * (repeats / axis.per_bin)
-                self.inside[p] += repeats / axis.per_bin
-        self.most = np.array([sample.max(axis=0, initial=0.0) for sample in self.samples])
-        self.near = self.means.copy()
-        self.near[:, 1:] += self.means[:, :-1]
-        self.near[:, :-1] += self.means[:, 1:]
+        self.weights = _weights_of(axis)
 
     def pixels(self, margin: int = 0) -> slice:
         """The K pixels, and `margin` more on either side."""
-        return slice(max(self._low - margin, 0), min(self._high + margin, self.placed.axis.length))
+        return slice(max(self.weights.low - margin, 0), min(self.weights.high + margin, self.placed.axis.length))
+
+
+_axis_of = functools.lru_cache(maxsize=512)(_Axis)
 
 
 class _Region:
@@ -182,19 +222,14 @@ class _Region:
 
     def __init__(self, geometry: Geometry, n: int, y: _Axis, x: _Axis) -> None:
         self.geometry, self.n, self.y, self.x, self.mode = geometry, n, y, x, geometry.sampling.mode
-        inside = {
-            "avg": (y.inside, x.inside),
-            "max": (y.most.max(axis=1, initial=0.0), x.most.max(axis=1, initial=0.0)),
-            "max_interpolated": (np.sign(y.inside), np.sign(x.inside)),
-        }
-        self.inside: Floats = np.multiply.outer(*inside[self.mode])
+        self.inside = np.multiply.outer(y.weights.reached(self.mode), x.weights.reached(self.mode))
         self.summed = y.per_bin * x.per_bin if self.mode == "avg" else 1.0
-        self.outside = float(finite(abs(geometry.sampling.outside)))
+        self.outside = abs(geometry.sampling.outside) if math.isfinite(geometry.sampling.outside) else 0.0
 
     def pixels(self, margin: int = 0) -> Floats:
         """The pixels that it reads and `margin` more on either side, [C, K, L]; infinities and NaN are replaced by 0."""
         assert self.geometry.x is not None  # noqa: S101  # asked only where the map is read
-        return np.asarray(finite(self.geometry.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)]))
+        return finite(self.geometry.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)])
 
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
@@ -213,15 +248,15 @@ class _Region:
     def pooled(self, pixels: Floats) -> Floats:
         """The outputs [C, PH, PW] for pixels that are not negative, with the value `outside` outside the map."""
         if self.mode == "avg":
-            return np.asarray(self.y.means @ pixels @ self.x.means.T + self.outside * (1 - self.inside))
+            return np.asarray(self.y.weights.means @ pixels @ self.x.weights.means.T + self.outside * (1 - self.inside))
         y = np.zeros((len(pixels), *self.inside.shape))
         for p, q in np.ndindex(self.inside.shape):
-            rows, columns = np.flatnonzero(self.y.most[p]), np.flatnonzero(self.x.most[q])
+            rows, columns = np.flatnonzero(self.y.weights.most[p]), np.flatnonzero(self.x.weights.most[q])
             values = pixels[:, rows][:, :, columns]
             if self.mode == "max":
-                values = values * np.multiply.outer(self.y.most[p, rows], self.x.most[q, columns])
+                values = values * np.multiply.outer(self.y.weights.most[p, rows], self.x.weights.most[q, columns])
             else:
-                values = self.y.samples[p][:, rows] @ values @ self.x.samples[q][:, columns].T
-            outside = self.outside if min(self.y.inside[p], self.x.inside[q]) < 1 else 0.0
+                values = self.y.weights.samples[p][:, rows] @ values @ self.x.weights.samples[q][:, columns].T
+            outside = self.outside if min(self.y.weights.inside[p], self.x.weights.inside[q]) < 1 else 0.0
             y[:, p, q] = values.max(axis=(1, 2), initial=outside)
         return y

@@ -167,8 +167,11 @@ def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) ->
 def _beside(values: Floats) -> Floats:
     """The sums of each pixel and its eight neighbours, [C, H, W]."""
     for axis in (1, 2):
-        padded = np.moveaxis(np.pad(values, [(0, 0), *((k == axis,) * 2 for k in (1, 2))]), axis, 0)
-        values = np.moveaxis(padded[:-2] + padded[1:-1] + padded[2:], 0, axis)
+        along = np.moveaxis(values, axis, 0)
+        summed = along.copy()
+        summed[1:] += along[:-1]
+        summed[:-1] += along[1:]
+        values = np.moveaxis(summed, 0, axis)
     return values
 
 

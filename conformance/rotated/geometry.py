@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,8 +95,9 @@ class Samples(NamedTuple):
     y: Floats
 
 
+@functools.lru_cache(maxsize=512)
 def samples_of(region: Region) -> Samples:
-    """The samples of a region inside the map."""
+    """The samples of a region inside the map. The cache shares them: do not write to them."""
     shape, width = (region.height.bins, region.width.bins), region.map_size[1]
     found: list[tuple[int, Sample]] = [
         (p * shape[1] + q, sample) for p, q in np.ndindex(shape) for sample in region.samples(p, q)

@@ -1,30 +1,56 @@
-"""Run a backend in a child process, so that a case which ends the interpreter does not end the suite.
+"""Run cases in child processes, so that one that ends the interpreter or never answers does not end the suite.
 
-One child answers case after case. If it dies or takes too long, that case has crashed and the next case gets a new child.
-Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a thousand times as long.
+A child asks the backend and judges the answer, case after case. If it dies or takes too long, that case has crashed, and the
+next one gets a new child. Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a
+thousand times as long.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pickle
+import functools
+import itertools
 import re
-import signal
-import time
-from collections.abc import Collection, Iterator, Sequence
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from conformance import backends
-from conformance.backends import Backend, MissingBackendError, ProviderError, conventions_of, is_unsafe
-from conformance.case import Basis, Case
-from conformance.expected_failures import ExpectedFailure, find
-from conformance.run import Answer, CaseRunner, ask
-from ortops.worker_process import START_TIMEOUT, WorkerProcess, limited_memory
+from conformance.backends import Backend, MissingBackendError, conventions_of, is_unsafe
+from conformance.case import Basis, Case, scenario_of
+from conformance.compare import allowed_errors
+from conformance.expected_failures import ExpectedFailure
+from conformance.outcome import Outcome, Result
+from conformance.run import Answer, AnswerFunction, CaseRunner, ask
+from conformance.workers import WorkerPool, WorkerPoolError
+from ortops.worker_process import (
+    START_TIMEOUT,
+    ProcessLostError,
+    WorkerProcess,
+    borrowed,
+    limited_memory,
+    stage,
+)
 
 TIME_LIMIT = 60.0
-"""Seconds for one case, without the start of a child."""
+"""Seconds that a backend may take for one case."""
+
+COMPILE_LIMIT = 1800.0
+"""Seconds that a backend may take to compile what some cases need."""
+
+MOST_TOGETHER = 32
+"""The most cases of one task of an executor."""
+
+CHECK_EVERY = 1.0
+"""Seconds between two looks at whether a worker is left."""
+
+AHEAD = 4
+"""The most tasks that an executor has to run, for each worker."""
+
+TWIN = "the valid twin"
+"""The stage of a call in which the backend is asked for the twin of a case."""
 
 _MIB = 2**20
 
@@ -34,176 +60,262 @@ _NO_MEMORY = re.compile(
 """What NumPy, Python and ONNX Runtime say when memory runs out. A backend's own MemoryError says something else."""
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The backend of a run, and how it is judged.
+
+    backend, provider: as `backends.load` takes them.
+    known: expected failures that replace the backend's own list, or None.
+    strict: see `CaseRunner`.
+    conventions: those in addition to the backend's own.
+    time_limit: seconds that the backend may take for one case.
+    memory_limit: MiB of address space that one case may take in addition to the child's; None for no limit. A limit needs
+        `ortops.worker_process.can_limit_memory()`.
+    """
+
+    backend: str
+    provider: str | None = None
+    known: tuple[ExpectedFailure, ...] | None = None
+    strict: Basis = Basis.OURS
+    conventions: tuple[str, ...] = ()
+    time_limit: float = TIME_LIMIT
+    memory_limit: int | None = None
+
+
 class Declaration(NamedTuple):
-    """What a backend says of itself: its expected failures, whether it is unsafe, and its conventions."""
+    """What a backend says of itself: its expected failures, whether it is unsafe or compiles, and its conventions."""
 
     expected_failures: Sequence[ExpectedFailure]
     is_unsafe: bool
+    compiles: bool
     conventions: Sequence[str]
 
 
 def declaration_of(backend: Backend) -> Declaration:
     """The declaration of a backend in this process."""
-    return Declaration(backend.expected_failures, is_unsafe(backend), conventions_of(backend))
+    compiles = hasattr(backend, "compile")
+    return Declaration(backend.expected_failures, is_unsafe(backend), compiles, conventions_of(backend))
 
 
-class IsolatedBackend:
-    """A backend in a child process; a context manager that ends the child.
+class Child:
+    """A child process with a backend, borrowed for a block."""
 
-    time_limit: seconds that one case may take.
-    provider: as `backends.load` takes it.
-    memory_limit: MiB of address space that one case may take in addition to the child's; None for no limit. A limit needs
-        `ortops.worker_process.can_limit_memory()`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        time_limit: float = TIME_LIMIT,
-        *,
-        provider: str | None = None,
-        memory_limit: int | None = None,
-    ) -> None:
-        self.name, self.time_limit = name, time_limit
-        self._memory_limit = memory_limit
-        self._child = WorkerProcess(_serve, name, provider, memory_limit)
-        self.kill, self.end = self._child.kill, self._child.end
-        self._number = 0
-
-    def __enter__(self) -> IsolatedBackend:  # noqa: PYI034  # Self is of Python 3.11
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.end()
+    def __init__(self, setting: Setting, process: WorkerProcess) -> None:
+        self._setting, self._process = setting, process
 
     def declaration(self) -> Declaration:
-        """What the backend says of itself; this starts the child.
+        """What the backend says of itself.
 
         Raises:
             MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
         """
+        name = f"backend {self._setting.backend}"
         try:
-            self._child.connection()
-        except TimeoutError as error:
-            self.end()
-            raise MissingBackendError(f"backend {self.name}: it is not loaded within {START_TIMEOUT:g} s") from error
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
-            text = f"backend {self.name}: loading it ended the process with exit code {self.end()}"
-            raise MissingBackendError(text) from error
-        if isinstance(self._child.greeting, Exception):
-            self.end()
-            raise self._child.greeting
-        declared: Declaration = self._child.greeting
+            declared: Declaration = self._process.start()
+        except ProcessLostError as error:
+            text = str(error).replace("the process ended", "loading it ended the process")
+            raise MissingBackendError(f"{name}: {text.replace('no answer', 'it is not loaded')}") from error
         return declared
 
-    def ask(self, case: Case) -> Answer:
+    def answer(self, case: Case) -> Answer:
         """The answer, which is a crash if the child ended or exceeded a limit."""
+        declared = self.declaration()
         try:
-            self._number += 1
-            self._child.connection().send((self._number, case))
-            return self._answer(time.monotonic() + self.time_limit)
-        except TimeoutError:
-            self.end()
-            return Answer("crash", text=f"no answer within {self.time_limit:g} s", seconds=self.time_limit)
-        except pickle.UnpicklingError as error:
-            self.end()
-            return Answer("crash", text=f"something else than an answer came from the process: {error}")
-        except (EOFError, OSError):
-            limit = "" if self._memory_limit is None else f", allowed {self._memory_limit} MiB"
-            return Answer("crash", text=f"the process ended with exit code {self.end()}{limit}")
+            answer = self._process.call(answer_within, self._setting, case)
+        except ProcessLostError as error:
+            return Answer("crash", text=self._explained(error))
+        if declared.is_unsafe and case.expects_error == "data" and answer.kind == "outputs":
+            self._process.end()  # it may have written out of bounds, which could make a later case fail
+        return answer
 
-    def _answer(self, deadline: float) -> Answer:
-        """The answer with the number of the last request; one with another number is dropped."""
-        while True:
-            found = self._child.receive(max(0.0, deadline - time.monotonic()))
-            if not isinstance(found, _Numbered):
-                raise pickle.UnpicklingError(f"it has the type {type(found).__name__}")
-            if found.number == self._number:
-                return found.answer
+    def result(self, case: Case) -> Result:
+        """The result of a case, with the valid twin if it is refused."""
+        declared = self.declaration()
+        try:
+            result = self._process.call(_result, self._setting, case)
+        except ProcessLostError as error:
+            lost = Answer("crash", text=self._explained(error))
+            if error.stage == TWIN:
+                lost = Answer("unsupported", text=f"its valid twin is not answered: {lost.text}")
+            return runner_of(self._setting, declared, self.answer).result_of(case, lost)
+        is_wrong = result.outcome not in (Outcome.PASSED, Outcome.UNSUPPORTED)
+        if declared.is_unsafe and case.expects_error == "data" and is_wrong:
+            self._process.end()  # as above
+        return replace(result, case=case)
+
+    def compile(self, cases: Sequence[Case]) -> None:
+        """Let the backend compile what the cases need. If that fails, the cases will tell."""
+        with contextlib.suppress(ProcessLostError):
+            self._process.call(_compile, self._setting, cases, seconds=COMPILE_LIMIT)
+
+    def _explained(self, error: ProcessLostError) -> str:
+        limit = self._setting.memory_limit
+        ended = limit is not None and str(error).startswith("the process ended")
+        return f"{error}, allowed {limit} MiB" if ended else str(error)
 
 
 @contextlib.contextmanager
-def case_runner(
-    name: str,
-    *,
-    provider: str | None = None,
-    known: Sequence[ExpectedFailure] | None = None,
-    isolate: bool = False,
-    time_limit: float | None = None,
-    memory_limit: int | None = None,
-    strict: Basis = Basis.OURS,
-    conventions: Collection[str] = (),
-) -> Iterator[CaseRunner]:
-    """A runner for the cases of a backend, within a context.
+def child_of(setting: Setting) -> Iterator[Child]:
+    """A child process with the backend, for a block."""
+    with borrowed(load, setting) as process:
+        yield Child(setting, process)
 
-    Cases that are known to end the process, and all cases of an unsafe backend, always run in a child.
 
-    Args:
-        name: the backend's.
-        provider: as `backends.load` takes it.
-        known: expected failures that replace the backend's own list, or None.
-        isolate: True to run every case in a child.
-        time_limit: seconds for a case in a child; None for `TIME_LIMIT`.
-        memory_limit: see `IsolatedBackend`.
-        strict: see `CaseRunner`.
-        conventions: those in addition to the backend's own.
+@contextlib.contextmanager
+def result_function(setting: Setting, is_isolated: bool) -> Iterator[Callable[[Case], Result]]:
+    """A function for the result of a case, within a block: of a backend in this process, unless it is to be isolated.
+
+    An unsafe backend, and one with cases that are known to end the process, is always isolated.
 
     Raises:
-        MissingBackendError, ProviderError: see `backends.load`.
+        MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
     """
-    with IsolatedBackend(name, provider=provider, memory_limit=memory_limit) as child:
-        # A backend whose import ends the process is not imported here if all cases run in the child.
-        backend = None if isolate else backends.load(name, provider)
-        declared = child.declaration() if backend is None else declaration_of(backend)
-        listed = declared.expected_failures if known is None else known
-        if time_limit is not None:
-            child.time_limit = time_limit
-
-        def answer_of(case: Case) -> Answer:
-            failure = find(listed, case.id)
-            if not (backend is None or declared.is_unsafe or (failure and failure.crashes)):
-                return ask(backend, case)
-            answer = child.ask(case)
-            if declared.is_unsafe and case.expects_error == "data" and answer.kind == "outputs":
-                child.end()  # it may have written out of bounds, which could make a later case fail
-            return answer
-
-        yield CaseRunner(answer_of, listed, strict, {*conventions, *declared.conventions})
+    if not is_isolated:
+        backend = backends.load(setting.backend, setting.provider)
+        runner = runner_of(setting, declaration_of(backend), functools.partial(ask, backend))
+        if not is_unsafe(backend) and not any(failure.crashes for failure in runner.known):
+            yield runner.result
+            return
+    with child_of(setting) as child:
+        child.declaration()
+        yield child.result
 
 
-class _Numbered(NamedTuple):
-    """An answer with the number of its request."""
+def runner_of(setting: Setting, declared: Declaration, answer: AnswerFunction) -> CaseRunner:
+    """The runner that judges a backend with this declaration by the setting."""
+    known = declared.expected_failures if setting.known is None else setting.known
+    return CaseRunner(answer, known, setting.strict, {*setting.conventions, *declared.conventions})
 
-    number: int
-    answer: Answer
+
+def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
+    """The result of each case, in the order of the cases, as an iterator. The backend is loaded before this returns.
+
+    Cases of one scenario run one after another in one process, since they share results of the reference. If the backend
+    compiles, it first compiles for the operators of each family in one process: so no two processes compile the same, and
+    cases wait for the compiler of their own family only.
+
+    Raises:
+        MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
+    """
+    declared = pool.executor.submit(_declared, setting).result()
+    compiling: dict[str, Future[None]] = {}
+    if declared.compiles:
+        for family in dict.fromkeys(case.definition.family for case in cases):
+            own = [case for case in cases if case.definition.family == family]
+            chosen = {(case.operator, case.element_type, _choices(case)): case for case in own}
+            compiling[family] = pool.executor.submit(_compiled, setting, list(chosen.values()))
+    groups = itertools.groupby(cases, lambda case: (scenario_of(case.id), case.definition.family))
+    tasks = [_Task(family, part) for (_, family), group in groups for part in _parts(list(group))]
+    return _in_order(pool, setting, tasks, compiling)
 
 
-def _serve(name: str, provider: str | None, memory_limit: int | None, connection: Connection) -> None:
-    """Answer cases in the child until the connection closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both; the parent ends the child
+@dataclass(slots=True)
+class _Task:
+    """Cases of one family, and their results once an executor has them to run."""
+
+    family: str
+    cases: list[Case]
+    results: Future[list[Result]] | None = None
+
+
+def _parts(cases: list[Case]) -> Iterator[list[Case]]:
+    return (cases[first : first + MOST_TOGETHER] for first in range(0, len(cases), MOST_TOGETHER))
+
+
+def _in_order(
+    pool: WorkerPool, setting: Setting, tasks: Sequence[_Task], compiling: Mapping[str, Future[None]]
+) -> Iterator[Result]:
+    """The results of tasks, of which the executor gets the first ones that wait for no compiler, and never many."""
+    waiting, running = deque(tasks), set[Future[list[Result]]]()
+    for task in tasks:
+        while task.results is None or not task.results.done():
+            blocked = []
+            running = {future for future in running if not future.done()}
+            while waiting and len(running) < AHEAD * pool.worker_count:
+                one = waiting.popleft()
+                if one.family in compiling and not compiling[one.family].done():
+                    blocked.append(one)
+                else:
+                    one.results = pool.executor.submit(_results, setting, one.cases)
+                    running.add(one.results)
+            waiting.extendleft(reversed(blocked))
+            unfinished: list[Future[Any]] = [*running, *(one for one in compiling.values() if not one.done())]
+            wait(unfinished, CHECK_EVERY, FIRST_COMPLETED)
+            pool.check()
+        try:
+            found, task.results = task.results.result(), None
+        except pool.lost_errors as error:
+            raise WorkerPoolError(f"every worker that ran {task.cases[0].id} has died") from error
+        yield from found
+
+
+def _choices(case: Case) -> tuple[object, ...]:
+    """The attributes that are strings, of which each value may have kernels of its own."""
+    return tuple(case.attributes.get(one.name, one.default) for one in case.definition.attributes if one.choices)
+
+
+# The tasks of an executor. A task of a cluster runs in another process, so cases are its values and not its identity.
+
+
+def _declared(setting: Setting) -> Declaration:
+    with child_of(setting) as child:
+        return child.declaration()
+
+
+def _compiled(setting: Setting, cases: Sequence[Case]) -> None:
+    with child_of(setting) as child:
+        child.compile(cases)
+
+
+def _results(setting: Setting, cases: Sequence[Case]) -> list[Result]:
+    with child_of(setting) as child:
+        return [child.result(case) for case in cases]
+
+
+# What a child calls.
+
+
+@functools.cache
+def _loaded(setting: Setting) -> Backend:
+    return backends.load(setting.backend, setting.provider)
+
+
+def load(setting: Setting) -> Declaration:
+    """Load the backend in this process."""
+    return declaration_of(_loaded(setting))
+
+
+def _compile(setting: Setting, cases: Sequence[Case]) -> None:
+    _loaded(setting).compile(cases)  # type: ignore[attr-defined]  # asked of backends that have it
+
+
+def answers_of(setting: Setting) -> AnswerFunction:
+    """A function that asks the backend for a case, and then for its twin."""
+    stages = itertools.chain([""], itertools.repeat(TWIN))
+    return lambda case: answer_within(setting, case, next(stages))
+
+
+def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
+    """The answer of the backend within the limits of time and memory, as a stage of this name.
+
+    Running out of memory is a crash, never a refusal.
+    """
+    stage(name, setting.time_limit)
     try:
-        backend = backends.load(name, provider)
-    except (MissingBackendError, ProviderError) as error:
-        connection.send(error)
-        return
-    connection.send(declaration_of(backend))
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            number, case = connection.recv()
-            answer = ask(backend, case) if memory_limit is None else _ask_within(memory_limit, backend, case)
-            try:
-                connection.send(_Numbered(number, answer))
-            except MemoryError:  # an array may be larger than its memory
-                connection.send(_Numbered(number, Answer("crash", text="its answer is too large to be sent")))
-
-
-def _ask_within(mebibytes: int, backend: Backend, case: Case) -> Answer:
-    """The answer of a backend within a limit of memory. Running out of memory is a crash, never a refusal."""
-    with limited_memory(mebibytes * _MIB):
-        answer = ask(backend, case)
+        if setting.memory_limit is None:
+            return ask(_loaded(setting), case)
+        with limited_memory(setting.memory_limit * _MIB):
+            answer = ask(_loaded(setting), case)
+    finally:
+        stage(name, START_TIMEOUT)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):
-        text = f"took more memory than the {mebibytes} MiB it is allowed: {answer.text}"
+        text = f"took more memory than the {setting.memory_limit} MiB it is allowed: {answer.text}"
         return Answer("crash", text=text, seconds=answer.seconds)
     return answer
+
+
+def _result(setting: Setting, case: Case) -> Result:
+    """The result of a case. The parent has the case, so the result does not."""
+    result = runner_of(setting, load(setting), answers_of(setting)).result(case)
+    allowed_errors.cache_clear()  # it would keep each case
+    return replace(result, case=None)  # type: ignore[arg-type]

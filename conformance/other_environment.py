@@ -70,7 +70,7 @@ def run_suite(environment: Path, backend: str, glob: str = "*") -> Report:
         file, nothing = folder / "report.json", folder / "no_failure_is_expected.toml"
         nothing.touch()
         options = ("--backend", backend, "--select", glob, "--json", str(file), "--expected-failures", str(nothing))
-        done = _run(python, folder, "-m", "conformance", "run", "--isolate", *options)
+        done = _run(python, folder, "-m", "conformance", "run", *options)
         if not file.is_file():
             raise OtherEnvironmentError(f"{environment}: {_last_words(done)}")
         return read(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from conformance import isolate
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure, read
-from conformance.isolate import case_runner
-from conformance.outcome import Outcome
-from conformance.run import STRICT, CaseRunner
+from conformance.outcome import Outcome, Result
+from conformance.run import STRICT
 from conformance.vectors import collect
+from ortops.worker_process import LocalExecutor
 
 SUITE = Path(__file__).parent.name
 """Node id of the suite."""
@@ -34,10 +35,10 @@ class CrashedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The selected cases and their runner."""
+    """The selected cases, and what runs one."""
 
     cases: Sequence[Case]
-    runner: CaseRunner
+    result_of: Callable[[Case], Result]
 
 
 _SELECTION = pytest.StashKey[Selection]()
@@ -56,31 +57,31 @@ def prepare(config: pytest.Config) -> None:
     folder = str(config.invocation_params.dir)
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
-    stack = contextlib.ExitStack()
-    context = case_runner(
+    setting = isolate.Setting(
         config.getoption("conformance_backend"),
-        provider=config.getoption("conformance_provider"),
+        config.getoption("conformance_provider"),
         known=_listed(config.getoption("conformance_expected_failures")),
-        isolate=config.getoption("conformance_isolate"),
         strict=STRICT[config.getoption("conformance_strict")],
     )
+    stack = contextlib.ExitStack()
+    config.add_cleanup(stack.close)
+    stack.enter_context(LocalExecutor(1))  # its end is that of all child processes
     try:
-        runner = stack.enter_context(context)
+        result_of = stack.enter_context(isolate.result_function(setting, config.getoption("conformance_isolate")))
     except MissingBackendError as error:
         raise pytest.UsageError(f"--conformance-backend: {error}") from error
     except ProviderError as error:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
-    config.add_cleanup(stack.close)
-    config.stash[_SELECTION] = Selection(cases, runner)
+    config.stash[_SELECTION] = Selection(cases, result_of)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
         config.pluginmanager.register(AnswerCheck())
 
 
-def _listed(file: str | None) -> list[ExpectedFailure] | None:
+def _listed(file: str | None) -> tuple[ExpectedFailure, ...] | None:
     if file is None:
         return None
     try:
-        return read(Path(file), [case.id for case in collect()])
+        return tuple(read(Path(file), [case.id for case in collect()]))
     except (OSError, ValueError) as error:
         raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
 
@@ -92,7 +93,7 @@ class Suite(pytest.Directory):
         """An item for each case, with the case's id as its name."""
         selection = self.config.stash[_SELECTION]
         for case in selection.cases:
-            yield CaseItem.from_parent(self, name=case.id, case=case, runner=selection.runner)
+            yield CaseItem.from_parent(self, name=case.id, case=case, result_of=selection.result_of)
 
 
 class AnswerCheck:
@@ -127,13 +128,13 @@ class AnswerCheck:
 class CaseItem(pytest.Item):
     """One case. An unsupported case is skipped; an expected failure or a departure is an xfail."""
 
-    def __init__(self, *, case: Case, runner: CaseRunner, **rest: Any) -> None:
+    def __init__(self, *, case: Case, result_of: Callable[[Case], Result], **rest: Any) -> None:
         super().__init__(**rest)
-        self._case, self._examiner = case, runner
+        self._case, self._result_of = case, result_of
 
     def runtest(self) -> None:
         """Run the case."""
-        result = self._examiner.result(self._case)
+        result = self._result_of(self._case)
         self.user_properties.append(("outcome", result.outcome.value))
         if result.outcome is Outcome.UNSUPPORTED:
             pytest.skip(result.message)

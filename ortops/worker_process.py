@@ -1,4 +1,8 @@
-"""A worker process for code that may crash or hang, and a memory limit for the current process."""
+"""Child processes for calls that may crash or hang, threads that use them, and a memory limit for the current process.
+
+A task of an executor borrows a child process of its own process (`borrowed`), calls functions there, and gives the child
+back. The executor may be `LocalExecutor`, or one of a cluster, such as that of dask.distributed's `Client.get_executor`.
+"""
 
 from __future__ import annotations
 
@@ -6,62 +10,154 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 START_TIMEOUT = 120.0
-"""Seconds that a worker may take to start and import its modules."""
+"""Seconds that a process may take to start, and that a call may take unless it says something else."""
 
 STEP = 0.5
-"""Seconds between two looks at whether a worker lives."""
+"""Seconds between two looks at whether a process lives."""
+
+IDLE_SECONDS = 20.0
+"""A child process that nothing uses ends after so long."""
 
 _SIZES = Path("/proc/self/statm")
 
+T = TypeVar("T")
+
+
+class ProcessLostError(Exception):
+    """A call has no result: its process ended, took too long or sent something else; the message says which.
+
+    stage: what the call had named by `stage` last.
+    """
+
+    def __init__(self, message: str, stage: str = "") -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
+class _Message(NamedTuple):
+    """What a child process sends during call `number`; `seconds` is the time limit from here on, None for the same one."""
+
+    number: int
+    kind: str  # stage, result or error
+    value: Any
+    seconds: float | None = None
+
 
 class WorkerProcess:
-    """A process that `connection` starts at its first call, and starts again after `end`.
+    """A child process that runs one call at a time. It starts at the first one, and again after a call has ended it.
 
     Args:
-        serve: a function of a module, which the process runs. It gets `args` and a connection, and sends one object when
-            it is ready.
-        args: arguments that can be pickled.
+        begin: a function of a module, which each new process calls first.
+        args: its arguments, which can be pickled.
 
     Attributes:
-        greeting: the object that the process sent when it was ready.
+        greeting: what `begin` returned.
+        key: `begin` and its arguments.
     """
 
     greeting: Any = None
 
-    def __init__(self, serve: Callable[..., None], *args: Any) -> None:
-        self._serve, self._args = serve, args
+    def __init__(self, begin: Callable[..., object], *args: Any) -> None:
+        self.key = begin, *args
         self._running: tuple[BaseProcess, Connection] | None = None
+        self._number = 0
+        self._is_closed = False
 
-    def connection(self) -> Connection:
-        """The connection to the process, which is ready for requests.
+    def start(self) -> Any:
+        """Start the process unless it runs, and return the greeting.
 
         Raises:
-            EOFError, OSError: the process ended, or took more than `START_TIMEOUT` to start.
+            ProcessLostError: it ended, or took more than `START_TIMEOUT` to start.
+            Exception: `begin` raised it.
         """
         if self._running is not None and self._running[0].exitcode is not None:
             self.end()
-        if self._running is not None:
-            return self._running[1]
-        # Not a fork: a forked child lacks the threads that a runtime or numba may have started in the parent.
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=self._serve, args=(*self._args, there), daemon=True)
-        process.start()
-        there.close()
-        self._running = process, here
-        self.greeting = self.receive(START_TIMEOUT)
-        return here
+        if self._running is None:
+            # Not a fork: a forked child lacks the threads that a runtime or numba may have started in the parent.
+            context = multiprocessing.get_context("spawn")
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(self.key[0], self.key[1:], there), daemon=True)
+            # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
+            multiprocessing.current_process().daemon = False
+            process.start()
+            there.close()
+            self._running, self._number = (process, here), 0
+            try:
+                self.greeting = self._result(START_TIMEOUT)
+            except BaseException:
+                self.end()
+                raise
+        return self.greeting
 
-    def receive(self, seconds: float) -> Any:
+    def call(self, function: Callable[..., T], *args: Any, seconds: float = START_TIMEOUT) -> T:
+        """The result of a function of a module, called in the process.
+
+        Args:
+            function: the function.
+            args: its arguments, which can be pickled.
+            seconds: the time limit; the function can change it by `stage`.
+
+        Raises:
+            ProcessLostError: there is no result; the next call starts a new process.
+            CancelledError: `kill` was called.
+            Exception: the function raised it.
+        """
+        self.start()
+        assert self._running is not None  # noqa: S101  # it has been started
+        self._number += 1
+        with contextlib.suppress(OSError):  # the process has ended: its exit code follows
+            self._running[1].send((self._number, function, args))
+        result: T = self._result(seconds)
+        return result
+
+    def _result(self, seconds: float) -> Any:
+        """The result of the present call.
+
+        Raises:
+            ProcessLostError, CancelledError, Exception: see `call`.
+        """
+        stage, begun = "", time.monotonic()
+        try:
+            while (message := self._message(begun + seconds)).kind == "stage":
+                stage = message.value
+                if message.seconds is not None:
+                    seconds, begun = message.seconds, time.monotonic()
+        except TimeoutError:
+            self.end()
+            raise ProcessLostError(f"no answer within {seconds:g} s", stage) from None
+        except pickle.UnpicklingError as error:
+            self.end()
+            raise ProcessLostError(f"something else than an answer came from the process: {error}", stage) from None
+        except (EOFError, OSError):
+            code = self.end()
+            if self._is_closed:
+                raise CancelledError from None
+            raise ProcessLostError(f"the process ended with exit code {code}", stage) from None
+        if message.kind == "error":
+            raise message.value
+        return message.value
+
+    def _message(self, deadline: float) -> _Message:
+        """The next message of the present call; those of other calls are dropped. Raises as `_receive`."""
+        while True:
+            message = self._receive(max(0.0, deadline - time.monotonic()))
+            if not isinstance(message, _Message):
+                raise pickle.UnpicklingError(f"it has the type {type(message).__name__}")
+            if message.number == self._number:
+                return message
+
+    def _receive(self, seconds: float) -> Any:
         """The next object that the process sends.
 
         Raises:
@@ -92,12 +188,13 @@ class WorkerProcess:
             watch.cancel()
 
     def kill(self) -> None:
-        """End the process at once. A thread that waits for its answer finds the connection closed."""
+        """End the process at once, and let the call that waits for it, and all later ones, raise CancelledError."""
+        self._is_closed = True
         if (running := self._running) is not None:
             running[0].kill()
 
     def end(self) -> int | None:
-        """End the process and return its exit code, or None if it is not running. The next `connection` starts a new one."""
+        """End the process and return its exit code, or None if it is not running. The next call starts a new one."""
         if self._running is None:
             return None
         process, connection = self._running
@@ -108,6 +205,121 @@ class WorkerProcess:
             process.kill()
             process.join()
         return process.exitcode
+
+
+_current: tuple[Connection, int] | None = None
+"""In a child process: its connection, and the number of the call that it runs."""
+
+
+def stage(name: str, seconds: float | None = None) -> None:
+    """Name what the present call does next, for the error if it has no result; does nothing outside of child processes.
+
+    Args:
+        name: the name.
+        seconds: the time limit from now on; None to keep the one that runs.
+    """
+    if _current is not None:
+        connection, number = _current
+        connection.send(_Message(number, "stage", name, seconds))
+
+
+def _serve(begin: Callable[..., object], args: tuple[Any, ...], connection: Connection) -> None:
+    """Run calls in a child process until the connection closes. Call 0 is `begin`."""
+    global _current  # noqa: PLW0603  # a process serves one connection
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
+    number, function = 0, begin
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            _current = connection, number
+            message = _outcome(number, function, args)
+            try:
+                connection.send(message)
+            except Exception as error:  # noqa: BLE001  # too large for the memory, or it cannot be pickled
+                lost = ProcessLostError(f"its answer cannot be sent: {type(error).__name__}")
+                connection.send(_Message(number, "error", lost))
+            del message
+            number, function, args = connection.recv()
+
+
+def _outcome(number: int, function: Callable[..., object], args: tuple[Any, ...]) -> _Message:
+    try:
+        return _Message(number, "result", function(*args))
+    except Exception as error:  # noqa: BLE001  # the parent raises it
+        return _Message(number, "error", error)
+
+
+_lock = threading.Lock()
+_all: dict[WorkerProcess, threading.Timer | None] = {}
+"""The child processes of this process, each with the timer that will end it; None while a thread uses it."""
+
+
+@contextlib.contextmanager
+def borrowed(begin: Callable[..., object], *args: Any) -> Iterator[WorkerProcess]:
+    """A child process that no other thread uses in the block: an idle one with the same `begin` and `args`, or a new one."""
+    with _lock:
+        idle = (child for child, timer in _all.items() if timer and child.key == (begin, *args))
+        child = next(idle, None) or WorkerProcess(begin, *args)
+        if timer := _all.get(child):
+            timer.cancel()
+        _all[child] = None
+    try:
+        yield child
+    finally:
+        with _lock:
+            timer = _all[child] = threading.Timer(IDLE_SECONDS, _end_idle, [child])
+            timer.daemon = True
+            timer.start()
+
+
+def _end_idle(child: WorkerProcess) -> None:
+    with _lock:
+        timer = _all.get(child)
+        if timer is None:  # in use again, or ended
+            return
+        timer.cancel()
+        del _all[child]
+    child.end()
+
+
+class LocalExecutor(ThreadPoolExecutor):
+    """Threads for tasks that call functions in child processes. The end of the `with` block ends all child processes.
+
+    Args:
+        jobs: the number of threads.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__(jobs)
+        self._unfinished: set[Future[Any]] = set()
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
+        """See `concurrent.futures.Executor.submit`."""
+        future = super().submit(function, *args, **named)
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
+
+    def __exit__(self, *_: object) -> None:
+        """Cancel what has not begun, end what runs, and all child processes."""
+        self.shutdown(wait=False, cancel_futures=True)
+        while wait(list(self._unfinished), 0.0).not_done:
+            with _lock:
+                running = [child for child, timer in _all.items() if timer is None]
+            for child in running:
+                child.kill()
+            wait(list(self._unfinished), 0.1)
+        for child in list(_all):
+            _end_idle(child)
+
+
+def in_child(function: Callable[..., T], *args: Any) -> T:
+    """Call a function in a child process, as a task of an executor that needs neither state nor a time limit there."""
+    with borrowed(_nothing) as child:
+        return child.call(function, *args, seconds=threading.TIMEOUT_MAX / 2)
+
+
+def _nothing() -> None:
+    """What a child process without state begins with."""
 
 
 def can_limit_memory() -> bool:

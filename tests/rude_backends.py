@@ -193,12 +193,12 @@ def writes_garbage_to_its_pipe(*_: object) -> None:
 def answers_for_another_case(*_: object) -> None:
     from multiprocessing.connection import Connection
 
-    from conformance.isolate import _Numbered
     from conformance.run import Answer
+    from ortops.worker_process import _Message
 
     for descriptor in _sockets():
         connection = Connection(os.dup(descriptor))
-        connection.send(_Numbered(0, Answer("unsupported", text="the answer of another case")))
+        connection.send(_Message(0, "result", Answer("unsupported", text="the answer of another case")))
     raise ValueError("mine")
 
 

@@ -22,9 +22,10 @@ from conformance.backends import ProviderError, session
 from conformance.case import Case
 from conformance.commands.run import shard_of
 from conformance.expected_failures import ExpectedFailure, find, read
-from conformance.isolate import IsolatedBackend
+from conformance.isolate import Setting, child_of
 from conformance.run import ask
 from conformance.vectors import collect
+from conformance.workers import LocalPool
 from ortops.spec import AttributeValue
 from ortops.worker_process import can_limit_memory
 
@@ -245,8 +246,8 @@ def test_the_cpus_answer_is_not_another_providers() -> None:
 
 def test_a_provider_reaches_the_child() -> None:
     provider = other_provider()
-    with IsolatedBackend("onnxruntime", provider=provider) as child:
-        assert child.ask(BY_ID[INSIDE]).text == f"{provider} has no kernel for it"
+    with LocalPool(1), child_of(Setting("onnxruntime", provider)) as child:
+        assert child.answer(BY_ID[INSIDE]).text == f"{provider} has no kernel for it"
 
 
 @pytest.mark.usefixtures("functions")
@@ -315,23 +316,16 @@ def test_what_a_function_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("option", ["--time-limit", "--memory-limit"])
-def test_limits_want_a_child(option: str) -> None:
-    result = run("--backend", "reference", "--select", INSIDE, option, "5")
-    assert result.exit_code == 2
-    assert f"{option}: 5: only with --isolate" in words(result)
-
-
-@pytest.mark.parametrize("option", ["--time-limit", "--memory-limit"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
 def test_wrong_limits_are_status_2(option: str, value: str) -> None:
-    result = run("--backend", "reference", "--select", INSIDE, "--isolate", f"{option}={value}")
+    result = run("--backend", "reference", "--select", INSIDE, f"{option}={value}")
     assert result.exit_code == 2
     assert option in result.output
 
 
 def test_a_case_beyond_its_time_has_crashed(tmp_path: Path) -> None:
     glob = "roi_align/edge/max*has_no_floor/v22/float"
-    arguments = ("--backend", "wrong_backends:Hangs", "--select", glob, "--isolate", "--time-limit", "0.5")
+    arguments = ("--backend", "wrong_backends:Hangs", "--select", glob, "--time-limit", "0.5")
     result, data = report(tmp_path, *arguments)
     assert result.exit_code == 1
     assert sorted(case["outcome"] for case in data["cases"]) == ["crashed", "passed"]
@@ -342,7 +336,7 @@ def test_a_case_beyond_its_time_has_crashed(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("functions")
 def test_a_case_beyond_its_memory_has_crashed_and_the_others_are_asked(tmp_path: Path) -> None:
     glob = "roi_align/edge/m*has_no_floor/v16/float"
-    arguments = ("--backend", "functions:hungry", "--isolate", "--memory-limit", "2048")
+    arguments = ("--backend", "functions:hungry", "--memory-limit", "2048")
     result, data = report(tmp_path, *arguments, "--select", glob)
     assert result.exit_code == 1
     assert {case["outcome"] for case in data["cases"]} == {"crashed", "passed"}
@@ -353,7 +347,7 @@ def test_a_case_beyond_its_memory_has_crashed_and_the_others_are_asked(tmp_path:
 
 def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ortops.worker_process.can_limit_memory", lambda: False)
-    result = run("--backend", "reference", "--select", INSIDE, "--isolate", "--memory-limit", "100")
+    result = run("--backend", "reference", "--select", INSIDE, "--memory-limit", "100")
     assert result.exit_code == 2
     assert "--memory-limit: 100: only on Linux" in words(result)
 

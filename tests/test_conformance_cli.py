@@ -14,8 +14,6 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-import wrong_backends
-from conformance import isolate
 from conformance.__main__ import main
 from conformance.outcome import Outcome
 from conformance.vectors import collect
@@ -84,9 +82,9 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
     assert message in " ".join(result.output.split())
 
 
-def test_a_backend_whose_needs_are_not_installed_is_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.delitem(sys.modules, "conformance.backends.onnxruntime", raising=False)
+def test_a_backend_whose_needs_are_not_installed_is_status_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('not here')", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
     result = run("--backend", "onnxruntime")
     assert result.exit_code == 2
     assert "backend onnxruntime" in result.output
@@ -143,13 +141,11 @@ def test_html_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise ValueError("<b>[red]\x00&")
-
-    monkeypatch.setattr(wrong_backends.Control, "run", refuse)
+    text = "wrong_backends.Control):\n    def run(self, *_):\n        raise ValueError('<b>[red]\\x00&')"
+    backend = own_backend(tmp_path, monkeypatch, text)
     files = [str(tmp_path / name) for name in ("r.json", "r.xml", "r.html")]
     options = [part for pair in zip(("--json", "--junit", "--html"), files, strict=True) for part in pair]
-    result = run("--backend", "wrong_backends:Control", "--select", "roi_align/edge/max_on_pixels/v16/float", *options)
+    result = run("--backend", backend, "--select", "roi_align/edge/max_on_pixels/v16/float", *options)
     assert "ValueError: <b>[red]" in result.output
     assert json.loads(Path(files[0]).read_text("utf-8"))["cases"][0]["message"].endswith("<b>[red]\\x00&")
     ET.parse(files[1])  # noqa: S314  # our own file
@@ -157,7 +153,7 @@ def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypa
 
 
 def test_a_case_that_ends_the_process_has_crashed_and_the_others_are_run(tmp_path: Path) -> None:
-    arguments = ("--backend", "wrong_backends:Aborts", "--select", "roi_align/[er]*/m[ao]*/v16/float", "--isolate")
+    arguments = ("--backend", "wrong_backends:Aborts", "--select", "roi_align/[er]*/m[ao]*/v16/float")
     result, data = report(tmp_path, *arguments)
     assert result.exit_code == 1
     crashed = {"mode_unknown", "mode_upper_case", "mode_empty"}
@@ -169,10 +165,9 @@ def test_a_case_that_ends_the_process_has_crashed_and_the_others_are_run(tmp_pat
     assert result.output.splitlines()[-1] == f"{data['summary']['passed']} passed, 3 failed"
 
 
-def test_a_case_without_an_answer_has_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolate.IsolatedBackend.__init__, "__defaults__", (0.5,))
+def test_a_case_without_an_answer_has_crashed(tmp_path: Path) -> None:
     glob = "roi_align/edge/max*has_no_floor/v22/float"
-    result, data = report(tmp_path, "--backend", "wrong_backends:Hangs", "--select", glob, "--isolate")
+    result, data = report(tmp_path, "--backend", "wrong_backends:Hangs", "--select", glob, "--time-limit", "0.5")
     assert result.exit_code == 1
     assert outcomes(data) == {
         "roi_align/edge/max_has_no_floor/v22/float": "crashed",
@@ -181,40 +176,50 @@ def test_a_case_without_an_answer_has_crashed(tmp_path: Path, monkeypatch: pytes
     assert "no answer within 0.5 s" in result.output
 
 
-def test_isolated_results_are_those_of_the_same_process(tmp_path: Path) -> None:
-    arguments = ("--backend", "wrong_backends:NoHalfPixel", "--select", "roi_align/edge/*/v22/bfloat16")
-    here, there = (report(tmp_path, *arguments, *options)[1]["cases"] for options in ((), ("--isolate",)))
-    assert [{**case, "seconds": 0} for case in here] == [{**case, "seconds": 0} for case in there]
+def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
+    arguments = ("--backend", "wrong_backends:Rude", "--select", "roi_align/[er]*/m[ao]*/v22/float")
+    found = []
+    for jobs in ("1", "2", "4"):
+        file = tmp_path / "report.xml"
+        result, data = report(tmp_path, *arguments, "--time-limit", "8", "-j", jobs, "--junit", str(file))
+        cases = [{**case, "seconds": 0} for case in data["cases"]]
+        untimed = re.sub(r'time="[^"]*"', "", file.read_text("utf-8"))
+        found.append((result.exit_code, result.stdout, data["summary"], cases, untimed))
+    assert found[0] == found[1] == found[2]
+    said = {case["message"] for case in found[0][3] if case["outcome"] == "crashed"}
+    assert {"no answer within 8 s", "the process ended with exit code -6"} <= said
+    assert found[0][2]["passed"] > 10
 
 
-def test_an_expected_failure_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        wrong_backends.NoHalfPixel, "EXPECTED_FAILURES", {"*_inside/*": "half a pixel off"}, raising=False
-    )
-    result, data = report(
-        tmp_path, "--backend", "wrong_backends:NoHalfPixel", "--select", "roi_align/edge/half_pixel_inside/*"
-    )
-    assert result.exit_code == 0
-    assert set(outcomes(data).values()) == {"expected_failure"}
-    assert result.output.splitlines()[-1] == "0 passed, 0 failed"
+def own_backend(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> str:
+    """The name of a backend that is a class of this text."""
+    name = f"own_{folder.name}"
+    (folder / f"{name}.py").write_text(f"import wrong_backends\n\nclass Own({text}\n", "utf-8")
+    monkeypatch.syspath_prepend(folder)
+    return f"{name}:Own"
 
 
-def test_an_expected_failure_that_passes_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wrong_backends.Control, "EXPECTED_FAILURES", {"*_inside/*": "half a pixel off"}, raising=False)
-    result, data = report(
-        tmp_path, "--backend", "wrong_backends:Control", "--select", "roi_align/edge/half_pixel_inside/*"
-    )
-    assert result.exit_code == 1
-    assert set(outcomes(data).values()) == {"failed"}
-    assert "passed, but is listed as an expected failure: half a pixel off" in result.output
+@pytest.mark.parametrize(
+    ("base", "outcome", "status", "last"),
+    [("NoHalfPixel", "expected_failure", 0, "0 passed, 0 failed"), ("Control", "failed", 1, "0 passed, 3 failed")],
+)
+def test_an_expected_failure_is_no_failure_unless_it_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, outcome: str, status: int, last: str
+) -> None:
+    text = f"wrong_backends.{base}):\n    EXPECTED_FAILURES = {{'*_inside/*': 'half a pixel off'}}"
+    backend, glob = own_backend(tmp_path, monkeypatch, text), "roi_align/edge/half_pixel_inside/v16/*"
+    result, data = report(tmp_path, "--backend", backend, "--select", glob)
+    assert result.exit_code == status
+    assert set(outcomes(data).values()) == {outcome}
+    assert result.output.splitlines()[-1] == last
+    told = "passed, but is listed as an expected failure: half a pixel off"
+    assert (told in result.output) is bool(status)
 
 
 def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise NotImplementedError("no such operator")
-
-    monkeypatch.setattr(wrong_backends.Control, "check_attributes", refuse)
-    result, data = report(tmp_path, "--backend", "wrong_backends:Control", "--select", "roi_align/*/v16/float")
+    text = "wrong_backends.Control):\n    def check_attributes(self):\n        raise NotImplementedError('no such operator')"
+    backend = own_backend(tmp_path, monkeypatch, text)
+    result, data = report(tmp_path, "--backend", backend, "--select", "roi_align/edge/*/v16/float")
     assert set(outcomes(data).values()) == {"unsupported"}
     assert f"{len(data['cases'])} unsupported: no such operator" in result.output
     assert result.output.endswith("0 passed, 0 failed\nno case was answered: this shows nothing\n")

@@ -21,13 +21,13 @@ from conformance.__main__ import main
 from conformance.case import Case
 from conformance.expected_values import expected_outputs
 from conformance.fuzz import campaign, file, worker
-from conformance.fuzz.campaign import LocalPool
 from conformance.fuzz.check import REFERENCE, Failure, check, with_expectation
 from conformance.fuzz.generate import generate
 from conformance.fuzz.shrink import shrink
 from conformance.fuzz.well_posed import is_well_posed
 from conformance.fuzz.worker import Plan
 from conformance.run import Answer, CaseRunner, ask
+from conformance.workers import LocalPool
 from ortops.operators import BY_NAME
 
 SMALL = 24
@@ -271,7 +271,7 @@ def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: 
     with LocalPool(1) as pool:
         next(_ for _ in campaign.run(Plan("ending_backends:never_ends", 0), pool) if asked.exists())
         processes = [process for process in psutil.Process().children(recursive=True) if process not in others]
-    assert len(processes) >= 2
+    assert len(processes) >= 1
     assert psutil.wait_procs(processes, timeout=20)[1] == []
 
 

@@ -19,12 +19,13 @@ from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
 
 import ending_backends
+from conformance import cluster
 from conformance.__main__ import main
-from conformance.fuzz import campaign, cluster
-from conformance.fuzz.campaign import WorkerPool, WorkerPoolError
+from conformance.cluster import Cluster
+from conformance.fuzz import campaign
 from conformance.fuzz.check import Failure
-from conformance.fuzz.cluster import Cluster
 from conformance.fuzz.worker import Plan
+from conformance.workers import WorkerPool, WorkerPoolError
 
 pytestmark = pytest.mark.slow
 
@@ -171,7 +172,7 @@ def test_an_address_that_does_not_answer_is_status_2(monkeypatch: pytest.MonkeyP
 
 
 def test_distributed_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "conformance.fuzz.cluster")
+    monkeypatch.delitem(sys.modules, "conformance.cluster")
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = fuzz("--backend", "reference", "--dask", "tcp://127.0.0.1:8786")
     assert result.exit_code == 2

@@ -26,9 +26,11 @@ from conformance import backends, expected_failures, isolate
 from conformance.backends import MissingBackendError, Session
 from conformance.case import Case
 from conformance.expected_values import reference
+from conformance.isolate import Child, Declaration, Setting
 from conformance.outcome import Outcome, Result
 from conformance.run import CaseRunner, ask
 from conformance.vectors import collect
+from conformance.workers import LocalPool
 from ortops.operators import BY_NAME
 
 Array = np.ndarray[Any, Any]
@@ -253,11 +255,12 @@ def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest
     unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), prepare=prepare)
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
-    with isolate.case_runner("reference") as examiner:
-        assert examiner.result(case).outcome is Outcome.PASSED
-    unsafe.is_unsafe = False
-    with isolate.case_runner("reference") as examiner:
-        assert "asked in this process" in examiner.answer(case).text
+    with LocalPool(1):
+        with isolate.result_function(Setting("reference"), is_isolated=False) as result_of:
+            assert result_of(case).outcome is Outcome.PASSED
+        unsafe.is_unsafe = False
+        with isolate.result_function(Setting("reference"), is_isolated=False) as result_of:
+            assert "asked in this process" in result_of(case).message
 
 
 def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
@@ -266,12 +269,12 @@ def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
     text = "import os\nimport numpy\ndef answer(*_):\n    return numpy.array(os.getpid())\n"
     (tmp_path / "answers_its_process.py").write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=())
-    monkeypatch.setattr(backends, "load", lambda *_: unsafe)
+    unsafe = Declaration((), is_unsafe=True, compiles=False, conventions=())
+    monkeypatch.setattr(Child, "declaration", lambda _: unsafe)
     right = case_of("roi_align/edge/half_pixel_inside/v16/float")
     wrong = case_of("roi_align/refusal/batch_index_negative/v16/float")
-    with isolate.case_runner("answers_its_process:answer") as examiner:
-        answers = [examiner.answer(case).outputs for case in (right, right, wrong, right)]
+    with LocalPool(1), isolate.child_of(Setting("answers_its_process:answer")) as child:
+        answers = [child.answer(case).outputs for case in (right, right, wrong, right)]
     first, second, third, fourth = (int(outputs["Y"]) for outputs in answers if outputs is not None)
     assert first == second == third
     assert fourth not in (first, os.getpid())

@@ -66,12 +66,6 @@ def test_words_of_a_backend_stand_in_every_report(tmp_path: Path, backend: str, 
     assert plain in found["html"]
 
 
-@pytest.mark.parametrize("backend", ["refuses", "exits"])
-def test_a_child_process_says_the_same(tmp_path: Path, backend: str) -> None:
-    _, found = texts(tmp_path, backend, "--isolate")
-    assert found["json"] == texts(tmp_path, backend)[1]["json"]
-
-
 def test_a_terminal_that_has_not_all_characters_has_the_report() -> None:
     command = [sys.executable, "-m", "conformance", "--backend", "rude_backends:refuses", "--select", CASE]
     path = os.pathsep.join((str(Path(__file__).parent), *sys.path))

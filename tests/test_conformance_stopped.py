@@ -54,7 +54,7 @@ def test_a_signal_leaves_the_reports_and_resume_goes_on(
 ) -> None:
     (tmp_path / "slow.py").write_text(backend, "utf-8")
     command = [sys.executable, "-m", "conformance", "--backend", "slow:answer", "--select", GLOB]
-    command += ["--json", "results.json", "--junit", "results.xml", "--html", "results.html"]
+    command += ["--jobs", "1", "--json", "results.json", "--junit", "results.xml", "--html", "results.html"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own command
     while not (tmp_path / "waits").exists() and process.poll() is None:
         time.sleep(0.05)
@@ -83,7 +83,19 @@ def test_a_signal_leaves_the_reports_and_resume_goes_on(
 
 def test_a_report_is_written_while_cases_end(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW.replace("time.sleep(600)", "time.sleep(3 if count == 31 else 600)"), "utf-8")
-    command = [sys.executable, "-m", "conformance", "--backend", "slow:answer", "--select", GLOB, "--json", "r.json"]
+    command = [
+        sys.executable,
+        "-m",
+        "conformance",
+        "--backend",
+        "slow:answer",
+        "--select",
+        GLOB,
+        "--json",
+        "r.json",
+        "-j",
+        "1",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path)  # noqa: S603  # our own command
     try:
         while not (tmp_path / "r.json").exists() and process.poll() is None:

@@ -12,11 +12,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+from conformance import backends
 from conformance.__main__ import main
-from conformance.isolate import IsolatedBackend
+from conformance.isolate import Child, Setting, child_of
 from conformance.report import record
-from conformance.run import CaseRunner
+from conformance.run import ask, judge
 from conformance.vectors import collect
+from conformance.workers import LocalPool
 from ortops import atomic_file
 
 GLOB = "roi_align/official/*/v16/float"
@@ -60,20 +62,27 @@ def reports_of(folder: Path, backend: str, *options: str) -> tuple[Result, list[
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize(("backend", "outcome", "message"), [*TABLE, forked])
 def test_each_case_has_an_outcome(tmp_path: Path, backend: str, outcome: str, message: str) -> None:
-    streams, end = (sys.stdout, sys.stderr), os._exit
     done, found = reports_of(tmp_path, f"rude_backends:{backend}")
     assert found == [(outcome, message)] * len(CASES)
     assert done.exit_code == 1
     assert done.output.endswith(f"0 passed, {len(CASES)} failed\n")
-    assert ((sys.stdout, sys.stderr), os._exit) == (streams, end)
-    os.fstat(1)
-    os.fstat(2)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
+    streams, end = (sys.stdout, sys.stderr), os._exit
+    for name, outcome, message in TABLE:
+        result = judge(CASES[0], ask(backends.load(f"rude_backends:{name}"), CASES[0]))
+        assert (result.outcome.value, result.message) == (outcome, message)
+        assert ((sys.stdout, sys.stderr), os._exit) == (streams, end)
+        os.fstat(1)
+        os.fstat(2)
 
 
 def test_one_child_lives_through_it_all(tmp_path: Path) -> None:
     several = "roi_align/edge/half_pixel*/v16/float"
     file = tmp_path / "r.json"
-    run("--backend", "rude_backends:does_it_all", "--select", several, "--isolate", "--json", str(file))
+    run("--backend", "rude_backends:does_it_all", "--select", several, "--jobs", "1", "--json", str(file))
     found = [(case["outcome"], case["message"]) for case in json.loads(file.read_text("utf-8"))["cases"]]
     expected = [(outcome, message) for _, outcome, message in TABLE]
     assert found[: len(TABLE)] == expected
@@ -90,8 +99,8 @@ def test_one_child_lives_through_it_all(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_child_does_to_its_pipe_costs_one_case(backend: str, message: str) -> None:
-    with IsolatedBackend(f"rude_backends:{backend}", 10.0) as child:
-        assert [message in child.ask(case).text for case in CASES] == [True] * len(CASES)
+    with LocalPool(1), child_of(Setting(f"rude_backends:{backend}", time_limit=10.0)) as child:
+        assert [message in child.answer(case).text for case in CASES] == [True] * len(CASES)
 
 
 @pytest.mark.slow
@@ -138,7 +147,7 @@ def test_a_module_that_ends_its_process_is_one_line_where_it_is_imported_in_a_ch
 ) -> None:
     (tmp_path / "fatal.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    done = run("--backend", "fatal", "--select", GLOB, "--isolate")
+    done = run("--backend", "fatal", "--select", GLOB)
     assert done.exit_code == 2
     assert "backend fatal: loading it ended the process with exit code -9" in said(done)
 
@@ -176,9 +185,9 @@ def test_a_file_that_cannot_be_written_in_the_end_keeps_no_other_from_it(
 
 
 def test_an_error_of_the_suite_itself_leaves_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = CaseRunner.result
-    monkeypatch.setattr(CaseRunner, "result", lambda self, case: 1 / 0 if case is CASES[2] else result(self, case))
-    done = run("--backend", "reference", "--select", GLOB, "--json", str(tmp_path / "r.json"))
+    result = Child.result
+    monkeypatch.setattr(Child, "result", lambda self, case: 1 / 0 if case is CASES[2] else result(self, case))
+    done = run("--backend", "reference", "--select", GLOB, "--json", str(tmp_path / "r.json"), "--jobs", "1")
     assert isinstance(done.exception, ZeroDivisionError)
     report = record.read(tmp_path / "r.json")
     assert (list(report.entries), report.complete) == ([case.id for case in CASES[:2]], False)

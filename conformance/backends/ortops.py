@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -49,6 +50,15 @@ class Ortops:
         made = ortops.InferenceSession(model, session.options(), providers=[self._provider])
         return session.as_session(made, case)
 
+    def compile(self, cases: Sequence[Case]) -> None:
+        """Compile what the operators need for the element types and the string attributes of these cases."""
+        for case in cases:
+            kinds = [kind for kind in precompile.FLOAT_TYPES if kind == case.element_type]
+            for call in precompile.calls([case.operator], kinds):
+                if all(case.attributes.get(name, value) == value for name, value in call.choices.items()):
+                    with contextlib.suppress(Exception):  # the cases will tell
+                        call.run()
+
 
 def load(provider: str | None = None) -> Ortops:
     """The backend with the direct engine, or with pyop on a platform without it."""
@@ -68,24 +78,6 @@ def load_engine(engine: Engine, provider: str | None = None) -> Ortops:
         return Ortops(engine, provider)
     except RuntimeError as error:
         raise MissingBackendError(f"engine {engine}: {error}") from error
-
-
-def compilations(cases: Sequence[Case]) -> list[precompile.Call]:
-    """The calls that compile what the cases need, so that none of them has to wait for the compiler."""
-    wanted = {(case.operator, case.element_type, _choices(case)) for case in cases}
-    pairs = {(case.operator, case.element_type): case.definition for case in cases}
-    return [
-        call
-        for (name, kind), definition in pairs.items()
-        if kind in precompile.FLOAT_TYPES and any(kind in kinds for kinds in definition.types.values())
-        for call in precompile.calls([name], [kind])
-        if (name, kind, tuple(call.choices.values())) in wanted
-    ]
-
-
-def _choices(case: Case) -> tuple[object, ...]:
-    """The attributes that are strings."""
-    return tuple(case.attributes.get(one.name, one.default) for one in case.definition.attributes if one.choices)
 
 
 def _require_all(case: Case) -> None:

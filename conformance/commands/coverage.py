@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -30,7 +29,7 @@ WIDTH = 200
     is_flag=True,
     help="Run all cases: --json then lists every case that catches a wrong implementation.",
 )
-def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: int | None, everything: bool) -> None:
+def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: int, everything: bool) -> None:
     """Show what the suite itself covers and catches.
 
     This counts the attribute values that the cases have. It shows the first case that each wrong implementation of
@@ -38,7 +37,7 @@ def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: i
 
     The exit status is 0 if every wrong implementation is caught, 1 if not, 2 for a wrong call.
     """
-    catches = measure(jobs or os.cpu_count() or 1, everything=everything)
+    catches = measure(jobs, everything=everything)
     unit = "wrong implementations"
     summary = Summary(collect(), list(with_progress(catches, "coverage", total=len(MUTANTS), unit=unit)))
     summary.write(console(WIDTH))

@@ -9,14 +9,14 @@ from typing import get_args
 
 import click
 
-from conformance import backends
+from conformance import backends, isolate
 from conformance.case import Case
 from conformance.commands.options import out_file, wrong_call
 from conformance.explain import explain, page, picture, tables
-from conformance.isolate import case_runner
 from conformance.report import terminal
 from conformance.vectors import collect
 from ortops import atomic_file
+from ortops.worker_process import LocalExecutor
 
 _MOST_NAMED = 8
 
@@ -71,9 +71,14 @@ def explain_command(
         raise click.UsageError("--drawing and --theme are about the file of --svg, which is not given")
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
-        with wrong_call("--backend", backends.MissingBackendError), case_runner(backend_name) as runner:
-            answer = runner.answer(case)
-            result = runner.result_of(case, answer)
+        setting = isolate.Setting(backend_name)
+        with (
+            wrong_call("--backend", backends.MissingBackendError),
+            LocalExecutor(1),
+            isolate.child_of(setting) as child,
+        ):
+            answer = child.answer(case)
+            result = isolate.runner_of(setting, child.declaration(), child.answer).result_of(case, answer)
     with wrong_call("--roi", ValueError):
         explanation = explain(case, roi, answer, result, backend_name or "")
     tables.write(explanation, terminal.console())

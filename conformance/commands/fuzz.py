@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import time
 from collections import Counter
@@ -12,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, isolate
-from conformance.commands.options import FOLDER, IN_FILE, JOBS, wrong_call
+from conformance import backends
+from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, wrong_call
 from conformance.fuzz import campaign, file
-from conformance.fuzz.campaign import LocalPool, WorkerPool, WorkerPoolError
-from conformance.fuzz.check import Failure, check
-from conformance.fuzz.worker import TIME_LIMIT, Plan
+from conformance.fuzz.check import Failure
+from conformance.fuzz.worker import Plan, checks
+from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
 from ortops.operators import BY_NAME
 from ortops.progress import with_progress
 
@@ -50,12 +48,7 @@ SECONDS = 60.0
     help="Only cases of this operator; may be repeated.",
 )
 @JOBS
-@click.option(
-    "--dask",
-    "address",
-    metavar="ADDRESS",
-    help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, and not in local processes.",
-)
+@DASK
 @click.option(
     "--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Folder for the failures."
 )
@@ -66,7 +59,7 @@ def fuzz_command(
     cases: int | None,
     seed: int,
     operators: tuple[str, ...],
-    jobs: int | None,
+    jobs: int,
     address: str | None,
     folder: Path,
     replay: Path | None,
@@ -84,39 +77,18 @@ def fuzz_command(
         found = _replayed(backend_name, replay)
     else:
         limit = SECONDS if seconds is None and cases is None else seconds
-        with _pool(backend_name, jobs, address) as pool:
+        with chosen_workers(jobs, address, backend_name) as pool:
             found = _run(Plan(backend_name, seed, operators), pool, cases, limit, folder)
     if found:
         raise click.exceptions.Exit(1)
-
-
-@contextlib.contextmanager
-def _pool(backend_name: str, jobs: int | None, address: str | None) -> Iterator[WorkerPool]:
-    """The workers of a campaign: local processes, or those of the scheduler at the address."""
-    if address is None:
-        with LocalPool(jobs or os.cpu_count() or 1) as here:
-            yield here
-        return
-    if jobs is not None:
-        raise click.UsageError(
-            "--jobs is for local processes: with --dask there are as many as the cluster has threads"
-        )
-    try:
-        from conformance.fuzz.cluster import Cluster
-    except ModuleNotFoundError as error:
-        raise click.BadParameter(f"{error}: pip install 'ortops[dask]'", param_hint="--dask") from error
-    with wrong_call("--dask", WorkerPoolError):
-        cluster = Cluster(address, backend_name)
-    with cluster:
-        yield cluster
 
 
 def _replayed(backend_name: str, path: Path) -> bool:
     """Whether the case in the file fails."""
     with wrong_call("--replay", ValueError):
         case = file.read(path)
-    with isolate.case_runner(backend_name, known=(), isolate=True, time_limit=TIME_LIMIT) as runner:
-        found = check(case, runner)
+    with LocalPool(1), checks(backend_name) as check:
+        found = check(case)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
     return isinstance(found, Failure)
 

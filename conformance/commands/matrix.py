@@ -11,11 +11,12 @@ import click
 
 from conformance import backends, isolate, other_environment
 from conformance.case import Case
-from conformance.commands.options import SELECT, out_file, selected_cases, wrong_call
+from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
 from conformance.report import matrix, page, terminal
 from conformance.report.record import NotAReportError, Report, Run, read_merged
 from conformance.vectors import collect
+from conformance.workers import LocalPool
 from ortops import atomic_file
 from ortops.progress import with_progress
 
@@ -36,12 +37,14 @@ DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino"
     "May be repeated.",
 )
 @SELECT
+@JOBS
 @out_file("--html", "Write the table and the failures to F as an HTML page.")
 @out_file("--markdown", "Write the table to F as Markdown.")
 def matrix_command(
     sources: tuple[str, ...],
     others: tuple[tuple[Path, str], ...],
     glob: str,
+    jobs: int,
     html_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
@@ -67,7 +70,7 @@ def matrix_command(
     missing = {name: reason for name in names if (reason := _missing(name))}
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
-    reports += [_asked(name, cases) for name in names if name not in missing]
+    reports += [_asked(name, cases, jobs) for name in names if name not in missing]
     with wrong_call("--installed-in", other_environment.OtherEnvironmentError, NotAReportError):
         asked_there = (other_environment.run_suite(folder, name, glob) for folder, name in others)
         reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
@@ -106,7 +109,8 @@ def _missing(name: str) -> str:
     return ""
 
 
-def _asked(name: str, cases: Sequence[Case]) -> Report:
+def _asked(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
-    with isolate.case_runner(name, isolate=True) as runner:
-        return Run(name, list(with_progress(runner.results(cases), name, len(cases)))).report
+    with LocalPool(jobs) as pool:
+        found = isolate.results(pool, isolate.Setting(name), cases)
+        return Run(name, list(with_progress(found, name, len(cases)))).report

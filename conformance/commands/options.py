@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from conformance.case import Case
 from conformance.vectors import collect
+from conformance.workers import WorkerPool, WorkerPoolError, workers
 from ortops import atomic_file
 
 SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id matches.")
-JOBS = click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="Processes, by default one for each CPU.")
+JOBS = click.option(
+    *("--jobs", "-j"),
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    metavar="N",
+    help="Number of processes, by default one for each CPU.",
+)
+DASK = click.option(
+    "--dask",
+    "address",
+    metavar="ADDRESS",
+    help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, and not in local processes.",
+)
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -48,6 +63,23 @@ def selected_cases(glob: str) -> list[Case]:
     if not cases:
         raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
     return cases
+
+
+@contextlib.contextmanager
+def chosen_workers(jobs: int, address: str | None, backend: str) -> Iterator[WorkerPool]:
+    """The workers that `JOBS` or `DASK` ask for; see `conformance.workers.workers`.
+
+    Raises:
+        click.BadParameter, click.UsageError: there are none, or both options are given.
+    """
+    is_given = click.get_current_context().get_parameter_source("jobs") is ParameterSource.COMMANDLINE
+    if address is not None and is_given:
+        text = "--jobs is for local processes: with --dask there are as many as the cluster has threads"
+        raise click.UsageError(text)
+    with contextlib.ExitStack() as stack:
+        with wrong_call("--dask", WorkerPoolError):
+            pool = stack.enter_context(workers(jobs, address, backend))
+        yield pool
 
 
 @contextlib.contextmanager

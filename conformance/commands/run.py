@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -15,7 +15,16 @@ import click
 import ortops
 from conformance import backends, isolate
 from conformance.case import Case
-from conformance.commands.options import IN_FILE, SELECT, out_file, selected_cases, wrong_call
+from conformance.commands.options import (
+    DASK,
+    IN_FILE,
+    JOBS,
+    SELECT,
+    chosen_workers,
+    out_file,
+    selected_cases,
+    wrong_call,
+)
 from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
@@ -23,9 +32,10 @@ from conformance.outcome import Outcome, Result
 from conformance.report import junit, page, record, terminal
 from conformance.report.matrix import Matrix
 from conformance.report.record import Run
-from conformance.run import STRICT, CaseRunner
+from conformance.run import STRICT
 from conformance.stopping import stopped_by_signals
 from conformance.vectors import collect
+from conformance.workers import WorkerPoolError
 from ortops import atomic_file, worker_process
 from ortops.progress import with_progress
 
@@ -102,21 +112,23 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     metavar="F",
     help="Continue the run that wrote F as JSON, without the cases that it has.",
 )
-@click.option(
-    "--isolate", "is_isolated", is_flag=True, help="Run the backend in a child process, which a case may end."
-)
+@JOBS
+@DASK
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True, max=86400),
     metavar="SECONDS",
-    help=f"With --isolate: time limit for a case. [default: {isolate.TIME_LIMIT:g}]",
+    default=isolate.TIME_LIMIT,
+    show_default=True,
+    help="Time limit for a case, without the compilation of our kernels.",
 )
 @click.option(
     "--memory-limit",
     type=click.IntRange(min=1),
     metavar="MIB",
-    help="With --isolate, on Linux: memory that a case may take in addition to the backend's. [default: any]",
+    help="On Linux: memory that a case may take in addition to the backend's. [default: any]",
 )
+@click.option("--isolate", is_flag=True, hidden=True, expose_value=False)  # every case runs in a child process
 def run_command(
     backend_name: str,
     provider: str | None,
@@ -131,11 +143,15 @@ def run_command(
     junit_file: Path | None,
     html_file: Path | None,
     earlier_file: Path | None,
-    is_isolated: bool,
-    time_limit: float | None,
+    jobs: int,
+    address: str | None,
+    time_limit: float,
     memory_limit: int | None,
 ) -> None:
     """Run the conformance suite on a backend.
+
+    The backend runs in child processes, so a case that ends its process or exceeds a limit has crashed, and the others go
+    on. Results and reports are the same for any number of processes.
 
     SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
 
@@ -143,7 +159,7 @@ def run_command(
     plus the signal's number if a signal stopped the run.
     """
     cases = _selected_cases(glob, excluded, *shard)
-    _check_limits(is_isolated, time_limit, memory_limit)
+    _check_limits(time_limit, memory_limit)
     listed = None if failures_file is None else _listed(failures_file)
     if only_list:
         for case in cases:
@@ -152,24 +168,25 @@ def run_command(
     label = backend_name if provider is None else f"{backend_name} on {provider}"
     earlier = {} if earlier_file is None else _earlier(earlier_file, label, cases)
     reports = Reports(label, len(cases), json_file, junit_file, html_file)
-    running = isolate.case_runner(
+    setting = isolate.Setting(
         backend_name,
-        provider=provider,
-        known=listed,
-        isolate=is_isolated,
-        time_limit=time_limit,
-        memory_limit=memory_limit,
+        provider,
+        known=None if listed is None else tuple(listed),
         strict=STRICT[strict],
         conventions=named,
+        time_limit=time_limit,
+        memory_limit=memory_limit,
     )
     is_missing = wrong_call("--backend", backends.MissingBackendError)
     cannot = wrong_call("--provider", backends.ProviderError)
     out = terminal.console()
-    with is_missing, cannot, running as runner, stopped_by_signals() as stopped:
+    asked = [case for case in cases if case.id not in earlier]
+    asking = chosen_workers(min(jobs, max(len(asked), 1)), address, backend_name)
+    is_lost = wrong_call("--dask", WorkerPoolError)
+    with is_missing, cannot, is_lost, stopped_by_signals() as stopped, asking as pool:
+        found = isolate.results(pool, setting, asked)
         try:
-            if backend_name.startswith("ortops"):
-                _compile([case for case in cases if case.id not in earlier])
-            _run(cases, earlier, runner, reports, stopped)
+            _run(cases, earlier, found, reports)
         finally:
             reports.write()
     terminal.write(reports.run, out, reports.diagnoses)
@@ -184,25 +201,10 @@ def run_command(
         raise click.exceptions.Exit(1)
 
 
-def _compile(cases: Sequence[Case]) -> None:
-    """Compile our own kernels before the first case, which would have to wait for the compiler without a word."""
-    from conformance.backends.ortops import compilations  # imports onnxruntime
-
-    calls = compilations(cases)
-    for call in with_progress(calls, "compiling", len(calls), unit="calls", label=str):
-        with contextlib.suppress(Exception):  # the cases will tell
-            call.run()
-
-
-def _run(
-    cases: Sequence[Case], earlier: Mapping[str, Result], runner: CaseRunner, reports: Reports, stopped: list[int]
-) -> None:
-    """Run the cases that have no earlier result, until a signal has come."""
+def _run(cases: Sequence[Case], earlier: Mapping[str, Result], found: Iterator[Result], reports: Reports) -> None:
+    """Report the earlier result of each case, or the next one that is found."""
     for case in with_progress(cases, "conformance", len(cases), note=reports.note):
-        result = earlier.get(case.id) or runner.result(case)
-        if stopped:  # the backend has swallowed the exception of the signal
-            return
-        reports.add(result)
+        reports.add(earlier.get(case.id) or next(found))
 
 
 class Reports:
@@ -219,6 +221,7 @@ class Reports:
         self, label: str, total: int, json_file: Path | None, junit_file: Path | None, html_file: Path | None
     ) -> None:
         self.results: list[Result] = []
+        self._lines: list[str] = []
         self._label, self._total = label, total
         # A backend may change the working folder.
         self._json, self._junit, self._html = (file and file.absolute() for file in (json_file, junit_file, html_file))
@@ -241,10 +244,12 @@ class Reports:
         """Add a result."""
         self.results.append(result)
         self._failed += result.outcome.is_bad
-        if self._json is not None and time.monotonic() - self._written >= self.SECONDS:
-            with contextlib.suppress(OSError):  # there may be room again at the end
-                record.write(self._json, self.run)
-            self._written = time.monotonic()
+        if self._json is not None:
+            self._lines.append(record.line_of(result))
+            if time.monotonic() - self._written >= self.SECONDS:
+                with contextlib.suppress(OSError):  # there may be room again at the end
+                    record.write(self._json, self.run, self._lines)
+                self._written = time.monotonic()
 
     def note(self) -> str:
         """The number of failures in words."""
@@ -253,7 +258,7 @@ class Reports:
     def write(self) -> None:
         """Write all files, with the diagnoses of the failures. One that cannot be written does not keep others from it."""
         run = self.run
-        self._write(self._json, lambda: record.render(run))
+        self._write(self._json, lambda: record.render(run, self._lines))
         self._write(self._junit, lambda: junit.render(run))
         self.diagnoses = diagnose(self.results)
         self._write(self._html, lambda: page.render(Matrix([run.report]), {run.report.title: self.diagnoses}))
@@ -306,12 +311,9 @@ def _selected_cases(glob: str, excluded: Sequence[str], part: int, parts: int) -
     return shard_of(cases, part, parts)
 
 
-def _check_limits(is_isolated: bool, time_limit: float | None, memory_limit: int | None) -> None:
-    if time_limit is not None and math.isnan(time_limit):
+def _check_limits(time_limit: float, memory_limit: int | None) -> None:
+    if math.isnan(time_limit):
         raise click.BadParameter(f"{time_limit}: must be a number", param_hint="--time-limit")
-    for name, limit in (("--time-limit", time_limit), ("--memory-limit", memory_limit)):
-        if limit is not None and not is_isolated:
-            raise click.BadParameter(f"{limit:g}: only with --isolate", param_hint=name)
     if memory_limit is not None and not worker_process.can_limit_memory():
         raise click.BadParameter(f"{memory_limit}: only on Linux", param_hint="--memory-limit")
 

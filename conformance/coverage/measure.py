@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 
 from conformance.backends.external import OnnxBackend
@@ -13,6 +12,7 @@ from conformance.case import Case, scenario_of
 from conformance.mutants import MUTANTS, Category, Mutant
 from conformance.run import ask, judge
 from conformance.vectors import collect
+from ortops.worker_process import LocalExecutor, in_child
 
 OFFICIAL = "roi_align/official"
 """The family of ONNX's own vectors."""
@@ -111,8 +111,8 @@ def measure(jobs: int, faults: Sequence[Mutant] = MUTANTS, *, everything: bool =
         faults: some of `FAULTS`.
         everything: as for `caught`.
     """
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        tasks = [pool.submit(_caught, numbers, everything) for numbers in _groups(jobs, faults)]
+    with LocalExecutor(jobs) as executor:
+        tasks = [executor.submit(in_child, _caught, numbers, everything) for numbers in _groups(jobs, faults)]
         for done in as_completed(tasks):
             yield from (Catch(MUTANTS[number], *found) for number, found in done.result())
 

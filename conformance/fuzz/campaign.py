@@ -11,58 +11,17 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from typing import Any
 
 from conformance.fuzz.check import Failure
-from conformance.fuzz.worker import MOST_ALIKE, Plan, Report, end_all, run_cases, shrink_failure
-from conformance.printable import PrintableError
+from conformance.fuzz.worker import MOST_ALIKE, Plan, Report, run_cases, shrink_failure
+from conformance.workers import WorkerPool, WorkerPoolError
 
 RANGE = 16  # the most cases of one call
 AHEAD = 64  # the most ranges per worker that may wait for an earlier one, since results are collected in order
 REPORT_EVERY = 0.2  # the most seconds between two reports
 GRACE = 10.0  # seconds that running cases may take after the campaign's time: a case is not interrupted
-
-
-class WorkerPoolError(PrintableError):
-    """No worker is left for the remaining cases."""
-
-
-class WorkerPool(Protocol):
-    """The workers of a campaign.
-
-    executor: runs functions on the workers.
-    lost_errors: the exceptions that a future raises if every worker that ran its call has died.
-    """
-
-    executor: Executor
-    lost_errors: tuple[type[BaseException], ...]
-
-    @property
-    def worker_count(self) -> int:
-        """The number of workers."""
-
-    def check(self) -> None:
-        """Raise WorkerPoolError if no worker is left."""
-
-
-class LocalPool(contextlib.AbstractContextManager["LocalPool"]):
-    """Threads of this process. As a context manager it stops them and their child processes on exit."""
-
-    lost_errors: tuple[type[BaseException], ...] = ()
-
-    def __init__(self, jobs: int) -> None:
-        self.worker_count = jobs
-        self.executor: Executor = ThreadPoolExecutor(jobs)
-
-    def __exit__(self, *_: object) -> None:
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        end_all()
-        self.executor.shutdown()
-        end_all()
-
-    def check(self) -> None:
-        """Do nothing: threads do not get lost."""
 
 
 def run(plan: Plan, pool: WorkerPool, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:

@@ -145,12 +145,15 @@ class Run:
     @property
     def report(self) -> Report:
         """The report of these results, with the present time and the versions in this environment."""
-        entries = {}
-        for one in self.results:
-            error, allowed = (one.worst.error, one.worst.allowed) if one.worst else (None, None)
-            basis = one.case.basis
-            entries[one.case.id] = Entry(one.outcome, one.message, basis, one.seconds, error, allowed, one.outputs)
+        entries = {one.case.id: entry_of(one) for one in self.results}
         return Report(self.backend, entries, _origin_here(self.backend), self.complete)
+
+
+def entry_of(result: Result) -> Entry:
+    """The entry of a report for a result."""
+    error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
+    seconds, outputs = result.seconds, result.outputs
+    return Entry(result.outcome, result.message, result.case.basis, seconds, error, allowed, outputs)
 
 
 def _origin_here(backend: str) -> Origin:
@@ -172,34 +175,44 @@ def _installed(package: str) -> str:
         return ""
 
 
-def render(run: Run) -> str:
-    """A run as JSON."""
-    report, counts = run.report, run.summary
-    head = {"backend": run.backend, **dataclasses.asdict(report.origin), "complete": run.complete}
+def render(run: Run, lines: Iterable[str] | None = None) -> str:
+    """A run as JSON, with a line for each case.
+
+    Args:
+        run: the run.
+        lines: what `line_of` returned for each result, or None.
+    """
+    counts = run.summary
+    head = {"backend": run.backend, **dataclasses.asdict(_origin_here(run.backend)), "complete": run.complete}
     summary = {outcome.value: counts[outcome] for outcome in Outcome}
-    cases = []
-    for case_id, entry in report.entries.items():
-        stored: dict[str, Any] = {
-            "id": case_id,
-            "outcome": entry.outcome.value,
-            "basis": entry.basis.value if entry.basis else None,
-            "max_error": entry.max_error,
-            "allowed": entry.allowed,
-            "seconds": round(entry.seconds, 6),
-            "message": entry.message,
-        }
-        outputs = encode(entry.outputs)
-        cases.append({**stored, "outputs": outputs} if outputs else stored)
-    return json.dumps({**head, "summary": summary, "cases": cases}, indent=1, allow_nan=False) + "\n"
+    text = json.dumps({**head, "summary": summary, "cases": []}, indent=1)
+    cases = ",\n".join(map(line_of, run.results) if lines is None else lines)
+    return f"{text.removesuffix(']' + chr(10) + '}')}\n{cases}\n ]\n}}\n"
 
 
-def write(path: Path, run: Run) -> None:
-    """Write a run as JSON atomically: other processes see the old file or the new one, never a part.
+def line_of(result: Result) -> str:
+    """The entry of a report for a result, in JSON on one line."""
+    entry = entry_of(result)
+    stored: dict[str, Any] = {
+        "id": result.case.id,
+        "outcome": entry.outcome.value,
+        "basis": entry.basis.value if entry.basis else None,
+        "max_error": entry.max_error,
+        "allowed": entry.allowed,
+        "seconds": round(entry.seconds, 6),
+        "message": entry.message,
+    }
+    outputs = encode(entry.outputs)
+    return "  " + json.dumps({**stored, "outputs": outputs} if outputs else stored, allow_nan=False)
+
+
+def write(path: Path, run: Run, lines: Iterable[str] | None = None) -> None:
+    """Write a run as JSON atomically: other processes see the old file or the new one, never a part. See `render`.
 
     Raises:
         OSError: it cannot be written.
     """
-    atomic_file.write(path, render(run))
+    atomic_file.write(path, render(run, lines))
 
 
 def read(file: Path) -> Report:

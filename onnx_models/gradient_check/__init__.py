@@ -12,6 +12,7 @@ from onnx_models.gradient_check.checker import Checker, Differentiate, Outcome, 
 from onnx_models.gradient_check.onnx_ad import onnx_ad
 from onnx_models.gradient_check.workers import check_in_processes
 from onnx_models.portable import attach
+from ortops.worker_process import LocalExecutor
 
 __all__ = ["Differentiate", "Outcome", "Verdict", "check_gradients", "onnx_ad", "ours"]
 
@@ -50,5 +51,7 @@ def check_gradients(
         raise ValueError(f"jobs = {jobs}: must be 0 or more")
     asked = cases(select, operators)
     if jobs:
-        return [verdict for (verdicts,) in check_in_processes(asked, [differentiate], jobs) for verdict in verdicts]
+        with LocalExecutor(jobs) as executor:
+            checked = check_in_processes(executor, asked, [differentiate])
+            return [verdict for (verdicts,) in checked for verdict in verdicts]
     return [verdict for case in asked for verdict in Checker(case).verdicts(differentiate)]

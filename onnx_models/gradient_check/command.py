@@ -20,6 +20,7 @@ from onnx_models.gradient_check.checker import Differentiate, Verdict
 from onnx_models.gradient_check.onnx_ad import installed, onnx_ad
 from onnx_models.gradient_check.workers import check_in_processes
 from ortops import atomic_file
+from ortops.worker_process import LocalExecutor
 
 _REASON = 80
 """Characters of a reason that the table shows."""
@@ -29,7 +30,11 @@ _WORST_FIRST = ("wrong", "refused", "not testable", "agree")
 
 @click.command("check-gradients")
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, show_default=True, help="Number of processes."
+    *("--jobs", "-j"),
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    show_default=True,
+    help="Number of processes.",
 )
 @click.option("--select", default="*", help="Pattern of names of node tests, with * and ?.")
 @click.option(
@@ -54,10 +59,11 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
     if installed():
         methods["onnx_ad"] = onnx_ad
     found: dict[str, list[Verdict]] = {name: [] for name in methods}
-    checked = check_in_processes(asked, list(methods.values()), min(jobs, len(asked)))
-    for of_case in with_progress(checked, "node tests", len(asked)):
-        for name, some in zip(methods, of_case, strict=True):
-            found[name] += some
+    with LocalExecutor(min(jobs, len(asked))) as executor:
+        checked = check_in_processes(executor, asked, list(methods.values()))
+        for of_case in with_progress(checked, "node tests", len(asked)):
+            for name, some in zip(methods, of_case, strict=True):
+                found[name] += some
     if json_file is not None:
         document = {name: [asdict(verdict) for verdict in verdicts] for name, verdicts in found.items()}
         with _writing(json_file):

@@ -1,4 +1,4 @@
-"""A dask.distributed cluster as the worker pool of a campaign. Its workers need the packages of this process, nothing else.
+"""A dask.distributed cluster, whose executor runs cases. Its workers need the packages of this process, nothing else.
 
 The scheduler repeats the tasks of a lost worker elsewhere. A task that kills more workers than the cluster's setting
 `distributed.scheduler.allowed-failures`, 3 by default, comes back as an error.
@@ -20,7 +20,7 @@ from distributed import Client, KilledWorker, Security
 from distributed.comm.core import connect
 
 from conformance import backends
-from conformance.fuzz.campaign import WorkerPoolError
+from conformance.workers import WorkerPoolError
 
 CONNECT_SECONDS = 15.0  # limit for the scheduler to answer, and for the first worker to connect
 ANSWER_SECONDS = 60.0  # limit for workers to report their versions, after some imports, and for any other answer

@@ -6,7 +6,6 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: conformance test test-slow test-torch bench growth networks start examples docs lint
 
 conformance: .venv/.base
-	$(BIN)/python -m ortops warmup
 	$(BIN)/python -m conformance --strict all
 
 test: .venv/.test

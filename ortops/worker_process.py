@@ -29,6 +29,9 @@ STEP = 0.5
 IDLE_SECONDS = 20.0
 """A child process that nothing uses ends after so long."""
 
+SPAWN = multiprocessing.get_context("spawn")
+"""Not fork: a forked child lacks the threads that a runtime or numba may have started in the parent."""
+
 _SIZES = Path("/proc/self/statm")
 
 T = TypeVar("T")
@@ -46,12 +49,39 @@ class ProcessLostError(Exception):
 
 
 class _Message(NamedTuple):
-    """What a child process sends during call `number`; `seconds` is the time limit from here on, None for the same one."""
+    """What a child process sends at the end of call `number`."""
 
     number: int
-    kind: str  # stage, result or error
+    kind: str  # result or error
     value: Any
-    seconds: float | None = None
+
+
+class _Stage:
+    """What a call does and until when it may, in memory that the two processes share; a message would take a thread."""
+
+    def __init__(self) -> None:
+        self._name, self._times = (SPAWN.RawArray(kind, size) for kind, size in (("c", 64), ("d", 2)))
+
+    def set(self, name: str, seconds: float | None) -> None:
+        """Begin a stage with a time limit; None to keep the one that runs."""
+        self._name.value = name.encode()
+        if seconds is not None:
+            self._times[:] = time.monotonic() + seconds, seconds
+
+    @property
+    def name(self) -> str:
+        """The name of the stage."""
+        return bytes(self._name.value).decode(errors="replace")
+
+    @property
+    def deadline(self) -> float:
+        """The monotonic time at which it has to be over."""
+        return float(self._times[0])
+
+    @property
+    def seconds(self) -> float:
+        """Its time limit."""
+        return float(self._times[1])
 
 
 class WorkerProcess:
@@ -71,6 +101,7 @@ class WorkerProcess:
     def __init__(self, begin: Callable[..., object], *args: Any) -> None:
         self.key = begin, *args
         self._running: tuple[BaseProcess, Connection] | None = None
+        self._stage = _Stage()
         self._number = 0
         self._is_closed = False
 
@@ -84,17 +115,16 @@ class WorkerProcess:
         if self._running is not None and self._running[0].exitcode is not None:
             self.end()
         if self._running is None:
-            # Not a fork: a forked child lacks the threads that a runtime or numba may have started in the parent.
-            context = multiprocessing.get_context("spawn")
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(self.key[0], self.key[1:], there), daemon=True)
+            here, there = SPAWN.Pipe()
+            process = SPAWN.Process(target=_serve, args=(self.key[0], self.key[1:], there, self._stage), daemon=True)
             # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
             multiprocessing.current_process().daemon = False
+            self._stage.set("", START_TIMEOUT)
             process.start()
             there.close()
             self._running, self._number = (process, here), 0
             try:
-                self.greeting = self._result(START_TIMEOUT)
+                self.greeting = self._result()
             except BaseException:
                 self.end()
                 raise
@@ -116,67 +146,65 @@ class WorkerProcess:
         self.start()
         assert self._running is not None  # noqa: S101  # it has been started
         self._number += 1
+        self._stage.set("", seconds)
         with contextlib.suppress(OSError):  # the process has ended: its exit code follows
             self._running[1].send((self._number, function, args))
-        result: T = self._result(seconds)
+        result: T = self._result()
         return result
 
-    def _result(self, seconds: float) -> Any:
+    def _result(self) -> Any:
         """The result of the present call.
 
         Raises:
             ProcessLostError, CancelledError, Exception: see `call`.
         """
-        stage, begun = "", time.monotonic()
         try:
-            while (message := self._message(begun + seconds)).kind == "stage":
-                stage = message.value
-                if message.seconds is not None:
-                    seconds, begun = message.seconds, time.monotonic()
+            message = self._message()
         except TimeoutError:
             self.end()
-            raise ProcessLostError(f"no answer within {seconds:g} s", stage) from None
+            raise ProcessLostError(f"no answer within {self._stage.seconds:g} s", self._stage.name) from None
         except pickle.UnpicklingError as error:
             self.end()
-            raise ProcessLostError(f"something else than an answer came from the process: {error}", stage) from None
+            raise ProcessLostError(
+                f"something else than an answer came from the process: {error}", self._stage.name
+            ) from None
         except (EOFError, OSError):
             code = self.end()
             if self._is_closed:
                 raise CancelledError from None
-            raise ProcessLostError(f"the process ended with exit code {code}", stage) from None
+            raise ProcessLostError(f"the process ended with exit code {code}", self._stage.name) from None
         if message.kind == "error":
             raise message.value
         return message.value
 
-    def _message(self, deadline: float) -> _Message:
+    def _message(self) -> _Message:
         """The next message of the present call; those of other calls are dropped. Raises as `_receive`."""
         while True:
-            message = self._receive(max(0.0, deadline - time.monotonic()))
+            message = self._receive()
             if not isinstance(message, _Message):
                 raise pickle.UnpicklingError(f"it has the type {type(message).__name__}")
             if message.number == self._number:
                 return message
 
-    def _receive(self, seconds: float) -> Any:
+    def _receive(self) -> Any:
         """The next object that the process sends.
 
         Raises:
-            TimeoutError: it sends none in this time.
+            TimeoutError: it sends none in the time of the stage.
             EOFError, OSError: it ended, or its end of the pipe is closed.
             pickle.UnpicklingError: it sent something that is no object.
         """
         if self._running is None:
             raise EOFError
         process, connection = self._running
-        deadline = time.monotonic() + seconds
         # The end of the process does not close the pipe if it has forked a process that is alive.
-        while not connection.poll(min(STEP, max(0.0, deadline - time.monotonic()))):
+        while not connection.poll(min(STEP, max(0.0, self._stage.deadline - time.monotonic()))):
             if process.exitcode is not None and not connection.poll():
                 raise EOFError
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= self._stage.deadline:
                 raise TimeoutError
         # Part of an object would let the call below wait for the rest for ever.
-        watch = threading.Timer(max(STEP, deadline - time.monotonic()), process.kill)
+        watch = threading.Timer(max(STEP, self._stage.deadline - time.monotonic()), process.kill)
         watch.start()
         try:
             return connection.recv()
@@ -207,8 +235,8 @@ class WorkerProcess:
         return process.exitcode
 
 
-_current: tuple[Connection, int] | None = None
-"""In a child process: its connection, and the number of the call that it runs."""
+_current: _Stage | None = None
+"""In a child process: the stage of the call that it runs."""
 
 
 def stage(name: str, seconds: float | None = None) -> None:
@@ -219,18 +247,17 @@ def stage(name: str, seconds: float | None = None) -> None:
         seconds: the time limit from now on; None to keep the one that runs.
     """
     if _current is not None:
-        connection, number = _current
-        connection.send(_Message(number, "stage", name, seconds))
+        _current.set(name, seconds)
 
 
-def _serve(begin: Callable[..., object], args: tuple[Any, ...], connection: Connection) -> None:
+def _serve(begin: Callable[..., object], args: tuple[Any, ...], connection: Connection, current: _Stage) -> None:
     """Run calls in a child process until the connection closes. Call 0 is `begin`."""
     global _current  # noqa: PLW0603  # a process serves one connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
+    _current = current
     number, function = 0, begin
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            _current = connection, number
             message = _outcome(number, function, args)
             try:
                 connection.send(message)

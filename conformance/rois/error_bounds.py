@@ -192,7 +192,8 @@ class _Axis:
     """
 
     def __init__(self, placed: AxisGeometry, u: float) -> None:
-        self.placed, axis = placed, placed.axis
+        axis: Any = placed.axis
+        self.placed = placed
         steps, size = max(placed.steps, 1), max(abs(placed.size), LEAST_SIZE)
         shares = [(s - placed.offsets[1]) / steps for s in (0, placed.samples - 1) if placed.samples]
         # The largest distance of a sample on the map from the RoI's start; 1 covers a single sample in the middle.

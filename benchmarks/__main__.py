@@ -21,9 +21,6 @@ from benchmarks.operations import IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import MissingPeerError, Peer
 from benchmarks.problem import Problem
 from benchmarks.report import Run
-from benchmarks.sweeps import NAMES as SWEEP_NAMES
-from benchmarks.sweeps import Point, Sweep, sweeps
-from benchmarks.tables import Table
 from benchmarks.workloads import PYRAMIDS, RESAMPLINGS, ROTATED, WORKLOADS, Pyramid
 from ortops.kernels.jit.runners import available_cpus
 
@@ -38,18 +35,12 @@ _CHART_HELP = (
     "Draw how many times longer ONNX Runtime's own RoiAlign takes. "
     "The files are F-light.svg and F-dark.svg, for GitHub's two themes."
 )
-
-_GROWTH_HELP = (
-    "Draw the sweeps, with the model that fits them. The files are F-light.svg and F-dark.svg, for GitHub's two themes."
-)
 _TYPE_HELP = "The element type."
 _ROUNDS = click.IntRange(1, 10_000)
-_REPORT = click.argument("report_file", metavar="REPORT", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 Step = TypeVar("Step")
 Cells = list[tuple[Problem, int]]
 Models = list[tuple[Pyramid, int]]
-Swept = list[tuple[Sweep, Point, Problem, int]]
 
 
 @click.group(invoke_without_command=True)
@@ -108,15 +99,6 @@ Swept = list[tuple[Sweep, Point, Problem, int]]
     help="Time every call, each right after one of another implementation. [default: of two calls in a row, the second]",
 )
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
-@click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the tables to F.")
-@click.option(
-    "--plot",
-    "plot_file",
-    type=_FILE,
-    metavar="F",
-    help="Also do what growth does, for the chosen operations of RoiAlign and peers, and draw it, as PNG, SVG or PDF, "
-    "with the first --type, and with the first --threads where these are not varied.",
-)
 @click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_CHART_HELP)
 @click.pass_context
 def main(
@@ -129,8 +111,6 @@ def main(
     rounds: int | None,
     single: bool,
     json_file: Path | None,
-    markdown_file: Path | None,
-    plot_file: Path | None,
     chart_file: Path | None,
 ) -> None:
     """Time our operators in ONNX Runtime sessions beside other implementations, in turn, on the same data.
@@ -139,27 +119,20 @@ def main(
     """
     if context.invoked_subcommand is not None:
         return
-    _check_folders(json_file, markdown_file, plot_file, chart_file)
+    _check_folders(json_file, chart_file)
     chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
     cells = _cells(chosen, workload_names, types, sorted(set(threads)))
     models = _models(operation_names, workload_names, types, sorted(set(threads)))
     cases = list(fresh_process.CASES) if first_call.NAME in operation_names else []
     if not (cells or models or cases):
         raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
-    swept = _swept(chosen, SWEEP_NAMES, types[0], threads[0]) if plot_file else []
-    if plot_file:
-        _check_plot(plot_file, swept)
     found = _peers(peer_names)
     if chart_file:
         _check_chart(chart_file, cells, models, found)
-    run = _run(cells, models, swept, cases, found, rounds, single)
+    run = _run(cells, models, cases, found, rounds, single)
     data = _write(run, json_file)
-    if markdown_file:
-        markdown_file.write_text(report.markdown(run), "utf-8")
-    if plot_file:
-        _matplotlib_module("plot", "--plot").draw(data, plot_file)
     if chart_file:
-        _draw_chart(data, chart_file)
+        _chart().draw(data, chart_file)
     if run.refused:
         raise click.exceptions.Exit(1)
 
@@ -182,78 +155,7 @@ def types_command(workload_names: Sequence[str], threads: int, rounds: int | Non
     _check_folders(json_file)
     chosen = [operation for operation in OPERATIONS if operation.name in ("avg", "max", "dX", "drois")]
     cells = _cells(chosen, workload_names, TYPES[1:], [threads])
-    _write(_run(cells, [], [], [], {}, rounds, single=False), json_file)
-
-
-@main.command("growth")
-@click.option(
-    "--sweep",
-    "sweep_names",
-    multiple=True,
-    default=SWEEP_NAMES,
-    show_default=True,
-    type=click.Choice(SWEEP_NAMES),
-    help="The size to vary. [repeatable, as are the next two]",
-)
-@click.option(
-    "--operation",
-    "operation_names",
-    multiple=True,
-    default=("avg", "dX"),
-    show_default=True,
-    type=click.Choice([operation.name for operation in OPERATIONS if operation.family == "roi_align"]),
-    help="The computation.",
-)
-@click.option(
-    "--peer",
-    "peer_names",
-    multiple=True,
-    default=("onnxruntime",),
-    show_default=True,
-    type=click.Choice(peers.NAMES),
-    help="An implementation to compare with.",
-)
-@click.option("--type", "element_type", default="float", show_default=True, type=click.Choice(TYPES), help=_TYPE_HELP)
-@click.option(
-    "--threads",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1, CPUS),
-    help="The number of threads where it is not varied.",
-)
-@click.option("--rounds", type=_ROUNDS, help="The number of timed calls. [default: as many as for a table's row]")
-@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
-@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_GROWTH_HELP)
-def growth(
-    sweep_names: Sequence[str],
-    operation_names: Sequence[str],
-    peer_names: Sequence[str],
-    element_type: str,
-    threads: int,
-    rounds: int | None,
-    json_file: Path | None,
-    chart_file: Path | None,
-) -> None:
-    """Measure how the time of RoiAlign grows: vary one size at a time, and fit a model of the cost.
-
-    Channels are fewer than a panel has up to many, and threads are up to 16, also where there are fewer cores. RoIs and maps
-    grow together. The exit status is that of the command without a subcommand.
-    """
-    _check_folders(json_file, chart_file)
-    if chart_file:
-        _check_svg(chart_file)
-        _matplotlib_module("plot", "--chart")
-    chosen = [operation for operation in OPERATIONS if operation.name in operation_names]
-    swept = _swept(chosen, sweep_names, element_type, threads)
-    run = _run([], [], swept, [], _peers(peer_names), rounds, single=False)
-    data = _write(run, json_file)
-    if costs := documented_tables.costs(data):
-        table = Table("model of the cost", documented_tables.COSTS, costs)
-        Console(file=sys.stdout, width=report.WIDTH).print(report.rich_table(table))
-    if chart_file:
-        _matplotlib_module("plot", "--chart").draw_themes(data, chart_file)
-    if run.refused:
-        raise click.exceptions.Exit(1)
+    _write(_run(cells, [], [], {}, rounds, single=False), json_file)
 
 
 def _write(run: Run, json_file: Path | None) -> dict[str, Any]:
@@ -263,28 +165,6 @@ def _write(run: Run, json_file: Path | None) -> dict[str, Any]:
     if json_file:
         json_file.write_text(report.to_json(data), "utf-8")
     return data
-
-
-@main.command("draw")
-@_REPORT
-@click.option("--chart", "chart_file", type=_FILE, metavar="F.svg", help=_CHART_HELP)
-@click.option("--growth", "growth_file", type=_FILE, metavar="F.svg", help=_GROWTH_HELP)
-def draw(report_file: Path, chart_file: Path | None, growth_file: Path | None) -> None:
-    """Draw REPORT, a file that --json wrote earlier. Nothing is measured."""
-    if not (chart_file or growth_file):
-        raise click.UsageError("--chart or --growth must say what to draw")
-    _check_folders(chart_file, growth_file)
-    for file, option in ((chart_file, "--chart"), (growth_file, "--growth")):
-        if file:
-            _check_svg(file, option)
-    data = _read_report(report_file)
-    if chart_file:
-        _draw_chart(data, chart_file)
-    if growth_file:
-        try:
-            _matplotlib_module("plot", "--growth").draw_themes(data, growth_file)
-        except ValueError as error:
-            raise click.ClickException(f"--growth: the report {error}") from error
 
 
 @main.command("tables")
@@ -342,56 +222,24 @@ def _models(
     return [(pyramid, count) for pyramid in PYRAMIDS if pyramid.name in names for count in threads]
 
 
-def _swept(chosen: Sequence[Operation], names: Sequence[str], element_type: str, threads: int) -> Swept:
-    """Return the problems of the sweeps."""
-    return [
-        (sweep, point, Problem(operation, point.workload, element_type), point.threads or threads)
-        for sweep in sweeps()
-        for point in sweep.points
-        for operation in chosen
-        if sweep.name in names and operation.family == "roi_align"
-    ]
-
-
-def _check_plot(file: Path, swept: Swept) -> None:
-    """Check that the plot can be drawn before hours go into it."""
-    if not swept:
-        raise click.BadParameter("shows operations of RoiAlign, but none is chosen", param_hint="--plot")
-    formats = _matplotlib_module("plot", "--plot").FORMATS
-    if file.suffix[1:] not in formats:
-        rule = f"must end in one of {', '.join('.' + one for one in formats)}"
-        raise click.BadParameter(f"{str(file)!r}: {rule}", param_hint="--plot")
-
-
 def _check_chart(file: Path, cells: Cells, models: Models, found: Mapping[str, Peer]) -> None:
     """Check that the chart can be drawn before hours go into it."""
-    chart = _matplotlib_module("chart", "--chart")
-    _check_svg(file)
+    chart = _chart()
+    if file.suffix != ".svg":
+        raise click.BadParameter(f"{str(file)!r}: must end in .svg", param_hint="--chart")
     shown = {problem.operation.name for problem, _ in cells if problem.element_type == chart.ELEMENT_TYPE}
     if chart.PEER not in found or not (models or shown & chart.PANELS.keys()):
         rule = f"shows {', '.join(chart.PANELS)} in {chart.ELEMENT_TYPE} beside {chart.PEER}, but none is chosen"
         raise click.BadParameter(rule, param_hint="--chart")
 
 
-def _check_svg(file: Path, option: str = "--chart") -> None:
-    if file.suffix != ".svg":
-        raise click.BadParameter(f"{str(file)!r}: must end in .svg", param_hint=option)
-
-
-def _draw_chart(data: Mapping[str, Any], file: Path) -> None:
+def _chart() -> Any:
+    """Import the module that needs matplotlib."""
     try:
-        _matplotlib_module("chart", "--chart").draw(data, file)
-    except ValueError as error:
-        raise click.ClickException(f"--chart: the report {error}") from error
-
-
-def _matplotlib_module(name: str, option: str) -> Any:
-    """Import a module of this package that needs matplotlib."""
-    try:
-        return importlib.import_module(f"benchmarks.{name}")
+        return importlib.import_module("benchmarks.chart")
     except ImportError as error:
         rule = "needs matplotlib, which the extra bench installs: pip install 'ortops[bench]'"
-        raise click.BadParameter(f"{rule} ({error})", param_hint=option) from error
+        raise click.BadParameter(f"{rule} ({error})", param_hint="--chart") from error
 
 
 def _check_folders(*files: Path | None) -> None:
@@ -410,7 +258,6 @@ def _peers(names: Sequence[str]) -> Mapping[str, Peer]:
 def _run(
     cells: Cells,
     models: Models,
-    swept: Swept,
     cases: Sequence[str],
     found: Mapping[str, Peer],
     rounds: int | None,
@@ -422,12 +269,8 @@ def _run(
     measured = [measure(problem, threads, found, rounds, single) for problem, threads in _track(cells, "operations")]
     for pyramid, threads in _track(models, "models"):
         measured += in_model.measure(pyramid, threads, found, rounds, single)
-    swept_cells = [
-        (sweep, point, measure(problem, threads, found, rounds, single))
-        for sweep, point, problem, threads in _track(swept, "sweeps")
-    ]
     first_calls = [first_call.measure(case, rounds) for case in _track(cases, "first calls")]
-    return Run(where, packages, list(found), measured, swept_cells, first_calls, single)
+    return Run(where, packages, list(found), measured, first_calls, single)
 
 
 def _track(steps: Sequence[Step], what: str) -> Iterable[Step]:

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
+import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from benchmarks import themes
 from benchmarks.measure import OURS
 from benchmarks.operations import IN_MODEL
-from benchmarks.themes import INCH, WIDTH, Theme
 from benchmarks.workloads import PYRAMIDS
+from ortops.spec import ELEMENT_DTYPES
+
+INCH = 72
+"""The points of an inch; a point has 4/3 pixels."""
+
+WIDTH = 600
+"""The width of a picture in points: the 800 pixels of a README on GitHub."""
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours that are legible on the background of one of GitHub's themes. `bars`: of few and of many threads."""
+
+    text: str
+    muted: str
+    lines: str
+    bars: tuple[str, str]
+
+
+THEMES = {
+    "light": Theme("#1f2328", "#59636e", "#d1d9e0", ("#0969da", "#66b3ff")),
+    "dark": Theme("#f0f6fc", "#9198a1", "#3d444d", ("#58a6ff", "#2a66b8")),
+}
 
 PEER = "onnxruntime"
 
@@ -44,12 +68,39 @@ def draw(report: Mapping[str, Any], file: Path) -> list[Path]:
     """
     try:
         cells = [cell for cell in report["cells"] if _is_shown(cell)]
-        caption = themes.caption(report, [PEER], ELEMENT_TYPE)
+        caption = _caption(report)
     except (KeyError, TypeError) as error:
         raise ValueError(f"must be one that `python -m benchmarks --json` wrote ({error!r})") from error
     if not cells:
         raise ValueError(f"must have times of {PEER} for {', '.join(PANELS)} in {ELEMENT_TYPE}")
-    return themes.save(lambda theme: _figure(cells, caption, theme), TITLE, file)
+    return _save(lambda theme: _figure(cells, caption, theme), file)
+
+
+def _save(figure: Callable[[Theme], Figure], file: Path) -> list[Path]:
+    """Write a figure as FILE-light.svg and FILE-dark.svg, and return their paths.
+
+    The same figure gives the same bytes with the same version of matplotlib.
+    """
+    files = []
+    # One name of a font, since every text has all of them; a fixed salt gives every element the same id each time.
+    with (
+        mpl.rc_context({"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]}),
+        mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ortops"}),
+    ):
+        for name, theme in THEMES.items():
+            files.append(file.with_name(f"{file.stem}-{name}{file.suffix}"))
+            metadata = {"Title": TITLE, "Date": None, "Creator": None}
+            figure(theme).savefig(files[-1], format="svg", transparent=True, metadata=metadata)
+    return files
+
+
+def _caption(report: Mapping[str, Any]) -> str:
+    """Return the machine and the versions of the packages that matter."""
+    machine, packages = report["machine"], report["packages"]
+    versions = ", ".join(f"{name} {packages[name]}" for name in (OURS, PEER, "numba", "numpy") if name in packages)
+    calls = "single calls" if report.get("single") else "calls"
+    dtype = np.dtype(ELEMENT_DTYPES[ELEMENT_TYPE]).name
+    return f"Medians of {calls} in {dtype} on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."
 
 
 def _is_shown(cell: Mapping[str, Any]) -> bool:

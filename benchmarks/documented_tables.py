@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from benchmarks import cost_model
-from benchmarks.cost_model import TERMS
 from benchmarks.measure import FLOOR, OURS
 from benchmarks.operations import IN_MODEL, WITH_CONVERSIONS
 
@@ -27,9 +25,8 @@ _ALONE, _CONVERTED = ("RoiAlign", "onnxruntime", "OpenVINO"), ("with conversions
 _IN_MODEL = ("model", "X of RoiAlign", *_FACTS, *_ALONE, *_CONVERTED)
 _OTHERS = ("operation", "workload", "threads", "ortops", "onnxruntime", "OpenVINO", "loops")
 _TYPES = ("operation", "workload", "threads", "float", "float16", "bfloat16", "double")
-COSTS = ("cost", "unit", "average", "dX")
 
-_TEXT = {"workload", "X", "model", "X of RoiAlign", "operation", "cost", "unit"}
+_TEXT = {"workload", "X", "model", "X of RoiAlign", "operation"}
 """The headings of columns of words."""
 
 _NAMES = {"avg": "average"}
@@ -50,7 +47,6 @@ def tables(report: Report) -> list[str]:
         (_TYPES, _types),
         (_IN_MODEL, _in_model),
         (_OTHERS, _others),
-        (COSTS, costs),
     )
     try:
         made = [_markdown(headings, rows) for headings, make in makers if (rows := make(report))]
@@ -74,26 +70,6 @@ def replaced(document: str, made: Iterable[str]) -> str:
             raise ValueError(f"must have one table with the headings {heading}, not {len(old)}")
         document = document.replace(old[0], f"{table}\n")
     return document
-
-
-def costs(report: Report) -> Rows:
-    """Return the rows below `COSTS`: what one of each term of the models costs, and how far they are off."""
-    models = cost_model.models(report)
-    if not models:
-        return []
-    shown = [models.get(operation) for operation in ("avg", "dX")]
-    rows = [
-        [
-            term.name,
-            term.unit.replace("us", "µs"),
-            *("" if one is None else _cost(one.costs[i], term.unit) for one in shown),
-        ]
-        for i, term in enumerate(TERMS)
-    ]
-    for name in ("median", "largest"):
-        errors = ("" if one is None else f"{getattr(one, f'{name}_error'):.0%}" for one in shown)
-        rows.append([f"{name} error of the model", "", *errors])
-    return rows
 
 
 def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -202,12 +178,6 @@ def _median(cell: Cell, name: str) -> float:
 
 def _ms(cell: Cell, name: str) -> str:
     return _short(_median(cell, name) * 1e3)
-
-
-def _cost(seconds: float, unit: str) -> str:
-    if seconds == 0:
-        return "0" if unit != "GB/s" else "no limit"
-    return _short(1e-9 / seconds if unit == "GB/s" else seconds * {"us": 1e6, "ns": 1e9}[unit])
 
 
 def _multiple(ratio: float) -> str:

@@ -1,11 +1,11 @@
-"""Write the tables to a terminal and as Markdown, and all measurements as JSON."""
+"""Write the tables to a terminal, and all measurements as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -14,12 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from benchmarks import counts
 from benchmarks.agreement import Difference
-from benchmarks.cost_model import TERMS, Model, models
 from benchmarks.first_call import FirstCall
 from benchmarks.measure import OURS, Cell
-from benchmarks.sweeps import Point, Sweep
 from benchmarks.tables import (
     FIRST_CALL_LEGEND,
     LEGEND,
@@ -37,28 +34,19 @@ WIDTH = 150
 
 @dataclass(frozen=True)
 class Run:
-    """All measurements, the machine and the versions.
-
-    swept: the cells of the plot with their sweep and point. single: whether every call was timed (`interleave`).
-    """
+    """All measurements, the machine and the versions. `single`: whether every call was timed (`interleave`)."""
 
     machine: Mapping[str, object]
     packages: Mapping[str, str]
     peers: Sequence[str]
     cells: Sequence[Cell]
-    swept: Sequence[tuple[Sweep, Point, Cell]] = ()
     first_calls: Sequence[FirstCall] = ()
     single: bool = False
 
     @property
-    def all_cells(self) -> list[Cell]:
-        """The cells of the tables and of the plot."""
-        return [*self.cells, *(cell for _, _, cell in self.swept)]
-
-    @property
     def refused(self) -> list[str]:
         """The messages for peers that compute different values."""
-        return [message for cell in self.all_cells for message in cell.refused]
+        return [message for cell in self.cells for message in cell.refused]
 
     @property
     def heading(self) -> str:
@@ -76,49 +64,38 @@ def write(run: Run, console: Console) -> None:
         console.print(escape(line), highlight=False)
 
 
-def markdown(run: Run) -> str:
-    """Return the tables as Markdown."""
-    parts = [run.heading, *map(markdown_table, _tables(run))]
-    parts.append("\n".join(f"- {line}" for line in _lines(run)))
-    return "\n\n".join(parts) + "\n"
-
-
 def to_json(data: Mapping[str, Any]) -> str:
     """Return what `to_data` returns as JSON."""
     return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def to_data(run: Run) -> dict[str, Any]:
-    """Return {"machine", "packages", "single", "cells": [...], "swept": [...], "first_calls": [...], "models": {...}}.
+    """Return {"machine", "packages", "single", "cells": [...], "first_calls": [...]}.
 
     A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
     "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a refused peer has no
-    seconds, and a peer without a difference does not support the operation. A swept cell also has {"sweep", "value",
-    "work"}; work is a `cost_model.Work`, or null if it is not counted. A first call is {"case", "seconds": {column: as of a
-    call}}. A model is that of a swept operation: {"seconds": {term: its cost}, "median_error", "largest_error"}.
+    seconds, and a peer without a difference does not support the operation. A first call is {"case", "seconds": {column:
+    as of a call}}.
     """
-    data: dict[str, Any] = {
+    return {
         "machine": run.machine,
         "packages": run.packages,
         "single": run.single,
         "cells": [_cell(cell) for cell in run.cells],
-        "swept": [_swept(*one) for one in run.swept],
         "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
     }
-    return {**data, "models": {operation: _model(model) for operation, model in models(data).items()}}
 
 
 def _tables(run: Run) -> list[Table]:
     first_calls = [first_call_table(run.first_calls)] if run.first_calls else []
-    swept = [cell for _, _, cell in run.swept]
-    return [*tables(run.cells, run.peers), *tables(swept, run.peers), *first_calls]
+    return [*tables(run.cells, run.peers), *first_calls]
 
 
 def _lines(run: Run) -> list[str]:
     """Return the lines below the tables."""
     timed = SINGLE_CALLS if run.single else SECOND_CALLS
-    legends = [*((timed, *LEGEND) if run.all_cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
-    return [*legends, *notes(run.all_cells)]
+    legends = [*((timed, *LEGEND) if run.cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
+    return [*legends, *notes(run.cells)]
 
 
 def rich_table(table: Table) -> RichTable:
@@ -138,16 +115,6 @@ def markdown_table(table: Table) -> str:
     # The asterisks in cells are not emphasis.
     rows = ["| " + " | ".join(line).replace("*", r"\*") + " |" for line in lines]
     return "\n".join((f"**{table.title}**", "", *rows))
-
-
-def _swept(sweep: Sweep, point: Point, cell: Cell) -> dict[str, Any]:
-    counted = counts.work(cell.operation, point.workload) if cell.element_type == "float" else None
-    return {"sweep": sweep.name, "value": point.value, "work": asdict(counted) if counted else None, **_cell(cell)}
-
-
-def _model(model: Model) -> dict[str, Any]:
-    seconds = {term.name: cost for term, cost in zip(TERMS, model.costs, strict=True)}
-    return {"seconds": seconds, "median_error": model.median_error, "largest_error": model.largest_error}
 
 
 def _cell(cell: Cell) -> dict[str, Any]:

@@ -1,64 +1,54 @@
-"""The sweeps: RoiAlign with one size varied at a time."""
+"""How the time of RoiAlign grows: `python -m benchmarks.sweeps` varies one size at a time and prints a table of each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 
+from rich.console import Console
+
+from benchmarks import peers, report, tables
+from benchmarks.measure import measure
+from benchmarks.operations import OPERATIONS
+from benchmarks.problem import Problem
 from benchmarks.workloads import Workload
 
 BASE = Workload("base", (1, 256, 100, 152), 100, 7, 2, 1 / 8, (32, 448))
 
-CHANNELS = tuple(1 << power for power in range(12))
-ROIS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
-BINS = (1, 2, 4, 7, 14, 28, 56)
-SAMPLES = (1, 2, 3, 4, 6, 8, 0)
-HEIGHTS = (25, 50, 100, 200, 400)
-THREADS = (1, 2, 3, 4, 6, 8, 12, 16)
 
-
-@dataclass(frozen=True)
-class Point:
-    """A value of the varied size and its workload; `threads` is None unless it is varied."""
-
-    value: int
-    workload: Workload
-    threads: int | None = None
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The name of the varied size, and its points."""
-
-    name: str
-    points: tuple[Point, ...]
-
-
-def sweeps() -> tuple[Sweep, ...]:
-    """Return all sweeps.
+def sweeps() -> Iterator[tuple[Workload, int]]:
+    """Yield each workload with its number of threads.
 
     There are fewer channels than a panel has, for which planes are taken one by one, and more threads than most machines
     have cores. A sampling ratio of 0 chooses the samples by the size of the RoI. The RoIs of a larger map are larger, as in
     a picture of more pixels, so that they cover the same share of it.
     """
-    varied: dict[str, list[Point]] = {
-        "channels": [Point(c, replace(BASE, shape=(1, c, *BASE.shape[2:]))) for c in CHANNELS],
-        "RoIs": [Point(n, replace(BASE, rois=n)) for n in ROIS],
-        "bins": [Point(n, replace(BASE, bins=n)) for n in BINS],
-        "sampling ratio": [Point(g, replace(BASE, sampling_ratio=g)) for g in SAMPLES],
-        "height of the map": [Point(height, _map(height)) for height in HEIGHTS],
-        "threads": [Point(n, BASE, n) for n in THREADS],
-    }
-    return tuple(Sweep(name, tuple(_named(name, point) for point in points)) for name, points in varied.items())
+    images, _, height, width = BASE.shape
+    for count in (1 << power for power in range(12)):
+        yield replace(BASE, name=f"channels {count}", shape=(images, count, height, width)), 1
+    for count in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000):
+        yield replace(BASE, name=f"RoIs {count}", rois=count), 1
+    for count in (1, 2, 4, 7, 14, 28, 56):
+        yield replace(BASE, name=f"bins {count}", bins=count), 1
+    for count in (1, 2, 3, 4, 6, 8, 0):
+        yield replace(BASE, name=f"sampling ratio {count}", sampling_ratio=count), 1
+    for length in (25, 50, 100, 200, 400):
+        shape, scale = (images, BASE.shape[1], length, width * length // height), BASE.spatial_scale * length / height
+        yield replace(BASE, name=f"height of the map {length}", shape=shape, spatial_scale=scale), 1
+    for count in (1, 2, 3, 4, 6, 8, 12, 16):
+        yield replace(BASE, name="threads"), count
 
 
-def _named(name: str, point: Point) -> Point:
-    return replace(point, workload=replace(point.workload, name=f"{name} {point.value}"))
+def main() -> None:
+    """Measure and print."""
+    found = {"onnxruntime": peers.load("onnxruntime")}
+    console = Console(file=sys.stdout, width=report.WIDTH)
+    for operation in (one for one in OPERATIONS if one.name in ("avg", "dX")):
+        cells = [measure(Problem(operation, workload, "float"), threads, found) for workload, threads in sweeps()]
+        for table in tables.tables(cells, list(found)):
+            console.print(report.rich_table(table))
 
 
-def _map(height: int) -> Workload:
-    images, channels, base_height, base_width = BASE.shape
-    shape = (images, channels, height, base_width * height // base_height)
-    return replace(BASE, shape=shape, spatial_scale=BASE.spatial_scale * height / base_height)
-
-
-NAMES = tuple(sweep.name for sweep in sweeps())
+if __name__ == "__main__":
+    main()

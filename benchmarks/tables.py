@@ -49,7 +49,7 @@ class Table:
     @property
     def are_text(self) -> list[bool]:
         """Whether each column has words instead of numbers."""
-        return [heading in ("workload", "X", "Y", "case", "network", "cost", "unit") for heading in self.headings]
+        return [heading in ("workload", "X", "Y", "case", "network") for heading in self.headings]
 
 
 def tables(cells: Sequence[Cell], peers: Sequence[str]) -> list[Table]:

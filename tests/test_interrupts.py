@@ -1,132 +1,105 @@
-"""Signals while ONNX Runtime computes and makes sessions: a few of the processes of ``python -m tests.interrupted``."""
+"""Signals while ONNX Runtime computes and makes sessions, each program in a process of its own."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from interrupted.outcome import INTERRUPTED, LOST, MISSING, NOT_A_NUMBER, RAISED, RIGHT, WRONG
-from interrupted.process import Job, judge, run
-from interrupted.storm import AlarmError, storm
-from interrupted.subject import Subject
-
-pytestmark = pytest.mark.slow
+import interrupt_programs
+from interrupt_programs import INTERRUPTED, LOST, NOT_A_NUMBER, RAISED, RIGHT, AlarmError, alarms
 
 if os.name == "nt":
     pytest.skip("Windows has no alarms", allow_module_level=True)
 
-OURS, PLAIN = Subject("direct", "ours"), Subject("direct", "plain")
-PYTHON_OPERATORS = Subject("pyop", "ours")
+MAX_EXIT_SECONDS = 30.0
+"""From the end of a program to the end of its process."""
+
+OURS = {RIGHT, RAISED}
+PLAIN = OURS | {INTERRUPTED}
+"""A plain session can only report the handler's exception in the text of ONNX Runtime's error."""
 
 
 @pytest.mark.parametrize(
-    ("program", "subject"),
+    ("engine", "session", "allowed"),
     [
-        ("one-interrupt", OURS),
-        ("one-interrupt", PLAIN),
-        ("one-interrupt", PYTHON_OPERATORS),
-        ("storm-run", OURS),
-        ("storm-run", PLAIN),
-        ("storm-run", PYTHON_OPERATORS),
-        ("storm-create", OURS),
-        ("storm-create", PLAIN),
-        ("storm-kernel", OURS),
-        ("nested", OURS),
-        ("recursion", OURS),
-        ("cold-compile", OURS),
-        ("exit", OURS),
+        (
+            "direct",
+            "ours",
+            dict.fromkeys(
+                # The first makes the first session of the process, the last ends the process while a session runs.
+                (
+                    "storm_create",
+                    "one_interrupt",
+                    "storm_run",
+                    "in_a_kernel",
+                    "nested",
+                    "recursion",
+                    "exit_while_running",
+                ),
+                OURS,
+            ),
+        ),
+        # ONNX Runtime ignores errors of shape inference when it creates a session.
+        ("direct", "plain", {"storm_create": PLAIN | {LOST}, "one_interrupt": PLAIN, "storm_run": PLAIN}),
+        ("pyop", "ours", {"one_interrupt": OURS, "storm_run": OURS}),
+        # Python operators of onnxruntime-extensions report no text: a failed call returns NaN or an empty output.
+        ("pyop", "plain", {"storm_run": OURS | {NOT_A_NUMBER}}),
+        pytest.param("direct", "ours", {"cold_compile": OURS}, marks=pytest.mark.slow),
     ],
-    ids=lambda value: f"{value.engine}-{value.session}" if isinstance(value, Subject) else value,
+    ids=["direct-ours", "direct-plain", "pyop-ours", "pyop-plain", "compiling"],
 )
-def test_a_call_gives_the_right_answer_or_the_exception_of_the_handler(program: str, subject: Subject) -> None:
-    ended = run(Job(program, subject, seed=1, seconds=0.3))
-    assert not ended.faults, ended.complaint
-
-
-def line(outcomes: dict[str, int]) -> str:
-    return json.dumps({"outcomes": outcomes, "delay": None, "end": 100.0})
-
-
-@pytest.mark.parametrize(
-    ("status", "output", "end", "says"),
-    [
-        (-11, line({RIGHT: 1}), 101.0, "status -11: last words"),
-        (0, "", 101.0, "prints ''"),
-        (0, line({RIGHT: 5, LOST: 2}), 101.0, "2 x lost"),
-        (0, line({RIGHT: 5, "other: RuntimeError": 1}), 101.0, "1 x other: RuntimeError"),
-        (0, line({RAISED: 5}), 101.0, "No run gives the right answer"),
-        (0, line({RIGHT: 5}), 161.0, "61 s after its program"),
-    ],
-)
-def test_what_is_wrong_with_a_process_is_noticed(status: int, output: str, end: float, says: str) -> None:
-    job = Job("storm-run", OURS)
-    assert not judge(job, 0, line({RIGHT: 5, RAISED: 3}), "", 101.0).faults
-    ended = judge(job, status, output, "last words", end)
-    assert says in ended.complaint
-    assert len(ended.faults) == 1
-
-
-def test_what_is_right_depends_on_the_kind_of_session() -> None:
-    for outcome, subjects in {
-        INTERRUPTED: [PLAIN],
-        NOT_A_NUMBER: [Subject("pyop", "plain")],
-        RAISED: [OURS, PLAIN, PYTHON_OPERATORS, Subject("pyop", "plain")],
-        WRONG: [],
-        MISSING: [],
-    }.items():
-        for subject in (OURS, PLAIN, PYTHON_OPERATORS, Subject("pyop", "plain")):
-            ended = judge(Job("storm-run", subject), 0, line({RIGHT: 1, outcome: 1}), "", 101.0)
-            assert bool(ended.faults) == (subject not in subjects)
-
-
-def test_a_process_that_hangs_is_noticed() -> None:
-    assert "It hangs" in run(Job("storm-run", OURS, seconds=60.0), limit=0.5).complaint
+def test_a_call_answers_right_or_raises_the_handlers_exception(
+    engine: str, session: str, allowed: dict[str, set[str]]
+) -> None:
+    command = [sys.executable, str(Path(interrupt_programs.__file__)), engine, session, *allowed]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
+    assert done.returncode == 0, done.stderr[-800:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert time.monotonic() - found["end"] < MAX_EXIT_SECONDS
+    wrong = {name: ended for name, ended in found["outcomes"].items() if not set(ended) <= allowed[name]}
+    assert wrong == {}
+    assert [name for name, ended in found["outcomes"].items() if not ended.get(RIGHT)] == []
 
 
 @pytest.fixture
-def alarms() -> Iterator[None]:
-    """Alarms are as they were, afterwards."""
-    handler = signal.getsignal(signal.SIGALRM)
+def handler() -> Iterator[None]:
+    """The handler of alarms is as it was, afterwards."""
+    before = signal.getsignal(signal.SIGALRM)
     yield
-    signal.signal(signal.SIGALRM, handler)
+    signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.usefixtures("alarms")
-def test_a_storm_tells_what_came_of_its_signals() -> None:
-    def waits() -> str:
-        time.sleep(1.0)
+def sleeps() -> str:
+    time.sleep(1.0)
+    return RIGHT
+
+
+def drops_the_exception() -> str:
+    try:
+        return sleeps()
+    except (AlarmError, interrupt_programs.Alarm):
         return RIGHT
 
-    def drops_the_exception() -> str:
-        with contextlib.suppress(AlarmError):
-            time.sleep(1.0)
-        return RIGHT
 
-    def raises_another() -> str:
-        try:
-            time.sleep(1.0)
-        except AlarmError as error:
-            raise RuntimeError("no answer") from error
-        return RIGHT
+def raises_another() -> str:
+    try:
+        return sleeps()
+    except (AlarmError, interrupt_programs.Alarm) as error:
+        raise RuntimeError("no answer") from error
 
-    def says_that_it_was_interrupted() -> str:
-        try:
-            time.sleep(1.0)
-        except AlarmError as error:
-            raise RuntimeError("RoiAlign_16: interrupted") from error
-        return RIGHT
 
-    for attempt, outcome in {
-        waits: RAISED,
-        drops_the_exception: LOST,
-        raises_another: "other: RuntimeError: no answer",
-        says_that_it_was_interrupted: INTERRUPTED,
-        lambda: WRONG: WRONG,
-    }.items():
-        assert next(storm(attempt, 0, 0.01)) == outcome
+@pytest.mark.usefixtures("handler")
+@pytest.mark.parametrize(
+    ("attempt", "outcome"),
+    [(sleeps, RAISED), (drops_the_exception, LOST), (raises_another, "other: RuntimeError: no answer")],
+)
+def test_the_outcome_of_an_alarm(attempt: Callable[[], str], outcome: str) -> None:
+    assert next(alarms(attempt, 0.01)) == outcome

@@ -1,0 +1,302 @@
+"""Programs that interrupt ONNX Runtime: `python tests/interrupt_programs.py ENGINE SESSION PROGRAM...`.
+
+It prints the counts of each program's outcomes, and the monotonic time of their end, as JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+import onnx_models
+import ortops
+from conformance.case import Array
+from conformance.expected_values import reference
+from ortops.operators import BY_NAME
+from ortops.spec import DOMAIN, DOMAIN_VERSION
+
+RIGHT, WRONG, MISSING, NOT_A_NUMBER = "right", "wrong", "missing", "NaN"
+RAISED = "raised"
+"""The call raised the exception of the signal's handler, or RecursionError in the program that tests recursion."""
+INTERRUPTED = "interrupted"
+"""The call raised an error of ONNX Runtime that says that the operator was interrupted."""
+LOST = "lost"
+"""A handler raised, but the call did not."""
+
+FEEDS: dict[str, Array] = {
+    "X": np.random.default_rng(0).uniform(-1, 1, (1, 4, 8, 8)).astype(np.float32),
+    "rois": np.array([[0, 0, 8, 8]], np.float32),
+    "batch_indices": np.zeros(1, np.int64),
+}
+SIZE: dict[str, Any] = {"output_height": 8, "output_width": 8}
+SECONDS, FIRST, FIRST_COMPILED = 0.3, 0.2, 2.0
+"""Of a storm of signals; about those of its first attempt, which loads compiled code or compiles it."""
+Outcomes = Counter[str]
+
+
+class AlarmError(Exception):
+    """An alarm that `except Exception` catches, like the error of a time limit."""
+
+
+class Alarm(BaseException):
+    """An alarm that `except Exception` does not catch, like KeyboardInterrupt."""
+
+
+class Subject(NamedTuple):
+    """A kind of session: the engine that calls the operators, and the class: ours or plain (onnxruntime's)."""
+
+    engine: str
+    session: str
+
+    def make(self, model: bytes) -> Any:
+        """Create a session of this kind."""
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 4, 1
+        ortops.register(options, self.engine)  # type: ignore[arg-type]
+        if self.session == "ours":
+            return ortops.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        # Without enable_fallback=0 the session would try again after an error and lose it.
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+
+def chain(nodes: int) -> bytes:
+    """A model with `nodes` RoiAligns in a chain, each followed by an Add, for `FEEDS`."""
+    made = []
+    for i in range(nodes):
+        inputs = [f"Z{i}" if i else "X", "rois", "batch_indices"]
+        made.append(onnx_models.build.node(BY_NAME["RoiAlign_16"], inputs, [f"Y{i}"], SIZE, name=f"node{i}"))
+        made.append(helper.make_node("Add", [f"Y{i}", f"Y{i}"], [f"Z{i + 1}"]))
+    values = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in FEEDS.items()
+    ]
+    output = helper.make_tensor_value_info(f"Z{nodes}", onnx.TensorProto.FLOAT, FEEDS["X"].shape)
+    opsets = [
+        helper.make_opsetid("", onnx_models.opset_upgrade.DEFAULT_OPSET),
+        helper.make_opsetid(DOMAIN, DOMAIN_VERSION),
+    ]
+    graph = helper.make_graph(made, "chain", values, [output])
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=onnx_models.opset_upgrade.DEFAULT_IR_VERSION)
+    return bytes(model.SerializeToString())
+
+
+def chain_answer(nodes: int) -> Array:
+    """The output of `chain` for `FEEDS`."""
+    z = FEEDS["X"]
+    for _ in range(nodes):
+        y = ortops.roi_align(z, FEEDS["rois"], FEEDS["batch_indices"], **SIZE)
+        z = y + y
+    return z
+
+
+def of_answer(answer: Any, expected: Array) -> str:
+    """The outcome of a run that returned its only output."""
+    if answer is None:
+        return MISSING
+    # Not np.array_equal, which returns False for any exception inside it, also one from a signal handler.
+    if answer.shape == expected.shape and answer.tobytes() == expected.tobytes():
+        return RIGHT
+    return NOT_A_NUMBER if np.isnan(answer).all() else WRONG
+
+
+def of_error(error: BaseException, awaited: type[BaseException]) -> str:
+    """The outcome of a call that raised an error."""
+    if isinstance(error, awaited):
+        return RAISED
+    text = " ".join(str(error).split())
+    return INTERRUPTED if "interrupted" in text else f"other: {type(error).__name__}: {text[-160:]}"
+
+
+def caught(call: Callable[[], str], awaited: type[BaseException]) -> str:
+    """The outcome of a call, whatever it raises."""
+    try:
+        return call()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is judged
+        return of_error(error, awaited)
+
+
+def alarms(attempt: Callable[[], str], seconds: float) -> Iterator[str]:
+    """Yield endlessly the outcomes of attempts that an alarm may interrupt, the first of which takes about `seconds`."""
+    rng = random.Random(1)  # noqa: S311 - no secret
+    awaited = rng.choice((AlarmError, Alarm))
+    durations, raised = deque([seconds], 20), 0
+
+    def handler(_: int, __: FrameType | None) -> None:
+        nonlocal raised
+        raised += 1
+        raise awaited
+
+    def interrupted() -> str:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 1.5 * statistics.median(durations)))
+            return attempt()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    signal.signal(signal.SIGALRM, handler)
+    while True:
+        before, begun = raised, time.perf_counter()
+        outcome = caught(interrupted, awaited)
+        if outcome == RIGHT:
+            durations.append(time.perf_counter() - begun)
+        yield LOST if outcome == RIGHT and raised > before else outcome
+
+
+def storm(attempt: Callable[[], str]) -> Outcomes:
+    """The outcomes of attempts during some seconds of alarms, and of one attempt after them."""
+    end = time.monotonic() + SECONDS
+    outcomes = Outcomes(itertools.takewhile(lambda _: time.monotonic() < end, alarms(attempt, FIRST)))
+    return outcomes + Outcomes([attempt()])
+
+
+def interrupted_once(run: Callable[[], str], seconds: float, repeat: bool) -> Outcomes:
+    """Send one Ctrl-C after some seconds while `run` is called, once or again and again; then call it once more."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sent = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    sent.start()
+
+    def until_sent() -> str:
+        outcome = run()
+        while outcome == RIGHT and sent.is_alive():
+            outcome = run() if repeat else outcome
+        time.sleep(0.2)  # by now it has arrived, or never will
+        return LOST if outcome == RIGHT else outcome
+
+    return Outcomes([caught(until_sent, KeyboardInterrupt), run()])
+
+
+def one_interrupt(subject: Subject) -> Outcomes:
+    """One Ctrl-C in a loop of runs."""
+    session, expected = subject.make(chain(8)), chain_answer(8)
+    return interrupted_once(lambda: of_answer(session.run(None, FEEDS)[0], expected), 0.08, repeat=True)
+
+
+def storm_run(subject: Subject) -> Outcomes:
+    """Alarms while a session of many small nodes runs."""
+    session, expected = subject.make(chain(20)), chain_answer(20)
+    return storm(lambda: of_answer(session.run(None, FEEDS)[0], expected))
+
+
+def storm_create(subject: Subject) -> Outcomes:
+    """Alarms while sessions are created and run, including the first of the process."""
+    model, expected = chain(1), chain_answer(1)
+    return storm(lambda: of_answer(subject.make(model).run(None, FEEDS)[0], expected))
+
+
+def in_a_kernel(subject: Subject) -> Outcomes:
+    """One Ctrl-C while a node computes for a large part of a second."""
+    session = subject.make(onnx_models.roi_align(16).SerializeToString())
+    rng = np.random.default_rng(0)
+    corners = rng.uniform(0, 150, (4_000, 2))
+    feeds = {
+        "X": rng.standard_normal((1, 256, 200, 304), np.float32),
+        "rois": np.concatenate([corners, corners + rng.uniform(20, 150, corners.shape)], axis=1).astype(np.float32),
+        "batch_indices": np.zeros(len(corners), np.int64),
+    }
+    begun = time.monotonic()
+    (expected,) = session.run(None, feeds)
+    took = time.monotonic() - begun
+    return interrupted_once(lambda: of_answer(session.run(None, feeds)[0], expected), 0.4 * took, repeat=False)
+
+
+def nested(subject: Subject) -> Outcomes:
+    """Alarms whose handler runs the session that is already running."""
+    session, expected = subject.make(chain(3)), chain_answer(3)
+    rng, outcomes = random.Random(1), Outcomes()  # noqa: S311 - no secret
+
+    def run() -> None:
+        outcomes[caught(lambda: of_answer(session.run(None, FEEDS)[0], expected), KeyboardInterrupt)] += 1
+
+    def handler(_: int, __: FrameType | None) -> None:
+        run()
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 1e-3))
+
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 1e-3)
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        run()
+    # Ignored, not reset: a handler that is running would set the timer again.
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    return outcomes
+
+
+def recursion(subject: Subject) -> Outcomes:
+    """Sessions run and are created at every call depth near the recursion limit."""
+    model, expected = chain(1), chain_answer(1)
+    session = subject.make(model)
+    calls = (
+        lambda: of_answer(session.run(None, FEEDS)[0], expected),
+        lambda: of_answer(subject.make(model).run(None, FEEDS)[0], expected),
+    )
+    limit, usual = 400, sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+
+    def at_depth(depth: int, call: Callable[[], str]) -> str:
+        return at_depth(depth - 1, call) if depth else call()
+
+    outcomes = Outcomes(
+        caught(functools.partial(at_depth, depth, call), RecursionError)
+        for call in calls
+        for depth in range(limit - 150, limit)
+    )
+    sys.setrecursionlimit(usual)
+    return outcomes
+
+
+def cold_compile(subject: Subject) -> Outcomes:
+    """Alarms until a kernel gets compiled, from nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        model = chain(1)
+        # From the reference, since the functions would compile the kernel.
+        expected = 2 * reference(BY_NAME["RoiAlign_16"], SIZE, FEEDS, ("Y",))["Y"]
+
+        def attempt() -> str:
+            (answer,) = subject.make(model).run(None, FEEDS)
+            has_values = answer is not None and answer.shape == expected.shape
+            is_close = has_values and np.allclose(answer, expected, rtol=1e-5, atol=1e-6)
+            return RIGHT if is_close else of_answer(answer, expected)
+
+        outcomes = Outcomes()
+        for outcome in itertools.islice(alarms(attempt, FIRST_COMPILED), 6):
+            outcomes[outcome] += 1
+            if outcome == RIGHT:
+                break
+        return outcomes + Outcomes([attempt()])
+
+
+def exit_while_running(subject: Subject) -> Outcomes:
+    """Alarms, and then the end of the process while another thread runs a session."""
+    session, expected = subject.make(chain(20)), chain_answer(20)
+
+    def run_on() -> None:
+        while True:
+            session.run(None, FEEDS)
+
+    threading.Thread(target=run_on, daemon=True).start()
+    return storm(lambda: of_answer(session.run(None, FEEDS)[0], expected))
+
+
+if __name__ == "__main__":
+    engine, kind, *programs = sys.argv[1:]
+    found = {name: globals()[name](Subject(engine, kind)) for name in programs}
+    print(json.dumps({"outcomes": found, "end": time.monotonic()}))

@@ -1,0 +1,136 @@
+"""The rules of this project that no text implies, and the mutants that break nothing else: a default run passes them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+from conformance.case import Case
+
+
+class Rule(NamedTuple):
+    """A rule of this project that no text implies.
+
+    pattern: found in the ids of its cases; the first rule whose pattern is found counts.
+    lives: the wrong implementations that break it and nothing else.
+    """
+
+    words: str
+    pattern: str
+    lives: str
+
+
+RULES = (
+    Rule(
+        "Invalid data and attributes are refused",
+        r"/refusal/",
+        """
+        roi_align:UnknownModeIsMax roi_align:CaseOfModesIgnored roi_align:UnknownCoordinatesAreOutputHalfPixel
+        roi_align:NegativeRatioIsAdaptive roi_align:EmptyOutputTaken roi_align:ScaleUnchecked
+        roi_align:RoisUnchecked roi_align:NaNAloneRefused roi_align:FiveNumbersTaken
+        roi_align:MoreIndicesTaken roi_align:NoPixelsTaken roi_align:XOfAnotherShapeTaken
+        roi_align:NegativeIndexWraps roi_align:IndexNTaken roi_align:IndexIn32Bits
+        dml_roi_align:RegionIndexSigned dml_roi_align:MapNotNeeded dml_roi_align:LimitsExchanged
+        dml_roi_align:LeadingAxesOfNothingTaken dml_roi_align:NegativeRegionIndexWraps
+        dml_roi_align:RegionIndexNTaken dml_roi_align:RegionIndexIn32Bits
+        dml_roi_align:RegionAttributesUnchecked dml_resample:ResampleAttributesUnchecked
+        dml_resample:IntegersTaken dml_resample:FloatShapeTaken dml_resample:NoPixelsAre0
+        roi_align_rotated:NegativeIndexWraps roi_align_rotated:IndexNTaken roi_align_rotated:IndexIn32Bits
+        roi_align_rotated:AlignedUnchecked roi_align_rotated:ClockwiseUnchecked
+        roi_align_rotated:NegativeRatioIsAdaptive roi_align_rotated:LargeRatioTaken
+        roi_align_rotated:RatioIn32Bits roi_align_rotated:EmptyOutputTaken roi_align_rotated:ScaleUnchecked
+        roi_align_rotated:RoisUnchecked roi_align_rotated:NaNAloneRefused roi_align_rotated:AnglesUnchecked
+        roi_align_rotated:FourNumbersTaken roi_align_rotated:SixNumbersTaken
+        roi_align_rotated:MoreIndicesTaken roi_align_rotated:XOfAnotherShapeTaken max_roi_pool:BatchIdCut
+        max_roi_pool:BatchIdRounded max_roi_pool:NegativeIdWraps max_roi_pool:IdNTaken max_roi_pool:NaNIdTaken
+        max_roi_pool:AttributesUnchecked max_roi_pool:OneNumberTaken max_roi_pool:ThirdNumberIgnored
+        max_roi_pool:NoScaleIsOne max_roi_pool:NegativeScaleTaken max_roi_pool:InfiniteRoisTaken
+        max_roi_pool:NaNRoisTaken max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken
+        max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
+        max_roi_pool:OtherChannelsTaken max_roi_pool:OtherRoisTaken
+        """,
+    ),
+    Rule(
+        "The maximum of NaN and other numbers is NaN",
+        r"/(nan|nan_before_infinity|nan_at_\d_\d|nan_in_a_sample|(several_)?nan(_among_samples)?)/",
+        """
+        roi_align:NaNLoses roi_align:NaNWinsIfFirst roi_align:SeveralNaNLose roi_align:LastNaNWins
+        dml_roi_align:NaNLoses dml_roi_align:NaNWinsIfFirst dml_roi_align:SeveralNaNLose
+        dml_roi_align:LastNaNWins max_roi_pool:LastNaNWins
+        """,
+    ),
+    Rule(
+        "The mode `max_interpolated`, which ONNX lacks",
+        r"^roi_align\w*/.*max_interpolated|/max_winner_at_",
+        "roi_align:InterpolatedIsMax roi_align:InterpolatedFromZero",
+    ),
+    Rule(
+        "The first of several equal pixels or samples gets the gradient of a maximum",
+        r"^(dml_)?roi_align_grad/edge/max_(\w*tie|first_)|^max_roi_pool_grad/"
+        r"(edge/(tie_|all_equal|minus|zeros)|matrix/ties|values/(large|tiny|\w*subnormal|\w*everywhere))",
+        """
+        roi_align:TieShared roi_align:TieToTheLast roi_align:TieDownTheColumns dml_roi_align:DmlTieToTheLast
+        dml_roi_align:DmlTieDownTheColumns max_roi_pool:TieToTheLast max_roi_pool:TieToTheLastColumn
+        max_roi_pool:TieToTheLastRow max_roi_pool:TieDownTheColumns max_roi_pool:TiesAll
+        max_roi_pool:TiesShare
+        """,
+    ),
+    Rule(
+        "The slope at the first pixel, and at a size of exactly 1, where it jumps",
+        r"/(sample_at_the_first_pixel|drois_of_a_size_of_1)/",
+        "roi_align:SlopeAt0Wrong roi_align_rotated:SlopeAt0Wrong",
+    ),
+    Rule(
+        "DirectML: the border of the map, pixels with weight 0, and samples at corners with offsets",
+        r"^dml_roi_align\w*/(edge/(border|past|nearest_past|corners_)|matrix/(half_out|larger|one_|no_ext|.*/corners/))"
+        r"|^dml_resample\w*/edge/(one_tap|infinite_gradient_on)",
+        "dml_roi_align:BordersOutside dml_resample:GradientToBothPixels",
+    ),
+    Rule(
+        "DirectML: of two equally near pixels RoiAlign reads the later one",
+        r"^dml_roi_align\w*/edge/nearest_tie",
+        "dml_roi_align:TieGoesToEven",
+    ),
+    Rule(
+        "DirectML: empty tensors are valid",
+        r"^dml_roi_align\w*/empty/",
+        """
+        dml_roi_align:NoChannelsOfAMapRefused dml_roi_align:NoPixelsOfAMapRefused
+        dml_roi_align:NoImagesOfAMapRefused
+        """,
+    ),
+    Rule(
+        "MaxRoiPool: ends at halves, swapped, beyond 2^31 pixels or scaled to one in float32",
+        r"^max_roi_pool\w*/(edge/(half_|one_and|second_end|inverted|ends_|scaled_)|matrix/(halves|swapped))",
+        """
+        max_roi_pool:HalvesToEven max_roi_pool:HalvesTowards0 max_roi_pool:InvertedIsEmpty
+        max_roi_pool:InvertedIsOrdered max_roi_pool:InvertedAtItsSecondEnd max_roi_pool:InvertedOnBothAxes
+        max_roi_pool:EndsUnlimited max_roi_pool:EndsUpTo31Bits max_roi_pool:EndsWrap
+        max_roi_pool:FarEndsRefused max_roi_pool:ScaleInTheTensorsType max_roi_pool:HugeRefused
+        """,
+    ),
+    Rule(
+        "MaxRoiPool: the bounds of bins are exact",
+        r"^max_roi_pool\w*/(edge/(exact_start|huge)|matrix/(\d+_bins|huge))",
+        "max_roi_pool:BinsInDouble",
+    ),
+    Rule(
+        "Rotated RoIs of negative width or height are mirrored, or have no samples",
+        r"^roi_align_rotated\w*/\w+/(negative|mirrored|drois_of_a_negative)",
+        """
+        roi_align_rotated:NegativeSizesAre0 roi_align_rotated:Ratio0OfTheAbsoluteSize
+        """,
+    ),
+)
+
+
+@functools.cache
+def rule_of(case: Case) -> str | None:
+    """The words of the first rule to which a case of this project's own authority belongs."""
+    return next((rule.words for rule in RULES if re.search(rule.pattern, case.id)), None)
+
+
+def lives() -> dict[str, str]:
+    """The wrong implementations that a default run does not fail, each with the rule that it breaks."""
+    return {name: rule.words for rule in RULES for name in rule.lives.split()}

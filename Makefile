@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench growth networks start examples docs lint
+.PHONY: conformance test test-slow test-torch bench networks start examples docs lint
 
 conformance: .venv/.base
 	$(BIN)/python -m conformance --strict all
@@ -23,15 +23,9 @@ test-torch: .venv/.test .venv/.test-torch
 # Measures, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --markdown build/bench.md --chart docs/images/speed.svg
+	$(BIN)/python -m benchmarks --json build/bench.json --chart docs/images/speed.svg
 	$(BIN)/python -m benchmarks types --json build/types.json
 	$(BIN)/python -m benchmarks tables build/bench.json build/types.json --write docs/performance.md
-
-# Likewise how cost grows with each size, and the model of it.
-growth: .venv/.bench
-	@mkdir -p build
-	$(BIN)/python -m benchmarks growth --json build/growth.json --chart docs/images/growth.svg
-	$(BIN)/python -m benchmarks tables build/growth.json --write docs/performance.md
 
 # How long a user waits: for the compiler, a wheel and the suite.
 start: .venv/.test

@@ -11,7 +11,7 @@ from docs.pictures import PICTURES, drawn
 FOLDER = Path(__file__).parent
 
 MEASURED = {f"images/{name}-{theme}.svg" for name in ("speed", "growth") for theme in ("light", "dark")}
-"""The pictures that `make bench` and `make growth` draw."""
+"""The pictures that `make bench` draws, and one of how cost grows, which stays as it is."""
 
 
 def generated() -> dict[str, str]:

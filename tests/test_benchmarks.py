@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,13 +17,12 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
 import onnx_models
 from benchmarks import __main__ as command
-from benchmarks import first_call, fresh_process, in_model, models, peers
+from benchmarks import documented_tables, first_call, fresh_process, in_model, models, peers
 from benchmarks.call import Call
 from benchmarks.first_call import FirstCall
 from benchmarks.interleave import LEAST_ROUNDS, MOST_ROUNDS, interleave
@@ -32,8 +31,8 @@ from benchmarks.memory_copy import copy_call
 from benchmarks.operations import BY_DEFAULT, IN_MODEL, OPERATIONS, Operation
 from benchmarks.peers import NAMES, Peer
 from benchmarks.problem import Problem
-from benchmarks.sessions import make, our_call
-from benchmarks.sweeps import BASE, Point, Sweep, sweeps
+from benchmarks.sessions import our_call
+from benchmarks.sweeps import sweeps
 from benchmarks.workloads import (
     FPN,
     PYRAMIDS,
@@ -83,7 +82,7 @@ def off_by_a_tenth(array: Array) -> Array:
 
 @pytest.mark.parametrize(
     "workload",
-    [*WORKLOADS, *FPN.levels, *(point.workload for sweep in sweeps() for point in sweep.points)],
+    [*WORKLOADS, *FPN.levels, *dict.fromkeys(workload for workload, _ in sweeps())],
     ids=lambda w: w.name,
 )
 def test_rows_are_roi_aligns_on_the_map(workload: Workload) -> None:
@@ -111,19 +110,6 @@ def test_names_are_unique_so_that_they_can_be_chosen() -> None:
     for names in (workloads, [pyramid.name for pyramid in PYRAMIDS], command.OPERATION_NAMES, NAMES):
         assert len(set(names)) == len(names)
     assert {*command.OPERATION_NAMES} - {first_call.NAME} >= {*BY_DEFAULT} > {IN_MODEL.name}
-
-
-def test_each_sweep_varies_what_it_says_and_has_the_base_among_its_points() -> None:
-    varied = [
-        {field for point in sweep.points for field, value in vars(point.workload).items() if value != vars(BASE)[field]}
-        for sweep in sweeps()
-    ]
-    sizes = [{"shape"}, {"rois"}, {"bins"}, {"sampling_ratio"}, {"shape", "spatial_scale"}, set()]
-    assert [fields - {"name"} for fields in varied] == sizes
-    assert [point.threads for point in sweeps()[-1].points] == [1, 2, 3, 4, 6, 8, 12, 16]
-    for sweep in sweeps():
-        assert any(replace(point.workload, name=BASE.name) == BASE for point in sweep.points)
-        assert len({point.value for point in sweep.points}) == len(sweep.points)
 
 
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.family == "rotated"], ids=lambda o: o.name)
@@ -172,12 +158,6 @@ def test_a_peer_with_wrong_numbers_is_refused_and_not_timed(alter: Callable[[Arr
     assert "right" in cell.times
 
 
-def test_a_reason_to_differ_is_none_to_answer_nonsense() -> None:
-    cell = measure(tiny(AVG), 1, {"odd": Altered(lambda a: a * np.float32(np.nan), "its reasons")}, rounds=1)
-    assert len(cell.refused) == 1
-    assert "odd" not in cell.times
-
-
 def test_a_peer_that_is_known_to_differ_is_timed_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "present", lambda: {"odd": Altered(off_by_a_tenth, "its reasons")})
     result = run("--operation", "avg", "--workload", "one", "--threads", "1", "--rounds", "1")
@@ -199,12 +179,12 @@ def test_a_refused_peer_is_status_1_and_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_small_run_writes_everything(tmp_path: Path) -> None:
-    json_file, markdown_file = tmp_path / "run.json", tmp_path / "run.md"
+    json_file = tmp_path / "run.json"
     chosen = ("--operation", "avg", "--operation", "dX", "--workload", "one", "--peer", "onnxruntime", "--threads", "1")
-    result = run(*chosen, "--rounds", "3", "--json", str(json_file), "--markdown", str(markdown_file))
+    result = run(*chosen, "--rounds", "3", "--json", str(json_file))
     assert result.exit_code == 0, result.output
     data = json.loads(json_file.read_text("utf-8"))
-    assert set(data) == {"machine", "packages", "single", "cells", "swept", "first_calls", "models"}
+    assert set(data) == {"machine", "packages", "single", "cells", "first_calls"}
     assert data["single"] is False
     assert "each twice in a row, and the second one is timed" in result.output
     assert set(data["machine"]) == {"cpu", "cpus", "architecture", "system", "python", "load"}
@@ -224,17 +204,12 @@ def test_a_small_run_writes_everything(tmp_path: Path) -> None:
         assert call["median"] == sorted(call["all"])[1]
     difference = forward["differences"]["onnxruntime"]
     assert 0 <= difference["relative"] <= difference["allowed"] < 1e-3
-    for text in (result.output, markdown_file.read_text("utf-8")):
-        assert "avg, float" in text
-        assert "dX, float" in text
-        assert "onnxruntime" in text
-        assert "1x256x50x76" in text
-    rows = [line for line in markdown_file.read_text("utf-8").splitlines() if line.startswith("| one |")]
-    assert len(rows) == 2
+    assert {"avg, float", "dX, float"} <= {line.strip() for line in result.output.splitlines()}
+    (row, _) = (line.split() for line in result.output.splitlines() if line.strip().startswith("one "))
     times = forward["seconds"]
     ratio = times["onnxruntime"]["median"] / times["ortops"]["median"]
     shown = f"{ratio:.1f}" if ratio >= 1 else f"{ratio:.2f}"
-    assert rows[0].endswith(f"| {times['onnxruntime']['median'] * 1e3:.2f} ({shown}) |")
+    assert row[-2:] == [f"{times['onnxruntime']['median'] * 1e3:.2f}", f"({shown})"]
 
 
 def test_a_run_of_single_calls_says_so(tmp_path: Path) -> None:
@@ -273,21 +248,6 @@ def test_a_model_of_one_level_has_one_row_and_runs_without_peers() -> None:
         assert (set(cell.times), cell.differences) == ({"ortops"}, {})
 
 
-@pytest.mark.parametrize(("single", "timed"), [(False, [2, 4, 6]), (True, [1, 2, 3, 4, 5, 6])])
-def test_of_a_model_each_second_run_after_the_first_counts_or_every_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, single: bool, timed: list[int]
-) -> None:
-    names = ("Conv_kernel_time", "ReorderOutput_token_7_kernel_time", "tiny/RoiAlign_kernel_time")
-    seconds = [(1000, 10, run) for run in range(7)]
-    events = [{"name": name, "dur": 1e6 * taken} for run in seconds for name, taken in zip(names, run, strict=True)]
-    file = tmp_path / "profile.json"
-    file.write_text(json.dumps(events), "utf-8")
-    monkeypatch.setattr(onnxruntime.InferenceSession, "end_profiling", lambda _: str(file))
-    alone, converted = in_model.measure(Pyramid("alone", (TINY,)), 1, [], rounds=3, single=single)
-    assert alone.times == {"ortops": timed}
-    assert converted.times == {"ortops": [10 + taken for taken in timed]}
-
-
 def test_openvinos_mean_times_of_a_node_are_turned_into_those_of_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
     openvino = pytest.importorskip("openvino")
     profiled = importlib.import_module("benchmarks.peers.openvino").ProfiledModel
@@ -310,37 +270,6 @@ def test_openvinos_mean_times_of_a_node_are_turned_into_those_of_each_run(monkey
     np.testing.assert_allclose(times.with_conversions, [(1 + conversions) * taken for taken in times.alone])
 
 
-def test_openvino_reports_means_over_all_runs() -> None:
-    """Otherwise the second run, of few RoIs, would seem to take less than no time."""
-    pytest.importorskip("openvino")
-    pyramid = Pyramid("alone", (replace(TINY, rois=2000, bins=14),))
-    made, feeds = in_model.model(pyramid), in_model.feeds(pyramid)
-    for value in (*made.graph.input[1:], *made.graph.output):
-        value.type.tensor_type.shape.dim[0].dim_param = "num_rois"
-    model = importlib.import_module("benchmarks.peers.openvino").ProfiledModel(made, feeds, 1)
-    model.run()
-    feeds.update({f"tiny/{name}": feeds[f"tiny/{name}"][:1] for name in ("rois", "batch_indices")})
-    model.run()
-    (times,) = model.seconds(["tiny"])
-    assert len(times.alone) == 2
-    assert min(times.alone) > -2e-6
-
-
-def test_levels_of_a_model_run_one_after_the_other_and_roi_align_last(tmp_path: Path) -> None:
-    session = make(onnxruntime.InferenceSession, in_model.model(FPN), 1, str(tmp_path / "profile"))
-    session.run(None, in_model.feeds(FPN))
-    events = [event for event in json.loads(Path(session.end_profiling()).read_text("utf-8")) if event["cat"] == "Node"]
-    named = [event for event in events if event["name"].startswith("FPN")]
-    runs = [list(run) for _, run in groupby(named, key=lambda event: event["name"].partition("/")[0])]
-    assert len(runs) == len(FPN.levels)
-    reordered = [i for i, event in enumerate(events) if event["args"]["op_name"] == "ReorderOutput"]
-    assert all(events[i + 1]["name"].endswith("/RoiAlign_kernel_time") for i in reordered)
-    for *convolution, last in runs:
-        assert convolution
-        level = next(level for level in FPN.levels if last["name"] == f"{level.name}/RoiAlign_kernel_time")
-        assert last["args"]["input_type_shape"][0] == {"float": [*level.shape]}
-
-
 def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(model: onnx.ModelProto) -> onnx.ModelProto:
         made = convert(model)
@@ -360,53 +289,6 @@ def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytes
             assert set(cell.times) == {"ortops"}
 
 
-def test_models_are_written_beside_operations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(command, "PYRAMIDS", (TINY_PYRAMID,))
-    json_file = tmp_path / "run.json"
-    chosen = ("--operation", "in-model", "--workload", "mask", "--peer", "onnxruntime", "--threads", "1")
-    result = run(*chosen, "--rounds", "1", "--json", str(json_file))
-    assert result.exit_code == 0, result.output
-    assert "in-model, float" in result.output
-    assert "in-model with conversions, float" in result.output
-    cells = json.loads(json_file.read_text("utf-8"))["cells"]
-    assert [(cell["operation"], cell["workload"]) for cell in cells] == [
-        (operation, name)
-        for operation in ("in-model", "in-model with conversions")
-        for name in ("tiny", "half", "mask")
-    ]
-    assert all(set(cell["seconds"]) == {"ortops", "onnxruntime"} for cell in cells)
-
-
-def test_first_calls_are_those_of_two_processes_that_share_an_empty_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    folders: list[Path] = []
-    was_empty: list[bool] = []
-
-    def process(command: list[str], env: Mapping[str, str], **_: object) -> subprocess.CompletedProcess[bytes]:
-        assert command[-2:] == ["benchmarks.fresh_process", "function"]
-        folders.append(Path(env["NUMBA_CACHE_DIR"]))
-        was_empty.append(not list(folders[-1].iterdir()))
-        (folders[-1] / "code").touch()
-        n = len(folders)
-        seconds = {"imports": n, "first": 100 * n, "one RoI": 10 * n, "other bins": 20 * n}
-        return subprocess.CompletedProcess(command, 0, json.dumps(seconds).encode())
-
-    monkeypatch.setattr(subprocess, "run", process)
-    measured = first_call.measure("function", 2)
-    assert measured.times == {
-        "imports": [2, 4],
-        "nothing cached": [101, 303],
-        "cached": [202, 404],
-        "one RoI": [10, 30],
-        "other bins": [20, 60],
-    }
-    assert measured.median("cached") == 303
-    assert was_empty == [True, False, True, False]
-    assert folders[0] == folders[1] != folders[2] == folders[3]
-    assert not any(folder.exists() for folder in folders)
-    first_call.measure("function")
-    assert len(folders) == 4 + 2 * first_call.RUNS
-
-
 def test_the_cases_of_first_calls_compute_what_they_say() -> None:
     workload = replace(fresh_process.WORKLOAD, rois=5)
     y, also_y, dx = (prepare(workload)() for prepare in fresh_process.CASES.values())
@@ -414,22 +296,6 @@ def test_the_cases_of_first_calls_compute_what_they_say() -> None:
     np.testing.assert_array_equal(also_y, y)
     assert dx.shape == workload.shape
     np.testing.assert_allclose(np.vdot(dx, workload.inputs()["X"]), np.vdot(workload.gradient(), y), rtol=1e-3)
-
-
-def test_later_calls_have_one_roi_and_other_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[tuple[int, int]] = []
-
-    def case(workload: Workload) -> Callable[[], Array]:
-        def call() -> Array:
-            called.append((workload.rois, workload.bins))
-            return np.zeros(0)
-
-        return call
-
-    monkeypatch.setattr(fresh_process, "CASES", {"noted": case})
-    seconds = fresh_process.seconds("noted")
-    assert list(seconds) == ["imports", "first", "one RoI", "other bins"]
-    assert called == [(100, 7), (1, 7), (100, 14)]
 
 
 def test_imports_are_those_that_a_call_needs_and_not_the_compiler() -> None:
@@ -448,8 +314,8 @@ def test_first_calls_are_written_as_seconds(monkeypatch: pytest.MonkeyPatch, tmp
         return FirstCall(case, {"imports": [0.25, 0.5, 1.0], "cached": [1.0, 4.0, 2.0]})
 
     monkeypatch.setattr(first_call, "measure", measured)
-    json_file, markdown_file = tmp_path / "run.json", tmp_path / "run.md"
-    result = run("--operation", "first-call", "--json", str(json_file), "--markdown", str(markdown_file))
+    json_file = tmp_path / "run.json"
+    result = run("--operation", "first-call", "--json", str(json_file))
     assert result.exit_code == 0, result.output
     assert asked == [(case, None) for case in fresh_process.CASES]
     data = json.loads(json_file.read_text("utf-8"))
@@ -461,10 +327,9 @@ def test_first_calls_are_written_as_seconds(monkeypatch: pytest.MonkeyPatch, tmp
             "cached": {"median": 2.0, "min": 1.0, "all": [1.0, 4.0, 2.0]},
         },
     }
-    for text in (result.output, markdown_file.read_text("utf-8")):
-        assert "processor seconds" in text
-        assert "Milliseconds" not in text
-    assert "| session | 0.50 | 2.00 |" in markdown_file.read_text("utf-8").splitlines()
+    assert "processor seconds" in result.output
+    assert "Milliseconds" not in result.output
+    assert ["session", "0.50", "2.00"] in [line.split() for line in result.output.splitlines()]
 
 
 def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None:
@@ -491,21 +356,9 @@ def test_a_round_of_single_calls_has_every_call_once_and_none_after_itself() -> 
         assert {before for before, after in pairwise(called) if after == name} == {*"abc"} - {name}
 
 
-def test_a_single_call_without_others_is_made_once_a_round() -> None:
-    called: list[str] = []
-    times = interleave({"alone": lambda: called.append("alone")}, 3, single=True)
-    assert len(times["alone"]) == len(called) == 3
-
-
 def test_there_are_enough_rounds_where_nobody_says_and_not_too_many() -> None:
     assert len(interleave({"quick": lambda: None})["quick"]) == MOST_ROUNDS
     assert MOST_ROUNDS > LEAST_ROUNDS >= 7
-
-
-def test_slow_calls_have_the_least_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(10_000))
-    monkeypatch.setattr("benchmarks.interleave.time.perf_counter", lambda: float(next(clock)))
-    assert len(interleave({"slow": lambda: None})["slow"]) == LEAST_ROUNDS
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -526,15 +379,12 @@ def test_copying_takes_parts_of_any_size(threads: int) -> None:
         (["--threads", "1000000"], "--threads"),
         (["--rounds", "0"], "--rounds"),
         (["--json", "no/such/folder/run.json"], "is no folder"),
-        (["--markdown", "no/such/folder/run.md"], "is no folder"),
         (["--operation", "linear", "--workload", "one"], "no chosen operation"),
         (["--operation", "linear", "--type", "bfloat16"], "no chosen operation"),
-        (["--operation", "linear", "--plot", "run.png"], "--plot"),
         (["--operation", "in-model", "--workload", "one"], "no chosen operation"),
         (["--operation", "in-model", "--type", "float16"], "no chosen operation"),
-        (["--operation", "in-model", "--plot", "run.png"], "--plot"),
         (["--chart", "no/such/folder/run.svg"], "is no folder"),
-        (["draw", "--chart", "run.svg", "no-such-report.json"], "REPORT"),
+        (["tables", "no-such-report.json"], "REPORT"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
@@ -544,23 +394,16 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    for name in [
-        name
-        for name in sys.modules
-        if name.startswith(("benchmarks.plot", "benchmarks.chart", "benchmarks.themes", "benchmarks.peers."))
-    ]:
+    for name in [name for name in sys.modules if name.startswith(("benchmarks.chart", "benchmarks.peers."))]:
         monkeypatch.delitem(sys.modules, name)
     for package in packages:
         for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
             monkeypatch.setitem(sys.modules, name, None)
 
 
-@pytest.mark.parametrize("option", ["--plot", "--chart"])
-def test_a_picture_without_matplotlib_is_a_wrong_call_that_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, option: str
-) -> None:
+def test_a_chart_without_matplotlib_is_a_wrong_call_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "matplotlib")
-    result = run(option, "run.svg")
+    result = run("--chart", "run.svg")
     assert result.exit_code == 2
     assert "ortops[bench]" in result.output
 
@@ -660,19 +503,6 @@ def test_mmcv_is_asked_through_its_public_function(monkeypatch: pytest.MonkeyPat
     assert rest == [(3, 3), 0.5, 0, "avg", True]
 
 
-def test_a_plot_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    points = tuple(Point(n, replace(TINY, rois=n)) for n in (1, 5))
-    monkeypatch.setattr(command, "sweeps", lambda: (Sweep("RoIs", points),))
-    plot_file, json_file = tmp_path / "run.png", tmp_path / "run.json"
-    chosen = ("--operation", "avg", "--workload", "one", "--peer", "onnxruntime", "--threads", "1", "--rounds", "1")
-    result = run(*chosen, "--plot", str(plot_file), "--json", str(json_file))
-    assert result.exit_code == 0, result.output
-    assert plot_file.read_bytes().startswith(b"\x89PNG")
-    swept = json.loads(json_file.read_text("utf-8"))["swept"]
-    assert [(cell["sweep"], cell["value"]) for cell in swept] == [("RoIs", 1), ("RoIs", 5)]
-
-
 def report_cell(operation: str, workload: str, threads: int, peer_seconds: float) -> dict[str, Any]:
     seconds = {"ortops": {"median": 0.5}, "onnxruntime": {"median": peer_seconds}}
     facts = {"X": "1x2x3x4", "RoIs": "1" if workload == "one" else "5"}
@@ -721,12 +551,6 @@ def test_a_chart_of_single_calls_says_so(tmp_path: Path) -> None:
     assert "Medians of single calls in float32 on A <processor>, 8 CPUs." in texts
 
 
-def test_a_chart_of_one_operation_has_one_panel_and_of_one_number_of_threads_one_colour(tmp_path: Path) -> None:
-    texts, _ = chart_texts({**REPORT, "cells": [report_cell("max", "one", 2, 11.5)]}, tmp_path)
-    assert {"Maximum", "2 threads", "23.0"} <= {*texts}
-    assert {"Average", "Average, inside a model", "1 thread"}.isdisjoint(texts)
-
-
 def test_a_chart_has_the_same_bytes_each_time_and_two_themes(tmp_path: Path) -> None:
     _, once = chart_texts(REPORT, tmp_path)
     _, again = chart_texts(REPORT, tmp_path, "again")
@@ -734,33 +558,6 @@ def test_a_chart_has_the_same_bytes_each_time_and_two_themes(tmp_path: Path) -> 
     light, dark = once
     assert light != dark
     assert b"dc:date" not in light
-
-
-@pytest.mark.parametrize(
-    ("report", "message"),
-    [
-        ({**REPORT, "cells": []}, "must have times of onnxruntime"),
-        ({"cells": []}, "must be one that"),
-        ({}, "must be one that"),
-        ([1], "must be one that"),
-    ],
-)
-def test_a_report_with_nothing_to_draw_is_an_error(report: Any, message: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps(report), "utf-8")
-    result = run("draw", str(file), "--chart", str(tmp_path / "run.svg"))
-    assert result.exit_code == 1
-    assert message in result.output
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_report_that_is_no_json_is_a_wrong_call(tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    file.write_text("{", "utf-8")
-    result = run("draw", str(file), "--chart", str(tmp_path / "run.svg"))
-    assert result.exit_code == 2
-    assert "must be JSON" in result.output
 
 
 @pytest.mark.parametrize(
@@ -779,18 +576,132 @@ def test_a_chart_that_would_show_nothing_is_a_wrong_call(arguments: list[str], m
     assert message in result.output
 
 
-def test_a_run_and_its_report_give_the_same_chart(tmp_path: Path) -> None:
+def test_a_run_draws_a_chart(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    json_file = tmp_path / "run.json"
     chosen = ("--operation", "avg", "--workload", "one", "--peer", "onnxruntime", "--threads", "1", "--rounds", "1")
-    result = run(*chosen, "--chart", str(tmp_path / "run.svg"), "--json", str(json_file))
+    result = run(*chosen, "--chart", str(tmp_path / "run.svg"))
     assert result.exit_code == 0, result.output
-    result = run("draw", str(json_file), "--chart", str(tmp_path / "later.svg"))
-    assert result.exit_code == 0, result.output
-    for theme in ("light", "dark"):
-        assert (tmp_path / f"run-{theme}.svg").read_bytes() == (tmp_path / f"later-{theme}.svg").read_bytes()
+    assert all((tmp_path / f"run-{theme}.svg").read_text("utf-8") for theme in ("light", "dark"))
 
 
 def test_a_cell_keeps_no_arrays() -> None:
     cell: Cell = measure(tiny(AVG), 1, {}, rounds=1)
     assert not any(isinstance(value, np.ndarray) for value in vars(cell).values())
+
+
+def cell(
+    operation: str, workload: str, threads: int, seconds: Mapping[str, float], kind: str = "float"
+) -> dict[str, Any]:
+    return {
+        "operation": operation,
+        "workload": workload,
+        "threads": threads,
+        "element_type": kind,
+        "facts": {"X": "1x2x3x4", "RoIs": "5", "bins": "7", "samples": "by size"},
+        "seconds": {name: {"median": one / 1e3} for name, one in seconds.items()},
+    }
+
+
+PEERS = {"onnxruntime": 30.0, "openvino": 0.5}
+
+TABLES = {
+    "machine": {"cpus": 2},
+    "cells": [
+        *(cell("avg", "P2", n, {"ortops": 4 / n, "copy": 2, **PEERS}) for n in (1, 2)),
+        *(cell("max", "P2", n, {"ortops": 9.96, "copy": 2, **PEERS}) for n in (1, 2)),
+        *(cell("dX", "P2", n, {"ortops": 0.996, "copy": 2, "forward": 1}) for n in (1, 2)),
+        cell("avg", "mask", 1, {"ortops": 0.06, "copy": 2}),
+        cell("in-model", "FPN", 1, {"ortops": 10, **PEERS}),
+        cell("in-model", "mask", 1, {"ortops": 10, "onnxruntime": 20}),
+        cell("in-model with conversions", "FPN", 1, {"ortops": 20, **PEERS}),
+        cell("in-model", "FPN", 2, {"ortops": 10, **PEERS}),
+        *(cell("rotated", "P2 rotated", n, {"ortops": 20, "loops": 100}) for n in (1, 2)),
+        cell("avg", "P2", 2, {"ortops": 3, "float": 4, "copy": 1}, "float16"),
+        cell("avg", "P2", 2, {"ortops": 8, "float": 5, "copy": 1}, "double"),
+        cell("drois", "P2", 2, {"ortops": 6, "float": 6, "copy": 1}, "bfloat16"),
+    ],
+}
+
+MADE = [
+    """\
+| workload | X | RoIs | bins | samples | threads | average | times the floor | onnxruntime | OpenVINO | max | onnxruntime \
+| dX | drois |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| P2 | 1x2x3x4 | 5 | 7 | by size | 1 | 4.0 | 2.0 | 30 (7.5) | 0.50 (0.12) | 10 | 30 (3.0) | 1.0 | |
+| | | | | | 2 | 2.0 | 1.0 | 30 (15.0) | 0.50 (0.25) | 10 | 30 (3.0) | 1.0 | |
+| mask | 1x2x3x4 | 5 | 7 | by size | 1 | 0.06 | 0.03 | | | | | | |""",
+    """\
+| operation | workload | threads | float | float16 | bfloat16 | double |
+| --- | --- | ---: | ---: | ---: | ---: | ---: |
+| average | P2 | 2 | 4.5 | 3.0 (0.75) | | 8.0 (1.6) |
+| drois | P2 | 2 | 6.0 | | 6.0 (1.0) | |""",
+    """\
+| model | X of RoiAlign | RoIs | bins | samples | threads | RoiAlign | onnxruntime | OpenVINO | with conversions \
+| onnxruntime | OpenVINO |
+| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| FPN | 1x2x3x4 | 5 | 7 | by size | 1 | 10 | 30 (3.0) | 0.50 (0.05) | 20 | 30 (1.5) | 0.50 (0.03) |
+| | | | | | 2 | 10 | 30 (3.0) | 0.50 (0.05) | | | |
+| mask | 1x2x3x4 | 5 | 7 | by size | 1 | 10 | 20 (2.0) | | | | |""",
+    """\
+| operation | workload | threads | ortops | onnxruntime | OpenVINO | loops |
+| --- | --- | ---: | ---: | ---: | ---: | ---: |
+| rotated | P2 rotated | 1 | 20 | | | 100 (5.0) |
+| | | 2 | 20 | | | 100 (5.0) |""",
+]
+
+
+def test_tables_of_the_documents_are_made_from_a_report() -> None:
+    assert documented_tables.tables(TABLES) == MADE
+
+
+def test_tables_are_printed_or_put_in_place_of_those_with_the_same_headings(tmp_path: Path) -> None:
+    report, document = tmp_path / "report.json", tmp_path / "page.md"
+    report.write_text(json.dumps(TABLES), "utf-8")
+    assert run("tables", str(report)).output == "\n\n".join(MADE) + "\n"
+    old = "\n\n".join("\n".join([*table.splitlines()[:2], "| old |"]) for table in MADE)
+    document.write_text(f"# Page\n\n{old}\n\n| other |\n| --- |\n| kept |\n", "utf-8")
+    result = run("tables", str(report), "--write", str(document))
+    assert (result.exit_code, result.output) == (0, "")
+    new = "\n\n".join(MADE)
+    assert document.read_text("utf-8") == f"# Page\n\n{new}\n\n| other |\n| --- |\n| kept |\n"
+
+
+@pytest.mark.parametrize(
+    ("report", "document", "message"),
+    [
+        ({"cells": [], "machine": {"cpus": 1}}, "", "has no times for a table"),
+        ({}, "", "must be one that"),
+        ([], "", "must be one that"),
+        (TABLES, "", "must have one table with the headings | workload"),
+        (TABLES, "\n\n".join(2 * MADE), "not 2"),
+    ],
+    ids=["nothing", "empty", "list", "no table", "two tables"],
+)
+def test_tables_that_cannot_be_made_or_placed_are_an_error(
+    report: Any, document: str, message: str, tmp_path: Path
+) -> None:
+    file, page = tmp_path / "report.json", tmp_path / "page.md"
+    file.write_text(json.dumps(report), "utf-8")
+    page.write_text(document, "utf-8")
+    result = run("tables", str(file), "--write", str(page))
+    assert result.exit_code == 1
+    assert message in result.output.replace("\n", " ")
+    assert page.read_text("utf-8") == document
+
+
+def test_the_page_on_performance_has_all_these_tables() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "performance.md").read_text("utf-8")
+    assert all(table.splitlines()[-1] in documented_tables.replaced(page, MADE) for table in MADE)
+
+
+def test_other_types_are_measured_beside_float_without_peers(tmp_path: Path) -> None:
+    file = tmp_path / "types.json"
+    result = run("types", "--workload", "one", "--threads", "1", "--rounds", "1", "--json", str(file))
+    assert result.exit_code == 0, result.output
+    data = json.loads(file.read_text("utf-8"))
+    assert [(cell["operation"], cell["element_type"]) for cell in data["cells"]] == [
+        (operation, kind) for operation in ("avg", "max", "dX", "drois") for kind in ("float16", "bfloat16", "double")
+    ]
+    assert all({"ortops", "float"} <= set(cell["seconds"]) for cell in data["cells"])
+    (table,) = documented_tables.tables(data)
+    assert len(table.splitlines()) == 2 + 4

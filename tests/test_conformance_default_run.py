@@ -60,8 +60,9 @@ def test_a_watch_notices_a_mutant_that_fails(family: str) -> None:
     assert overlooked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CONTROLS)
-def test_the_control_passes_all_cases_and_the_mutants_of_a_rule_all_those_of_a_default_run(family: str) -> None:
+def test_the_control_passes_its_cases_and_a_default_run_the_mutants_of_a_rule(family: str) -> None:
     own = [case for case in collect() if case.definition.family == family]
     of_a_rule = [mutant for mutant in MUTANTS if mutant.operators == family and mutant.name in lives()]
     deciding = {mutant: frozenset(decisive(mutant, collect())) for mutant in of_a_rule}

@@ -12,11 +12,11 @@ test: .venv/.test
 	$(BIN)/python -m ortops warmup
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
-# Proofs that take long: every wrong implementation is caught, every operator of a gradient has a gradient, a wheel runs.
+# Proofs that take long: what a default run passes, gradients of gradients, a wheel, all translations of PyTorch.
 test-slow: .venv/.test
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m slow
 
-# The tests of what needs PyTorch, which is large.
+# The tests that need PyTorch, which is large. Where it is installed, the two above have them, too.
 test-torch: .venv/.test .venv/.test-torch
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py docs.py)
 

@@ -12,17 +12,20 @@ collect_ignore_glob = [] if find_spec("torch") else ["test_torch*.py", "test_gra
 """What `make test-torch` runs, which installs PyTorch."""
 
 FIRST = (
-    "test_conformance_coverage",
+    "test_conformance_default_run",
+    "test_torch_operators",
+    "test_gradient_twice",
     "test_conformance_backends",
     "test_conformance_fuzz",
     "test_kernels",
     "test_processors",
     "test_wheel",
-    "test_interrupts",
     "test_conformance_fuzz_cluster",
     "test_portable",
-    "test_conformance_adoption",
     "test_conformance_mutants",
+    "test_conformance_adoption",
+    "test_benchmarks",
+    "test_conformance_coverage",
     "test_conformance_cli",
     "test_gradient_movement",
     "test_resize",

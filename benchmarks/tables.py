@@ -23,7 +23,7 @@ LEGEND = (
     "layout of X; in openvino, the layout of Y and the type of batch_indices. Other models may need more or less of this.",
     "openvino: a compiled model that computes in float32; its calls copy neither inputs nor outputs.",
     "loops: plain loops over the samples of a RoI and then its channels, compiled by numba.",
-    "For torchvision, mmcv and torch, dX is only autograd's backward pass, through the public API.",
+    "For torchvision and torch, dX is only autograd's backward pass, through the public API.",
     "-: not supported. wrong: it computes different values. *: a known difference, explained below.",
 )
 """The legend of the tables."""

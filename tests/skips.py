@@ -28,8 +28,6 @@ ALLOWED = [
     *(("*test_an_example_answers*", f"could not import '{name}'*") for name in ("tvm", "paddle", "onnx2torch")),
     ("*", "*needs torchvision*"),
     ("*test_conformance_peers*", "torch* is not installed"),
-    # mmcv has no wheel for this release of torch.
-    ("*test_benchmarks*", "*mmcv*"),
     ("*test_benchmarks*", "*torchvision*"),
 ]
 """Patterns for the name of a test and for the reason of its skip."""

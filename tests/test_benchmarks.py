@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -409,8 +409,8 @@ def test_a_chart_without_matplotlib_is_a_wrong_call_that_names_the_extra(monkeyp
 
 
 def test_a_peer_that_is_not_installed_is_a_wrong_call_and_else_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    hide(monkeypatch, "openvino", "torch", "torchvision", "mmcv")
-    for name in ("openvino", "torch", "torchvision", "mmcv"):
+    hide(monkeypatch, "openvino", "torch", "torchvision")
+    for name in ("openvino", "torch", "torchvision"):
         result = run("--peer", name)
         assert result.exit_code == 2
         assert f"{name!r}: must be installed" in result.output
@@ -480,27 +480,6 @@ def _load_or_skip(name: str) -> Peer:
         return peers.load(name)
     except peers.MissingPeerError as error:
         pytest.skip(str(error))
-
-
-def test_mmcv_is_asked_through_its_public_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    asked: list[tuple[Any, ...]] = []
-
-    def roi_align(x: Any, *arguments: Any) -> Any:
-        asked.append(arguments)
-        return x.sum() * torch.ones(5, 3, 3, 3)
-
-    package, module = ModuleType("mmcv"), ModuleType("mmcv.ops")
-    module.roi_align = roi_align  # type: ignore[attr-defined]
-    hide(monkeypatch)
-    monkeypatch.setitem(sys.modules, "mmcv", package)
-    monkeypatch.setitem(sys.modules, "mmcv.ops", module)
-    call = peers.load("mmcv").prepare(tiny(AVG), 1)
-    assert call is not None
-    assert call.arrays(call.run())[0].shape == (5, 3, 3, 3)
-    rois, *rest = asked[0]
-    assert rois.shape == (5, 5)
-    assert rest == [(3, 3), 0.5, 0, "avg", True]
 
 
 def report_cell(operation: str, workload: str, threads: int, peer_seconds: float) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Protocol, cast
 from benchmarks.call import Call
 from benchmarks.problem import Problem
 
-NAMES = ("onnxruntime", "openvino", "torchvision", "mmcv", "torch", "loops", "bodies")
+NAMES = ("onnxruntime", "openvino", "torchvision", "torch", "loops", "bodies")
 
-BY_DEFAULT = ("onnxruntime", "openvino", "torchvision", "mmcv", "torch", "loops")
+BY_DEFAULT = ("onnxruntime", "openvino", "torchvision", "torch", "loops")
 """Without bodies, which take seconds where the others take milliseconds."""
 
 

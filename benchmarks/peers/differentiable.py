@@ -33,7 +33,7 @@ def call_of(function: Function, problem: Problem, threads: int, expected_differe
 
 
 def boxes(problem: Problem) -> torch.Tensor:
-    """Return batch_indices and rois as [R, 5] in X's type, as torchvision and mmcv take them."""
+    """Return batch_indices and rois as [R, 5] in X's type, as torchvision takes them."""
     rois, batch_indices = problem.arrays["rois"], problem.arrays["batch_indices"]
     return tensor(np.concatenate([batch_indices[:, None].astype(rois.dtype), rois], axis=1))
 

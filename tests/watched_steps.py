@@ -35,7 +35,12 @@ class Watch:
             answers = [(mutant, other, _outcome(getattr(mutant, name), other, given)) for mutant, other in found]
             outcome = _outcome(step, node, arguments)
             state = _state(node)
-            self.differing |= {m for m, other, y in answers if not (_same(y, outcome) and _same(_state(other), state))}
+            # A step that returns nothing writes to its arguments, as a mutant cannot: it counts as different.
+            self.differing |= {
+                mutant
+                for mutant, other, answer in answers
+                if outcome is None or not (_same(answer, outcome) and _same(_state(other), state))
+            }
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome

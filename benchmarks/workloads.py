@@ -48,10 +48,6 @@ class Workload:
             "batch_indices": rng.integers(0, self.shape[0], self.rois),
         }
 
-    def corners(self) -> Array:
-        """Return the rois of `inputs` alone."""
-        return self._corners(np.random.default_rng(0))
-
     def _corners(self, rng: np.random.Generator) -> Array:
         extent = np.array([self.shape[3], self.shape[2]]) / self.spatial_scale
         least, most = (float(np.log(size)) for size in self.sizes)

@@ -14,8 +14,8 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, load, offset
 from ortops.kernels.jit.simd import add_lanes, load_lanes, scale_lanes, select_new_max, splat, store_lanes, widen
-from ortops.kernels.layout import Doubles, Stored, Values
-from ortops.kernels.tables import OFF_MAP, Table, typed
+from ortops.kernels.layout import Doubles, Slot, Stored, Values
+from ortops.kernels.tables import OFF_MAP, Candidates, candidates_in
 
 WHOLE_SAMPLE = 4
 """In place of a corner's number (0 to 3) if the maximum is an interpolated sample."""
@@ -55,15 +55,15 @@ def _pixels_of(where: int) -> tuple[int, int]:
 
 
 @noinline
-def _argmax(x: Any, width: int, rows: Table, columns: Table, p: int, q: int, takes_corners: bool) -> Argmax:
+def _argmax(x: Any, width: int, rows: Candidates, columns: Candidates, p: int, q: int, takes_corners: bool) -> Argmax:
     """The argmax of bin (p, q) in one channel."""
     best, best_i, best_j, best_corner = -np.inf, -1, -1, -1
     for i in range(rows.start[p], rows.start[p + 1]):
         fy = rows.weight[i]
-        top, bottom = _pixels_of(rows.pixel[i])
+        top, bottom = _pixels_of(rows.region[i])
         for j in range(columns.start[q], columns.start[q + 1]):
             fx = columns.weight[j]
-            left, right = _pixels_of(columns.pixel[j])
+            left, right = _pixels_of(columns.region[j])
             if top < 0 or left < 0:
                 if best_i < 0 or is_new_max(0.0, best):
                     best, best_i, best_j, best_corner = 0.0, i, j, -1
@@ -85,18 +85,18 @@ def _argmax(x: Any, width: int, rows: Table, columns: Table, p: int, q: int, tak
 
 
 @compiled
-def argmax_of_panel(
-    panel: Values, stride: int, rows: Table, columns: Table, takes_corners: bool, codes: Doubles
-) -> None:
+def argmax_of_panel(panel: Values, stride: int, rows: Slot, columns: Slot, takes_corners: bool, codes: Doubles) -> None:
     """Store the argmax of each bin and channel of a panel as a code in codes [PH, PW, LANES], from tables of candidates.
 
     A code is an integer, or -1 if the maximum is off the map. `_argmax_of` has its meaning.
     """
-    _argmax_panel(panel, stride, typed(rows, codes), typed(columns, codes), takes_corners, codes)
+    _argmax_panel(panel, stride, candidates_in(rows), candidates_in(columns), takes_corners, codes)
 
 
 @inline
-def _argmax_panel(panel: Any, stride: int, rows: Table, columns: Table, takes_corners: bool, codes: Any) -> None:
+def _argmax_panel(
+    panel: Any, stride: int, rows: Candidates, columns: Candidates, takes_corners: bool, codes: Any
+) -> None:
     zeros = splat(codes, 0.0)
     for p in range(rows.bins):
         for q in range(columns.bins):
@@ -106,10 +106,10 @@ def _argmax_panel(panel: Any, stride: int, rows: Table, columns: Table, takes_co
             first = -1.0 if is_empty else (0.0 if takes_corners else float(WHOLE_SAMPLE))
             best, best_codes = splat(codes, -np.inf), splat(codes, first)
             for i in range(top, rows.start[p + 1]):
-                y, fy = rows.pixel[i], rows.weight[i]
+                y, fy = rows.region[i], rows.weight[i]
                 has_below = y % 2 == 1
                 for j in range(left, columns.start[q + 1]):
-                    x, fx = columns.pixel[j], columns.weight[j]
+                    x, fx = columns.region[j], columns.weight[j]
                     if y == OFF_MAP or x == OFF_MAP:
                         best_codes = select_new_max(zeros, best, splat(codes, -1.0), best_codes)
                         best = select_new_max(zeros, best, zeros, best)
@@ -138,7 +138,7 @@ def _argmax_panel(panel: Any, stride: int, rows: Table, columns: Table, takes_co
 
 
 @compiled
-def _argmax_of(code: float, rows: Table, columns: Table, p: int, q: int) -> Argmax:
+def _argmax_of(code: float, rows: Candidates, columns: Candidates, p: int, q: int) -> Argmax:
     """The argmax of bin (p, q) that a code says."""
     bits = int(code)
     if bits < 0:
@@ -150,7 +150,15 @@ def _argmax_of(code: float, rows: Table, columns: Table, p: int, q: int) -> Argm
 
 @compiled
 def _argmax_of_bin(
-    x: Any, width: int, rows: Table, columns: Table, p: int, q: int, takes_corners: bool, codes: Any, has_codes: bool
+    x: Any,
+    width: int,
+    rows: Candidates,
+    columns: Candidates,
+    p: int,
+    q: int,
+    takes_corners: bool,
+    codes: Any,
+    has_codes: bool,
 ) -> Argmax:
     """The argmax of bin (p, q) in one channel by its code, else by finding it."""
     if has_codes:
@@ -167,8 +175,8 @@ def add_to_dx(
     dy: Stored,
     bins: int,
     width: int,
-    row_candidates: Table,
-    column_candidates: Table,
+    row_candidates: Slot,
+    column_candidates: Slot,
     takes_corners: bool,
     codes: Doubles,
     has_codes: bool,
@@ -187,7 +195,7 @@ def add_to_dx(
         codes, has_codes: the codes; without codes each argmax is found first.
         dx, channel, pixel: a pointer to the first channel's first pixel, and the strides between channels and pixels.
     """
-    rows, columns = typed(row_candidates, codes), typed(column_candidates, codes)
+    rows, columns = candidates_in(row_candidates), candidates_in(column_candidates)
     for p in range(rows.bins):
         for c in range(lanes):
             x, to, gradient, lane_codes = (
@@ -202,9 +210,9 @@ def add_to_dx(
                     continue
                 g = float(load(gradient, q))
                 fy, fx = rows.weight[i], columns.weight[j]
-                has_below, has_beside = rows.pixel[i] % 2 == 1, columns.pixel[j] % 2 == 1
-                row = rows.pixel[i] // 2
-                at = (row * width + columns.pixel[j] // 2) * pixel
+                has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
+                row = rows.region[i] // 2
+                at = (row * width + columns.region[j] // 2) * pixel
                 if corner == WHOLE_SAMPLE:
                     if top <= row < bottom:
                         to[at] = cast_like(to, to[at] + g * (1.0 - fy) * (1.0 - fx))
@@ -230,15 +238,15 @@ def add_to_drois(
     x: Stored,
     dy: Stored,
     width: int,
-    row_candidates: Table,
-    column_candidates: Table,
+    row_candidates: Slot,
+    column_candidates: Slot,
     takes_corners: bool,
     codes: Doubles,
     has_codes: bool,
     drois: Doubles,
 ) -> None:
     """Add the derivatives of all maxima of one channel, times their gradients dy [PH, PW], to drois [4]."""
-    rows, columns = typed(row_candidates, codes), typed(column_candidates, codes)
+    rows, columns = candidates_in(row_candidates), candidates_in(column_candidates)
     sums = drois[0], drois[1], drois[2], drois[3]
     for p in range(rows.bins):
         for q in range(columns.bins):
@@ -247,9 +255,9 @@ def add_to_drois(
                 continue
             g = float(load(dy, p * columns.bins + q))
             fy, fx = rows.weight[i], columns.weight[j]
-            has_below, has_beside = rows.pixel[i] % 2 == 1, columns.pixel[j] % 2 == 1
-            at = rows.pixel[i] // 2 * width + columns.pixel[j] // 2
-            near, far = (columns.near[j], rows.near[i]), (columns.far[j], rows.far[i])
+            has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
+            at = rows.region[i] // 2 * width + columns.region[j] // 2
+            near, far = (columns.d_start[j], rows.d_start[i]), (columns.d_end[j], rows.d_end[i])
             if corner == WHOLE_SAMPLE:
                 sums = _added(sums, g * float(load(x, at)), fy - 1.0, fx - 1.0, near, far)
                 if has_beside:

@@ -15,8 +15,8 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, inline, noinline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset, store
 from ortops.kernels.jit.simd import add_to_float64, load_lanes, splat, store_lanes
-from ortops.kernels.layout import Doubles, Stored, Values
-from ortops.kernels.tables import Table, typed
+from ortops.kernels.layout import Doubles, Slot, Stored, Values
+from ortops.kernels.tables import Weights, weights_in
 
 MAX_ROWS = 8
 """The most rows of a panel to combine for each pixel of a bin anew, although bins may share pixels.
@@ -34,21 +34,23 @@ Measured: P4 takes 73 % of the time, P2 80 %, C4 85 % and masks 90 %.
 
 @compiled
 def average_of_panel(
-    source: Values, stride: int, rows: Table, columns: Table, outside: float, line: Values, sums: Values
+    source: Values, stride: int, rows: Slot, columns: Slot, outside: float, line: Values, sums: Values
 ) -> None:
     """Compute sums [PH, PW] = A_y X A_x^T from a panel X at `source`, whose rows are `stride` values apart.
 
     Samples off the map are `outside`; `line` is a buffer for a row of X.
     """
-    _average(_sum_few_rows, source, stride, LANES, typed(rows, sums), typed(columns, sums), outside, line, sums)
+    _average(
+        _sum_few_rows, source, stride, LANES, weights_in(rows, sums), weights_in(columns, sums), outside, line, sums
+    )
 
 
 @compiled
 def average_of_plane(
-    source: Stored, stride: int, rows: Table, columns: Table, outside: float, line: Values, sums: Values
+    source: Stored, stride: int, rows: Slot, columns: Slot, outside: float, line: Values, sums: Values
 ) -> None:
     """`average_of_panel` from one plane."""
-    _average(no_rows, source, stride, 1, typed(rows, sums), typed(columns, sums), outside, line, sums)
+    _average(no_rows, source, stride, 1, weights_in(rows, sums), weights_in(columns, sums), outside, line, sums)
 
 
 @compiled
@@ -63,8 +65,8 @@ def _average(
     source: Any,
     stride: int,
     pixel_size: int,
-    rows: Table,
-    columns: Table,
+    rows: Weights,
+    columns: Weights,
     outside: float,
     line: Any,
     sums: Any,
@@ -80,7 +82,7 @@ def _average(
 
 
 @inline
-def _sum_few_rows(source: Any, stride: int, rows: Table, columns: Table, p: int, sums: Any) -> None:
+def _sum_few_rows(source: Any, stride: int, rows: Weights, columns: Weights, p: int, sums: Any) -> None:
     """Compute row p of the sums of a panel from up to MAX_ROWS rows of X, without a combined row in between."""
     start = rows.start[p]
     count = rows.start[p + 1] - start
@@ -104,7 +106,7 @@ def _sum_few_rows(source: Any, stride: int, rows: Table, columns: Table, p: int,
 
 
 @inline
-def _sum_rows(count: int, source: Any, stride: int, rows: Table, i: int, columns: Table, p: int, sums: Any) -> None:
+def _sum_rows(count: int, source: Any, stride: int, rows: Weights, i: int, columns: Weights, p: int, sums: Any) -> None:
     """Compute row p of the sums of a panel from `count` entries of the rows' table, from entry i on."""
     end = i + count
     a, at_a = _row(source, stride, rows, i, end)
@@ -139,14 +141,14 @@ def _sum_rows(count: int, source: Any, stride: int, rows: Table, i: int, columns
 
 
 @compiled
-def _row(source: Any, stride: int, rows: Table, i: int, end: int) -> Any:
+def _row(source: Any, stride: int, rows: Weights, i: int, end: int) -> Any:
     """The weight and the row of X of entry i of a table, or of the last one before `end`."""
     k = minimum(i, end - 1)
     return rows.weight[k], offset(source, rows.pixel[k] * stride)
 
 
 @noinline
-def _sum_line(pixel_size: int, columns: Table, p: int, line: Any, sums: Any) -> None:
+def _sum_line(pixel_size: int, columns: Weights, p: int, line: Any, sums: Any) -> None:
     """Compute row p of the sums from the combined row."""
     for q in range(columns.bins):
         begin, end = columns.start[q], columns.start[q + 1]
@@ -164,7 +166,7 @@ def _sum_line(pixel_size: int, columns: Table, p: int, line: Any, sums: Any) -> 
 
 
 @compiled
-def _add_outside(pixel_size: int, rows: Table, columns: Table, p: int, outside: float, sums: Any) -> None:
+def _add_outside(pixel_size: int, rows: Weights, columns: Weights, p: int, outside: float, sums: Any) -> None:
     """Add to row p of the sums the share of samples off the map, whose value is `outside`."""
     for q in range(columns.bins):
         off_map = 1.0 - rows.inside[p] * columns.inside[q]
@@ -176,7 +178,7 @@ def _add_outside(pixel_size: int, rows: Table, columns: Table, p: int, outside: 
 
 
 @compiled
-def _combine(source: Any, stride: int, pixel_size: int, rows: Table, p: int, ranges: Any, line: Any) -> None:
+def _combine(source: Any, stride: int, pixel_size: int, rows: Weights, p: int, ranges: Any, line: Any) -> None:
     """Compute row p of A_y X in the ranges of a line, from four rows of X at a time: the sums stay in registers."""
     start, end = rows.start[p], rows.start[p + 1]
     if start == end:
@@ -222,23 +224,31 @@ def _clear(ranges: Any, pixel_size: int, line: Any) -> None:
 
 @compiled
 def add_gradient_to_panel(
-    gradient: Values, rows: Table, columns: Table, top: int, bottom: int, line: Values, dx: Values, stride: int
+    gradient: Values, rows: Slot, columns: Slot, top: int, bottom: int, line: Values, dx: Values, stride: int
 ) -> None:
     """Add A_y^T dY A_x to rows top:bottom of a panel dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
-    _add_gradient(gradient, LANES, typed(rows, dx), typed(columns, dx), top, bottom, line, dx, stride)
+    _add_gradient(gradient, LANES, weights_in(rows, dx), weights_in(columns, dx), top, bottom, line, dx, stride)
 
 
 @compiled
 def add_gradient_to_plane(
-    gradient: Values, rows: Table, columns: Table, top: int, bottom: int, line: Values, dx: Values, stride: int
+    gradient: Values, rows: Slot, columns: Slot, top: int, bottom: int, line: Values, dx: Values, stride: int
 ) -> None:
     """`add_gradient_to_panel` for one plane."""
-    _add_gradient(gradient, 1, typed(rows, dx), typed(columns, dx), top, bottom, line, dx, stride)
+    _add_gradient(gradient, 1, weights_in(rows, dx), weights_in(columns, dx), top, bottom, line, dx, stride)
 
 
 @inline
 def _add_gradient(
-    gradient: Any, pixel_size: int, rows: Table, columns: Table, top: int, bottom: int, line: Any, dx: Any, stride: int
+    gradient: Any,
+    pixel_size: int,
+    rows: Weights,
+    columns: Weights,
+    top: int,
+    bottom: int,
+    line: Any,
+    dx: Any,
+    stride: int,
 ) -> None:
     for p in range(rows.bins):
         begin, end = rows.start[p], rows.start[p + 1]
@@ -272,7 +282,7 @@ def _add_gradient(
 
 
 @inline
-def _add_to_rows(count: int, line: Any, rows: Table, i: int, ranges: Any, dx: Any, stride: int) -> None:
+def _add_to_rows(count: int, line: Any, rows: Weights, i: int, ranges: Any, dx: Any, stride: int) -> None:
     """Add the ranges of a panel's line to `count` rows of dX, those of the entries of the rows' table from entry i on."""
     end = i + count
     a, at_a = _row(dx, stride, rows, i, end)
@@ -292,7 +302,7 @@ def _add_to_rows(count: int, line: Any, rows: Table, i: int, ranges: Any, dx: An
 
 
 @compiled
-def _scatter_row(gradient: Any, pixel_size: int, columns: Table, p: int, line: Any) -> None:
+def _scatter_row(gradient: Any, pixel_size: int, columns: Weights, p: int, line: Any) -> None:
     """Compute row p of dY A_x in the ranges of a line."""
     _clear(columns.ranges, pixel_size, line)
     for q in range(columns.bins):
@@ -311,8 +321,8 @@ def add_box_gradient_of_panel(
     source: Values,
     stride: int,
     gradient: Values,
-    rows: Table,
-    columns: Table,
+    rows: Slot,
+    columns: Slot,
     line: Values,
     length: int,
     of_channels: Doubles,
@@ -322,7 +332,7 @@ def add_box_gradient_of_panel(
 
     `line` has three buffers for a row, `length` values apart; of_channels [4, LANES] is a buffer.
     """
-    r, c = typed(rows, gradient), typed(columns, gradient)
+    r, c = weights_in(rows, gradient), weights_in(columns, gradient)
     _add_channels(_add_products_of_few_rows, source, stride, LANES, gradient, r, c, line, length, of_channels, drois)
 
 
@@ -331,15 +341,15 @@ def add_box_gradient_of_plane(
     source: Stored,
     stride: int,
     gradient: Values,
-    rows: Table,
-    columns: Table,
+    rows: Slot,
+    columns: Slot,
     line: Values,
     length: int,
     of_channels: Doubles,
     drois: Doubles,
 ) -> None:
     """`add_box_gradient_of_panel` for one plane."""
-    r, c = typed(rows, gradient), typed(columns, gradient)
+    r, c = weights_in(rows, gradient), weights_in(columns, gradient)
     _add_channels(no_rows, source, stride, 1, gradient, r, c, line, length, of_channels, drois)
 
 
@@ -350,8 +360,8 @@ def _add_channels(
     stride: int,
     pixel_size: int,
     gradient: Any,
-    rows: Table,
-    columns: Table,
+    rows: Weights,
+    columns: Weights,
     line: Any,
     length: int,
     of_channels: Any,
@@ -372,8 +382,8 @@ def _add_box_gradient(
     stride: int,
     pixel_size: int,
     gradient: Any,
-    rows: Table,
-    columns: Table,
+    rows: Weights,
+    columns: Weights,
     line: Any,
     length: int,
     drois: Any,
@@ -394,7 +404,7 @@ def _add_box_gradient(
 
 @inline
 def _add_products_of_few_rows(
-    source: Any, stride: int, gradient: Any, rows: Table, columns: Table, p: int, drois: Any
+    source: Any, stride: int, gradient: Any, rows: Weights, columns: Weights, p: int, drois: Any
 ) -> None:
     """`_add_products` of row p from up to MAX_DERIVED_ROWS rows of a panel, without lines in between."""
     start = rows.start[p]
@@ -411,7 +421,7 @@ def _add_products_of_few_rows(
 
 @inline
 def _add_products_of_rows(
-    count: int, source: Any, stride: int, gradient: Any, rows: Table, i: int, columns: Table, p: int, drois: Any
+    count: int, source: Any, stride: int, gradient: Any, rows: Weights, i: int, columns: Weights, p: int, drois: Any
 ) -> None:
     """`_add_products_of_few_rows` from `count` entries of the rows' table, from entry i on."""
     end = i + count
@@ -440,7 +450,7 @@ def _add_products_of_rows(
             if count > 3:
                 pixels = load_lanes(at_d, j)
                 values, near, far = fma(d, pixels, values), fma(near_d, pixels, near), fma(far_d, pixels, far)
-            e, g = fma(columns.near[n], values, e), fma(columns.far[n], values, g)
+            e, g = fma(columns.d_start[n], values, e), fma(columns.d_end[n], values, g)
             f, h = fma(weight, near, f), fma(weight, far, h)
         dy = load_lanes(gradient, (p * columns.bins + q) * LANES)
         left, top, right, bottom = fma(dy, e, left), fma(dy, f, top), fma(dy, g, right), fma(dy, h, bottom)
@@ -451,10 +461,10 @@ def _add_products_of_rows(
 
 
 @compiled
-def _derivatives(rows: Table, i: int, end: int) -> Any:
+def _derivatives(rows: Weights, i: int, end: int) -> Any:
     """The derivatives of the weight of entry i of a table, or of the last one before `end`."""
     k = minimum(i, end - 1)
-    return rows.near[k], rows.far[k]
+    return rows.d_start[k], rows.d_end[k]
 
 
 @compiled
@@ -462,7 +472,7 @@ def _combine_derivatives(
     source: Any,
     stride: int,
     pixel_size: int,
-    rows: Table,
+    rows: Weights,
     p: int,
     ranges: Any,
     line: Any,
@@ -473,8 +483,8 @@ def _combine_derivatives(
     start, end = rows.start[p], rows.start[p + 1]
     for i in range(start, end, 2):
         k, has_two = minimum(i + 1, end - 1), i + 1 < end
-        a, b, near_a, near_b = rows.weight[i], rows.weight[k], rows.near[i], rows.near[k]
-        far_a, far_b = rows.far[i], rows.far[k]
+        a, b, near_a, near_b = rows.weight[i], rows.weight[k], rows.d_start[i], rows.d_start[k]
+        far_a, far_b = rows.d_end[i], rows.d_end[k]
         at_a, at_b = offset(source, rows.pixel[i] * stride), offset(source, rows.pixel[k] * stride)
         for n in range(ranges[0]):
             low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
@@ -504,7 +514,7 @@ def _combine_derivatives(
 
 @compiled
 def _add_products(
-    gradient: Any, pixel_size: int, p: int, columns: Table, line: Any, d_near: Any, d_far: Any, drois: Any
+    gradient: Any, pixel_size: int, p: int, columns: Weights, line: Any, d_near: Any, d_far: Any, drois: Any
 ) -> None:
     """Add the dot products of row p of dY and of Y's four derivatives to drois."""
     if pixel_size == 1:
@@ -514,7 +524,7 @@ def _add_products(
             a, b, c, d = zero, zero, zero, zero
             for i in range(columns.start[q], columns.start[q + 1]):
                 at, weight = columns.pixel[i], columns.weight[i]
-                a, c = fma(columns.near[i], line[at], a), fma(columns.far[i], line[at], c)
+                a, c = fma(columns.d_start[i], line[at], a), fma(columns.d_end[i], line[at], c)
                 b, d = fma(weight, d_near[at], b), fma(weight, d_far[at], d)
             g = gradient[p * columns.bins + q]
             x1, y1, x2, y2 = fma(g, a, x1), fma(g, b, y1), fma(g, c, x2), fma(g, d, y2)
@@ -530,7 +540,7 @@ def _add_products(
             for i in range(columns.start[q], columns.start[q + 1]):
                 at, weight = columns.pixel[i] * LANES, columns.weight[i]
                 values = load_lanes(line, at)
-                e, g = fma(columns.near[i], values, e), fma(columns.far[i], values, g)
+                e, g = fma(columns.d_start[i], values, e), fma(columns.d_end[i], values, g)
                 f, h = fma(weight, load_lanes(d_near, at), f), fma(weight, load_lanes(d_far, at), h)
             dy = load_lanes(gradient, (p * columns.bins + q) * LANES)
             left, top, right, bottom = fma(dy, e, left), fma(dy, f, top), fma(dy, g, right), fma(dy, h, bottom)

@@ -10,7 +10,7 @@ import numpy as np
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
 from ortops.kernels.layout import ABOVE, BELOW, CEIL, NEAREST, OUT_OF_MEMORY, Dims
-from ortops.kernels.stages import address, elements, kind_of
+from ortops.kernels.stages import CHUNKS, address, elements, kind_of
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.spec import MAX_RANK
 
@@ -64,8 +64,7 @@ def _resample(x: Array, y: Array, attributes: Mapping[str, Any], transposed: boo
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
     source, target = (Dims(*(1,) * missing, *array.shape) for array in (x, y))
     lines_of = address("resample", "copy_lines" if rule != CEIL and not transposed else "sum_lines", kind_of(x))
-    if (
-        _kernel(elements(x), elements(y), source, target, parameters, rule, transposed, lines_of, *runner)
-        == OUT_OF_MEMORY
-    ):
+    functions = lines_of, address(*CHUNKS)
+    status = _kernel(elements(x), elements(y), source, target, parameters, rule, transposed, *functions, *runner)
+    if status == OUT_OF_MEMORY:
         raise MemoryError("out of memory for a line of the tensor")

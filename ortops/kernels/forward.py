@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import call, release
+from ortops.kernels.jit.parallel import call, release, task_of
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
     int64_pointer,
     itemsize,
+    maximum,
     minimum,
     offset,
     storage_pointer,
@@ -20,11 +21,14 @@ from ortops.kernels.jit.scalar import (
 from ortops.kernels.jit.simd import fence, prefetch_to_write
 from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage
 from ortops.kernels.pack import prefetch_window, should_stream, stream
-from ortops.kernels.roi_tables import SharedTables, share_tables, span, tables_of, work_item
+from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (
     Plan,
     allocate_workspace,
     estimate_work,
+    may_use_planes,
+    missing,
+    missing_planning,
     panel_count,
     plan_of_panels,
     run_plan,
@@ -63,25 +67,34 @@ def pool(
         context: its context.
 
     Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
+        0, OUT_OF_MEMORY, INTERRUPTED or a status of `schedule.missing`.
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins = shape.bins_y * shape.bins_x
     staging_size = staging_size_of(placed, y)
-    lines = panel_lines(placed, is_whole, x, form)
+    sizes = table_sizes(placed, form)
+    lines = panel_lines(placed, is_whole, x, form, sizes.fits)
     workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + shape.width) * LANES + staging_size
     work = estimate_work(placed, shape.rois * bins)
+    slides = lines < shape.height
+    planes = may_use_planes(placed, is_whole)
+    needed = maximum(
+        missing(pooling, shape.channels >= LANES // 2, planes), missing_planning(form.planning, slides, work)
+    )
+    if needed != 0:
+        return needed
     runner = runner_for(work, runner)
     plan = plan_of_panels(
         placed, is_whole, runner, panel_count(shape.channels), workspace_size * itemsize(compute_pointer(x, x))
     )
-    memory, shared = share_tables(placed, plan, context, form)
+    memory, shared = share_tables(placed, plan, context, form, sizes)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     status = OUT_OF_MEMORY
-    if lines == shape.height or call(form.planning.sort, (placed, shared, form)) != 0:
+    if not slides or call(form.planning.sort, (placed, shared)) != 0:
         args = (x, y, placed, plan, shared, form, storage, pooling, outside, lines, staging_size, workspace_size)
-        status = run_plan(plan, context, work, shared.failed, _pool_task, args)
+        task, data = task_of(_pool_task, args)
+        status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
     return status
 
@@ -146,7 +159,7 @@ def _pool_task(
                 rows, columns = tables_of(placed, shared, form, worker, r)
                 target = offset(y, (r * shape.channels + channel) * bins)
                 if packs and lines < shape.height:
-                    low, high = span(form, rows)
+                    low, high = rows.span[0], rows.span[1]
                     end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 if packs:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release
+from ortops.kernels.jit.parallel import allocate, call, release, task_of
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
@@ -26,7 +26,7 @@ from ortops.kernels.jit.scalar import (
 from ortops.kernels.jit.simd import fence, prefetch_to_read
 from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
-from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of, work_item
+from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
     MAX_WORKSPACE_BYTES,
@@ -34,6 +34,9 @@ from ortops.kernels.schedule import (
     allocate_workspace,
     covered_pixels,
     estimate_work,
+    may_use_planes,
+    missing,
+    missing_planning,
     panel_count,
     plan_by_image,
     plan_of_panels,
@@ -42,7 +45,6 @@ from ortops.kernels.schedule import (
     should_pack_maps,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size
-from ortops.kernels.tables import span_of
 
 MAX_BAND_BYTES = 1 << 20
 """The most bytes of a band of rows, in which dX of a panel or a plane is summed up: a band stays in a core's cache.
@@ -69,13 +71,14 @@ def average_dx(
     runner: int,
     context: int,
 ) -> int:
-    """Fill dx [N, C, H, W] of an average from dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+    """Fill dx [N, C, H, W] of an average from dy [R, C, PH, PW].
 
-    The other arguments are as in `forward.pool`.
+    The arguments and the result are as in `forward.pool`.
     """
     shape = placed.shape
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    shares = fits_in_shared_tables(placed, form)
+    sizes = table_sizes(placed, form)
+    shares = sizes.fits
     packs = shape.channels >= LANES // 2 and (shares or pixels <= MAX_MAP_PIXELS)
     packs = packs and covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
     # If elements are computed in their own type, sums are made directly in dx.
@@ -88,14 +91,18 @@ def average_dx(
     sums_size = 0 if is_direct else lines * shape.width * pixel_size
     workspace_size = sums_size + (shape.width + bins + STAGED_PIXELS) * pixel_size
     work = estimate_work(placed, shape.images * pixels)
+    needed = maximum(missing(scattering, packs, not packs), missing_planning(form.planning, False, work))
+    if needed != 0:
+        return needed
     runner = runner_for(work, runner)
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
     plan = plan_by_image(placed, runner, blocks, workspace_size * size)
-    memory, shared = share_tables(placed, plan, context, form)
+    memory, shared = share_tables(placed, plan, context, form, sizes)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     args = (dy, dx, placed, plan, shared, form, storage, scattering, pixel_size, lines, sums_size, workspace_size)
-    status = run_plan(plan, context, work, shared.failed, _dx_task, args)
+    task, data = task_of(_dx_task, args)
+    status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
     return status
 
@@ -183,7 +190,7 @@ def _rows_in_band(
     first, last = bottom, top
     for m in range(begin, end):
         rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
-        low, high = span_of(rows)
+        low, high = rows.span[0], rows.span[1]
         if low < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
         if first == top and last == bottom:
@@ -200,7 +207,7 @@ def _next_in_band(
         return begin
     for m in range(begin, end):
         rows, _ = tables_of(placed, shared, form, worker, shared.groups.order[m])
-        low, high = span_of(rows)
+        low, high = rows.span[0], rows.span[1]
         if low < bottom and top < high:
             return m
     return end
@@ -223,13 +230,20 @@ def average_drois(
     Sums over channels are float64, since large terms of opposite signs cancel to a small result.
 
     Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
+        As `forward.pool`.
     """
     shape, is_whole = placed.shape, should_pack_maps(placed)
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
-    lines = panel_lines(placed, is_whole, x, form)
+    sizes = table_sizes(placed, form)
+    lines = panel_lines(placed, is_whole, x, form, sizes.fits)
     workspace_size = sliding_size(placed, is_whole, lines, x) + (bins + 3 * shape.width) * LANES
     work = estimate_work(placed, shape.rois * bins)
+    planes, slides = may_use_planes(placed, is_whole), lines < shape.height
+    needed = maximum(
+        missing(boxes, shape.channels >= LANES // 2, planes), missing_planning(form.planning, slides, work)
+    )
+    if needed != 0:
+        return needed
     runner = runner_for(work, runner)
     # Each panel has sums of its own, which are then added in the order of the panels.
     size = 4 * shape.rois
@@ -238,9 +252,9 @@ def average_drois(
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
     plan = plan_of_panels(placed, is_whole, runner, most, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = share_tables(placed, plan, context, form)
+    memory, shared = share_tables(placed, plan, context, form, sizes)
     status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
-    if status == 0 and lines < shape.height and call(form.planning.sort, (placed, shared, form)) == 0:
+    if status == 0 and slides and call(form.planning.sort, (placed, shared)) == 0:
         status = OUT_OF_MEMORY
     for i in range(0 if status else size):
         sums[i] = 0.0
@@ -248,7 +262,8 @@ def average_drois(
         if status == 0:
             count = minimum(most, panels - panel)
             args = (x, dy, parts, placed, plan, shared, form, storage, boxes, panel, count, lines, workspace_size)
-            status = run_plan(plan, context, work * count / panels, shared.failed, _drois_task, args)
+            task, data = task_of(_drois_task, args)
+            status = run_plan(plan, context, work * count / panels, shared.failed, form.planning.run, task, data)
             for k in range(0 if status else count):
                 for i in range(size):
                     sums[i] += parts[k * size + i]
@@ -309,7 +324,7 @@ def _drois_task(
                 part = offset(parts, (k * shape.rois + r) * 4)
                 part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
                 if packs and lines < shape.height:
-                    low, high = span_of(rows)
+                    low, high = rows.span[0], rows.span[1]
                     end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 if packs:

@@ -68,15 +68,48 @@ class PlacedRois(NamedTuple):
 
 
 WEIGHTS, EXTREMES, CANDIDATES, PIXELS = 0, 1, 2, 3
-"""The forms of tables, which `tables.Table` explains."""
+"""The forms of tables (`tables.py`)."""
+
+
+class Slot(NamedTuple):
+    """Where the table of a RoI along one axis is stored, for code that does not know its form.
+
+    `tables.py` has a type for each form, with the meaning of the entries.
+
+    bins: the number of bins.
+    start: the entries of bin p are start[p]:start[p + 1].
+    inside: a number for each bin.
+    place: a pixel or a region for each entry.
+    first, second, third: numbers for each entry.
+    ranges: the number of ranges of pixels that have entries, and for each, in ascending order, its first pixel and the one
+        after its last. Only tables along x have them.
+    span: the first pixel that the table reads, and the one after the last.
+    """
+
+    bins: int
+    start: Words
+    inside: Doubles
+    place: Words
+    first: Elements
+    second: Elements
+    third: Elements
+    ranges: Words
+    span: Words
 
 
 class Planning(NamedTuple):
-    """The addresses of the functions of `roi_tables` and `sliding` that all pooling shares."""
+    """The addresses of the functions that all pooling shares.
+
+    share: `roi_tables.share`.
+    fill: the function that fills tables of a form.
+    sort: `sliding.sort_by_first_row`, or 0 as long as no call needs it.
+    run: `jit.chunks.run_in_chunks`, likewise.
+    """
 
     share: int
     fill: int
     sort: int
+    run: int
 
 
 class Form(NamedTuple):
@@ -89,13 +122,17 @@ class Form(NamedTuple):
     """
 
     kind: int
-    with_grad: bool
+    with_grad: int
     numbers: int
     planning: Planning
 
 
 class Storage(NamedTuple):
-    """The addresses of the functions of `pack` for an element type."""
+    """The addresses of the functions of `pack` for an element type, or 0 as long as no call needs them.
+
+    pack, unpack: for panels.
+    read, write: for planes.
+    """
 
     pack: int
     unpack: int
@@ -104,7 +141,7 @@ class Storage(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """The addresses of the functions of an operator's arithmetic.
+    """The addresses of the functions of an operator's arithmetic, or 0 as long as no call needs them.
 
     panel: the one for a panel of LANES channels.
     plane: the one for single planes.
@@ -112,6 +149,13 @@ class Stages(NamedTuple):
 
     panel: int
     plane: int
+
+
+class Making(NamedTuple):
+    """The addresses of `rotated_tables.make` and of `jit.chunks.run_in_chunks`."""
+
+    make: int
+    run: int
 
 
 class RotatedRois(NamedTuple):
@@ -142,6 +186,9 @@ class Dims(NamedTuple):
 
 OUT_OF_MEMORY, INTERRUPTED = 1, -(2**62)
 """What a kernel returns if memory ran out, or if a signal handler raised; otherwise it returns 0."""
+
+NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, NEEDS_CHUNKS = 2, 3, 4, 5
+"""What a driver returns, before it does anything, if it needs functions whose addresses are 0."""
 
 NAME, INPUTS, OUTPUTS, CREATE, INFER, API, PROCESS, TEXT, TENSORS = range(26, 35)
 """Indices of 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).

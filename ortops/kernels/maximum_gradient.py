@@ -12,7 +12,7 @@ from typing import Any
 from ortops.kernels.axis import axis_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release
+from ortops.kernels.jit.parallel import allocate, call, release, task_of
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
@@ -25,9 +25,9 @@ from ortops.kernels.jit.scalar import (
     storage_pointer,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Slot, Stages, Storage
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
-from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, share_tables, tables_of
+from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
     MAX_WINDOW_PIXELS,
@@ -35,12 +35,14 @@ from ortops.kernels.schedule import (
     allocate_workspace,
     estimate_work,
     make_window,
+    missing,
+    missing_planning,
     plan_by_image,
     plan_by_roi,
     run_plan,
     runner_for,
 )
-from ortops.kernels.tables import Table, bins_in_band, some_bins, span_of_candidates
+from ortops.kernels.tables import bins_in_band, some_bins, span_of_candidates
 
 MAX_PANEL_BINS = 1 << 14
 """The most bins of a RoI whose argmax are found in panels: their codes take 2 MiB."""
@@ -72,15 +74,16 @@ def maximum_dx(
     runner: int,
     context: int,
 ) -> int:
-    """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+    """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW].
 
-    The other arguments are as in `forward.pool`.
+    The arguments and the result are as in `forward.pool`.
     """
     shape = placed.shape
     pixels = shape.height * shape.width
     size = itemsize(compute_pointer(dx, dx))
     is_direct = itemsize(dx) == size
-    fits = fits_in_shared_tables(placed, form)
+    sizes = table_sizes(placed, form)
+    fits = sizes.fits
     # Without tables of all RoIs there are no bands, and the sums take as much as the panel.
     is_whole, packs_windows = _choose_panels(placed, MAX_MAP_PIXELS if fits else MAX_MAP_PIXELS // 2)
     pixel_size = LANES if is_whole or (packs_windows and (is_direct or pixels <= MAX_MAP_PIXELS)) else 1
@@ -94,10 +97,13 @@ def maximum_dx(
     others_size = _codes_size(placed, pixel_size, dx) + sums_size + (STAGED_PIXELS * LANES if is_whole else 0)
     panel_size = _panel_size(placed, is_whole) if pixel_size > 1 else 0
     work = estimate_work(placed, shape.images * pixels)
+    needed = maximum(missing(argmax, pixel_size > 1, True), missing_planning(form.planning, False, work))
+    if needed != 0:
+        return needed
     runner = runner_for(work, runner)
     blocks = (shape.channels + pixel_size - 1) // pixel_size * bands
     plan = plan_by_image(placed, runner, blocks, (others_size + panel_size) * size)
-    memory, shared = share_tables(placed, plan, context, form)
+    memory, shared = share_tables(placed, plan, context, form, sizes)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     if bands > 1:
@@ -108,7 +114,8 @@ def maximum_dx(
         x, dy, dx, placed, plan, shared, form, storage, argmax, takes_corners != 0, pixel_size, is_whole, lines, sums_size,
         workspace_size,
     )  # fmt: skip
-    status = run_plan(plan, context, work, shared.failed, _dx_task, args)
+    task, data = task_of(_dx_task, args)
+    status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
     return status
 
@@ -292,8 +299,8 @@ def _pack_argmax(
     placed: PlacedRois,
     r: int,
     lanes: int,
-    rows: Table,
-    columns: Table,
+    rows: Slot,
+    columns: Slot,
     takes_corners: bool,
     panel: Elements,
     codes: Any,
@@ -302,7 +309,7 @@ def _pack_argmax(
     shape = placed.shape
     if _is_sparse(placed, r):
         return False
-    window = make_window(span_of_candidates(rows), span_of_candidates(columns), shape.width)
+    window = make_window((rows.span[0], rows.span[1]), (columns.span[0], columns.span[1]), shape.width)
     if window.height * window.width > MAX_WINDOW_PIXELS:
         return False
     source, plane = offset(planes, window.top * shape.width + window.left), shape.height * shape.width
@@ -328,16 +335,20 @@ def maximum_drois(
     """Fill drois [R, 4] of a maximum, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
+        As `forward.pool`.
     """
     shape = placed.shape
+    sizes = table_sizes(placed, form)
     work = estimate_work(placed, shape.rois * shape.bins_y * shape.bins_x)
-    runner = runner_for(work, runner)
     pixel_size = LANES if _can_use_panels(placed) else 1
+    needed = maximum(missing(argmax, pixel_size > 1, True), missing_planning(form.planning, False, work))
+    if needed != 0:
+        return needed
+    runner = runner_for(work, runner)
     panel_size = 0 if pixel_size == 1 else _panel_size(placed, False)
     workspace_size = _codes_size(placed, pixel_size, x) + panel_size
     plan = plan_by_roi(placed, runner, 1, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = share_tables(placed, plan, context, form)
+    memory, shared = share_tables(placed, plan, context, form, sizes)
     sums = allocate(4 * shape.rois)
     status = OUT_OF_MEMORY
     if address_of(memory) != 0 and address_of(sums) != 0:
@@ -345,7 +356,8 @@ def maximum_drois(
         args = (
             x, dy, doubles, placed, plan, shared, form, storage, argmax, takes_corners != 0, pixel_size, workspace_size
         )  # fmt: skip
-        status = run_plan(plan, context, work, shared.failed, _drois_task, args)
+        task, data = task_of(_drois_task, args)
+        status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     for i in range(0 if status else 4 * shape.rois):
         set_value(drois, i, float64_pointer(sums)[i])
     release(memory)

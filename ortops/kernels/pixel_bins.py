@@ -8,7 +8,7 @@ from ortops.kernels.axis import Axis, write_axis
 from ortops.kernels.jit.compile import compiled, noinline
 from ortops.kernels.jit.scalar import load, maximum, minimum, offset
 from ortops.kernels.layout import NEAREST, PlacedRois
-from ortops.kernels.tables import Table
+from ortops.kernels.tables import Pixels
 
 
 @compiled
@@ -55,8 +55,8 @@ def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) 
 
 
 @noinline
-def fill_pixel_bins(axis: Axis, length: int, first: int, table: Table) -> None:
-    """Fill a table from entry `first` on with the pixels of each bin that lie on the map; there are no weights.
+def fill_pixel_bins(axis: Axis, length: int, first: int, table: Pixels) -> None:
+    """Fill a table from entry `first` on with the pixels of each bin that lie on the map.
 
     Uses integers alone: bin p begins at pixel `low`, where low + rest/bins = start + p*size/bins.
     """

@@ -8,22 +8,24 @@ from __future__ import annotations
 from ortops.kernels.argmax import is_new_max
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import call, release
-from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, load, minimum, offset
+from ortops.kernels.jit.parallel import call, release, task_of
+from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, load, maximum, minimum, offset
 from ortops.kernels.jit.simd import load_lanes, select_new_max, splat, store_lanes
-from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Stages, Storage, Stored, Values
+from ortops.kernels.layout import OUT_OF_MEMORY, Elements, Form, PlacedRois, Slot, Stages, Storage, Stored, Values
 from ortops.kernels.pack import clear
-from ortops.kernels.roi_tables import SharedTables, share_tables, tables_of
+from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
     Plan,
     allocate_workspace,
     estimate_work,
+    missing,
+    missing_planning,
     plan_by_image,
     run_plan,
     runner_for,
 )
-from ortops.kernels.tables import Table
+from ortops.kernels.tables import pixels_in
 
 
 @compiled
@@ -38,9 +40,9 @@ def max_pixel_dx(
     runner: int,
     context: int,
 ) -> int:
-    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+    """Fill dx [N, C, H, W] from x and dy [R, C, PH, PW].
 
-    The other arguments are as in `forward.pool`.
+    The arguments and the result are as in `forward.pool`.
     """
     shape = placed.shape
     pixels = shape.height * shape.width
@@ -52,20 +54,18 @@ def max_pixel_dx(
     sums_size = 0 if is_direct else pixels * pixel_size
     workspace_size = sums_size + (sums_size + (shape.bins_y * shape.bins_x + 1) * LANES if pixel_size > 1 else 0)
     work = estimate_work(placed, shape.images * pixels)
+    needed = maximum(missing(stages, pixel_size > 1, pixel_size == 1), missing_planning(form.planning, False, work))
+    if needed != 0:
+        return needed
     runner = runner_for(work, runner)
     blocks = (shape.channels + pixel_size - 1) // pixel_size
     plan = plan_by_image(placed, runner, blocks, workspace_size * itemsize(compute_pointer(dx, dx)))
-    memory, shared = share_tables(placed, plan, context, form)
+    memory, shared = share_tables(placed, plan, context, form, table_sizes(placed, form))
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    status = run_plan(
-        plan,
-        context,
-        work,
-        shared.failed,
-        _dx_task,
-        (x, dy, dx, placed, plan, shared, form, storage, stages, pixel_size, sums_size, workspace_size),
-    )
+    args = (x, dy, dx, placed, plan, shared, form, storage, stages, pixel_size, sums_size, workspace_size)
+    task, data = task_of(_dx_task, args)
+    status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
     return status
 
@@ -124,8 +124,11 @@ def _dx_task(
 
 
 @compiled
-def add_to_argmax_of_plane(plane: Stored, dy: Stored, width: int, rows: Table, columns: Table, dx: Values) -> None:
+def add_to_argmax_of_plane(
+    plane: Stored, dy: Stored, width: int, row_pixels: Slot, column_pixels: Slot, dx: Values
+) -> None:
     """Add the gradient dy [PH, PW] of one channel to the argmax of each bin in dx [H, W]; of equals, to the first."""
+    rows, columns = pixels_in(row_pixels), pixels_in(column_pixels)
     for p in range(rows.bins):
         for q in range(columns.bins):
             best, best_at = load(plane, 0), -1
@@ -141,12 +144,13 @@ def add_to_argmax_of_plane(plane: Stored, dy: Stored, width: int, rows: Table, c
 
 @compiled
 def add_to_argmax_of_panel(
-    panel: Values, dy: Values, width: int, rows: Table, columns: Table, argmax: Values, dx: Values
+    panel: Values, dy: Values, width: int, row_pixels: Slot, column_pixels: Slot, argmax: Values, dx: Values
 ) -> None:
     """`add_to_argmax_of_plane` for a panel; dy and dx are panels, too.
 
     The argmax of each lane is kept as a float32, which is exact: it is below MAX_MAP_PIXELS*LANES = 2**22.
     """
+    rows, columns = pixels_in(row_pixels), pixels_in(column_pixels)
     for p in range(rows.bins):
         for q in range(columns.bins):
             top, left = rows.start[p], columns.start[q]

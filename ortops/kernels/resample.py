@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import resample_axis
-from ortops.kernels.jit.chunks import run_in_chunks
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.parallel import allocate, call, release
+from ortops.kernels.jit.parallel import allocate, call, release, task_of
 from ortops.kernels.jit.scalar import (
     address_of,
     cast_like,
@@ -29,7 +28,7 @@ from ortops.kernels.jit.scalar import (
 )
 from ortops.kernels.layout import OUT_OF_MEMORY, Dims, Elements, Stored, Words
 from ortops.kernels.schedule import TARGET_TASKS
-from ortops.kernels.tables import Table, fill_weights
+from ortops.kernels.tables import Weights, fill_weights
 
 MIN_TASK_ELEMENTS = 1 << 12
 """The fewest elements of a task: below that, starting it costs more than a thread saves."""
@@ -72,6 +71,7 @@ def resample(
     rule: int,
     transposed: int,
     lines_of: int,
+    run: int,
     runner: int,
     context: int,
 ) -> int:
@@ -82,6 +82,7 @@ def resample(
         rule: the interpolation rule (`layout`).
         transposed: whether to compute the gradient: x is that of the output and y that of the input.
         lines_of: the address of `copy_lines`, if every output is one element of x, or of `sum_lines`.
+        run: the address of `jit.chunks.run_in_chunks`.
     """
     size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
@@ -101,7 +102,8 @@ def resample(
     d = _matrix(at, source.d, target.d, offset(parameters, 9), rule, transposed != 0, x)
     lines, chunks = target.a * target.b * target.c, 1 + maximum(size, x_size) // MAX_CHUNK_ELEMENTS
     args = (tasks, lines_of, x, y, source, target, a, b, c, d, memory)
-    status = run_in_chunks(runner, context, tasks, lines, chunks, _task, args)
+    task, data = task_of(_task, args)
+    status = call(run, (runner, context, tasks, lines, chunks, task, data))
     failed = memory[0] != 0
     release(memory)
     return OUT_OF_MEMORY if failed else status
@@ -127,7 +129,7 @@ def _matrix(
     pixel = offset(inside, maximum(source, target))
     weight = offset(pixel, entries)
     values = compute_pointer(weight, like)
-    table = Table(bins, start, float64_pointer(inside), pixel, values, values, values, memory)
+    table = Weights(bins, start, float64_pointer(inside), pixel, values, values, values, memory)
     fill_weights(axis, length, False, 0, table)
     if not transposed:
         return _make_matrix(start, pixel, values, bins, length)
@@ -137,7 +139,7 @@ def _matrix(
 
 
 @compiled
-def _transpose(table: Table, length: int, start: Any, bin_of: Any, weight: Any) -> None:
+def _transpose(table: Weights, length: int, start: Any, bin_of: Any, weight: Any) -> None:
     """Fill start, bin_of and weight with the transpose of the table's matrix, of shape [length, bins]."""
     for k in range(length + 1):
         start[k] = 0

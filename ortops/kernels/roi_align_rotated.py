@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,19 @@ import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, RotatedRois, Shape
-from ortops.kernels.roi_pool import check_status, rounded_once
-from ortops.kernels.stages import address, by_source, elements, kind_of, storage, values_of
+from ortops.kernels.layout import AXIS_FIELDS, Making, PlacedRois, RotatedRois, Shape
+from ortops.kernels.roi_pool import rounded_once
+from ortops.kernels.stages import (
+    CHUNKS,
+    Functions,
+    address,
+    by_source,
+    check_status,
+    elements,
+    kind_of,
+    storage,
+    values_of,
+)
 from ortops.kernels.validate import check_bins, check_map, check_rois
 
 _place = Kernel("rotated_grid", "place_rotated_rois")
@@ -34,9 +45,7 @@ def roi_align_rotated(
     (y,) = outputs
     rotated = _place_rois(rois, batch_indices, x.shape, y.shape, attributes)
     if y.size:
-        kind = kind_of(x)
-        stages = by_source("rotated", "average_of", kind)
-        check_status(_average(elements(x), elements(y), rotated, _make(), storage(kind), stages, *runner))
+        _functions("average_of", kind_of(x)).call(_average, elements(x), elements(y), rotated, after=runner)
 
 
 def roi_align_rotated_grad(
@@ -56,18 +65,23 @@ def roi_align_rotated_grad(
     if dx is not None and not len(rois):
         dx[...] = 0
     elif dx is not None and dx.size:
-        stages, unrounded = by_source("rotated", "add_gradient_of", kind), storage(values_of(kind))
-        check_status(_dx(elements(dy), elements(dx), rotated, _make(), storage(kind), unrounded, stages, *runner))
+        _functions("add_gradient_of", kind).call(_dx, elements(dy), elements(dx), rotated, after=runner)
     if drois is not None and drois.size:
         with rounded_once(drois) as sums:
             add = address("rotated", "add_products", kind)
-            check_status(
-                _drois(elements(x), elements(dy), elements(sums), rotated, _make(), storage(kind), add, *runner)
-            )
+            arrays = elements(x), elements(dy), elements(sums)
+            check_status(_drois(*arrays, rotated, _making(), storage(kind), add, *runner))
 
 
-def _make() -> int:
-    return address("rotated_tables", "make")
+def _making() -> Making:
+    return Making(address("rotated_tables", "make"), address(*CHUNKS))
+
+
+@functools.cache
+def _functions(name: str, kind: int) -> Functions:
+    # Sums of dX stay unrounded between batches of tables, so values of the compute type are stored, too.
+    kinds = (kind,) if name == "average_of" else (kind, values_of(kind))
+    return Functions(_making(), *by_source("rotated", name, kind), *kinds)
 
 
 def _place_rois(

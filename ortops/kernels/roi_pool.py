@@ -20,15 +20,13 @@ from ortops.kernels.layout import (
     CANDIDATES,
     DOUBLE,
     EXTREMES,
-    OUT_OF_MEMORY,
     PIXELS,
     WEIGHTS,
     Form,
     PlacedRois,
     Planning,
-    Stages,
 )
-from ortops.kernels.stages import address, by_source, elements, kind_of, storage, values_of
+from ortops.kernels.stages import Functions, Stage, address, by_source, elements, kind_of, values_of
 
 _pool = Kernel("forward", "pool")
 _average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
@@ -74,10 +72,9 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        kind, of = kind_of(x), _MODES[mode]
-        functions = _form(of.form, False, kind), storage(kind), by_source(of.module, f"{of.name}_of", kind)
+        functions = _pooling(mode, kind_of(x))
         for part, placed_part in _parts(placed):
-            check_status(_pool(elements(x), elements(y[part]), placed_part, *functions, outside, *runner))
+            functions.call(_pool, elements(x), elements(y[part]), placed_part, after=(outside, *runner))
 
 
 def pool_gradient(
@@ -94,17 +91,12 @@ def pool_gradient(
     if dx is not None and dx.size:
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if x is not None and drois is not None and drois.size:
-        kind = kind_of(dy)
-        takes_corners = [] if mode == "avg" else [mode == "max"]
-        if mode == "avg":
-            kernel, form = _average_drois, _form(WEIGHTS, True, kind)
-            stages = by_source("average", "add_box_gradient_of", kind)
-        else:
-            kernel, form, stages = _maximum_drois, _form(CANDIDATES, True, kind), _argmax("add_to_drois", kind)
+        functions = _of_drois(mode, kind_of(dy))
+        kernel, after = (_average_drois, runner) if mode == "avg" else (_maximum_drois, (mode == "max", *runner))
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
-                check_status(kernel(*arrays, placed_part, form, storage(kind), stages, *takes_corners, *runner))
+                functions.call(kernel, *arrays, placed_part, after=after)
 
 
 def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: str, runner: Runner) -> None:
@@ -113,19 +105,13 @@ def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: 
     if len(parts) > 1 and dx.dtype.itemsize < 4:
         dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
-    kind = kind_of(dy)
-    takes_corners = [mode == "max"] if mode in ("max", "max_interpolated") else []
-    if mode == "avg":
-        kernel, form, stages = _average_dx, WEIGHTS, by_source("average", "add_gradient_to", values_of(kind))
-    elif mode == "max_pixel":
-        kernel, form, stages = _max_pixel_dx, PIXELS, by_source("pixel_gradient", "add_to_argmax_of", kind)
-    else:
-        kernel, form, stages = _maximum_dx, CANDIDATES, _argmax("add_to_dx", kind)
+    functions = _of_dx(mode, kind_of(dy))
+    kernel = {"avg": _average_dx, "max_pixel": _max_pixel_dx}.get(mode, _maximum_dx)
+    after = (mode == "max", *runner) if kernel is _maximum_dx else runner
     maps = () if x is None or mode == "avg" else (elements(x),)
-    functions = _form(form, False, kind), storage(kind), stages
     sums = total
     for part, placed in parts:
-        check_status(kernel(*maps, elements(dy[part]), elements(sums), placed, *functions, *takes_corners, *runner))
+        functions.call(kernel, *maps, elements(dy[part]), elements(sums), placed, after=after)
         if sums is not total:
             total += sums
         elif len(parts) > 1:
@@ -158,15 +144,42 @@ def _parts(placed: PlacedRois) -> list[_Part]:
 
 
 @functools.cache
-def _form(kind: int, with_grad: bool, element: int) -> Form:
-    share, fill = address("roi_tables", "share"), address("roi_tables", "fill")
-    planning = Planning(share, fill, address("sliding", "sort_by_first_row"))
-    return Form(kind, with_grad, DOUBLE if kind == CANDIDATES else values_of(element), planning)
+def _pooling(mode: str, kind: int) -> Functions:
+    of = _MODES[mode]
+    return Functions(_form(of.form, False, kind), *by_source(of.module, f"{of.name}_of", kind), kind)
 
 
 @functools.cache
-def _argmax(name: str, kind: int) -> Stages:
-    return Stages(address("argmax", "argmax_of_panel", values_of(kind)), address("argmax", name, kind))
+def _of_dx(mode: str, kind: int) -> Functions:
+    if mode == "avg":
+        return Functions(_form(WEIGHTS, False, kind), *by_source("average", "add_gradient_to", values_of(kind)), kind)
+    if mode == "max_pixel":
+        return Functions(_form(PIXELS, False, kind), *by_source("pixel_gradient", "add_to_argmax_of", kind), kind)
+    return Functions(_form(CANDIDATES, False, kind), *_argmax("add_to_dx", kind), kind)
+
+
+@functools.cache
+def _of_drois(mode: str, kind: int) -> Functions:
+    if mode == "avg":
+        return Functions(_form(WEIGHTS, True, kind), *by_source("average", "add_box_gradient_of", kind), kind)
+    return Functions(_form(CANDIDATES, True, kind), *_argmax("add_to_drois", kind), kind)
+
+
+def _argmax(name: str, kind: int) -> tuple[Stage, Stage]:
+    return Stage("argmax", "argmax_of_panel", values_of(kind)), Stage("argmax", name, kind)
+
+
+def _form(kind: int, with_grad: bool, element: int) -> Form:
+    planning = Planning(address("roi_tables", "share"), address("roi_tables", _FILL[kind]), 0, 0)
+    return Form(kind, int(with_grad), DOUBLE if kind == CANDIDATES else values_of(element), planning)
+
+
+_FILL = {
+    WEIGHTS: "fill_with_weights",
+    EXTREMES: "fill_with_extremes",
+    CANDIDATES: "fill_with_candidates",
+    PIXELS: "fill_with_pixels",
+}
 
 
 @contextlib.contextmanager
@@ -180,13 +193,3 @@ def rounded_once(drois: Array) -> Iterator[Array]:
     if sums is not drois:
         with np.errstate(over="ignore"):
             drois[...] = sums
-
-
-def check_status(status: int) -> None:
-    """Raise an error if a kernel's status is one.
-
-    Raises:
-        MemoryError: the kernel could not allocate its workspace.
-    """
-    if status == OUT_OF_MEMORY:
-        raise MemoryError("out of memory for the workspace of a RoI")

@@ -11,7 +11,7 @@ from typing import Any
 from ortops.kernels.forward import staging_size_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release
+from ortops.kernels.jit.parallel import allocate, call, release, task_of
 from ortops.kernels.jit.python_api import signal_raised
 from ortops.kernels.jit.scalar import (
     address_of,
@@ -43,6 +43,7 @@ from ortops.kernels.layout import (
     OUT_OF_MEMORY,
     Doubles,
     Elements,
+    Making,
     RotatedRois,
     Stages,
     Storage,
@@ -67,6 +68,8 @@ from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     Plan,
     allocate_workspace,
+    may_use_planes,
+    missing,
     panel_count,
     panel_size,
     plan_by_image,
@@ -87,7 +90,7 @@ def rotated_average(
     x: Elements,
     y: Elements,
     rotated: RotatedRois,
-    make: int,
+    making: Making,
     storage: Storage,
     stages: Stages,
     runner: int,
@@ -99,7 +102,7 @@ def rotated_average(
         x: the maps.
         y: the output.
         rotated: the RoIs with their samples.
-        make: the address of `rotated_tables.make`.
+        making: the functions that make tables and run tasks.
         storage: the functions that load and store x and y.
         stages: `average_of_panel` and `average_of_plane`.
         runner: the address of the runner of the tasks.
@@ -107,6 +110,9 @@ def rotated_average(
     """
     placed, shape = rotated.placed, rotated.placed.shape
     bins, is_whole = shape.bins_y * shape.bins_x, should_pack_maps(placed)
+    needed = missing(stages, True, may_use_planes(placed, is_whole))  # planes are unpacked, too
+    if needed != 0:
+        return needed
     staging_size = staging_size_of(placed, y)
     workspace_size = panel_size(placed, is_whole) + bins * LANES + staging_size
     bytes_of_worker = workspace_size * itemsize(compute_pointer(x, x))
@@ -115,7 +121,7 @@ def rotated_average(
     memory, groups = _grouped(rotated)
     args = (x, y, rotated, storage, stages, groups, staging_size, workspace_size)
     like = compute_pointer(x, x)
-    status = _for_batches(rotated, make, groups, is_whole, 1, like.kind, context, written, plan, _average_task, args)
+    status = _for_batches(rotated, making, groups, is_whole, 1, like.kind, context, written, plan, _average_task, args)
     release(memory)
     return status
 
@@ -140,7 +146,7 @@ def _entry_bytes(values: int, numbers: int) -> int:
 @compiled
 def _for_batches(
     rotated: RotatedRois,
-    make: int,
+    making: Making,
     groups: Groups,
     is_whole: bool,
     values: int,
@@ -155,7 +161,7 @@ def _for_batches(
 
     Args:
         rotated: the RoIs with their samples.
-        make: the address of `rotated_tables.make`.
+        making: the functions that make tables and run tasks.
         groups: the order of the RoIs.
         is_whole: as in `make`.
         values: as in `make`.
@@ -178,13 +184,15 @@ def _for_batches(
     bins, begin, low, status = shape.bins_y * shape.bins_x, 0, 0, 0
     while begin < shape.rois and status == 0:
         batch = next_batch(rotated, groups.order, begin, low, _entry_bytes(values, numbers))
-        status = call(make, (rotated, groups, batch, is_whole, values, numbers, plan.runner, context, made))
+        args_of_make = (rotated, groups, batch, is_whole, values, numbers, making.run, plan.runner, context)
+        status = call(making.make, args_of_make + (made,))  # noqa: RUF005 - numba has no other
         if status == 0:
             tables = tables_in(made[0], batch, values, numbers)
             work = (batch.entries + written) * shape.channels
             items = plan.items if plan.is_by_image else batch.end - batch.begin
             batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
-            status = run_plan(batch_plan, context, work, tables.failed, task, args + (batch_plan, batch, tables))  # noqa: RUF005 - as there
+            function, data = task_of(task, args + (batch_plan, batch, tables))  # noqa: RUF005 - numba has no other
+            status = run_plan(batch_plan, context, work, tables.failed, making.run, function, data)
         release(int64_pointer(made[0]))
         begin, low = (batch.end, 0) if batch.high == bins else (batch.begin, batch.high)
         if status == 0 and not batch.is_last and signal_raised():
@@ -290,7 +298,7 @@ def rotated_dx(
     dy: Elements,
     dx: Elements,
     rotated: RotatedRois,
-    make: int,
+    making: Making,
     storage: Storage,
     unrounded_storage: Storage,
     stages: Stages,
@@ -305,6 +313,9 @@ def rotated_dx(
     placed, shape = rotated.placed, rotated.placed.shape
     pixels, bins, packs = shape.height * shape.width, shape.bins_y * shape.bins_x, should_pack_maps(placed)
     pixel_size, size = LANES if packs else 1, itemsize(compute_pointer(dx, dx))
+    needed = missing(stages, packs, not packs)
+    if needed != 0:
+        return needed
     is_direct = itemsize(dx) == size
     # If elements are computed in their own type, sums of a plane are made directly in dx.
     workspace_size = (0 if is_direct and not packs else pixels * pixel_size) + bins * pixel_size
@@ -324,7 +335,7 @@ def rotated_dx(
         sums = compute_pointer(dx, dx) if is_direct else compute_pointer(unrounded, dx)
         args = (dy, dx, sums, rotated, storage, unrounded_storage, stages, groups, pixel_size, workspace_size)
         written = shape.images * pixels
-        status = _for_batches(rotated, make, groups, True, 1, sums.kind, context, written, plan, _dx_task, args)
+        status = _for_batches(rotated, making, groups, True, 1, sums.kind, context, written, plan, _dx_task, args)
     release(unrounded)
     release(memory)
     return status
@@ -417,7 +428,7 @@ def rotated_drois(
     dy: Elements,
     drois: Elements,
     rotated: RotatedRois,
-    make: int,
+    making: Making,
     storage: Storage,
     add_products: int,
     runner: int,
@@ -453,7 +464,7 @@ def rotated_drois(
         args = (x, dy, parts, rotated, storage, add_products, groups, workspace_size)
         written = shape.rois * bins
         status = _for_batches(
-            rotated, make, groups, is_whole, DERIVATIVES, DOUBLE, context, written, plan, _drois_task, args
+            rotated, making, groups, is_whole, DERIVATIVES, DOUBLE, context, written, plan, _drois_task, args
         )
     for i in range(0 if status else DERIVATIVES * shape.rois):
         value = 0.0

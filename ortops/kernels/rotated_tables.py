@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ortops.kernels.axis import is_between, is_inside, region
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.parallel import allocate, release
+from ortops.kernels.jit.parallel import allocate, release, task_of
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
@@ -160,6 +160,7 @@ def make(
     is_whole: bool,
     values: int,
     numbers: int,
+    run: int,
     runner: int,
     context: int,
     made: Words,
@@ -173,6 +174,7 @@ def make(
         is_whole: whether pixels are numbered on the whole map, even if a RoI's window could be packed.
         values: 1 for weights, or DERIVATIVES.
         numbers: the type of the values, FLOAT or DOUBLE.
+        run: the address of `jit.chunks.run_in_chunks`.
         runner: the runner of the tasks.
         context: the runner's context.
         made: the result: the address of the memory to release, 0 if there is none left. `tables_in` has the tables in it.
@@ -199,7 +201,9 @@ def make(
     words = batch.most_pixels + values * batch.most_pixels_of_bin
     plan = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
     args = (rotated, groups, batch, tables, is_whole, plan, words)
-    return run_plan(plan, context, work, memory, _fill_task, args)
+    task, data = task_of(_fill_task, args)
+    status: int = run_plan(plan, context, work, memory, run, task, data)
+    return status
 
 
 @compiled

@@ -9,11 +9,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.chunks import run_in_chunks
+from ortops.kernels.jit.chunks import run_tasks
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate
+from ortops.kernels.jit.parallel import allocate, call
 from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
-from ortops.kernels.layout import OUT_OF_MEMORY, PlacedRois
+from ortops.kernels.layout import (
+    NEEDS_CHUNKS,
+    NEEDS_PANELS,
+    NEEDS_PLANES,
+    NEEDS_SORT,
+    OUT_OF_MEMORY,
+    PlacedRois,
+    Planning,
+    Stages,
+)
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
@@ -117,23 +126,63 @@ def worker_count(runner: int, tasks: int, worker_bytes: int) -> int:
 
 
 @compiled
-def run_plan(plan: Plan, context: int, work: float, failed: Any, task: Any, args: Any) -> int:
-    """Run the tasks of a plan (`jit.chunks`).
+def run_plan(plan: Plan, context: int, work: float, failed: Any, run: int, task: int, data: Any) -> int:
+    """Run the tasks of a plan.
 
     Args:
         plan: the plan.
         context: the context of the plan's runner.
         work: the number of pixels to read or write, in all channels.
         failed: a flag that a worker sets if it cannot allocate memory.
-        task: the compiled function that a worker runs.
-        args: the task's first arguments.
+        run: the address of `jit.chunks.run_in_chunks`, or 0 if `chunk_count` is 1.
+        task: the address of the task (`jit.parallel.task_of`).
+        data: its data.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    chunks = 1 + int(work / MAX_CHUNK_PIXELS)
-    status = run_in_chunks(plan.runner, context, plan.workers, plan.items * plan.blocks, chunks, task, args)
+    count, status = plan.items * plan.blocks, 0
+    if run != 0:
+        status = call(run, (plan.runner, context, plan.workers, count, chunk_count(work), task, data))
+    else:
+        data[0], data[1] = 0, count
+        status = 0 if run_tasks(plan.runner, context, plan.workers, task, data) else OUT_OF_MEMORY
     return OUT_OF_MEMORY if failed[0] != 0 else status
+
+
+@compiled
+def chunk_count(work: float) -> int:
+    """The number of chunks, between which signal handlers run."""
+    return 1 + int(work / MAX_CHUNK_PIXELS)
+
+
+@compiled
+def missing(stages: Stages, panels: bool, planes: bool) -> int:
+    """NEEDS_PANELS or NEEDS_PLANES if the arithmetic for what a call may compute in has no address; else 0."""
+    if panels and stages.panel == 0:
+        return NEEDS_PANELS
+    return NEEDS_PLANES if planes and stages.plane == 0 else 0
+
+
+@compiled
+def missing_planning(planning: Planning, slides: bool, work: float) -> int:
+    """NEEDS_SORT or NEEDS_CHUNKS if a call with this work needs them, for panels that slide or not; else 0."""
+    if slides and planning.sort == 0:
+        return NEEDS_SORT
+    return NEEDS_CHUNKS if planning.run == 0 and chunk_count(work) > 1 else 0
+
+
+@compiled
+def may_use_planes(placed: PlacedRois, is_whole: bool) -> bool:
+    """Whether some RoI's window may not be packed."""
+    shape = placed.shape
+    if is_whole or shape.channels < LANES // 2:
+        return not is_whole
+    for r in range(shape.rois):
+        width = maximum(placed.spans[2 * r + 1], minimum(LANES, shape.width))
+        if placed.spans[2 * r] * width > MAX_WINDOW_PIXELS:
+            return True
+    return False
 
 
 @compiled

@@ -13,23 +13,22 @@ from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call, release
 from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, maximum, minimum, offset
-from ortops.kernels.layout import CANDIDATES, Elements, Form, PlacedRois
-from ortops.kernels.roi_tables import SharedTables, fits_in_shared_tables, span, tables_of
+from ortops.kernels.layout import CANDIDATES, Elements, Form, PlacedRois, Slot
+from ortops.kernels.roi_tables import SharedTables
 from ortops.kernels.schedule import panel_size
-from ortops.kernels.tables import Table
 
 MAX_SLIDING_BYTES = 1 << 20
 """The most bytes of a panel that slides, unless a RoI is taller. A quarter as many are as fast."""
 
 
 @compiled
-def panel_lines(placed: PlacedRois, is_whole: bool, like: Elements, form: Form) -> int:
+def panel_lines(placed: PlacedRois, is_whole: bool, like: Elements, form: Form, fits: bool) -> int:
     """The number of lines of a panel of the compute type of the elements at `like`; those of the map if it does not slide.
 
-    The other arguments are as in `schedule.panel_size` and `roi_tables.share_tables`.
+    `fits` is that of `roi_tables.Sizes`; the other arguments are as in `schedule.panel_size` and `roi_tables.share_tables`.
     """
     # Candidates have no numbers of rows, but of regions between them.
-    if not is_whole or form.kind == CANDIDATES or not fits_in_shared_tables(placed, form):
+    if not is_whole or form.kind == CANDIDATES or not fits:
         return placed.shape.height
     lines = MAX_SLIDING_BYTES // (placed.shape.width * LANES * itemsize(compute_pointer(like, like)))
     for r in range(placed.shape.rois):
@@ -47,8 +46,8 @@ def sliding_size(placed: PlacedRois, is_whole: bool, lines: int, like: Elements)
 
 
 @compiled
-def sort_by_first_row(placed: PlacedRois, shared: SharedTables, form: Form) -> bool:
-    """Sort the RoIs of each image by the first row that they read; whether there was memory for it. Also a C function."""
+def sort_by_first_row(placed: PlacedRois, shared: SharedTables) -> bool:
+    """Sort the RoIs of each image by the first row that they read; whether there was memory for it. A C function."""
     shape, order = placed.shape, shared.groups.order
     memory = allocate(shape.rois + shape.height + 1)
     if address_of(memory) == 0:
@@ -60,22 +59,15 @@ def sort_by_first_row(placed: PlacedRois, shared: SharedTables, form: Form) -> b
             memory[row] = 0
         for m in range(begin, end):
             unsorted[m] = order[m]
-            memory[_first_row(placed, shared, order[m], form) + 1] += 1
+            memory[shared.rows.span[2 * order[m]] + 1] += 1
         for row in range(shape.height):
             memory[row + 1] += memory[row]
         for m in range(begin, end):
-            row = _first_row(placed, shared, unsorted[m], form)
+            row = shared.rows.span[2 * unsorted[m]]
             order[begin + memory[row]] = unsorted[m]
             memory[row] += 1
     release(memory)
     return True
-
-
-@compiled
-def _first_row(placed: PlacedRois, shared: SharedTables, r: int, form: Form) -> int:
-    rows, _ = tables_of(placed, shared, form, 0, r)
-    low: int = span(form, rows)[0]
-    return low
 
 
 @compiled
@@ -108,11 +100,12 @@ def slide(
 
 
 @compiled
-def rows_of_panel(rows: Table, low: int, lines: int, pixel: Any) -> Table:
-    """A table of the rows from `low` on whose numbers are those in the panel, stored in `pixel`."""
-    first, wrap = rows.start[0], low // lines * lines
-    pixel = offset(pixel, -first)
-    for i in range(first, rows.start[rows.bins]):
-        at = rows.pixel[i] - wrap
-        pixel[i] = at if at < lines else at - lines
-    return Table(rows.bins, rows.start, rows.inside, pixel, rows.weight, rows.near, rows.far, rows.ranges)
+def rows_of_panel(rows: Slot, low: int, lines: int, place: Any) -> Slot:
+    """A table of the rows from `low` on whose numbers are those in the panel, stored in `place`."""
+    begin, wrap = rows.start[0], low // lines * lines
+    place = offset(place, -begin)
+    for i in range(begin, rows.start[rows.bins]):
+        at = rows.place[i] - wrap
+        place[i] = at if at < lines else at - lines
+    start, ranges, span = rows.start, rows.ranges, rows.span
+    return Slot(rows.bins, start, rows.inside, place, rows.first, rows.second, rows.third, ranges, span)

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, CFunction, data_pointer
-from ortops.kernels.layout import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements, Stages, Storage
+from ortops.kernels.jit.kernel import Array, CFunction, Kernel, data_pointer
+from ortops.kernels.layout import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    FLOAT16,
+    NEEDS_CHUNKS,
+    NEEDS_PANELS,
+    NEEDS_PLANES,
+    NEEDS_SORT,
+    OUT_OF_MEMORY,
+    Elements,
+    Form,
+    Making,
+    Stages,
+    Storage,
+)
 
 _KINDS = {
     np.dtype(np.float16): FLOAT16,
@@ -16,6 +32,9 @@ _KINDS = {
     np.dtype(np.float32): FLOAT,
     np.dtype(np.float64): DOUBLE,
 }
+CHUNKS = "jit.chunks", "run_in_chunks"
+"""The function that runs tasks in chunks."""
+
 _NAMES = {None: "", FLOAT16: "float16", BFLOAT16: "bfloat16", FLOAT: "float", DOUBLE: "double"}
 
 
@@ -42,11 +61,90 @@ def address(module: str, function: str, kind: int | None = None) -> int:
 
 @functools.cache
 def storage(kind: int) -> Storage:
-    """The functions that load and store elements."""
+    """The functions that load and store elements, all of them loaded."""
     return Storage(*(address("pack", name, kind) for name in Storage._fields))
 
 
-@functools.cache
-def by_source(module: str, name: str, kind: int) -> Stages:
+class Stage(NamedTuple):
+    """A function of the arithmetic: its module, its name and the type that it is compiled for."""
+
+    module: str
+    function: str
+    kind: int
+
+    @property
+    def address(self) -> int:
+        """The address of the function, which is compiled if it has to be."""
+        return address(*self)
+
+
+def by_source(module: str, name: str, kind: int) -> tuple[Stage, Stage]:
     """`{name}_panel`, which reads values of the compute type, and `{name}_plane`, which reads elements."""
-    return Stages(address(module, f"{name}_panel", values_of(kind)), address(module, f"{name}_plane", kind))
+    return Stage(module, f"{name}_panel", values_of(kind)), Stage(module, f"{name}_plane", kind)
+
+
+class Functions:
+    """The functions that a driver calls by their addresses; those that not every call needs are loaded at their first use.
+
+    Args:
+        planning: a `Form` or another tuple, with what plans the call.
+        panel: the arithmetic for panels.
+        plane: the arithmetic for single planes.
+        kinds: the element types to load and store.
+    """
+
+    def __init__(self, planning: Form | Making, panel: Stage, plane: Stage, *kinds: int) -> None:
+        self._planning, self._panel, self._plane, self._kinds = planning, panel, plane, kinds
+        self._stages = Stages(0, 0)
+        self._storages = [Storage(0, 0, 0, 0) for _ in kinds]
+        _all.append(self)
+
+    def call(self, kernel: Kernel, *arguments: Any, after: tuple[Any, ...]) -> None:
+        """Call kernel(*arguments, planning, *storages, stages, *after), with more functions if it asks for them.
+
+        Raises:
+            MemoryError: the kernel could not allocate its workspace.
+        """
+        while (status := kernel(*arguments, self._planning, *self._storages, self._stages, *after)) in _LOADED:
+            self._load(status)
+        check_status(status)
+
+    def load_all(self) -> None:
+        """Load all functions, for any call."""
+        for status in _LOADED:
+            self._load(status)
+
+    def _load(self, status: int) -> None:
+        if status in _PLANNING and isinstance(self._planning, Form):
+            field, source = _PLANNING[status]
+            loaded = self._planning.planning._replace(**{field: address(*source)})
+            self._planning = self._planning._replace(planning=loaded)
+        elif status in _STAGES:
+            names, field = _STAGES[status]
+            for i, kind in enumerate(self._kinds):
+                self._storages[i] = self._storages[i]._replace(**{name: address("pack", name, kind) for name in names})
+            stage = self._panel if field == "panel" else self._plane
+            self._stages = self._stages._replace(**{field: stage.address})
+
+
+_PLANNING = {NEEDS_SORT: ("sort", ("sliding", "sort_by_first_row")), NEEDS_CHUNKS: ("run", CHUNKS)}
+_STAGES = {NEEDS_PANELS: (("pack", "unpack"), "panel"), NEEDS_PLANES: (("read", "write"), "plane")}
+_LOADED = (*_PLANNING, *_STAGES)
+
+_all: list[Functions] = []
+
+
+def load_all() -> None:
+    """Load what calls of the operators that have been called may need, too."""
+    for functions in _all:
+        functions.load_all()
+
+
+def check_status(status: int) -> None:
+    """Raise an error if a kernel's status is one.
+
+    Raises:
+        MemoryError: the kernel could not allocate its workspace.
+    """
+    if status == OUT_OF_MEMORY:
+        raise MemoryError("out of memory for the workspace of a RoI")

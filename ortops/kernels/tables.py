@@ -1,8 +1,11 @@
-"""Tables of the pixels that each bin reads along one axis.
+"""Tables of the pixels that each bin reads along one axis, in four forms.
 
 A table has the weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
-corners; or candidates, the samples that can be the largest, for maxima of samples. Its length depends on the map and the
-bins, not on the number of samples.
+corners; pixels alone, for MaxRoiPool (`pixel_bins.py`); or candidates, the samples that can be the largest, for maxima of
+samples. Its length depends on the map and the bins, not on the number of samples.
+
+Each form has a named tuple, made from a `layout.Slot` for numbers of one type, or for `Elements` where that is known at run
+time only.
 """
 
 from __future__ import annotations
@@ -20,30 +23,20 @@ from ortops.kernels.axis import (
     region_of_sample,
 )
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import compute_pointer, maximum, minimum, offset, set_value, value_at
-from ortops.kernels.layout import Doubles, Elements, Words
+from ortops.kernels.jit.scalar import compute_pointer, float64_pointer, maximum, minimum, offset, set_value, value_at
+from ortops.kernels.layout import Doubles, Elements, Slot, Words
 
 OFF_MAP = -1
 """In place of a candidate's region if it reads no pixel."""
 
 
-class Table(NamedTuple):
-    """The entries of one axis, in one of four forms; those of bin p are start[p]:start[p + 1].
+class Weights(NamedTuple):
+    """A sparse matrix A [bins, length].
 
-    Weights are a sparse matrix A [bins, length]: pixel is an entry's column, ascending in each bin, and weight its value.
-    near and far are the derivatives of weight with respect to the RoI's two stored coordinates. inside is the fraction of a
-    bin's samples that lie on the map.
-
-    Extremes: weight is the largest and near the smallest weight that a sample of the bin gives a pixel. inside is 1 if every
-    sample of the bin reads two pixels, else 0: a sample that reads fewer also has a weight of 0.
-
-    Whole pixels: only pixel is used.
-
-    Candidates, in the order of the samples: pixel is the sample's region (`axis.region`) or OFF_MAP; weight is that of the
-    second of its two pixels. near and far are the derivatives of its coordinate.
-
-    Tables along x, except candidates, have ranges: the number of ranges of pixels that have entries, and for each, in
-    ascending order, its first pixel and the one after its last.
+    pixel: an entry's column, ascending in each bin.
+    weight: its value.
+    d_start, d_end: the derivatives of weight with respect to the RoI's two stored coordinates.
+    inside: the fraction of a bin's samples that lie on the map.
     """
 
     bins: int
@@ -51,21 +44,80 @@ class Table(NamedTuple):
     inside: Doubles
     pixel: Words
     weight: Elements
-    near: Elements
-    far: Elements
+    d_start: Elements
+    d_end: Elements
     ranges: Words
 
 
+class Extremes(NamedTuple):
+    """The largest and the smallest weight that a sample of the bin gives a pixel; not set in tables of whole pixels.
+
+    reads_pairs: 1 if every sample of the bin reads two pixels, else 0: a sample that reads fewer also has a weight of 0.
+    """
+
+    bins: int
+    start: Words
+    reads_pairs: Doubles
+    pixel: Words
+    largest: Elements
+    smallest: Elements
+    ranges: Words
+
+
+class Pixels(NamedTuple):
+    """The pixels of each bin, without weights."""
+
+    bins: int
+    start: Words
+    pixel: Words
+
+
+class Candidates(NamedTuple):
+    """The samples that can be the largest, in their order.
+
+    region: the sample's region (`axis.region`) or OFF_MAP.
+    weight: that of the second of its two pixels.
+    d_start, d_end: the derivatives of its coordinate.
+    """
+
+    bins: int
+    start: Words
+    region: Words
+    weight: Doubles
+    d_start: Doubles
+    d_end: Doubles
+
+
 @compiled
-def typed(table: Table, like: Any) -> Any:
-    """The table with pointers to numbers of the type of those at `like`, for the code of one type."""
-    weight, near = compute_pointer(table.weight, like), compute_pointer(table.near, like)
-    far = compute_pointer(table.far, like)
-    return Table(table.bins, table.start, table.inside, table.pixel, weight, near, far, table.ranges)
+def weights_in(slot: Slot, like: Any) -> Any:
+    """The table of a slot as weights of the type of the numbers at `like`."""
+    weight, d_start = compute_pointer(slot.first, like), compute_pointer(slot.second, like)
+    d_end = compute_pointer(slot.third, like)
+    return Weights(slot.bins, slot.start, slot.inside, slot.place, weight, d_start, d_end, slot.ranges)
+
+
+@compiled
+def extremes_in(slot: Slot, like: Any) -> Any:
+    """The table of a slot as extremes of the type of the numbers at `like`; also a table of whole pixels."""
+    largest, smallest = compute_pointer(slot.first, like), compute_pointer(slot.second, like)
+    return Extremes(slot.bins, slot.start, slot.inside, slot.place, largest, smallest, slot.ranges)
+
+
+@compiled
+def pixels_in(slot: Slot) -> Pixels:
+    """The table of a slot as whole pixels."""
+    return Pixels(slot.bins, slot.start, slot.place)
+
+
+@compiled
+def candidates_in(slot: Slot) -> Any:
+    """The table of a slot as candidates, whose numbers are float64."""
+    weight, d_start = float64_pointer(slot.first), float64_pointer(slot.second)
+    return Candidates(slot.bins, slot.start, slot.place, weight, d_start, float64_pointer(slot.third))
 
 
 @noinline
-def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Table) -> None:
+def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Weights) -> None:
     """Fill a table of weights from entry `first` on, with derivatives if with_grad."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -75,8 +127,8 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Ta
             table.pixel[at] = -1
             set_value(table.weight, at, 0.0)
             if with_grad:
-                set_value(table.near, at, 0.0)
-                set_value(table.far, at, 0.0)
+                set_value(table.d_start, at, 0.0)
+                set_value(table.d_end, at, 0.0)
         inside = 0.0
         i = 0 if count else axis.samples
         where = region_of_sample(axis, p, i, length)
@@ -97,13 +149,22 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Ta
                         near, far = coordinate_derivatives(axis, p, i)
                         near_end, far_end = coordinate_derivatives(axis, p, end - 1)
                         near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
-                        _add_pair(table.near, at, -near, near)
-                        _add_pair(table.far, at, -far, far)
+                        _add_pair(table.d_start, at, -near, near)
+                        _add_pair(table.d_end, at, -far, far)
                 else:
                     _add_pair(table.weight, at, share, 0.0)
             i, where = end, there
         table.inside[p] = inside / maximum(axis.samples, 1)
-        table.start[p + 1] = _compact(table, start, start + count, with_grad, with_grad)
+        end = start
+        for at in range(start, start + count):
+            if table.pixel[at] >= 0:
+                table.pixel[end] = table.pixel[at]
+                set_value(table.weight, end, value_at(table.weight, at))
+                if with_grad:
+                    set_value(table.d_start, end, value_at(table.d_start, at))
+                    set_value(table.d_end, end, value_at(table.d_end, at))
+                end += 1
+        table.start[p + 1] = end
 
 
 @compiled
@@ -114,24 +175,8 @@ def _add_pair(values: Elements, at: int, first: float, second: float) -> None:
         set_value(values, at + 1, value_at(values, at + 1) + second)
 
 
-@compiled
-def _compact(table: Table, start: int, end: int, has_near: bool, has_far: bool) -> int:
-    """Remove the entries in start:end that no sample reads; the new end."""
-    to = start
-    for at in range(start, end):
-        if table.pixel[at] >= 0:
-            table.pixel[to] = table.pixel[at]
-            set_value(table.weight, to, value_at(table.weight, at))
-            if has_near:
-                set_value(table.near, to, value_at(table.near, at))
-            if has_far:
-                set_value(table.far, to, value_at(table.far, at))
-            to += 1
-    return to
-
-
 @noinline
-def fill_extremes(axis: Axis, length: int, first: int, table: Table) -> None:
+def fill_extremes(axis: Axis, length: int, first: int, table: Extremes) -> None:
     """Fill a table of extremes from entry `first` on."""
     table.start[0] = first
     for p in range(axis.bins):
@@ -139,7 +184,7 @@ def fill_extremes(axis: Axis, length: int, first: int, table: Table) -> None:
         low, count = pixels_between(axis, p, p, length)
         for at in range(start, start + count):
             table.pixel[at] = -1
-        table.inside[p] = 1.0 if count else 0.0
+        table.reads_pairs[p] = 1.0 if count else 0.0
         i = 0 if count else axis.samples
         where = region_of_sample(axis, p, i, length)
         while i < axis.samples:
@@ -147,7 +192,7 @@ def fill_extremes(axis: Axis, length: int, first: int, table: Table) -> None:
             pixel = where // 2
             between = is_inside(where, length) and is_between(where)
             if not between:
-                table.inside[p] = 0.0
+                table.reads_pairs[p] = 0.0
             if is_inside(where, length):
                 # A weight is monotonic within a region, so its extremes are at the region's first and last sample.
                 at = start + pixel - low
@@ -157,25 +202,32 @@ def fill_extremes(axis: Axis, length: int, first: int, table: Table) -> None:
                 if between:
                     _extend(table, at + 1, pixel + 1, minimum(f, g), maximum(f, g))
             i, where = end, there
-        table.start[p + 1] = _compact(table, start, start + count, True, False)
+        end = start
+        for at in range(start, start + count):
+            if table.pixel[at] >= 0:
+                table.pixel[end] = table.pixel[at]
+                set_value(table.largest, end, value_at(table.largest, at))
+                set_value(table.smallest, end, value_at(table.smallest, at))
+                end += 1
+        table.start[p + 1] = end
 
 
 @compiled
-def _extend(table: Table, at: int, pixel: int, low: float, high: float) -> None:
+def _extend(table: Extremes, at: int, pixel: int, low: float, high: float) -> None:
     """Extend the extremes of a pixel's weights by low and high."""
     if table.pixel[at] < 0:
         table.pixel[at] = pixel
-        set_value(table.weight, at, high)
-        set_value(table.near, at, low)
+        set_value(table.largest, at, high)
+        set_value(table.smallest, at, low)
         return
-    if high > value_at(table.weight, at):
-        set_value(table.weight, at, high)
-    if low < value_at(table.near, at):
-        set_value(table.near, at, low)
+    if high > value_at(table.largest, at):
+        set_value(table.largest, at, high)
+    if low < value_at(table.smallest, at):
+        set_value(table.smallest, at, low)
 
 
 @noinline
-def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table: Table) -> None:
+def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table: Candidates) -> None:
     """Fill a table of candidates from entry `first` on, with derivatives if with_grad.
 
     Within a region, interpolated values and products of weight and pixel are monotonic, so the first and the last sample are
@@ -192,12 +244,12 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
             last = end - 1 if between else i
             at = i
             while at >= 0:
-                table.pixel[n] = where if is_inside(where, length) else OFF_MAP
-                set_value(table.weight, n, coordinate(axis, p, at) - where // 2 if between else 0.0)
+                table.region[n] = where if is_inside(where, length) else OFF_MAP
+                table.weight[n] = coordinate(axis, p, at) - where // 2 if between else 0.0
                 if with_grad:
                     near, far = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
-                    set_value(table.near, n, near)
-                    set_value(table.far, n, far)
+                    table.d_start[n] = near
+                    table.d_end[n] = far
                 n += 1
                 at = last if at < last else -1
             i, where = end, there
@@ -205,23 +257,23 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
 
 
 @compiled
-def span_of(table: Table) -> tuple[int, int]:
-    """The span [low, high) of the table's pixels."""
+def span_of_pixels(table: Slot) -> tuple[int, int]:
+    """The span [low, high) of the pixels of a table of weights, extremes or whole pixels."""
     low, high = 0, 0
     for p in range(table.bins):
         start, end = table.start[p], table.start[p + 1]
         if start < end:
-            first, last = table.pixel[start], table.pixel[end - 1] + 1
+            first, last = table.place[start], table.place[end - 1] + 1
             low, high = (minimum(low, first), maximum(high, last)) if high > 0 else (first, last)
     return low, high
 
 
 @compiled
-def span_of_candidates(table: Table) -> tuple[int, int]:
+def span_of_candidates(table: Slot) -> tuple[int, int]:
     """The span [low, high) of the pixels that a table's candidates read."""
     low, high = 0, 0
     for n in range(table.start[0], table.start[table.bins]):
-        where = table.pixel[n]
+        where = table.place[n]
         if where != OFF_MAP:
             first, end = where // 2, (where + 1) // 2 + 1
             low, high = (minimum(low, first), maximum(high, end)) if high > 0 else (first, end)
@@ -229,36 +281,36 @@ def span_of_candidates(table: Table) -> tuple[int, int]:
 
 
 @compiled
-def bins_in_band(table: Table, top: int, bottom: int) -> tuple[int, int]:
+def bins_in_band(table: Slot, top: int, bottom: int) -> tuple[int, int]:
     """The bins [first, end) of a table of candidates that read a pixel of top:bottom; (0, 0) if there are none."""
     first, end = table.bins, 0
     for p in range(table.bins):
         for n in range(table.start[p], table.start[p + 1]):
-            where = table.pixel[n]
+            where = table.place[n]
             if where != OFF_MAP and where // 2 < bottom and (where + 1) // 2 >= top:
                 first, end = minimum(first, p), p + 1
     return (first, end) if first < end else (0, 0)
 
 
 @compiled
-def some_bins(table: Table, first: int, end: int) -> Table:
+def some_bins(table: Slot, first: int, end: int) -> Slot:
     """A table of the bins first:end of a table of candidates."""
-    start, inside = offset(table.start, first), offset(table.inside, first)
-    return Table(end - first, start, inside, table.pixel, table.weight, table.near, table.far, table.ranges)
+    start, place, ranges, span = offset(table.start, first), table.place, table.ranges, table.span
+    return Slot(end - first, start, table.inside, place, table.first, table.second, table.third, ranges, span)
 
 
 @noinline
-def fill_ranges(table: Table) -> None:
-    """Fill the ranges from the entries. The bins of an inverted RoI are in descending order."""
+def fill_ranges(table: Slot) -> None:
+    """Fill the ranges from the pixels of the entries. The bins of an inverted RoI are in descending order."""
     ranges, n, descends, last = table.ranges, 0, False, -1
     for p in range(table.bins):
         if table.start[p] < table.start[p + 1]:
-            descends |= table.pixel[table.start[p]] < last
-            last = table.pixel[table.start[p]]
+            descends |= table.place[table.start[p]] < last
+            last = table.place[table.start[p]]
     for k in range(table.bins):
         p = table.bins - 1 - k if descends else k
         for i in range(table.start[p], table.start[p + 1]):
-            pixel = table.pixel[i]
+            pixel = table.place[i]
             if n and pixel <= ranges[2 * n]:
                 ranges[2 * n] = maximum(ranges[2 * n], pixel + 1)
             else:

@@ -1,4 +1,4 @@
-"""Intrinsics for compiled code: run tasks through a runner (`runners.py`), call C functions, allocate memory."""
+"""Intrinsics for compiled code: make tasks for a runner (`runners.py`), call C functions, allocate memory."""
 
 from __future__ import annotations
 
@@ -16,44 +16,35 @@ _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
 
 @intrinsic
-def parallel_for(typing: Any, runner: Any, context: Any, count: Any, kernel: Any, args: Any) -> Any:
-    """Call kernel(*args, index) for each index in range(count) through a runner; whether the runner succeeded.
+def task_of(typing: Any, kernel: Any, args: Any) -> Any:
+    """The address of a C function task(data, worker) that calls kernel(*args, first, last, worker), and its data.
 
-    The kernel is compiled into the caller as a C function whose data is a copy of `args` on the caller's stack.
+    The data, on the caller's stack, are first and last, which the caller or `chunks.run_in_chunks` sets, and args.
     """
-    signature = kernel.get_call_type(typing, (*args.types, types.intp), {})
+    signature = kernel.get_call_type(typing, (*args.types, types.intp, types.intp, types.intp), {})
+    result = types.Tuple((types.intp, types.CPointer(types.int64)))
 
     def codegen(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        runner_value, context_value, count_value, _, args_value = values
         overload = kernel.dispatcher.get_compile_result(signature)
         context.add_linking_libs((overload.library,))
-        data = cgutils.alloca_once_value(builder, args_value)
-        pointer = _BYTE.as_pointer()
+        data_type = ir.LiteralStructType([_INT64, _INT64, values[1].type])
+        data = cgutils.alloca_once(builder, data_type)
+        builder.store(values[1], cgutils.gep_inbounds(builder, data, 0, 2))
 
-        task_type = ir.FunctionType(ir.VoidType(), [pointer, _INT64])
         name = builder.module.get_unique_name(f"task.{overload.fndesc.mangled_name}")
+        task_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _INT64])
         task = ir.Function(builder.module, task_type, name=name)
         task.linkage = "internal"
         body = ir.IRBuilder(task.append_basic_block("entry"))
-        unpacked = body.load(body.bitcast(task.args[0], data.type))
+        first, last, given = cgutils.unpack_tuple(body, body.load(body.bitcast(task.args[0], data.type)), 3)
         callee = context.declare_function(builder.module, overload.fndesc)
-        parts = [*cgutils.unpack_tuple(body, unpacked, len(args.types)), task.args[1]]
+        parts = [*cgutils.unpack_tuple(body, given, len(args.types)), first, last, task.args[1]]
         context.call_conv.call_function(body, callee, signature.return_type, signature.args, parts)
         body.ret_void()
+        pair = [builder.ptrtoint(task, _INT64), builder.bitcast(data, _INT64.as_pointer())]
+        return context.make_tuple(builder, result, pair)
 
-        runner_type = ir.FunctionType(pointer, [pointer, task_type.as_pointer(), _INT64, _INT64, pointer])
-        status = cgutils.alloca_once_value(builder, ir.Constant(pointer, None))
-        data = builder.bitcast(data, pointer)
-        with builder.if_else(cgutils.is_null(builder, runner_value)) as (here, there):
-            with here, cgutils.for_range(builder, count_value) as loop:
-                builder.call(task, [data, loop.index])
-            with there:
-                run = builder.inttoptr(runner_value, runner_type.as_pointer())
-                passed = [builder.inttoptr(context_value, pointer), task, count_value, _INT64(0), data]
-                builder.store(builder.call(run, passed), status)
-        return cgutils.is_null(builder, builder.load(status))
-
-    return types.boolean(types.intp, types.intp, types.intp, kernel, args), codegen
+    return result(kernel, args), codegen
 
 
 @intrinsic

@@ -224,7 +224,15 @@ def _clear(ranges: Any, pixel_size: int, line: Any) -> None:
 
 @compiled
 def add_gradient_to_panel(
-    gradient: Values, rows: Slot, columns: Slot, top: int, bottom: int, line: Values, dx: Values, stride: int
+    _x: Values,
+    gradient: Values,
+    rows: Slot,
+    columns: Slot,
+    top: int,
+    bottom: int,
+    line: Values,
+    dx: Values,
+    stride: int,
 ) -> None:
     """Add A_y^T dY A_x to rows top:bottom of a panel dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
     _add_gradient(gradient, LANES, weights_in(rows, dx), weights_in(columns, dx), top, bottom, line, dx, stride)
@@ -232,7 +240,15 @@ def add_gradient_to_panel(
 
 @compiled
 def add_gradient_to_plane(
-    gradient: Values, rows: Slot, columns: Slot, top: int, bottom: int, line: Values, dx: Values, stride: int
+    _x: Values,
+    gradient: Values,
+    rows: Slot,
+    columns: Slot,
+    top: int,
+    bottom: int,
+    line: Values,
+    dx: Values,
+    stride: int,
 ) -> None:
     """`add_gradient_to_panel` for one plane."""
     _add_gradient(gradient, 1, weights_in(rows, dx), weights_in(columns, dx), top, bottom, line, dx, stride)
@@ -324,16 +340,15 @@ def add_box_gradient_of_panel(
     rows: Slot,
     columns: Slot,
     line: Values,
-    length: int,
     of_channels: Doubles,
     drois: Doubles,
 ) -> None:
     """Add the derivatives with respect to x1, y1, x2 and y2, summed over channels one after the other, to drois [4].
 
-    `line` has three buffers for a row, `length` values apart; of_channels [4, LANES] is a buffer.
+    `line` has three buffers for a row, `stride` values apart; of_channels [4, LANES] is a buffer.
     """
     r, c = weights_in(rows, gradient), weights_in(columns, gradient)
-    _add_channels(_add_products_of_few_rows, source, stride, LANES, gradient, r, c, line, length, of_channels, drois)
+    _add_channels(_add_products_of_few_rows, source, stride, LANES, gradient, r, c, line, of_channels, drois)
 
 
 @compiled
@@ -344,13 +359,12 @@ def add_box_gradient_of_plane(
     rows: Slot,
     columns: Slot,
     line: Values,
-    length: int,
     of_channels: Doubles,
     drois: Doubles,
 ) -> None:
     """`add_box_gradient_of_panel` for one plane."""
     r, c = weights_in(rows, gradient), weights_in(columns, gradient)
-    _add_channels(no_rows, source, stride, 1, gradient, r, c, line, length, of_channels, drois)
+    _add_channels(no_rows, source, stride, 1, gradient, r, c, line, of_channels, drois)
 
 
 @inline
@@ -363,13 +377,12 @@ def _add_channels(
     rows: Weights,
     columns: Weights,
     line: Any,
-    length: int,
     of_channels: Any,
     drois: Any,
 ) -> None:
     for i in range(4 * pixel_size):
         of_channels[i] = 0.0
-    _add_box_gradient(few_rows, source, stride, pixel_size, gradient, rows, columns, line, length, of_channels)
+    _add_box_gradient(few_rows, source, stride, pixel_size, gradient, rows, columns, line, of_channels)
     for k in range(4):
         for lane in range(pixel_size):
             drois[k] += of_channels[k * pixel_size + lane]
@@ -385,15 +398,14 @@ def _add_box_gradient(
     rows: Weights,
     columns: Weights,
     line: Any,
-    length: int,
     drois: Any,
 ) -> None:
     """Add the derivatives to the float64 drois [4, pixel_size].
 
     Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three
-    buffers for a row, `length` values apart.
+    buffers for a row, `stride` values apart.
     """
-    d_near, d_far = offset(line, length), offset(line, 2 * length)
+    d_near, d_far = offset(line, stride), offset(line, 2 * stride)
     for p in range(rows.bins):
         if pixel_size > 1 and 0 < rows.start[p + 1] - rows.start[p] <= MAX_DERIVED_ROWS:
             few_rows(source, stride, gradient, rows, columns, p, drois)

@@ -76,7 +76,7 @@ def maximum_dx(
 ) -> int:
     """Fill dx [N, C, H, W] of a maximum from x and dy [R, C, PH, PW].
 
-    The arguments and the result are as in `forward.pool`.
+    The arguments and the result are as in `gather.gather`.
     """
     shape = placed.shape
     pixels = shape.height * shape.width
@@ -335,7 +335,7 @@ def maximum_drois(
     """Fill drois [R, 4] of a maximum, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Returns:
-        As `forward.pool`.
+        As `gather.gather`.
     """
     shape = placed.shape
     sizes = table_sizes(placed, form)

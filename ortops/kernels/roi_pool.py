@@ -1,6 +1,6 @@
 """Pooling over RoIs and its gradients: choose the compiled functions of each mode and element type, and call the drivers.
 
-The drivers (`forward`, `gradient`, `maximum_gradient`, `pixel_gradient`) and what fills tables are compiled once. Drivers
+The drivers (`gather`, `scatter`, `maximum_gradient`) and what fills tables are compiled once. Drivers
 get the addresses of the functions that load and store elements, compiled for each element type, and of the arithmetic,
 compiled for float and double, and for each type where it reads single planes.
 """
@@ -28,11 +28,9 @@ from ortops.kernels.layout import (
 )
 from ortops.kernels.stages import Functions, Stage, address, by_source, elements, kind_of, values_of
 
-_pool = Kernel("forward", "pool")
-_average_dx, _average_drois = Kernel("gradient", "average_dx"), Kernel("gradient", "average_drois")
+_gather, _scatter = Kernel("gather", "gather"), Kernel("scatter", "scatter")
 _maximum_dx = Kernel("maximum_gradient", "maximum_dx")
 _maximum_drois = Kernel("maximum_gradient", "maximum_drois")
-_max_pixel_dx = Kernel("pixel_gradient", "max_pixel_dx")
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
@@ -74,7 +72,8 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
     if y.size:
         functions = _pooling(mode, kind_of(x))
         for part, placed_part in _parts(placed):
-            functions.call(_pool, elements(x), elements(y[part]), placed_part, after=(outside, *runner))
+            output = elements(y[part])
+            functions.call(_gather, elements(x), output, output, placed_part, after=(outside, *runner))
 
 
 def pool_gradient(
@@ -92,7 +91,7 @@ def pool_gradient(
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if x is not None and drois is not None and drois.size:
         functions = _of_drois(mode, kind_of(dy))
-        kernel, after = (_average_drois, runner) if mode == "avg" else (_maximum_drois, (mode == "max", *runner))
+        kernel, after = (_gather, (0.0, *runner)) if mode == "avg" else (_maximum_drois, (mode == "max", *runner))
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
@@ -106,12 +105,11 @@ def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: 
         dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
     functions = _of_dx(mode, kind_of(dy))
-    kernel = {"avg": _average_dx, "max_pixel": _max_pixel_dx}.get(mode, _maximum_dx)
-    after = (mode == "max", *runner) if kernel is _maximum_dx else runner
-    maps = () if x is None or mode == "avg" else (elements(x),)
+    kernel, after = (_scatter, runner) if mode in ("avg", "max_pixel") else (_maximum_dx, (mode == "max", *runner))
+    maps = elements(dx if x is None or mode == "avg" else x)  # averages do not read them
     sums = total
     for part, placed in parts:
-        functions.call(kernel, *maps, elements(dy[part]), elements(sums), placed, after=after)
+        functions.call(kernel, maps, elements(dy[part]), elements(sums), placed, after=after)
         if sums is not total:
             total += sums
         elif len(parts) > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.forward import staging_size_of
+from ortops.kernels.gather import staging_size_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call, release, task_of

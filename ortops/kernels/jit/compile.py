@@ -15,6 +15,7 @@ from typing import Any, get_type_hints
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_lock import global_compiler_lock
@@ -88,8 +89,26 @@ class _CalleeLibrary(JITCodeLibrary):
 
 
 class _Lower(Lower):
+    """numba's lowering without what counts references, and, unless asked for, without what describes variables."""
+
     def delvar(self, name: str) -> None:
-        """Do nothing, where numba would clear the variable: there is nothing to release."""
+        """Do nothing, where numba would clear the variable."""
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        """Store the value of a variable, without loading the old one."""
+        if self.flags.debuginfo:
+            super().storevar(value, name, argidx)
+        elif name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self._alloca_var(name, self.typeof(name))
+            self.builder.store(value, self.getvar(name))
+
+    def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
+        """Allocate a variable on the stack."""
+        if self.flags.debuginfo:
+            return super().alloca_lltype(name, lltype, datamodel)
+        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

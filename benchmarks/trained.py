@@ -26,7 +26,7 @@ from benchmarks.networks.sessions import Array, is_plain, session
 from benchmarks.report import WIDTH, markdown_table, rich_table
 from benchmarks.tables import Table
 from onnx_models.gradient import PARAMETERS, ZeroGradientWarning
-from onnx_models.traversal import all_nodes
+from onnx_models.traversal import iter_nodes
 
 LEGEND = (
     "nodes: of the model, and of the one with gradients. wrt: what the gradients are of, the parameters or else the inputs.",
@@ -72,7 +72,7 @@ class Trial:
 def try_model(path: Path, lengths: Mapping[str, int], values: Mapping[str, float], rounds: int | None) -> Trial:
     """Differentiate a model, time it, and compare its gradients with finite differences."""
     model = onnx.load(path)
-    known = Trial(path.name, sum(1 for _ in all_nodes(model)))
+    known = Trial(path.name, sum(1 for _ in iter_nodes(model)))
     try:
         feeds = inputs(model, lengths, values)
         outputs = _floats(model, session(model.SerializeToString(), 1, plain=is_plain(model)).run(None, feeds))
@@ -92,7 +92,7 @@ def try_model(path: Path, lengths: Mapping[str, int], values: Mapping[str, float
         # The first line of a refusal of ours only says that there is one.
         return Trial(path.name, known.nodes, lines[min(1, len(lines) - 1)] if lines[0].endswith(":") else lines[0])
     seconds = median(times["forward"]), median(times["step"])
-    return Trial(path.name, known.nodes, "", wrt, sum(1 for _ in all_nodes(made)), writing, seconds, off)
+    return Trial(path.name, known.nodes, "", wrt, sum(1 for _ in iter_nodes(made)), writing, seconds, off)
 
 
 def inputs(model: onnx.ModelProto, lengths: Mapping[str, int], values: Mapping[str, float]) -> dict[str, Array]:

@@ -48,9 +48,6 @@ def iter_nodes(source: Scope | onnx.GraphProto | Iterable[onnx.NodeProto], level
             yield from iter_nodes(graph, level + 1)
 
 
-walk_nodes = all_nodes = iter_nodes  # names that other packages still use
-
-
 def iter_graphs(
     source: Scope | onnx.GraphProto, level: int = 0, *, defaults: bool = False
 ) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:

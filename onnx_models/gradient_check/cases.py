@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_models.portable.attach import LEAST_OPSET
-from onnx_models.traversal import normalize_domain, onnx_opset, subgraphs, walk_nodes
+from onnx_models.portable.attach import MIN_OPSET
+from onnx_models.traversal import iter_nodes, normalize_domain, onnx_opset, subgraphs
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["double", "float"]
@@ -161,13 +161,13 @@ def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelP
     made.ir_version = min(max(made.ir_version, 8), _NEWEST_IR_VERSION)
     version = onnx_opset(made)
     if version is None:  # all operators have other domains, but the loss needs ONNX's own
-        made.opset_import.append(helper.make_opsetid("", LEAST_OPSET))
+        made.opset_import.append(helper.make_opsetid("", MIN_OPSET))
         return made
     target = version
-    if version < LEAST_OPSET and all(
-        _since(node, version) == _since(node, LEAST_OPSET) for node in walk_nodes(made.graph.node)
+    if version < MIN_OPSET and all(
+        _since(node, version) == _since(node, MIN_OPSET) for node in iter_nodes(made.graph.node)
     ):
-        target = LEAST_OPSET
+        target = MIN_OPSET
     if newest is not None:
         target = min(target, newest)
     for entry in made.opset_import:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from onnx_models.traversal import normalize_domain, walk_nodes
+from onnx_models.traversal import iter_nodes, normalize_domain
 
 Evaluator = Literal["onnxruntime", "onnx reference"]
 Run = Callable[[Mapping[str, Any]], list[Any]]
@@ -101,7 +101,7 @@ def newest_opset() -> int:
 
 def random_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """The nodes of a model that may draw random numbers: those whose operators have the attribute seed."""
-    return [node for node in walk_nodes(model.graph.node) if _seed(node) is not None]
+    return [node for node in iter_nodes(model.graph.node) if _seed(node) is not None]
 
 
 def seeded(model: onnx.ModelProto) -> onnx.ModelProto:

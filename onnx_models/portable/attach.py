@@ -31,7 +31,7 @@ BODIES: Mapping[str, Callable[[Mapping[str, Value], BodyRequest], dict[str, Valu
 }
 """By family of operators, what builds the wanted outputs of a body, in the type of sums, from the inputs; both by name."""
 
-LEAST_OPSET = 18
+MIN_OPSET = 18
 """The oldest opset whose reductions and scatter operators the bodies can use."""
 
 MIN_IR_VERSION = 8
@@ -76,8 +76,8 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if operator_of(node)]
     if not nodes and not inner:
         return copy
-    if (onnx_opset(model) or DEFAULT_OPSET) < LEAST_OPSET:
-        return attach(upgrade_opset(model, LEAST_OPSET))
+    if (onnx_opset(model) or DEFAULT_OPSET) < MIN_OPSET:
+        return attach(upgrade_opset(model, MIN_OPSET))
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)

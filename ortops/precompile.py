@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ortops.compute import compute
-from ortops.kernels.stages import load_all  # noqa: TID251 - kernels are compiled here
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, MAX_RANK, RANK, AttributeValue, Operator
@@ -163,6 +162,8 @@ def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str,
             array[...] = [length(axis) for axis in tensor.axes_of_elements(array.size)]
         inputs.append(array)
     compute(operator, inputs, attributes, lambda i, shape: empty(shape, operator.outputs[i].type), (0, 0))
+    from ortops.kernels.stages import load_all  # noqa: TID251 - kernels are compiled here
+
     load_all()  # what calls on larger arrays need, too
 
 

@@ -122,8 +122,8 @@ def test_a_kernel_depends_on_how_it_is_compiled_and_not_on_where_it_is_kept(
 ) -> None:
     shutil.copytree(disk.PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__", "compiled"))
     path = tmp_path / "copy" / file
-    before = definitions.digests(tmp_path / "copy")["forward.pool"]
+    before = definitions.digests(tmp_path / "copy")["gather.gather"]
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
-    assert (definitions.digests(tmp_path / "copy")["forward.pool"] != before) == counts
+    assert (definitions.digests(tmp_path / "copy")["gather.gather"] != before) == counts

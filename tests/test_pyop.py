@@ -183,7 +183,7 @@ def test_the_error_is_logged_once() -> None:
         stream = io.StringIO()
         logging.getLogger("ortops").addHandler(logging.StreamHandler(stream))
         # An operator that no other test has seen fail: its first error alone is logged.
-            plain = session(onnx_models.roi_align(10, **SIZE), onnxruntime.InferenceSession)
+        plain = session(onnx_models.roi_align(10, **SIZE), onnxruntime.InferenceSession)
         for _ in range(3):
             plain.run(None, FORWARD | {"batch_indices": np.array([0, 9])})
         print(stream.getvalue().count("batch_indices[1] = 9"))

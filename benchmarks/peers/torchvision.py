@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torchvision.ops import roi_align
 
 from benchmarks.call import Call
@@ -10,6 +11,9 @@ from benchmarks.problem import Problem
 from benchmarks.workloads import Workload
 
 PACKAGE = "torchvision"
+
+if not hasattr(torch.ops.torchvision, "roi_align"):  # PyTorch would compile other code at the first call
+    raise ImportError("needs torchvision with its compiled operators")
 
 _TYPES = ("float16", "float", "double")
 

@@ -93,7 +93,7 @@ def argmax_of_panel(panel: Values, stride: int, rows: Slot, columns: Slot, takes
     _argmax_panel(panel, stride, candidates_in(rows), candidates_in(columns), takes_corners, codes)
 
 
-@inline
+@noinline
 def _argmax_panel(
     panel: Any, stride: int, rows: Candidates, columns: Candidates, takes_corners: bool, codes: Any
 ) -> None:
@@ -137,7 +137,7 @@ def _argmax_panel(
             store_lanes(codes, (p * columns.bins + q) * LANES, best_codes)
 
 
-@compiled
+@inline
 def _argmax_of(code: float, rows: Candidates, columns: Candidates, p: int, q: int) -> Argmax:
     """The argmax of bin (p, q) that a code says."""
     bits = int(code)
@@ -234,46 +234,82 @@ def add_to_dx(
 
 
 @compiled
-def add_to_drois(
-    x: Stored,
-    dy: Stored,
-    width: int,
-    row_candidates: Slot,
-    column_candidates: Slot,
-    takes_corners: bool,
+def add_drois_of_panel(
+    source: Values,
+    stride: int,
+    gradient: Values,
+    rows: Slot,
+    columns: Slot,
+    takes_corners: float,
+    _line: Values,
     codes: Doubles,
-    has_codes: bool,
     drois: Doubles,
 ) -> None:
-    """Add the derivatives of all maxima of one channel, times their gradients dy [PH, PW], to drois [4]."""
-    rows, columns = candidates_in(row_candidates), candidates_in(column_candidates)
+    """Add the derivatives of all maxima of a panel times their gradients, one channel after the other, to drois [4].
+
+    codes [PH, PW, LANES] is a buffer.
+    """
+    y, x = candidates_in(rows), candidates_in(columns)
+    _argmax_panel(source, stride, y, x, takes_corners != 0.0, codes)
+    for lane in range(LANES):
+        channel, sums = offset(source, lane), (drois[0], drois[1], drois[2], drois[3])
+        for p in range(y.bins):
+            for q in range(x.bins):
+                at = (p * x.bins + q) * LANES + lane
+                found = _argmax_of(codes[at], y, x, p, q)
+                sums = _add_derivatives(channel, stride, LANES, y, x, found, float(gradient[at]), sums)
+        drois[0], drois[1], drois[2], drois[3] = sums
+
+
+@compiled
+def add_drois_of_plane(
+    source: Stored,
+    stride: int,
+    gradient: Values,
+    rows: Slot,
+    columns: Slot,
+    takes_corners: float,
+    _line: Values,
+    _codes: Doubles,
+    drois: Doubles,
+) -> None:
+    """`add_drois_of_panel` for one plane."""
+    y, x = candidates_in(rows), candidates_in(columns)
     sums = drois[0], drois[1], drois[2], drois[3]
-    for p in range(rows.bins):
-        for q in range(columns.bins):
-            i, j, corner = _argmax_of_bin(x, width, rows, columns, p, q, takes_corners, codes, has_codes)
-            if corner < 0:
-                continue
-            g = float(load(dy, p * columns.bins + q))
-            fy, fx = rows.weight[i], columns.weight[j]
-            has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
-            at = rows.region[i] // 2 * width + columns.region[j] // 2
-            near, far = (columns.d_start[j], rows.d_start[i]), (columns.d_end[j], rows.d_end[i])
-            if corner == WHOLE_SAMPLE:
-                sums = _added(sums, g * float(load(x, at)), fy - 1.0, fx - 1.0, near, far)
-                if has_beside:
-                    sums = _added(sums, g * float(load(x, at + 1)), 1.0 - fy, -fx, near, far)
-                if has_below:
-                    sums = _added(sums, g * float(load(x, at + width)), -fy, 1.0 - fx, near, far)
-                if has_below and has_beside:
-                    sums = _added(sums, g * float(load(x, at + width + 1)), fy, fx, near, far)
-                continue
-            below, beside = corner // 2, corner % 2
-            wy, wx = fy if below else 1.0 - fy, fx if beside else 1.0 - fx
-            at += below * width + beside
-            if (has_below >= below) & (has_beside >= beside):
-                value = g * float(load(x, at))
-                sums = _added(sums, value, wy if beside else -wy, wx if below else -wx, near, far)
+    for p in range(y.bins):
+        for q in range(x.bins):
+            found = _argmax(source, stride, y, x, p, q, takes_corners != 0.0)
+            sums = _add_derivatives(source, stride, 1, y, x, found, float(gradient[p * x.bins + q]), sums)
     drois[0], drois[1], drois[2], drois[3] = sums
+
+
+@inline
+def _add_derivatives(
+    x: Any, stride: int, pixel: int, rows: Candidates, columns: Candidates, found: Argmax, g: float, sums: Any
+) -> Any:
+    """Add the derivatives of a maximum, times its gradient g, to the four sums; pixels of X are `pixel` values apart."""
+    i, j, corner = found
+    if corner < 0:
+        return sums
+    fy, fx = rows.weight[i], columns.weight[j]
+    has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
+    at = rows.region[i] // 2 * stride + columns.region[j] // 2 * pixel
+    near, far = (columns.d_start[j], rows.d_start[i]), (columns.d_end[j], rows.d_end[i])
+    if corner == WHOLE_SAMPLE:
+        sums = _added(sums, g * float(load(x, at)), fy - 1.0, fx - 1.0, near, far)
+        if has_beside:
+            sums = _added(sums, g * float(load(x, at + pixel)), 1.0 - fy, -fx, near, far)
+        if has_below:
+            sums = _added(sums, g * float(load(x, at + stride)), -fy, 1.0 - fx, near, far)
+        if has_below and has_beside:
+            sums = _added(sums, g * float(load(x, at + stride + pixel)), fy, fx, near, far)
+        return sums
+    below, beside = corner // 2, corner % 2
+    wy, wx = fy if below else 1.0 - fy, fx if beside else 1.0 - fx
+    if (has_below >= below) & (has_beside >= beside):
+        value = g * float(load(x, at + below * stride + beside * pixel))
+        sums = _added(sums, value, wy if beside else -wy, wx if below else -wx, near, far)
+    return sums
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Pool over RoIs, or compute an average's gradients drois, in tasks with disjoint outputs.
+"""Pool over RoIs, or compute gradients drois, in tasks with disjoint outputs.
 
 A task has some panels of channels of a RoI, or of an image whose map is packed as a whole.
 """
@@ -21,7 +21,8 @@ from ortops.kernels.jit.scalar import (
     storage_pointer,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read, prefetch_to_write
-from ortops.kernels.layout import OUT_OF_MEMORY, Doubles, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.layout import CANDIDATES, OUT_OF_MEMORY, Doubles, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.maximum_gradient import can_use_panels, codes_size, is_sparse
 from ortops.kernels.pack import prefetch_window, should_stream, stream
 from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (
@@ -69,30 +70,36 @@ def gather(
         form: what the tables of the stages hold.
         storage: the functions that load and store x and y.
         stages: the functions that pool, or that add up a RoI's gradient.
-        outside: the value of samples off the map, or of bins without pixels.
+        outside: the value of samples off the map, or of bins without pixels; for drois of a maximum, 1.0 if it is that of
+            weighted corners, else 0.0.
         runner: the address of the runner of the tasks.
         context: its context.
 
     Returns:
         0, OUT_OF_MEMORY, INTERRUPTED or a status of `schedule.missing`.
     """
-    shape, is_whole, has_grad = placed.shape, should_pack_maps(placed), form.with_grad != 0
+    shape, has_grad = placed.shape, form.with_grad != 0
+    finds_argmax = has_grad and form.kind == CANDIDATES
+    is_whole = should_pack_maps(placed) and not finds_argmax
     bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
     sizes = table_sizes(placed, form)
     lines = panel_lines(placed, is_whole, x, form, sizes.fits)
     staging_size = 0 if has_grad else staging_size_of(placed, y)
     buffers_size = (bins + (3 if has_grad else 1) * shape.width) * LANES + staging_size
-    workspace_size = sliding_size(placed, is_whole, lines, x) + buffers_size + (8 * LANES if has_grad else 0)
+    scratch_size = scratch_size_of(placed, form, x)
+    workspace_size = sliding_size(placed, is_whole, lines, x) + buffers_size + scratch_size
     work = estimate_work(placed, shape.rois * bins)
     slides = lines < shape.height
-    needed = missing(stages, shape.channels >= LANES // 2, may_use_planes(placed, is_whole))
+    needed = missing(stages, shape.channels >= LANES // 2, finds_argmax or may_use_planes(placed, is_whole))
     needed = maximum(needed, missing_planning(form.planning, slides, work))
     if needed != 0:
         return needed
     runner = runner_for(work, runner)
-    # Each panel has sums of drois of its own, which are then added in the order of the panels.
+    # Each panel of an average has sums of drois of its own, which are then added in the order of the panels. A maximum adds
+    # one channel after the other, all panels in one task.
     size = 4 * shape.rois if has_grad else 0
     most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1) if has_grad else panels
+    most, step = (1, maximum(panels, 1)) if finds_argmax else (most, most)
     memory_of_sums = allocate((most + 1) * size)
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
@@ -103,16 +110,16 @@ def gather(
         status = OUT_OF_MEMORY
     for i in range(0 if status else size):
         sums[i] = 0.0
-    for panel in range(0, panels, most):
+    for panel in range(0, panels, step):
         if status == 0:
-            count = minimum(most, panels - panel)
+            count = minimum(step, panels - panel)
             args = (
                 x, y, parts, placed, plan, shared, form, storage, stages, outside, panel, count, lines, staging_size,
                 workspace_size,
             )  # fmt: skip
             task, data = task_of(_gather_task, args)
             status = run_plan(plan, context, work * count / panels, shared.failed, form.planning.run, task, data)
-            for k in range(0 if status else count):
+            for k in range(0 if status else minimum(count, most)):
                 for i in range(size):
                     sums[i] += parts[k * size + i]
     for i in range(0 if status else size):
@@ -128,6 +135,14 @@ def staging_size_of(placed: PlacedRois, y: Elements) -> int:
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
     streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
     return bins * LANES if streams else 0
+
+
+@compiled
+def scratch_size_of(placed: PlacedRois, form: Form, x: Elements) -> int:
+    """The number of values of x's compute type that have room for the sums of a panel's channels, or for its argmax."""
+    if form.with_grad == 0:
+        return 0
+    return 8 * LANES if form.kind != CANDIDATES else codes_size(placed, LANES if can_use_panels(placed) else 1, x)
 
 
 @compiled
@@ -152,6 +167,7 @@ def _gather_task(
     worker: int,
 ) -> None:
     shape, has_grad = placed.shape, form.with_grad != 0
+    finds_argmax = has_grad and form.kind == CANDIDATES
     memory, values = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
         shared.failed[0] = 1
@@ -161,11 +177,12 @@ def _gather_task(
     whole_line = offset(values, bins * LANES)
     behind_line = offset(whole_line, (3 if has_grad else 1) * shape.width * LANES)
     elements, of_channels = storage_pointer(behind_line, y), float64_pointer(behind_line)
-    panel = offset(behind_line, staging_size + (8 * LANES if has_grad else 0))
+    panel = offset(behind_line, staging_size + scratch_size_of(placed, form, x))
     numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, form, worker, item)
+        packs = packs and not (finds_argmax and (is_sparse(placed, item) or not can_use_panels(placed)))
         corner = window.top * shape.width + window.left
         # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
@@ -186,12 +203,12 @@ def _gather_task(
                 r = shared.groups.order[m] if plan.is_by_image else m
                 rows, columns = tables_of(placed, shared, form, worker, r)
                 of_roi = offset(y, (r * shape.channels + channel) * bins)
-                part = offset(parts, (k * shape.rois + r) * 4)
+                part = offset(parts, ((0 if finds_argmax else k) * shape.rois + r) * 4)
                 if packs and lines < shape.height:
                     low, high = rows.span[0], rows.span[1]
                     end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                if has_grad:
+                if has_grad and (k == 0 or not finds_argmax):
                     part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
                 if packs and has_grad:
                     call(storage.pack, (of_roi, bins, lanes, 0, 1, bins, values))
@@ -199,7 +216,7 @@ def _gather_task(
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(y, following), lanes * bins)
                     stride = window.width * LANES
-                    call(stages.panel, (packed, stride, values, rows, columns, line, of_channels, part))
+                    call(stages.panel, (packed, stride, values, rows, columns, outside, line, of_channels, part))
                 elif packs:
                     if not staging_size:
                         prefetch_to_write(of_roi, bins * lanes)
@@ -214,7 +231,10 @@ def _gather_task(
                         plane, of_channel = offset(channels, c * pixels), offset(of_roi, c * bins)
                         if has_grad:
                             call(storage.read, (of_channel, bins, values))
-                            call(stages.plane, (plane, shape.width, values, rows, columns, line, of_channels, part))
+                            call(
+                                stages.plane,
+                                (plane, shape.width, values, rows, columns, outside, line, of_channels, part),
+                            )
                         else:
                             call(stages.plane, (plane, shape.width, rows, columns, outside, line, values))
                             call(storage.write, (values, bins, of_channel))

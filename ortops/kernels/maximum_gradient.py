@@ -1,8 +1,8 @@
-"""Gradients of maxima over RoIs, in tasks with disjoint outputs.
+"""Gradients dX of maxima over RoIs, in tasks with disjoint outputs.
 
-A task of dX has a band of rows of a panel of channels of an image, or one channel, and adds up all RoIs in their order. A
-task of drois has a RoI. The argmax of a panel's bins are found first; then its gradients are added channel by channel, in
-the order of bins, as those of one channel are.
+A task has a band of rows of a panel of channels of an image, or one channel, and adds up all RoIs in their order. The argmax
+of a panel's bins are found first; then its gradients are added channel by channel, in the order of bins, as those of one
+channel are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from ortops.kernels.axis import axis_of
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release, task_of
+from ortops.kernels.jit.parallel import call, release, task_of
 from ortops.kernels.jit.scalar import (
     address_of,
     compute_pointer,
@@ -21,7 +21,6 @@ from ortops.kernels.jit.scalar import (
     maximum,
     minimum,
     offset,
-    set_value,
     storage_pointer,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
@@ -38,7 +37,6 @@ from ortops.kernels.schedule import (
     missing,
     missing_planning,
     plan_by_image,
-    plan_by_roi,
     run_plan,
     runner_for,
 )
@@ -94,7 +92,7 @@ def maximum_dx(
     # If elements are computed in their own type, sums of planes are made directly in dx. Those of whole maps are not: the
     # interleaved pixels of a bin's lanes share cache lines. Measured on P2: 80 % of the time.
     sums_size = 0 if is_direct and not is_whole else lines * shape.width * pixel_size
-    others_size = _codes_size(placed, pixel_size, dx) + sums_size + (STAGED_PIXELS * LANES if is_whole else 0)
+    others_size = codes_size(placed, pixel_size, dx) + sums_size + (STAGED_PIXELS * LANES if is_whole else 0)
     panel_size = _panel_size(placed, is_whole) if pixel_size > 1 else 0
     work = estimate_work(placed, shape.images * pixels)
     needed = maximum(missing(argmax, pixel_size > 1, True), missing_planning(form.planning, False, work))
@@ -147,7 +145,7 @@ def _dx_task(
         shared.failed[0] = 1
         return
     width, pixels, bins = shape.width, shape.height * shape.width, shape.bins_y * shape.bins_x
-    codes, buffer = float64_pointer(buffer), offset(buffer, _codes_size(placed, pixel_size, dx))
+    codes, buffer = float64_pointer(buffer), offset(buffer, codes_size(placed, pixel_size, dx))
     staged = storage_pointer(offset(buffer, sums_size), dx)
     panel = offset(buffer, sums_size + (STAGED_PIXELS * LANES if is_whole else 0))
     streams = should_stream(dx, shape.images * shape.channels * pixels)
@@ -241,7 +239,7 @@ def _most_rows_read(placed: PlacedRois, shared: SharedTables, form: Form, lines:
 
 
 @compiled
-def _can_use_panels(placed: PlacedRois) -> bool:
+def can_use_panels(placed: PlacedRois) -> bool:
     """Whether argmax can be found in panels, with at least half of the lanes used."""
     shape = placed.shape
     return shape.channels >= LANES // 2 and shape.bins_y * shape.bins_x <= MAX_PANEL_BINS
@@ -256,7 +254,7 @@ def _pixels_to_read(placed: PlacedRois, r: int) -> float:
 
 
 @compiled
-def _is_sparse(placed: PlacedRois, r: int) -> bool:
+def is_sparse(placed: PlacedRois, r: int) -> bool:
     """Whether the samples of a RoI read few pixels of its window."""
     window = float(placed.spans[2 * r]) * float(placed.spans[2 * r + 1])
     return window > MAX_SPARSITY * _pixels_to_read(placed, r)
@@ -271,8 +269,8 @@ def _choose_panels(placed: PlacedRois, max_pixels: int) -> tuple[bool, bool]:
     shape, total, dense = placed.shape, 0.0, 0
     for r in range(shape.rois):
         total += _pixels_to_read(placed, r)
-        dense += 0 if _is_sparse(placed, r) else 1
-    pixels, can = float(shape.height) * float(shape.width), _can_use_panels(placed)
+        dense += 0 if is_sparse(placed, r) else 1
+    pixels, can = float(shape.height) * float(shape.width), can_use_panels(placed)
     is_whole = can and pixels <= max_pixels and total >= shape.images * pixels
     return is_whole, can and not is_whole and 2 * dense >= shape.rois
 
@@ -285,7 +283,7 @@ def _panel_size(placed: PlacedRois, is_whole: bool) -> int:
 
 
 @compiled
-def _codes_size(placed: PlacedRois, pixel_size: int, like: Elements) -> int:
+def codes_size(placed: PlacedRois, pixel_size: int, like: Elements) -> int:
     """The number of values of the compute type of the elements at `like` that have room for the codes of a RoI."""
     bins = placed.shape.bins_y * placed.shape.bins_x
     return bins * LANES * 8 // itemsize(compute_pointer(like, like)) if pixel_size > 1 else 0
@@ -307,7 +305,7 @@ def _pack_argmax(
 ) -> bool:
     """Pack the window of RoI r and store its argmax, unless finding them channel by channel is faster."""
     shape = placed.shape
-    if _is_sparse(placed, r):
+    if is_sparse(placed, r):
         return False
     window = make_window((rows.span[0], rows.span[1]), (columns.span[0], columns.span[1]), shape.width)
     if window.height * window.width > MAX_WINDOW_PIXELS:
@@ -317,95 +315,3 @@ def _pack_argmax(
     packed = offset(panel, -(window.top * window.width + window.left) * LANES)
     call(argmax.panel, (packed, window.width * LANES, rows, columns, takes_corners, codes))
     return True
-
-
-@compiled
-def maximum_drois(
-    x: Elements,
-    dy: Elements,
-    drois: Elements,
-    placed: PlacedRois,
-    form: Form,
-    storage: Storage,
-    argmax: Stages,
-    takes_corners: int,
-    runner: int,
-    context: int,
-) -> int:
-    """Fill drois [R, 4] of a maximum, of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
-
-    Returns:
-        As `gather.gather`.
-    """
-    shape = placed.shape
-    sizes = table_sizes(placed, form)
-    work = estimate_work(placed, shape.rois * shape.bins_y * shape.bins_x)
-    pixel_size = LANES if _can_use_panels(placed) else 1
-    needed = maximum(missing(argmax, pixel_size > 1, True), missing_planning(form.planning, False, work))
-    if needed != 0:
-        return needed
-    runner = runner_for(work, runner)
-    panel_size = 0 if pixel_size == 1 else _panel_size(placed, False)
-    workspace_size = _codes_size(placed, pixel_size, x) + panel_size
-    plan = plan_by_roi(placed, runner, 1, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = share_tables(placed, plan, context, form, sizes)
-    sums = allocate(4 * shape.rois)
-    status = OUT_OF_MEMORY
-    if address_of(memory) != 0 and address_of(sums) != 0:
-        doubles = float64_pointer(sums)
-        args = (
-            x, dy, doubles, placed, plan, shared, form, storage, argmax, takes_corners != 0, pixel_size, workspace_size
-        )  # fmt: skip
-        task, data = task_of(_drois_task, args)
-        status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
-    for i in range(0 if status else 4 * shape.rois):
-        set_value(drois, i, float64_pointer(sums)[i])
-    release(memory)
-    release(sums)
-    return status
-
-
-@compiled
-def _drois_task(
-    x: Elements,
-    dy: Elements,
-    drois: Any,
-    placed: PlacedRois,
-    plan: Plan,
-    shared: SharedTables,
-    form: Form,
-    storage: Storage,
-    argmax: Stages,
-    takes_corners: bool,
-    pixel_size: int,
-    workspace_size: int,
-    first: int,
-    last: int,
-    worker: int,
-) -> None:
-    shape = placed.shape
-    memory, buffer = allocate_workspace(workspace_size, x)
-    if address_of(memory) == 0:
-        shared.failed[0] = 1
-        return
-    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    codes, panel = float64_pointer(buffer), offset(buffer, _codes_size(placed, pixel_size, x))
-    for r in range(first + worker, last, plan.workers):
-        rows, columns = tables_of(placed, shared, form, worker, r)
-        roi_drois = offset(drois, 4 * r)
-        roi_drois[0], roi_drois[1], roi_drois[2], roi_drois[3] = 0.0, 0.0, 0.0, 0.0
-        for channel in range(0, shape.channels, pixel_size):
-            lanes = minimum(pixel_size, shape.channels - channel)
-            planes = offset(x, (placed.batch_indices[r] * shape.channels + channel) * pixels)
-            has_codes = False
-            if pixel_size > 1:
-                args = (planes, placed, r, lanes, rows, columns, takes_corners, panel, codes)
-                has_codes = _pack_argmax(storage, argmax, *args)
-            for c in range(lanes):
-                plane, plane_codes = offset(planes, c * pixels), offset(codes, c)
-                gradient = offset(dy, (r * shape.channels + channel + c) * bins)
-                call(
-                    argmax.plane,
-                    (plane, gradient, shape.width, rows, columns, takes_corners, plane_codes, has_codes, roi_drois),
-                )
-    release(memory)

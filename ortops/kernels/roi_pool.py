@@ -30,7 +30,6 @@ from ortops.kernels.stages import Functions, Stage, address, by_source, elements
 
 _gather, _scatter = Kernel("gather", "gather"), Kernel("scatter", "scatter")
 _maximum_dx = Kernel("maximum_gradient", "maximum_dx")
-_maximum_drois = Kernel("maximum_gradient", "maximum_drois")
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
@@ -91,11 +90,10 @@ def pool_gradient(
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if x is not None and drois is not None and drois.size:
         functions = _of_drois(mode, kind_of(dy))
-        kernel, after = (_gather, (0.0, *runner)) if mode == "avg" else (_maximum_drois, (mode == "max", *runner))
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
-                functions.call(kernel, *arrays, placed_part, after=after)
+                functions.call(_gather, *arrays, placed_part, after=(float(mode == "max"), *runner))
 
 
 def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: str, runner: Runner) -> None:
@@ -153,18 +151,15 @@ def _of_dx(mode: str, kind: int) -> Functions:
         return Functions(_form(WEIGHTS, False, kind), *by_source("average", "add_gradient_to", values_of(kind)), kind)
     if mode == "max_pixel":
         return Functions(_form(PIXELS, False, kind), *by_source("pixel_gradient", "add_to_argmax_of", kind), kind)
-    return Functions(_form(CANDIDATES, False, kind), *_argmax("add_to_dx", kind), kind)
+    find, add = Stage("argmax", "argmax_of_panel", values_of(kind)), Stage("argmax", "add_to_dx", kind)
+    return Functions(_form(CANDIDATES, False, kind), find, add, kind)
 
 
 @functools.cache
 def _of_drois(mode: str, kind: int) -> Functions:
     if mode == "avg":
         return Functions(_form(WEIGHTS, True, kind), *by_source("average", "add_box_gradient_of", kind), kind)
-    return Functions(_form(CANDIDATES, True, kind), *_argmax("add_to_drois", kind), kind)
-
-
-def _argmax(name: str, kind: int) -> tuple[Stage, Stage]:
-    return Stage("argmax", "argmax_of_panel", values_of(kind)), Stage("argmax", name, kind)
+    return Functions(_form(CANDIDATES, True, kind), *by_source("argmax", "add_drois_of", kind), kind)
 
 
 def _form(kind: int, with_grad: bool, element: int) -> Form:

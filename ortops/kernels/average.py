@@ -40,9 +40,7 @@ def average_of_panel(
 
     Samples off the map are `outside`; `line` is a buffer for a row of X.
     """
-    _average(
-        _sum_few_rows, source, stride, LANES, weights_in(rows, sums), weights_in(columns, sums), outside, line, sums
-    )
+    _average(_sum_rows, source, stride, LANES, weights_in(rows, sums), weights_in(columns, sums), outside, line, sums)
 
 
 @compiled
@@ -72,8 +70,9 @@ def _average(
     sums: Any,
 ) -> None:
     for p in range(rows.bins):
-        if pixel_size == LANES and 0 < rows.start[p + 1] - rows.start[p] <= MAX_ROWS:
-            few_rows(source, stride, rows, columns, p, sums)
+        count = rows.start[p + 1] - rows.start[p]
+        if pixel_size == LANES and 0 < count <= MAX_ROWS:
+            for_count(few_rows, count, MAX_ROWS, source, stride, rows, columns, p, sums)
         else:
             _combine(source, stride, pixel_size, rows, p, columns.ranges, line)
             _sum_line(pixel_size, columns, p, line, sums)
@@ -82,69 +81,71 @@ def _average(
 
 
 @inline
-def _sum_few_rows(source: Any, stride: int, rows: Weights, columns: Weights, p: int, sums: Any) -> None:
-    """Compute row p of the sums of a panel from up to MAX_ROWS rows of X, without a combined row in between."""
-    start = rows.start[p]
-    count = rows.start[p + 1] - start
-    # Each call is compiled for its constant number of rows, which leaves no branch in its loops.
+def for_count(function: Any, count: int, most: int, *arguments: Any) -> None:
+    """Call function(count, *arguments), compiled for each count up to `most`, 4 or 8: its loops have no branch left."""
     if count == 1:
-        _sum_rows(1, source, stride, rows, start, columns, p, sums)
+        function(1, *arguments)
     elif count == 2:
-        _sum_rows(2, source, stride, rows, start, columns, p, sums)
+        function(2, *arguments)
     elif count == 3:
-        _sum_rows(3, source, stride, rows, start, columns, p, sums)
-    elif count == 4:
-        _sum_rows(4, source, stride, rows, start, columns, p, sums)
+        function(3, *arguments)
+    elif count == 4 or most == 4:
+        function(4, *arguments)
     elif count == 5:
-        _sum_rows(5, source, stride, rows, start, columns, p, sums)
+        function(5, *arguments)
     elif count == 6:
-        _sum_rows(6, source, stride, rows, start, columns, p, sums)
+        function(6, *arguments)
     elif count == 7:
-        _sum_rows(7, source, stride, rows, start, columns, p, sums)
+        function(7, *arguments)
     else:
-        _sum_rows(8, source, stride, rows, start, columns, p, sums)
+        function(8, *arguments)
 
 
 @inline
-def _sum_rows(count: int, source: Any, stride: int, rows: Weights, i: int, columns: Weights, p: int, sums: Any) -> None:
-    """Compute row p of the sums of a panel from `count` entries of the rows' table, from entry i on."""
-    end = i + count
-    a, at_a = _row(source, stride, rows, i, end)
-    b, at_b = _row(source, stride, rows, i + 1, end)
-    c, at_c = _row(source, stride, rows, i + 2, end)
-    d, at_d = _row(source, stride, rows, i + 3, end)
-    e, at_e = _row(source, stride, rows, i + 4, end)
-    f, at_f = _row(source, stride, rows, i + 5, end)
-    g, at_g = _row(source, stride, rows, i + 6, end)
-    h, at_h = _row(source, stride, rows, i + 7, end)
+def _sum_rows(count: int, source: Any, stride: int, rows: Weights, columns: Weights, p: int, sums: Any) -> None:
+    """Compute row p of the sums of a panel from its `count` rows of X, without a combined row in between."""
+    start, end = rows.start[p], rows.start[p] + count
+    first, second = _four_rows(source, stride, rows, start, end), _four_rows(source, stride, rows, start + 4, end)
     for q in range(columns.bins):
         lanes = splat(sums, 0.0)
         for k in range(columns.start[q], columns.start[q + 1]):
             j = columns.pixel[k] * LANES
-            pixels = fma(a, load_lanes(at_a, j), splat(sums, 0.0))
-            if count > 1:
-                pixels = fma(b, load_lanes(at_b, j), pixels)
-            if count > 2:
-                pixels = fma(c, load_lanes(at_c, j), pixels)
-            if count > 3:
-                pixels = fma(d, load_lanes(at_d, j), pixels)
+            pixels = _add_rows(load_lanes, count, first, j, splat(sums, 0.0))
             if count > 4:
-                pixels = fma(e, load_lanes(at_e, j), pixels)
-            if count > 5:
-                pixels = fma(f, load_lanes(at_f, j), pixels)
-            if count > 6:
-                pixels = fma(g, load_lanes(at_g, j), pixels)
-            if count > 7:
-                pixels = fma(h, load_lanes(at_h, j), pixels)
+                pixels = _add_rows(load_lanes, count - 4, second, j, pixels)
             lanes = fma(columns.weight[k], pixels, lanes)
         store_lanes(sums, (p * columns.bins + q) * LANES, lanes)
 
 
 @compiled
+def _four_rows(source: Any, stride: int, rows: Weights, i: int, end: int) -> Any:
+    """The weights and the rows of X of four entries of a table from entry i on; the last one before `end` may repeat."""
+    return (
+        _row(source, stride, rows, i, end),
+        _row(source, stride, rows, i + 1, end),
+        _row(source, stride, rows, i + 2, end),
+        _row(source, stride, rows, i + 3, end),
+    )
+
+
+@compiled
 def _row(source: Any, stride: int, rows: Weights, i: int, end: int) -> Any:
-    """The weight and the row of X of entry i of a table, or of the last one before `end`."""
     k = minimum(i, end - 1)
     return rows.weight[k], offset(source, rows.pixel[k] * stride)
+
+
+@inline
+def _add_rows(read: Any, count: int, four: Any, j: int, total: Any) -> Any:
+    """Add the weighted values number j of up to four rows, the first `count` of them, to a sum."""
+    (a, at_a), (b, at_b), (c, at_c), (d, at_d) = four
+    total = fma(a, read(at_a, j), total)
+    if count > 1:
+        total = fma(b, read(at_b, j), total)
+    if count > 2:
+        total = fma(c, read(at_c, j), total)
+    if count > 3:
+        total = fma(d, read(at_d, j), total)
+    return total
 
 
 @noinline
@@ -184,34 +185,15 @@ def _combine(source: Any, stride: int, pixel_size: int, rows: Weights, p: int, r
     if start == end:
         _clear(ranges, pixel_size, line)
     for i in range(start, end, 4):
-        left = end - i
-        a, at_a = _row(source, stride, rows, i, end)
-        b, at_b = _row(source, stride, rows, i + 1, end)
-        c, at_c = _row(source, stride, rows, i + 2, end)
-        d, at_d = _row(source, stride, rows, i + 3, end)
+        four = _four_rows(source, stride, rows, i, end)
         for n in range(ranges[0]):
             low, high = ranges[2 * n + 1] * pixel_size, ranges[2 * n + 2] * pixel_size
             rest = high - (high - low) % LANES
             for j in range(low, rest, LANES):
                 lanes = splat(line, 0.0) if i == start else load_lanes(line, j)
-                lanes = fma(a, load_lanes(at_a, j), lanes)
-                if left > 1:
-                    lanes = fma(b, load_lanes(at_b, j), lanes)
-                if left > 2:
-                    lanes = fma(c, load_lanes(at_c, j), lanes)
-                if left > 3:
-                    lanes = fma(d, load_lanes(at_d, j), lanes)
-                store_lanes(line, j, lanes)
+                store_lanes(line, j, _add_rows(load_lanes, end - i, four, j, lanes))
             for j in range(rest, high):
-                total = cast_like(line, 0.0) if i == start else line[j]
-                total = fma(a, load(at_a, j), total)
-                if left > 1:
-                    total = fma(b, load(at_b, j), total)
-                if left > 2:
-                    total = fma(c, load(at_c, j), total)
-                if left > 3:
-                    total = fma(d, load(at_d, j), total)
-                line[j] = total
+                line[j] = _add_rows(load, end - i, four, j, cast_like(line, 0.0) if i == start else line[j])
 
 
 @compiled
@@ -287,24 +269,13 @@ def _add_gradient(
         else:
             for i in range(begin, end, 4):
                 # The line is loaded once for up to four rows: P4 takes 92 % of the time, P2 95 %, C4 94 %.
-                if end - i == 1:
-                    _add_to_rows(1, line, rows, i, columns.ranges, dx, stride)
-                elif end - i == 2:
-                    _add_to_rows(2, line, rows, i, columns.ranges, dx, stride)
-                elif end - i == 3:
-                    _add_to_rows(3, line, rows, i, columns.ranges, dx, stride)
-                else:
-                    _add_to_rows(4, line, rows, i, columns.ranges, dx, stride)
+                for_count(_add_to_rows, end - i, 4, line, rows, i, columns.ranges, dx, stride)
 
 
 @inline
 def _add_to_rows(count: int, line: Any, rows: Weights, i: int, ranges: Any, dx: Any, stride: int) -> None:
     """Add the ranges of a panel's line to `count` rows of dX, those of the entries of the rows' table from entry i on."""
-    end = i + count
-    a, at_a = _row(dx, stride, rows, i, end)
-    b, at_b = _row(dx, stride, rows, i + 1, end)
-    c, at_c = _row(dx, stride, rows, i + 2, end)
-    d, at_d = _row(dx, stride, rows, i + 3, end)
+    (a, at_a), (b, at_b), (c, at_c), (d, at_d) = _four_rows(dx, stride, rows, i, i + count)
     for n in range(ranges[0]):
         for j in range(ranges[2 * n + 1] * LANES, ranges[2 * n + 2] * LANES, LANES):
             lanes = load_lanes(line, j)
@@ -349,7 +320,7 @@ def add_box_gradient_of_panel(
     `line` has three buffers for a row, `stride` values apart; of_channels [4, LANES] is a buffer.
     """
     r, c = weights_in(rows, gradient), weights_in(columns, gradient)
-    _add_channels(_add_products_of_few_rows, source, stride, LANES, gradient, r, c, line, of_channels, drois)
+    _add_channels(_add_products_of_rows, source, stride, LANES, gradient, r, c, line, of_channels, drois)
 
 
 @compiled
@@ -409,40 +380,21 @@ def _add_box_gradient(
     """
     d_near, d_far = offset(line, stride), offset(line, 2 * stride)
     for p in range(rows.bins):
-        if pixel_size > 1 and 0 < rows.start[p + 1] - rows.start[p] <= MAX_DERIVED_ROWS:
-            few_rows(source, stride, gradient, rows, columns, p, drois)
-        elif rows.start[p] < rows.start[p + 1]:
+        count = rows.start[p + 1] - rows.start[p]
+        if pixel_size > 1 and 0 < count <= MAX_DERIVED_ROWS:
+            for_count(few_rows, count, MAX_DERIVED_ROWS, source, stride, gradient, rows, columns, p, drois)
+        elif count > 0:
             _combine_derivatives(source, stride, pixel_size, rows, p, columns.ranges, line, d_near, d_far)
             _add_products(gradient, pixel_size, p, columns, line, d_near, d_far, drois)
 
 
 @inline
-def _add_products_of_few_rows(
-    source: Any, stride: int, gradient: Any, rows: Weights, columns: Weights, p: int, drois: Any
-) -> None:
-    """`_add_products` of row p from up to MAX_DERIVED_ROWS rows of a panel, without lines in between."""
-    start = rows.start[p]
-    count = rows.start[p + 1] - start
-    if count == 1:
-        _add_products_of_rows(1, source, stride, gradient, rows, start, columns, p, drois)
-    elif count == 2:
-        _add_products_of_rows(2, source, stride, gradient, rows, start, columns, p, drois)
-    elif count == 3:
-        _add_products_of_rows(3, source, stride, gradient, rows, start, columns, p, drois)
-    else:
-        _add_products_of_rows(4, source, stride, gradient, rows, start, columns, p, drois)
-
-
-@inline
 def _add_products_of_rows(
-    count: int, source: Any, stride: int, gradient: Any, rows: Weights, i: int, columns: Weights, p: int, drois: Any
+    count: int, source: Any, stride: int, gradient: Any, rows: Weights, columns: Weights, p: int, drois: Any
 ) -> None:
-    """`_add_products_of_few_rows` from `count` entries of the rows' table, from entry i on."""
-    end = i + count
-    a, at_a = _row(source, stride, rows, i, end)
-    b, at_b = _row(source, stride, rows, i + 1, end)
-    c, at_c = _row(source, stride, rows, i + 2, end)
-    d, at_d = _row(source, stride, rows, i + 3, end)
+    """`_add_products` of row p from its `count` rows of a panel, without lines in between."""
+    i, end = rows.start[p], rows.start[p] + count
+    (a, at_a), (b, at_b), (c, at_c), (d, at_d) = _four_rows(source, stride, rows, i, end)
     near_a, far_a = _derivatives(rows, i, end)
     near_b, far_b = _derivatives(rows, i + 1, end)
     near_c, far_c = _derivatives(rows, i + 2, end)

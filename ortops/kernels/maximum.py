@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ortops.kernels.average import no_rows
+from ortops.kernels.average import for_count, no_rows
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, inline
 from ortops.kernels.jit.scalar import cast_like, fma, load, minimum, offset
@@ -46,7 +46,7 @@ def max_corner_of_panel(
     not used.
     """
     _max_entries(
-        _max_few_rows, True, source, stride, LANES, extremes_in(rows, best), extremes_in(columns, best), 0.0, line, best
+        _max_rows, True, source, stride, LANES, extremes_in(rows, best), extremes_in(columns, best), 0.0, line, best
     )
 
 
@@ -64,7 +64,7 @@ def max_pixel_of_panel(
 ) -> None:
     """Compute the maximum pixel of each bin in best [PH, PW] of a panel; `outside` for a bin without pixels."""
     _max_entries(
-        _max_few_rows,
+        _max_rows,
         False,
         source,
         stride,
@@ -108,7 +108,7 @@ def _max_entries(
     for p in range(rows.bins):
         count = rows.start[p + 1] - rows.start[p]
         if 0 < count <= most_rows:
-            few_rows(has_weights, source, stride, rows, columns, p, empty, best)
+            for_count(few_rows, count, MAX_ROWS, has_weights, source, stride, rows, columns, p, empty, best)
             continue
         for i in range(count):
             _max_row(has_weights, i, _row(has_weights, source, stride, rows, p, i), pixel_size, columns.ranges, line)
@@ -165,37 +165,6 @@ def _most_rows_at_once(pixel_size: int, columns: Extremes) -> int:
 
 
 @inline
-def _max_few_rows(
-    has_weights: bool,
-    source: Any,
-    stride: int,
-    rows: Extremes,
-    columns: Extremes,
-    p: int,
-    empty: float,
-    best: Any,
-) -> None:
-    """Compute row p of the maxima of a panel from up to MAX_ROWS rows of X, without a line in between.
-
-    The other arguments are as in `_max_entries`.
-    """
-    count = rows.start[p + 1] - rows.start[p]
-    # Each call is compiled for its constant number of rows, which leaves no branch in its loops. The last row may repeat.
-    if count == 1:
-        _max_rows(1, has_weights, source, stride, rows, columns, p, empty, best)
-    elif count == 2:
-        _max_rows(2, has_weights, source, stride, rows, columns, p, empty, best)
-    elif count == 3:
-        _max_rows(3, has_weights, source, stride, rows, columns, p, empty, best)
-    elif count == 4:
-        _max_rows(4, has_weights, source, stride, rows, columns, p, empty, best)
-    elif count <= 6:
-        _max_rows(6, has_weights, source, stride, rows, columns, p, empty, best)
-    else:
-        _max_rows(8, has_weights, source, stride, rows, columns, p, empty, best)
-
-
-@inline
 def _max_rows(
     count: int,
     has_weights: bool,
@@ -207,7 +176,10 @@ def _max_rows(
     empty: float,
     best: Any,
 ) -> None:
-    """`_max_few_rows` for up to `count` rows."""
+    """Compute row p of the maxima of a panel from up to `count` rows of X, without a line in between.
+
+    The last row may repeat. The other arguments are as in `_max_entries`.
+    """
     a = _row(has_weights, source, stride, rows, p, 0)
     b = _row(has_weights, source, stride, rows, p, 1)
     c = _row(has_weights, source, stride, rows, p, 2)

@@ -9,9 +9,9 @@ import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import AXIS_FIELDS, CEIL, NEAREST, PlacedRois, Shape
+from ortops.kernels.layout import CEIL, NEAREST, PlacedRois
 from ortops.kernels.roi_pool import pool, pool_gradient
-from ortops.kernels.validate import check_bins, check_map, check_rois
+from ortops.kernels.validate import check_bins, place, rois_to_place
 
 _place = Kernel("axis", "place_dml_regions")
 
@@ -64,12 +64,12 @@ def _place_rois(
         ValueError: a region or its batch index is invalid, or the map is empty.
     """
     rois, batch_indices = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
-    check_map(_NAMES, rois, x_shape)
-    images, channels, height, width = x_shape
-    shape = Shape(images, channels, height, width, len(rois), y_shape[2], y_shape[3])
-    placed = PlacedRois(shape, np.empty((len(rois), 2, AXIS_FIELDS)), np.empty((len(rois), 2), np.int64), batch_indices)
-    invalid = _place(
-        rois.astype(np.float64),
+    placed = rois_to_place(_NAMES, rois, batch_indices, x_shape, y_shape)
+    place(
+        _place,
+        _NAMES,
+        rois,
+        placed,
         placed,
         attributes["spatial_scale_y"],
         attributes["spatial_scale_x"],
@@ -80,5 +80,4 @@ def _place_rois(
         attributes["align_regions_to_corners"],
         NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
     )
-    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
     return placed

@@ -10,9 +10,9 @@ import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
+from ortops.kernels.layout import PlacedRois
 from ortops.kernels.roi_pool import pool, pool_gradient
-from ortops.kernels.validate import check_bins, check_map
+from ortops.kernels.validate import check_bins, rois_to_place
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 _place = Kernel("pixel_bins", "place_whole_rois")
@@ -55,18 +55,12 @@ def _place_rois(
     Raises:
         ValueError: a RoI is invalid, or the map is empty.
     """
-    check_map(("X", "rois", "rois"), rois, x_shape)
-    images, channels, height, width = x_shape
-    count = len(rois)
-    shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = PlacedRois(
-        shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), np.empty(count, np.int64)
-    )
+    placed = rois_to_place(("X", "rois", "rois"), rois, np.empty(len(rois), np.int64), x_shape, y_shape)
     invalid = _place(rois.astype(np.float64), placed, attributes["spatial_scale"], MAX_COORDINATE)
     if invalid >= 0:
         roi = rois[invalid].tolist()
         rule = "must be finite"
         if all(map(math.isfinite, roi)):
-            rule = f"batch_id must be a whole number >= 0 and < {images}, the number of images"
+            rule = f"batch_id must be a whole number >= 0 and < {x_shape[0]}, the number of images"
         raise ValueError(f"rois[{invalid}] = {roi}: {rule}")
     return placed

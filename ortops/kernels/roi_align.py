@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import AXIS_FIELDS, PlacedRois, Shape
+from ortops.kernels.layout import PlacedRois
 from ortops.kernels.roi_pool import pool, pool_gradient
-from ortops.kernels.validate import check_bins, check_map, check_rois
+from ortops.kernels.validate import check_bins, place, rois_to_place
 
 _place = Kernel("axis", "place_onnx_rois")
 
@@ -55,13 +53,7 @@ def _place_rois(
     Raises:
         ValueError: a RoI or its batch index is invalid, or the map is empty.
     """
-    check_map(_NAMES, rois, x_shape)
-    count, half_pixel = len(rois), attributes["coordinate_transformation_mode"] == "half_pixel"
-    images, channels, height, width = x_shape
-    shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
-    invalid = _place(
-        rois.astype(np.float64), placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"]
-    )
-    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
+    placed = rois_to_place(_NAMES, rois, batch_indices, x_shape, y_shape)
+    half_pixel = attributes["coordinate_transformation_mode"] == "half_pixel"
+    place(_place, _NAMES, rois, placed, placed, attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"])
     return placed

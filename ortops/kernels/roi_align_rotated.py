@@ -10,7 +10,7 @@ import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.layout import AXIS_FIELDS, Making, PlacedRois, RotatedRois, Shape
+from ortops.kernels.layout import Making, RotatedRois
 from ortops.kernels.roi_pool import rounded_once
 from ortops.kernels.stages import (
     CHUNKS,
@@ -23,7 +23,7 @@ from ortops.kernels.stages import (
     storage,
     values_of,
 )
-from ortops.kernels.validate import check_bins, check_map, check_rois
+from ortops.kernels.validate import check_bins, place, rois_to_place
 
 _place = Kernel("rotated_grid", "place_rotated_rois")
 _average = Kernel("rotated", "rotated_average")
@@ -92,20 +92,10 @@ def _place_rois(
     Raises:
         ValueError: a RoI or its batch index is invalid, or the map is empty.
     """
-    check_map(_NAMES, rois, x_shape)
+    placed = rois_to_place(_NAMES, rois, batch_indices, x_shape, y_shape)
     count, direction = len(rois), -1.0 if attributes["clockwise"] else 1.0
-    images, channels, height, width = x_shape
-    shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
-    rotated = RotatedRois(
-        placed, np.empty((count, 2)), np.zeros((count, 2), np.int64), np.empty(count, np.int64), direction
-    )
-    invalid = _place(
-        rois.astype(np.float64),
-        rotated,
-        attributes["spatial_scale"],
-        attributes["aligned"],
-        attributes["sampling_ratio"],
-    )
-    check_rois(_NAMES, invalid, rois, batch_indices, x_shape)
+    corners, max_pixels = np.zeros((count, 2), np.int64), np.empty(count, np.int64)
+    rotated = RotatedRois(placed, np.empty((count, 2)), corners, max_pixels, direction)
+    arguments = attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"]
+    place(_place, _NAMES, rois, placed, rotated, *arguments)
     return rotated

@@ -150,7 +150,7 @@ def _of_dx(mode: str, kind: int) -> Functions:
     if mode == "avg":
         return Functions(_form(WEIGHTS, False, kind), *by_source("average", "add_gradient_to", values_of(kind)), kind)
     if mode == "max_pixel":
-        return Functions(_form(PIXELS, False, kind), *by_source("pixel_gradient", "add_to_argmax_of", kind), kind)
+        return Functions(_form(PIXELS, False, kind), *by_source("pixel_bins", "add_to_argmax_of", kind), kind)
     find, add = Stage("argmax", "argmax_of_panel", values_of(kind)), Stage("argmax", "add_to_dx", kind)
     return Functions(_form(CANDIDATES, False, kind), find, add, kind)
 

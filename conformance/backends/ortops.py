@@ -37,7 +37,8 @@ class Ortops:
 
     def __init__(self, engine: Engine, provider: str | None = None) -> None:
         self._provider = session.check_provider(provider)
-        ortops.register(session.options(), engine)
+        self._options = session.options()
+        ortops.register(self._options, engine)
         self._engine = engine
         if engine == "pyop":
             self.expected_failures = tuple(ExpectedFailure(glob, SIX_DIGITS) for glob in _LONG_ATTRIBUTES)
@@ -47,7 +48,7 @@ class Ortops:
         if self._engine == "pyop":
             _require_all(case)
         model = build(case, "ortops").SerializeToString()
-        made = ortops.InferenceSession(model, session.options(), providers=[self._provider])
+        made = ortops.InferenceSession(model, self._options, providers=[self._provider])
         return session.as_session(made, case)
 
     def compile(self, cases: Sequence[Case]) -> None:

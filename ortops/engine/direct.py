@@ -40,13 +40,14 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
         ValueError: the value breaks the attribute's rule.
     """
     name = attribute.name.encode()
-    found = {kind: read(api, info, name) for kind, read in _READERS.items()}
-    # For a list of another type, or an absent one, the C API returns an empty list.
-    given = {kind: value for kind, value in found.items() if value is not None and value != []}
-    if attribute.type in given:
-        return attribute.check(given[attribute.type])
-    for kind, value in given.items():
-        raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
+    # The attribute's own type first, which the node nearly always has.
+    for kind in sorted(_READERS, key=lambda kind: kind != attribute.type):
+        value = _READERS[kind](api, info, name)
+        # For a list of another type, or an absent one, the C API returns an empty list.
+        if value is not None and value != []:
+            if kind == attribute.type:
+                return attribute.check(value)
+            raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
     if not attribute.is_per_axis and _has_attribute(api, info, name):
         raise TypeError(
             f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"

@@ -5,8 +5,8 @@ Generated cases store no expected values, so that listing them is quick and a ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,9 @@ from ortops.spec import Operator
 
 Floats = npt.NDArray[np.float64]
 
-_cache: dict[tuple[object, ...], list[Floats | None]] = {}
+T = TypeVar("T")
+
+_cache: dict[Hashable, object] = {}
 
 
 def reference(
@@ -29,19 +31,36 @@ def reference(
         TypeError: an attribute is unknown or has a wrong type.
         ValueError: the operator refuses the value of an attribute, or the data.
     """
-    arguments = operator.check_attributes(attributes)
-    widened = [_widened(inputs[tensor.name]) if tensor.name in inputs else None for tensor in operator.inputs]
+    widened = _widened(operator, inputs)
     wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
-    # Without the operator's name, so that its versions and element types share results.
-    stored = tuple(None if a is None else (a.dtype.str, a.shape, a.tobytes()) for a in widened)
-    key = (operator.function, tuple(sorted(arguments.items())), stored, wanted)
+    key = call_key(operator, attributes, inputs, outputs)
+    values = shared(key, lambda: evaluate(operator, widened, attributes, wanted))
+    return {t.name: y for t, y in zip(operator.outputs, values, strict=True) if y is not None}
+
+
+def call_key(
+    operator: Operator, attributes: Mapping[str, object], inputs: Mapping[str, Array], outputs: Sequence[str]
+) -> Hashable:
+    """A key of what determines the unrounded outputs: equal for versions and element types with the same numbers.
+
+    Raises:
+        TypeError, ValueError: the operator refuses an attribute.
+    """
+    arguments = operator.check_attributes(attributes)
+    wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
+    stored = [None if a is None else (a.dtype.str, a.shape, a.tobytes()) for a in _widened(operator, inputs)]
+    return operator.function, tuple(sorted(arguments.items())), tuple(stored), wanted
+
+
+def shared(key: Hashable, compute: Callable[[], T]) -> T:
+    """What `compute` returns, which it does once for a key. The cache shares it: do not write to it."""
     if key not in _cache:
-        _cache[key] = evaluate(operator, widened, attributes, wanted)
-    return {t.name: y for t, y in zip(operator.outputs, _cache[key], strict=True) if y is not None}
+        _cache[key] = compute()
+    return cast(T, _cache[key])
 
 
 def clear_cache() -> None:
-    """Free the results of `reference`, as endless runs of cases must."""
+    """Free all that is shared, as endless runs of cases must."""
     _cache.clear()
 
 
@@ -52,6 +71,8 @@ def expected_outputs(case: Case) -> dict[str, Floats]:
     return {name: value.astype(np.float64) for name, value in case.expected.items()}
 
 
-def _widened(array: Array) -> Array:
-    exact: type[Any] = np.int64 if array.dtype.kind in "iu" else np.float64
-    return array if array.dtype == exact else array.astype(exact)
+def _widened(operator: Operator, inputs: Mapping[str, Array]) -> list[Array | None]:
+    """The inputs in the operator's order, in float64 and int64."""
+    exact: list[type[Any]] = [np.int64, np.float64]
+    given = [inputs.get(tensor.name) for tensor in operator.inputs]
+    return [a if a is None else a.astype(exact[a.dtype.kind not in "iu"], copy=False) for a in given]

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from conformance import backends
 from conformance.backends import Backend, MissingBackendError, conventions_of, is_unsafe
 from conformance.case import Basis, Case, scenario_of
-from conformance.compare import allowed_errors
 from conformance.expected_failures import ExpectedFailure
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask
@@ -191,8 +190,8 @@ def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterat
     """The result of each case, in the order of the cases, as an iterator. The backend is loaded before this returns.
 
     Cases of one scenario run one after another in one process, since they share results of the reference. If the backend
-    compiles, it first compiles for the operators of each family in one process: so no two processes compile the same, and
-    cases wait for the compiler of their own family only.
+    compiles, it first compiles for the operators of each family in one process. Cases wait for the compiler of their own family
+    only. Two families may share code, which two processes may then compile at the same time.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
@@ -317,5 +316,4 @@ def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
 def _result(setting: Setting, case: Case) -> Result:
     """The result of a case. The parent has the case, so the result does not."""
     result = runner_of(setting, load(setting), answers_of(setting)).result(case)
-    allowed_errors.cache_clear()  # it would keep each case
     return replace(result, case=None)  # type: ignore[arg-type]

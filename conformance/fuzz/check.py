@@ -10,7 +10,6 @@ from typing import Literal
 
 from conformance.backends.reference import Reference
 from conformance.case import Case
-from conformance.compare import allowed_errors
 from conformance.expected_values import clear_cache
 from conformance.fuzz.perturbation import in_double
 from conformance.fuzz.well_posed import is_well_posed
@@ -72,7 +71,6 @@ def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) ->
             return Failure(bare, "reference", f"{type(error).__name__}: {error}")
         finally:
             # A campaign never runs the same case twice, so cached results would only fill the memory.
-            allowed_errors.cache_clear()
             clear_cache()
     kinds: dict[str, Kind] = {"refusal": "refused", "missing": "missing", "crash": "crash"}
     kind = kinds.get(answer.kind, "accepted" if expecting.expects_error else "values")

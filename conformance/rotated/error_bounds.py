@@ -166,13 +166,13 @@ def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) ->
 
 def _beside(values: Floats) -> Floats:
     """The sums of each pixel and its eight neighbours, [C, H, W]."""
-    for axis in (1, 2):
-        along = np.moveaxis(values, axis, 0)
-        summed = along.copy()
-        summed[1:] += along[:-1]
-        summed[:-1] += along[1:]
-        values = np.moveaxis(summed, 0, axis)
-    return values
+    rows = values.copy()
+    rows[:, 1:] += values[:, :-1]
+    rows[:, :-1] += values[:, 1:]
+    summed = rows.copy()
+    summed[:, :, 1:] += rows[:, :, :-1]
+    summed[:, :, :-1] += rows[:, :, 1:]
+    return np.asarray(summed)
 
 
 def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:

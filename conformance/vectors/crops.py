@@ -67,8 +67,8 @@ class Crop:
         """The image of each RoI, [R]."""
         return np.array([image for image, _, _ in self.windows], np.int64)
 
-    def answers(self, x: Array, dy: Array) -> dict[str, Array]:
-        """The expected Y, dX and drois for a map and a gradient, by their roles: y, dx and drois."""
+    def answers(self, x: Array, dy: Array, outputs: Sequence[str]) -> dict[str, Array]:
+        """The expected Y, dX and drois for a map and a gradient, those of `outputs`, by their roles: y, dx and drois."""
         (height, width), count = self.bins, len(self.windows)
         y, dx, drois = np.zeros((count, x.shape[1], height, width)), np.zeros(x.shape), np.zeros((count, 4))
         t_y, t_x = ((np.arange(n) + 0.5) / n for n in self.bins)
@@ -83,11 +83,13 @@ class Crop:
             y[r] = pixels.sum(axis=0) / 4
             for place, has_weight in zip(places, is_read, strict=True):
                 dx[place] += np.where(has_weight, dy[r] / 4, 0.0)
+            if "drois" not in outputs:
+                continue
             signs = 2 * np.array(CORNERS) - 1
             by_y, by_x = (dy[r] * np.tensordot(sign / 2, pixels, 1) for sign in signs.T)
             by_ends = ((by_x * (1 - t_x)), (by_y * (1 - t_y)[:, None]), (by_x * t_x), (by_y * t_y[:, None]))
             drois[r] = [self.scale * float(by_end.sum()) for by_end in by_ends]
-        return {"y": y, "dx": dx, "drois": drois}
+        return {role: values for role, values in (("y", y), ("dx", dx), ("drois", drois)) if role in outputs}
 
 
 def sixteenths(shape: Sequence[int], turn: int = 0) -> Array:
@@ -121,7 +123,7 @@ def cases(
     """
     data = change({"x": crop.x, "dy": crop.dy})
     with np.errstate(invalid="ignore"):
-        answers = crop.answers(data["x"], data["dy"])
+        answers = crop.answers(data["x"], data["dy"], outputs)
     data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
     # DirectML has no maximum of weighted pixels.
     known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]

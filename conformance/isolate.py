@@ -190,8 +190,8 @@ def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterat
     """The result of each case, in the order of the cases, as an iterator. The backend is loaded before this returns.
 
     Cases of one scenario run one after another in one process, since they share results of the reference. If the backend
-    compiles, it first compiles for the operators of each family in one process. Cases wait for the compiler of their own family
-    only. Two families may share code, which two processes may then compile at the same time.
+    compiles, it first compiles for the operators of each family in one process, and cases wait for the
+    compiler of their own family only. Two families may share code, which two processes may then compile at the same time.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.

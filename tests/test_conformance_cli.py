@@ -177,17 +177,19 @@ def test_a_case_without_an_answer_has_crashed(tmp_path: Path) -> None:
 
 
 def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
-    arguments = ("--backend", "wrong_backends:Rude", "--select", "roi_align/[er]*/m[ao]*/v22/float")
+    arguments = ["--backend", "wrong_backends:Rude", "--select", "roi_align/[er]*/m[ao]*/v22/float"]
+    # One case that is never answered and one that ends the process are enough: others take as long again for each run.
+    arguments += ["--exclude", "*/max_[anz]*", "--exclude", "*/mode_u[pn]*"]
     found = []
-    for jobs in ("1", "2", "4"):
+    for jobs in ("1", "3"):
         file = tmp_path / "report.xml"
-        result, data = report(tmp_path, *arguments, "--time-limit", "8", "-j", jobs, "--junit", str(file))
+        result, data = report(tmp_path, *arguments, "--time-limit", "5", "-j", jobs, "--junit", str(file))
         cases = [{**case, "seconds": 0} for case in data["cases"]]
         untimed = re.sub(r'time="[^"]*"', "", file.read_text("utf-8"))
         found.append((result.exit_code, result.stdout, data["summary"], cases, untimed))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
     said = {case["message"] for case in found[0][3] if case["outcome"] == "crashed"}
-    assert {"no answer within 8 s", "the process ended with exit code -6"} <= said
+    assert {"no answer within 5 s", "the process ended with exit code -6"} <= said
     assert found[0][2]["passed"] > 10
 
 

@@ -14,8 +14,10 @@ import pytest
 
 from conformance import backends, expected_failures
 from conformance.backends.external import FunctionBackend
+from conformance.backends.ortops import SMALL
 from conformance.run import ask
 from conformance.vectors import collect
+from ortops.kernels.schedule import MIN_PARALLEL_PIXELS
 
 RUNTIMES = ("onnxruntime", "onnx-reference")
 
@@ -87,3 +89,7 @@ def test_a_function_gets_an_operator_of_onnx_with_the_attributes_of_onnx() -> No
         if case.operator == "RoiAlign_22" and case.id.startswith("roi_align/edge"):
             assert ask(FunctionBackend(answer), case).kind == "unsupported"
     assert set(asked) == {("RoiAlign", frozenset(onnx.defs.get_schema("RoiAlign", 22).attributes))}
+
+
+def test_a_session_without_threads_has_no_work_for_them() -> None:
+    assert SMALL**2 < MIN_PARALLEL_PIXELS

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 PACKAGES = ("ortops", "onnx_models", "conformance")
 WITH_EXTRAS = (
     "onnx_models.torch",
-    "conformance.fuzz.cluster",
+    "conformance.cluster",
     "conformance.backends.openvino",
     "conformance.backends.torchvision",
 )

@@ -25,8 +25,8 @@ def warmup(
     The function runs every operator on tiny arrays, for each of the element types and for every string value of its
     attributes. Without it, the first call of an operator compiles the kernels of that call.
 
-    A wheel may contain LLVM bitcode of all operators, which becomes machine code in a moment. Otherwise the compiler takes
-    2 to 5 s of processor time for an operator, a mode and an element type, and 40 s for all operators in float; the command
+    A wheel may contain LLVM bitcode of all operators, which becomes machine code in about a second. Otherwise the compiler
+    takes about 10 s of processor time for the first operator, and 80 s for all operators in all types; the command
     `python -m ortops warmup` compiles kernels in parallel. The code is stored in `__pycache__` beside the kernels, else in
     the user's cache folder, else in a private folder for temporary files; if $NUMBA_CACHE_DIR is set, only there. A
     container image can be built with it and then runs on the same kind of processor, read-only and as any user:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -122,10 +122,6 @@ class CaseRunner:
     ) -> None:
         self.answer, self.known = answer, known
         self._strict, self._conventions = strict, conventions
-
-    def results(self, cases: Iterable[Case]) -> Iterator[Result]:
-        """The result of each case, as an iterator that runs one case at a time."""
-        return map(self.result, cases)
 
     def result(self, case: Case) -> Result:
         """The result of one case."""

@@ -171,7 +171,7 @@ def play_torchvision(monkeypatch: pytest.MonkeyPatch, roi_align: Any = torch_roi
 
 def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = play_torchvision(monkeypatch)
-    results = list(CaseRunner(functools.partial(ask, backend)).results(ROI_ALIGN))
+    results = list(map(CaseRunner(functools.partial(ask, backend)).result, ROI_ALIGN))
     assert bad(results) == []
     average = [r for r in results if r.case.attributes.get("mode", "avg") == "avg" and "drois" not in r.case.outputs]
     assert Counter(r.outcome for r in average)[Outcome.PASSED] > 700

@@ -30,7 +30,7 @@ ROI_ALIGN = [case for case in CASES if case.definition.function == "roi_align" a
 
 def outcomes(backend: backends.Backend, cases: Sequence[Case], conventions: Sequence[str] = ()) -> dict[str, Outcome]:
     examiner = CaseRunner(functools.partial(ask, backend), conventions=conventions)
-    return {result.case.id: result.outcome for result in examiner.results(cases)}
+    return {result.case.id: result.outcome for result in map(examiner.result, cases)}
 
 
 def evaluated(op_type: str, inputs: Mapping[str, Array | None], attributes: Mapping[str, Any], *_: object) -> Array:

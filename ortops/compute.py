@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,13 +11,6 @@ from ortops.spec import AttributeValue, Operator
 
 Allocate = Callable[[int, Shape], Any]
 """Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
-
-
-@functools.cache
-def _kernel(operator: Operator) -> Callable[..., None]:
-    module = importlib.import_module(f"ortops.kernels.{operator.family}")
-    kernel: Callable[..., None] = getattr(module, operator.function)
-    return kernel
 
 
 @functools.cache
@@ -71,7 +63,9 @@ def compute(
     ]
     if operator.is_gradient:
         _check_gradient(operator, inputs, outputs, attributes)
-    _kernel(operator)(inputs, outputs, attributes, runner)
+    from ortops.kernels.entries import ENTRIES  # here, so that `import ortops` stays fast
+
+    ENTRIES[operator.function](inputs, outputs, attributes, runner)
 
 
 def _check_gradient(

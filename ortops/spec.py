@@ -223,8 +223,8 @@ def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
 class Operator:
     """The definition of an operator. Its schema, registration, builder, documentation and test cases are made from it.
 
-    family: the name of its module in ``reference``, in ``kernels`` and in ``functional``.
-    function: the name of the function of these modules that computes it.
+    family: the name of its module in ``reference`` and in ``functional``.
+    function: the name of the function of these modules, and of the entry in ``kernels``, that computes it.
     doc: what the operator does, in one sentence or a few.
     types: for each type variable, the element types it may have.
     constants: arguments of `function` that this operator fixes and has no attributes for.

@@ -20,6 +20,7 @@ from conformance.mutants import CONTROLS, MUTANTS
 from conformance.vectors import collect
 from docs.operators import row
 from onnx_models.gradient.rules.registry import RULES
+from ortops.kernels.entries import ENTRIES
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import DOMAIN, Attribute, Operator
@@ -29,7 +30,6 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "operators.md"
 ROOMS = {
     "ortops.operators": "the definition of {name}",
     "ortops.reference": "the reference of {name}, float64 loops that are written from the specification alone",
-    "ortops.kernels": "the kernel of {name}",
     "ortops.functional": "{function} on NumPy arrays",
     "onnx_models.portable": "the body of {name} in standard operators",
     "conformance.families": "what the suite knows of {name}: bounds, random cases, drawings",
@@ -44,9 +44,11 @@ def missing(operator: Operator) -> Iterator[str]:
         if find_spec(f"{room}.{operator.family}") is None:
             described = words.format(name=operator.name, function=operator.function)
             yield f"{room.replace('.', '/')}/{operator.family}.py is missing: {described}."
-    for room in ("ortops.reference", "ortops.kernels"):
-        if find_spec(f"{room}.{operator.family}") and not hasattr(_module(room, operator), operator.function):
-            yield f"{room}.{operator.family} has no function {operator.function}."
+    reference = f"ortops.reference.{operator.family}"
+    if find_spec(reference) and not hasattr(importlib.import_module(reference), operator.function):
+        yield f"{reference} has no function {operator.function}."
+    if operator.function not in ENTRIES:
+        yield f"ENTRIES in ortops/kernels/entries.py does not have {operator.function}."
     if operator.gradient is not None and operator.gradient not in BY_NAME:
         yield f"{operator.name} says that its gradient is {operator.gradient}, which OPERATORS does not have."
     if BY_NAME.get(operator.name) is not operator:
@@ -70,10 +72,6 @@ def missing(operator: Operator) -> Iterator[str]:
         yield f"CONTROLS and MUTANTS in conformance/mutants/__init__.py do not have the family {operator.family}."
     if row(operator) not in REFERENCE.read_text("utf-8"):
         yield f"docs/operators.md does not have {operator.name}: `python -m docs` writes it."
-
-
-def _module(room: str, operator: Operator) -> Any:
-    return importlib.import_module(f"{room}.{operator.family}")
 
 
 def _disagreements(operator: Operator, function: Callable[..., Any]) -> Iterator[str]:
@@ -116,10 +114,10 @@ def test_nothing_is_missing_of_an_operator(operator: Operator) -> None:
 def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
     new = replace(ROI_ALIGN_22, name="RoiMedian", family="roi_median", function="roi_median", gradient="RoiMedianGrad")
     said = list(missing(new))
-    assert "ortops/kernels/roi_median.py is missing: the kernel of RoiMedian." in said
+    assert "ENTRIES in ortops/kernels/entries.py does not have roi_median." in said
     assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said
     assert "docs/operators.md does not have RoiMedian: `python -m docs` writes it." in said
-    assert len(said) == len(ROOMS) + 8
+    assert len(said) == len(ROOMS) + 9
 
 
 def test_a_function_that_differs_from_its_definition_is_named() -> None:

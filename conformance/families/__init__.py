@@ -1,6 +1,6 @@
 """The operator-specific code of the suite: one module for each family of operators, with the functions of `Family`.
 
-`Operator.family` is the name of the module, as in `ortops.reference` and `ortops.kernels`. The mutants of a family are in
+`Operator.family` is the name of the module, as in `ortops.reference`. The mutants of a family are in
 `conformance.mutants.<family>`.
 """
 

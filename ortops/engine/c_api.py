@@ -10,14 +10,14 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ortops.engine.shutdown import PROCESS_STATE
 from ortops.kernels import layout
 from ortops.kernels.jit.exceptions import uninterrupted
-from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.kernel import Kernel, Unimported
 from ortops.kernels.jit.machine_code import keep_forever
 
 API_VERSION = 20
@@ -99,7 +99,12 @@ api_at = functools.cache(Api)
 """The OrtApi at an address."""
 
 
-_fill = Kernel("session_callbacks", "fill")
+if TYPE_CHECKING:
+    from ortops.kernels import session_callbacks
+else:
+    session_callbacks = Unimported("session_callbacks")
+
+_fill = Kernel(session_callbacks.fill)
 
 Callback: TypeAlias = Callable[[int], Any]
 

@@ -10,18 +10,23 @@ import ctypes
 import importlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ortops.engine.c_api import OrtError
-from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.kernel import Kernel, Unimported
 from ortops.kernels.jit.machine_code import keep_forever
 
 SUPPORTED_RELEASES = ">=0.13,!=0.14.0,<0.16"
 """The supported releases, as in pyproject.toml."""
 
-_fill = Kernel("pyop_hook", "fill")
+if TYPE_CHECKING:
+    from ortops.kernels import pyop_hook
+else:
+    pyop_hook = Unimported("pyop_hook")
+
+_fill = Kernel(pyop_hook.fill)
 
 _METH_VARARGS = 1
 """The flag of a PyMethodDef for a function that takes its arguments as a tuple."""

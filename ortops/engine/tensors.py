@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from ctypes import byref, c_int64, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from ortops.engine.c_api import ELEMENT_TYPES, Api
-from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.kernel import Kernel, Unimported
 from ortops.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 
-_describe = Kernel("session_inputs", "describe")
+if TYPE_CHECKING:
+    from ortops.kernels import session_inputs
+else:
+    session_inputs = Unimported("session_inputs")
+
+_describe = Kernel(session_inputs.describe)
 
 MAX_DIMENSIONS = 8
 """The number of dimensions that are read at most, which is enough to refuse a tensor with more."""

@@ -2,8 +2,7 @@
 
 A call uses these modules in this order:
 
-- `roi_align`, `dml_roi_align`, `roi_align_rotated`, `max_roi_pool` and `dml_resample` are the entry points. Each validates
-  its data (`validate`) and passes its attributes on.
+- `entries` has a function for each operator, which checks its data and passes its attributes on.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` has the bins of MaxRoiPool, which are whole pixels, and its gradient.
 - `roi_pool` chooses the compiled functions of a mode and an element type (`stages`) and calls a driver.

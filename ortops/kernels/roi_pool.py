@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, Kernel
+from ortops.kernels.jit.kernel import Array, Kernel, Unimported
 from ortops.kernels.jit.runners import Runner
 from ortops.kernels.layout import (
     CANDIDATES,
@@ -26,10 +26,18 @@ from ortops.kernels.layout import (
     PlacedRois,
     Planning,
 )
-from ortops.kernels.stages import Functions, Stage, address, by_source, elements, kind_of, values_of
+from ortops.kernels.stages import Functions, address, elements, kind_of, pair, values_of
 
-_gather, _scatter = Kernel("gather", "gather"), Kernel("scatter", "scatter")
-_maximum_dx = Kernel("maximum_gradient", "maximum_dx")
+if TYPE_CHECKING:
+    from ortops.kernels import argmax, average, gather, maximum, maximum_gradient, pixel_bins, roi_tables, scatter
+else:
+    argmax, average, gather, maximum, maximum_gradient, pixel_bins, roi_tables, scatter = map(
+        Unimported,
+        ("argmax", "average", "gather", "maximum", "maximum_gradient", "pixel_bins", "roi_tables", "scatter"),
+    )
+
+_gather, _scatter = Kernel(gather.gather), Kernel(scatter.scatter)
+_maximum_dx = Kernel(maximum_gradient.maximum_dx)
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
@@ -38,30 +46,63 @@ A kernel may pool all RoIs of an image in one task, during which no signal handl
 """
 
 
-class _Mode(NamedTuple):
-    """A way to pool: the form of its tables, and the module and the name of its arithmetic."""
+Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel"]
+"""What is pooled: an average, the largest weighted corner, the largest sample, or the largest pixel."""
+
+
+class _Arithmetic(NamedTuple):
+    """The form of the tables, and the functions that apply them to panels and to planes."""
 
     form: int
-    module: str
-    name: str
+    panel: Any
+    plane: Any
 
 
-_MODES = {
-    "avg": _Mode(WEIGHTS, "average", "average"),
-    "max": _Mode(EXTREMES, "maximum", "max_corner"),
-    "max_interpolated": _Mode(CANDIDATES, "maximum", "max_sample"),
-    "max_pixel": _Mode(PIXELS, "maximum", "max_pixel"),
+_Y: Mapping[Mode, _Arithmetic] = {
+    "avg": _Arithmetic(WEIGHTS, average.average_of_panel, average.average_of_plane),
+    "max": _Arithmetic(EXTREMES, maximum.max_corner_of_panel, maximum.max_corner_of_plane),
+    "max_interpolated": _Arithmetic(CANDIDATES, maximum.max_sample_of_panel, maximum.max_sample_of_plane),
+    "max_pixel": _Arithmetic(PIXELS, maximum.max_pixel_of_panel, maximum.max_pixel_of_plane),
+}
+_DX: Mapping[Mode, _Arithmetic] = {
+    "avg": _Arithmetic(WEIGHTS, average.add_gradient_to_panel, average.add_gradient_to_plane),
+    "max": _Arithmetic(CANDIDATES, argmax.argmax_of_panel, argmax.add_to_dx),
+    "max_interpolated": _Arithmetic(CANDIDATES, argmax.argmax_of_panel, argmax.add_to_dx),
+    "max_pixel": _Arithmetic(PIXELS, pixel_bins.add_to_argmax_of_panel, pixel_bins.add_to_argmax_of_plane),
+}
+_DROIS: Mapping[Mode, _Arithmetic] = {
+    "avg": _Arithmetic(WEIGHTS, average.add_box_gradient_of_panel, average.add_box_gradient_of_plane),
+    "max": _Arithmetic(CANDIDATES, argmax.add_drois_of_panel, argmax.add_drois_of_plane),
+    "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_drois_of_panel, argmax.add_drois_of_plane),
+}
+
+_FILL = {
+    WEIGHTS: roi_tables.fill_with_weights,
+    EXTREMES: roi_tables.fill_with_extremes,
+    CANDIDATES: roi_tables.fill_with_candidates,
+    PIXELS: roi_tables.fill_with_pixels,
 }
 
 
-def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outside: float = 0.0) -> None:
+@functools.cache
+def _functions(arithmetic: _Arithmetic, kind: int, with_grad: bool = False) -> Functions:
+    """The functions of a driver for an element type. With with_grad, tables have derivatives by the RoIs' coordinates."""
+    form, panel, plane = arithmetic
+    planning = Planning(address(roi_tables.share), address(_FILL[form]), 0, 0)
+    numbers = DOUBLE if form == CANDIDATES else values_of(kind)
+    # dX of an average does not read the maps, so that its planes have values of the compute type.
+    of = values_of(kind) if arithmetic is _DX["avg"] else kind
+    return Functions(Form(form, int(with_grad), numbers, planning), *pair(panel, plane, of), kind)
+
+
+def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, outside: float = 0.0) -> None:
     """Fill y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
         x: the feature maps.
         placed: the RoIs with their samples.
         y: the output.
-        mode: "avg", "max" (of weighted corners), "max_interpolated" or "max_pixel".
+        mode: what is pooled.
         runner: the runner of the tasks (`jit.runners`).
         outside: the value of samples off the map, and of bins without pixels.
 
@@ -69,14 +110,14 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: str, runner: Runner, outs
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        functions = _pooling(mode, kind_of(x))
+        functions = _functions(_Y[mode], kind_of(x))
         for part, placed_part in _parts(placed):
             output = elements(y[part])
             functions.call(_gather, elements(x), output, output, placed_part, after=(outside, *runner))
 
 
 def pool_gradient(
-    dy: Array, placed: PlacedRois, x: Array | None, dx: Array | None, drois: Array | None, mode: str, runner: Runner
+    dy: Array, placed: PlacedRois, x: Array | None, dx: Array | None, drois: Array | None, mode: Mode, runner: Runner
 ) -> None:
     """Fill dx [N, C, H, W] and drois [R, 4], unless they are None, from dy [R, C, PH, PW] and x.
 
@@ -89,20 +130,20 @@ def pool_gradient(
     if dx is not None and dx.size:
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if x is not None and drois is not None and drois.size:
-        functions = _of_drois(mode, kind_of(dy))
+        functions = _functions(_DROIS[mode], kind_of(dy), with_grad=True)
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
                 functions.call(_gather, *arrays, placed_part, after=(float(mode == "max"), *runner))
 
 
-def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: str, runner: Runner) -> None:
+def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: Mode, runner: Runner) -> None:
     """Fill dx as `pool_gradient`. The sums of several parts are added in float32 at least, and rounded once."""
     total = dx
     if len(parts) > 1 and dx.dtype.itemsize < 4:
         dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
-    functions = _of_dx(mode, kind_of(dy))
+    functions = _functions(_DX[mode], kind_of(dy))
     kernel, after = (_scatter, runner) if mode in ("avg", "max_pixel") else (_maximum_dx, (mode == "max", *runner))
     maps = elements(dx if x is None or mode == "avg" else x)  # averages do not read them
     sums = total
@@ -137,42 +178,6 @@ def _parts(placed: PlacedRois) -> list[_Part]:
         parts.append((part, PlacedRois(shape, placed.axes[part], placed.spans[part], placed.batch_indices[part])))
         begin, done = end, int(work[end - 1])
     return parts
-
-
-@functools.cache
-def _pooling(mode: str, kind: int) -> Functions:
-    of = _MODES[mode]
-    return Functions(_form(of.form, False, kind), *by_source(of.module, f"{of.name}_of", kind), kind)
-
-
-@functools.cache
-def _of_dx(mode: str, kind: int) -> Functions:
-    if mode == "avg":
-        return Functions(_form(WEIGHTS, False, kind), *by_source("average", "add_gradient_to", values_of(kind)), kind)
-    if mode == "max_pixel":
-        return Functions(_form(PIXELS, False, kind), *by_source("pixel_bins", "add_to_argmax_of", kind), kind)
-    find, add = Stage("argmax", "argmax_of_panel", values_of(kind)), Stage("argmax", "add_to_dx", kind)
-    return Functions(_form(CANDIDATES, False, kind), find, add, kind)
-
-
-@functools.cache
-def _of_drois(mode: str, kind: int) -> Functions:
-    if mode == "avg":
-        return Functions(_form(WEIGHTS, True, kind), *by_source("average", "add_box_gradient_of", kind), kind)
-    return Functions(_form(CANDIDATES, True, kind), *by_source("argmax", "add_drois_of", kind), kind)
-
-
-def _form(kind: int, with_grad: bool, element: int) -> Form:
-    planning = Planning(address("roi_tables", "share"), address("roi_tables", _FILL[kind]), 0, 0)
-    return Form(kind, int(with_grad), DOUBLE if kind == CANDIDATES else values_of(element), planning)
-
-
-_FILL = {
-    WEIGHTS: "fill_with_weights",
-    EXTREMES: "fill_with_extremes",
-    CANDIDATES: "fill_with_candidates",
-    PIXELS: "fill_with_pixels",
-}
 
 
 @contextlib.contextmanager

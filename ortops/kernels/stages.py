@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, CFunction, Kernel, data_pointer
+from ortops.kernels.jit.kernel import Array, CFunction, Function, Kernel, Unimported, data_pointer
 from ortops.kernels.layout import (
     BFLOAT16,
     DOUBLE,
@@ -32,7 +32,13 @@ _KINDS = {
     np.dtype(np.float32): FLOAT,
     np.dtype(np.float64): DOUBLE,
 }
-CHUNKS = "jit.chunks", "run_in_chunks"
+if TYPE_CHECKING:
+    from ortops.kernels import pack, sliding
+    from ortops.kernels.jit import chunks
+else:
+    chunks, pack, sliding = map(Unimported, ("jit.chunks", "pack", "sliding"))
+
+CHUNKS = chunks.run_in_chunks
 """The function that runs tasks in chunks."""
 
 _NAMES = {None: "", FLOAT16: "float16", BFLOAT16: "bfloat16", FLOAT: "float", DOUBLE: "double"}
@@ -54,22 +60,21 @@ def elements(array: Array) -> Elements:
 
 
 @functools.cache
-def address(module: str, function: str, kind: int | None = None) -> int:
-    """The address of a compiled function of a module of kernels, for an element type if it has one."""
-    return CFunction(module, function, _NAMES[kind]).address
+def address(function: Function, kind: int | None = None) -> int:
+    """The address of a compiled function, for an element type if it has one."""
+    return CFunction(function, _NAMES[kind]).address
 
 
 @functools.cache
 def storage(kind: int) -> Storage:
     """The functions that load and store elements, all of them loaded."""
-    return Storage(*(address("pack", name, kind) for name in Storage._fields))
+    return Storage(*(address(function, kind) for function in _STORAGE.values()))
 
 
 class Stage(NamedTuple):
-    """A function of the arithmetic: its module, its name and the type that it is compiled for."""
+    """A function of the arithmetic and the type that it is compiled for."""
 
-    module: str
-    function: str
+    function: Function
     kind: int
 
     @property
@@ -78,9 +83,9 @@ class Stage(NamedTuple):
         return address(*self)
 
 
-def by_source(module: str, name: str, kind: int) -> tuple[Stage, Stage]:
-    """`{name}_panel`, which reads values of the compute type, and `{name}_plane`, which reads elements."""
-    return Stage(module, f"{name}_panel", values_of(kind)), Stage(module, f"{name}_plane", kind)
+def pair(panel: Function, plane: Function, kind: int) -> tuple[Stage, Stage]:
+    """The stage for panels, which have values of the compute type, and the one for planes, which have elements."""
+    return Stage(panel, values_of(kind)), Stage(plane, kind)
 
 
 class Functions:
@@ -117,17 +122,20 @@ class Functions:
     def _load(self, status: int) -> None:
         if status in _PLANNING and isinstance(self._planning, Form):
             field, source = _PLANNING[status]
-            loaded = self._planning.planning._replace(**{field: address(*source)})
+            loaded = self._planning.planning._replace(**{field: address(source)})
             self._planning = self._planning._replace(planning=loaded)
         elif status in _STAGES:
             names, field = _STAGES[status]
             for i, kind in enumerate(self._kinds):
-                self._storages[i] = self._storages[i]._replace(**{name: address("pack", name, kind) for name in names})
+                self._storages[i] = self._storages[i]._replace(
+                    **{name: address(_STORAGE[name], kind) for name in names}
+                )
             stage = self._panel if field == "panel" else self._plane
             self._stages = self._stages._replace(**{field: stage.address})
 
 
-_PLANNING = {NEEDS_SORT: ("sort", ("sliding", "sort_by_first_row")), NEEDS_CHUNKS: ("run", CHUNKS)}
+_STORAGE = {"pack": pack.pack, "unpack": pack.unpack, "read": pack.read, "write": pack.write}
+_PLANNING = {NEEDS_SORT: ("sort", sliding.sort_by_first_row), NEEDS_CHUNKS: ("run", CHUNKS)}
 _STAGES = {NEEDS_PANELS: (("pack", "unpack"), "panel"), NEEDS_PLANES: (("read", "write"), "plane")}
 _LOADED = (*_PLANNING, *_STAGES)
 

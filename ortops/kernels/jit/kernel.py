@@ -136,16 +136,43 @@ def _address_of(source: Source) -> int:
     return address or 0
 
 
-class Kernel:
-    """A kernel, compiled or loaded from disk at the first call with each tuple of argument types.
+Function: TypeAlias = Any
+"""A compiled function, or a `FunctionName`, which stands for it at run time."""
+
+
+class FunctionName(NamedTuple):
+    """The module below `ortops.kernels` of a compiled function, and its name there."""
+
+    module: str
+    function: str
+
+
+class Unimported:
+    """Stands for a module of compiled functions, which is imported, with numba, only if one of them must be compiled.
+
+    Where it is used, type checkers and editors see the module itself:
+
+        if TYPE_CHECKING:
+            from ortops.kernels import axis
+        else:
+            axis = Unimported("axis")
 
     Args:
-        module: the module below `ortops.kernels` that defines the kernel.
-        function: the kernel's name.
+        module: the module below `ortops.kernels`.
     """
 
-    def __init__(self, module: str, function: str) -> None:
-        self.module, self.function = module, function
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, function: str) -> FunctionName:
+        return FunctionName(self._module, function)
+
+
+class Kernel:
+    """A kernel, compiled or loaded from disk at the first call with each tuple of argument types."""
+
+    def __init__(self, function: Function) -> None:
+        self._function: FunctionName = function
         self._loaded: dict[tuple[str, ...], Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
@@ -170,7 +197,7 @@ class Kernel:
     def _load(self, arg_types: tuple[str, ...], nested: tuple[ArgType, ...]) -> Callable[..., int]:
         with _lock:
             if arg_types not in self._loaded:
-                address = _address_of(Source(self.module, self.function, nested))
+                address = _address_of(Source(*self._function, nested))
                 # ctypes releases the GIL while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
                 pack = struct.Struct("".join("d" if arg_type == FLOAT else "q" for arg_type in arg_types)).pack
@@ -182,13 +209,13 @@ class CFunction:
     """A compiled C function, whose parameters have the types of its annotations and are passed as 64-bit words.
 
     Args:
-        module: the module below `ortops.kernels` that defines the function.
-        function: the function's name.
+        function: the function.
         element: the element type of `layout.Stored`; "" for a function without such parameters.
     """
 
-    def __init__(self, module: str, function: str, element: str = "") -> None:
-        self.module, self.function, self.element = module, function, element
+    def __init__(self, function: Function, element: str = "") -> None:
+        self._function: FunctionName = function
+        self.element = element
 
     @functools.cached_property
     def address(self) -> int:
@@ -198,7 +225,7 @@ class CFunction:
 
     def _load(self) -> int:
         with _lock:
-            return _address_of(Source(self.module, self.function, self.element))
+            return _address_of(Source(*self._function, self.element))
 
 
 def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int | float]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -35,12 +35,15 @@ def thread_runner(count: int) -> Runner:
     """
     if count < 2 or os.name == "nt":
         return SERIAL
-    from ortops.kernels.jit.kernel import CFunction
+    from ortops.kernels.jit.kernel import CFunction, Unimported
 
-    worker = CFunction("jit.threads", "work").address
-    context = np.array([count, worker], np.int64)
+    if TYPE_CHECKING:
+        from ortops.kernels.jit import threads
+    else:
+        threads = Unimported("jit.threads")
+    context = np.array([count, CFunction(threads.work).address], np.int64)
     _contexts.append(context)
-    return CFunction("jit.threads", "run_on_threads").address, context.ctypes.data
+    return CFunction(threads.run_on_threads).address, context.ctypes.data
 
 
 _contexts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []

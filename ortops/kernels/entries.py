@@ -1,0 +1,318 @@
+"""The operators' entries: check the data, place the samples of all RoIs, and call the compiled drivers.
+
+Only this file knows how each operator reads its attributes; `roi_pool` has the way from placed RoIs to the arithmetic.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ortops.kernels.jit.kernel import Array, Kernel, Unimported
+from ortops.kernels.jit.runners import Runner
+from ortops.kernels.layout import (
+    ABOVE,
+    AXIS_FIELDS,
+    BELOW,
+    CEIL,
+    NEAREST,
+    OUT_OF_MEMORY,
+    Dims,
+    Making,
+    PlacedRois,
+    RotatedRois,
+    Shape,
+)
+from ortops.kernels.roi_pool import Mode, pool, pool_gradient, rounded_once
+from ortops.kernels.stages import CHUNKS, Functions, address, check_status, elements, kind_of, pair, storage, values_of
+from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+from ortops.operators.max_roi_pool import MAX_COORDINATE
+from ortops.spec import MAX_RANK
+
+if TYPE_CHECKING:
+    from ortops.kernels import axis, pixel_bins, resample, rotated, rotated_grid, rotated_tables
+else:
+    axis, pixel_bins, resample, rotated, rotated_grid, rotated_tables = map(
+        Unimported, ("axis", "pixel_bins", "resample", "rotated", "rotated_grid", "rotated_tables")
+    )
+
+Inputs: TypeAlias = Sequence[Any]
+Attributes: TypeAlias = Mapping[str, Any]
+
+Entry: TypeAlias = Callable[[Inputs, Sequence[Any], Attributes, Runner], None]
+"""Fills the outputs, arrays or None for those not wanted, from the inputs and checked attributes, with a runner of tasks.
+
+An entry raises ValueError if the data breaks a rule of the operator, and MemoryError if a workspace cannot be allocated.
+"""
+
+
+class Names(NamedTuple):
+    """An operator's names, for errors."""
+
+    x: str = "X"
+    rois: str = "rois"
+    batch_indices: str = "batch_indices"
+    dy: str = "dY"
+
+
+_ONNX = Names()
+_DML = Names("InputTensor", "ROITensor", "BatchIndicesTensor", "InputGradientTensor")
+
+_place_onnx_rois, _place_dml_regions = Kernel(axis.place_onnx_rois), Kernel(axis.place_dml_regions)
+_place_whole_rois, _place_rotated_rois = Kernel(pixel_bins.place_whole_rois), Kernel(rotated_grid.place_rotated_rois)
+
+
+def _place(
+    names: Names,
+    rois: Array,
+    batch_indices: Array,
+    x_shape: Sequence[int],
+    y_shape: Sequence[int],
+    kernel: Callable[[Array, PlacedRois], int],
+) -> PlacedRois:
+    """Place the samples of all RoIs.
+
+    Args:
+        names: the operator's names.
+        rois: [R, 4], or [R, 5].
+        batch_indices: the image of each RoI [R].
+        x_shape: the shape of the feature map.
+        y_shape: the shape of the output.
+        kernel: takes rois as float64 and what it fills; returns the number of the first invalid RoI, or -1.
+
+    Raises:
+        ValueError: there are no bins, there are RoIs but no pixels, or a RoI or its batch index is invalid.
+    """
+    (images, channels, height, width), count = x_shape, len(rois)
+    if 0 in y_shape[2:]:  # only a gradient's, since attributes are checked
+        raise ValueError(f"{names.dy} has shape {list(y_shape)}: must have an output height and width >= 1")
+    if count and (height == 0 or width == 0):
+        raise ValueError(f"{names.x} is {height} x {width} pixels: must not be empty where there are RoIs")
+    shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
+    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
+    invalid = kernel(rois.astype(np.float64), placed)
+    if invalid < 0:
+        return placed
+    roi, index, rule = rois[invalid].tolist(), batch_indices[invalid], f">= 0 and < {images}, the number of images"
+    if names.batch_indices and not 0 <= index < images:
+        raise ValueError(f"{names.batch_indices}[{invalid}] = {index}: must be {rule}")
+    is_finite = all(map(math.isfinite, roi))
+    rule = f"batch_id must be a whole number {rule}" if is_finite else "must be finite"
+    raise ValueError(f"{names.rois}[{invalid}] = {roi}: {rule}")
+
+
+def roi_align(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 4] and batch_indices [R]."""
+    x, rois, batch_indices = inputs
+    (y,) = outputs
+    pool(x, _place_onnx(rois, batch_indices, x.shape, y.shape, attributes), y, attributes["mode"], runner)
+
+
+def roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill dX [N, C, H, W] and drois [R, 4] from dY, rois, batch_indices, x_shape and X."""
+    dy, rois, batch_indices, x_shape, x = inputs
+    dx, drois = outputs
+    placed = _place_onnx(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    pool_gradient(dy, placed, x, dx, drois, attributes["mode"], runner)
+
+
+def _place_onnx(
+    rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
+) -> PlacedRois:
+    half_pixel = attributes["coordinate_transformation_mode"] == "half_pixel"
+    arguments = attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"]
+    return _place(
+        _ONNX, rois, batch_indices, x_shape, y_shape, lambda boxes, placed: _place_onnx_rois(boxes, placed, *arguments)
+    )
+
+
+_DML_MODES: Mapping[str, Mode] = {"average": "avg", "max": "max_interpolated"}
+
+
+def dml_roi_align(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill OutputTensor [R, C, PH, PW] from InputTensor [N, C, H, W], ROITensor [R, 4] and BatchIndicesTensor [R]."""
+    x, rois, indices = inputs
+    (y,) = outputs
+    placed = _place_dml(rois, indices, x.shape, y.shape, attributes)
+    mode = _DML_MODES[attributes["reduction_function"]]
+    pool(x, placed, y, mode, runner, attributes["out_of_bounds_input_value"])
+
+
+def dml_roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4]."""
+    dy, rois, indices, x_shape, x = inputs
+    dx, drois = outputs
+    placed = _place_dml(rois, indices, x_shape.tolist(), dy.shape, attributes)
+    if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
+        # The nearest pixel does not change with the region, so the derivative is 0, also if the pixel is NaN.
+        drois[...] = 0
+        drois = None
+    drois = None if drois is None else drois.reshape(-1, 4)
+    pool_gradient(dy, placed, x, dx, drois, _DML_MODES[attributes["reduction_function"]], runner)
+
+
+def _place_dml(
+    rois: Array, indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
+) -> PlacedRois:
+    arguments = (
+        attributes["spatial_scale_y"],
+        attributes["spatial_scale_x"],
+        attributes["input_pixel_offset"],
+        attributes["output_pixel_offset"],
+        attributes["minimum_samples_per_output"],
+        attributes["maximum_samples_per_output"],
+        attributes["align_regions_to_corners"],
+        NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
+    )
+    rois, batch_indices = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
+    return _place(
+        _DML, rois, batch_indices, x_shape, y_shape, lambda boxes, placed: _place_dml_regions(boxes, placed, *arguments)
+    )
+
+
+def max_roi_pool(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill Y [R, C, PH, PW] from X [N, C, H, W] and rois [R, 5], each batch_id, x1, y1, x2, y2."""
+    x, rois = inputs
+    (y,) = outputs
+    pool(x, _place_whole(rois, x.shape, y.shape, attributes), y, "max_pixel", runner)
+
+
+def max_roi_pool_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill dX [N, C, H, W] from dY [R, C, PH, PW], X and rois."""
+    dy, x, rois = inputs
+    (dx,) = outputs
+    pool_gradient(dy, _place_whole(rois, x.shape, dy.shape, attributes), x, dx, None, "max_pixel", runner)
+
+
+def _place_whole(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes) -> PlacedRois:
+    scale, batch_indices = attributes["spatial_scale"], np.empty(len(rois), np.int64)  # which the kernel fills
+    return _place(
+        Names(batch_indices=""),
+        rois,
+        batch_indices,
+        x_shape,
+        y_shape,
+        lambda boxes, placed: _place_whole_rois(boxes, placed, scale, MAX_COORDINATE),
+    )
+
+
+_rotated_average, _rotated_dx = Kernel(rotated.rotated_average), Kernel(rotated.rotated_dx)
+_rotated_drois = Kernel(rotated.rotated_drois)
+
+
+def roi_align_rotated(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 5] and batch_indices [R]."""
+    x, rois, batch_indices = inputs
+    (y,) = outputs
+    placed = _place_rotated(rois, batch_indices, x.shape, y.shape, attributes)
+    if y.size:
+        _of_rotated_average(kind_of(x)).call(_rotated_average, elements(x), elements(y), placed, after=runner)
+
+
+def roi_align_rotated_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill dX [N, C, H, W] and drois [R, 5] from dY, rois, batch_indices, x_shape and X."""
+    dy, rois, batch_indices, x_shape, x = inputs
+    dx, drois = outputs
+    kind = kind_of(dy)
+    placed = _place_rotated(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    if dx is not None and not len(rois):
+        dx[...] = 0
+    elif dx is not None and dx.size:
+        _of_rotated_dx(kind).call(_rotated_dx, elements(dy), elements(dx), placed, after=runner)
+    if drois is not None and drois.size:
+        with rounded_once(drois) as sums:
+            arrays, add = (elements(x), elements(dy), elements(sums)), address(rotated.add_products, kind)
+            check_status(_rotated_drois(*arrays, placed, _making(), storage(kind), add, *runner))
+
+
+def _making() -> Making:
+    return Making(address(rotated_tables.make), address(CHUNKS))
+
+
+@functools.cache
+def _of_rotated_average(kind: int) -> Functions:
+    return Functions(_making(), *pair(rotated.average_of_panel, rotated.average_of_plane, kind), kind)
+
+
+@functools.cache
+def _of_rotated_dx(kind: int) -> Functions:
+    # Sums stay unrounded between batches of tables, so values of the compute type are stored, too.
+    stages = pair(rotated.add_gradient_of_panel, rotated.add_gradient_of_plane, kind)
+    return Functions(_making(), *stages, kind, values_of(kind))
+
+
+def _place_rotated(
+    rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
+) -> RotatedRois:
+    count, direction = len(rois), -1.0 if attributes["clockwise"] else 1.0
+    rotations, corners, max_pixels = np.empty((count, 2)), np.zeros((count, 2), np.int64), np.empty(count, np.int64)
+    arguments = attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"]
+
+    def run(boxes: Array, placed: PlacedRois) -> int:
+        return _place_rotated_rois(boxes, RotatedRois(placed, rotations, corners, max_pixels, direction), *arguments)
+
+    placed = _place(_ONNX, rois, batch_indices, x_shape, y_shape, run)
+    return RotatedRois(placed, rotations, corners, max_pixels, direction)
+
+
+def dml_resample(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill OutputTensor from InputTensor, both of rank 1 to 4."""
+    (x,) = inputs
+    (y,) = outputs
+    if y.size and not x.size:
+        raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
+    _resample(x, y, attributes, False, runner)
+
+
+def dml_resample_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill OutputGradientTensor, of shape x_shape, from InputGradientTensor."""
+    dy, x_shape = inputs
+    (dx,) = outputs
+    if dy.size and not dx.size:
+        raise ValueError(f"x_shape is {x_shape.tolist()}: must not have a 0 where InputGradientTensor has elements")
+    if not dy.size:
+        dx.fill(0)
+    _resample(dy, dx, attributes, True, runner)
+
+
+_scale = Kernel(resample.resample)
+
+_RULES = {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
+
+
+def _resample(x: Array, y: Array, attributes: Attributes, transposed: bool, runner: Runner) -> None:
+    if not x.size or not y.size:
+        return
+    missing = MAX_RANK - x.ndim
+    # Leading axes of length 1 make the rank 4; a scale of 0 (the ratio of the lengths) keeps them as they are.
+    parameters = np.zeros((MAX_RANK, 3))
+    for column, (name, default) in enumerate(
+        (("scales", 0.0), ("input_pixel_offsets", INPUT_PIXEL_OFFSET), ("output_pixel_offsets", OUTPUT_PIXEL_OFFSET))
+    ):
+        parameters[missing:, column] = attributes[name] or default
+    rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
+    source, target = (Dims(*(1,) * missing, *array.shape) for array in (x, y))
+    lines_of = address(resample.copy_lines if rule != CEIL and not transposed else resample.sum_lines, kind_of(x))
+    after = lines_of, address(CHUNKS), *runner
+    status = _scale(elements(x), elements(y), source, target, parameters, rule, transposed, *after)
+    if status == OUT_OF_MEMORY:
+        raise MemoryError("out of memory for a line of the tensor")
+
+
+ENTRIES: Mapping[str, Entry] = {
+    "roi_align": roi_align,
+    "roi_align_grad": roi_align_grad,
+    "roi_align_rotated": roi_align_rotated,
+    "roi_align_rotated_grad": roi_align_rotated_grad,
+    "max_roi_pool": max_roi_pool,
+    "max_roi_pool_grad": max_roi_pool_grad,
+    "dml_roi_align": dml_roi_align,
+    "dml_roi_align_grad": dml_roi_align_grad,
+    "dml_resample": dml_resample,
+    "dml_resample_grad": dml_resample_grad,
+}
+"""The entry of each operator by `Operator.function`."""

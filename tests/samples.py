@@ -24,6 +24,18 @@ from problems import Array, make_problem
 KINDS = ("inside", "across", "mirrored", "flat", "outside")
 """The RoIs of a sample, as `problems.make_problem` makes them."""
 
+X = np.arange(60, dtype=np.float32).reshape(2, 1, 5, 6)
+ROIS = np.array([[0.0, 0.0, 4.0, 4.0], [1.0, 1.0, 3.0, 2.0]], np.float32)
+FORWARD = {"X": X, "rois": ROIS, "batch_indices": np.array([0, 1])}
+GRADIENT = {
+    "dY": np.ones((2, 1, 2, 2), np.float32),
+    "rois": ROIS,
+    "batch_indices": np.array([0, 1]),
+    "x_shape": np.array(X.shape),
+    "X": X,
+}
+"""Inputs of RoiAlign and of its gradient, for tests of one call that is easily followed."""
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -13,75 +13,19 @@ import onnx
 import onnxruntime
 import onnxruntime_extensions
 import pytest
-from hypothesis import HealthCheck, given, settings
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import onnx_models
 import ortops
-from conformance.backends.session import CPU, from_ort, options, to_ort
+from conformance.backends.session import CPU, options
 from ortops.engine.c_api import OrtError
-from ortops.operators import OPERATORS
-from ortops.operators.roi_align import ROI_ALIGN_GRAD
-from ortops.spec import DOMAIN, ELEMENT_DTYPES
-from problems import Problem, problems
-from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZES, Refusal
+from ortops.spec import DOMAIN
+from samples import FORWARD, GRADIENT, open_ranks, with_attributes
 
 SIZE: dict[str, Any] = {"output_height": 2, "output_width": 2}
 
 
 def session(model: onnx.ModelProto, chosen: Any = None) -> ortops.InferenceSession:
     return ortops.InferenceSession(model.SerializeToString(), chosen or options(), providers=[CPU])
-
-
-def run(runner: ortops.InferenceSession, inputs: dict[str, Any]) -> list[Any]:
-    """All outputs; bfloat16 goes in and out as ONNX Runtime's own values, since NumPy has none that it knows."""
-    values = {name: to_ort(array) for name, array in inputs.items()}
-    return [from_ort(value) for value in runner.run_with_ort_values(None, values)]
-
-
-def open_ranks(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without the shapes of its inputs and outputs: ONNX Runtime then passes on what it is given."""
-    for value in (*model.graph.input, *model.graph.output):
-        value.type.tensor_type.ClearField("shape")
-    return model
-
-
-def with_attributes(model: onnx.ModelProto, attributes: dict[str, Any]) -> onnx.ModelProto:
-    """The model with attributes of its node that no builder would write."""
-    (node,) = model.graph.node
-    kept = [attribute for attribute in node.attribute if attribute.name not in attributes]
-    del node.attribute[:]
-    node.attribute.extend(kept)
-    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in attributes.items())
-    return model
-
-
-def feeds(problem: Problem) -> dict[str, Any]:
-    return {"X": problem.x, "rois": problem.rois, "batch_indices": problem.batch_indices}
-
-
-@given(problems())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-def test_a_session_gives_the_bits_of_the_function(problem: Problem) -> None:
-    element_type = next(name for name, dtype in ELEMENT_DTYPES.items() if dtype == problem.x.dtype)
-    model = onnx_models.roi_align_with_grad(element_type=element_type, **problem.attributes)
-    chosen = options()
-    chosen.intra_op_num_threads = 2
-    y, dx, drois = run(session(model, chosen), feeds(problem) | {"dY": problem.dy})
-    arrays = (problem.rois, problem.batch_indices)
-    assert y.dtype == dx.dtype == drois.dtype == problem.x.dtype
-    assert y.tobytes() == ortops.roi_align(problem.x, *arrays, **problem.attributes).tobytes()
-    ours = ortops.roi_align_grad(problem.dy, *arrays, problem.x.shape, x=problem.x, **problem.gradient_attributes)
-    for actual, expected in zip((dx, drois), ours, strict=True):
-        assert expected is not None
-        assert actual.tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("refusal", (ATTRIBUTES | SIZES).values(), ids=ATTRIBUTES | SIZES)
-def test_a_wrong_attribute_is_refused_when_a_session_is_made(refusal: Refusal) -> None:
-    with pytest.raises(Exception, match="RoiAlign_16: ") as caught:
-        session(with_attributes(onnx_models.roi_align(16), refusal.attributes))
-    assert refusal.says in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -124,45 +68,6 @@ def test_a_zero_byte_does_not_end_a_string() -> None:
         session(with_attributes(onnx_models.roi_align(16), {"mode": "avg\0max"}))
 
 
-@pytest.mark.parametrize("refusal", OF_FORWARD.values(), ids=OF_FORWARD)
-def test_wrong_data_is_refused_and_the_session_lives_on(refusal: Refusal) -> None:
-    runner = session(open_ranks(onnx_models.roi_align(16, **SIZE, **refusal.attributes)))
-    with pytest.raises(InvalidArgument, match="RoiAlign_16: ") as caught:
-        runner.run(None, FORWARD | refusal.inputs)
-    assert refusal.says in str(caught.value)
-    assert runner.run(None, FORWARD)[0].shape == (2, 1, 2, 2)
-
-
-@pytest.mark.parametrize("refusal", OF_GRADIENT.values(), ids=OF_GRADIENT)
-def test_wrong_data_of_the_gradient_is_refused(refusal: Refusal) -> None:
-    absent = [name for name, value in refusal.inputs.items() if value is None]
-    model = onnx_models.build.model(ROI_ALIGN_GRAD, attributes=refusal.attributes, omit=absent, outputs=("dx", "drois"))
-    given_inputs = {name: value for name, value in (GRADIENT | refusal.inputs).items() if value is not None}
-    with pytest.raises(InvalidArgument, match="RoiAlignGrad: ") as caught:
-        session(open_ranks(model)).run(None, given_inputs)
-    assert refusal.says in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "operator",
-    [o for o in OPERATORS if o.family in ("roi_align", "dml_roi_align")],
-    ids=lambda operator: operator.name,
-)
-def test_attributes_that_a_node_leaves_out_have_their_defaults(operator: Any) -> None:
-    kind = operator.inputs[0].type
-    values = (FORWARD if len(operator.inputs) == len(FORWARD) else GRADIENT).values()
-    for element_type in operator.types[kind]:
-        model = onnx_models.build.model(operator, element_type=element_type)
-        full = session(open_ranks(model))
-        del model.graph.node[0].attribute[:]
-        dtype = ELEMENT_DTYPES[element_type]
-        arrays = [array.astype(dtype) if array.dtype == np.float32 else array for array in values]
-        inputs = {tensor.name: array for tensor, array in zip(operator.inputs, arrays, strict=True)}
-        for explicit, default in zip(run(full, inputs), run(session(model), inputs), strict=True):
-            assert explicit.dtype == dtype
-            np.testing.assert_array_equal(explicit, default)
-
-
 @pytest.mark.parametrize("outputs", [("dx",), ("drois",), ("dx", "drois")])
 def test_either_output_of_the_gradient_can_be_left_out(outputs: Any) -> None:
     runner = session(onnx_models.roi_align_grad(outputs=outputs))
@@ -185,13 +90,6 @@ def test_shapes_are_inferred_where_inputs_settle_them() -> None:
             dimension = value.type.tensor_type.shape.dim.add()
             setattr(dimension, "dim_value" if isinstance(length, int) else "dim_param", length)
     assert session(model).get_outputs()[0].shape == ["r", 4, 3, 5]
-
-
-def test_empty_tensors_pass_through_a_session() -> None:
-    runner = session(onnx_models.roi_align(16, **SIZE))
-    none = {"rois": np.zeros((0, 4), np.float32), "batch_indices": np.zeros(0, np.int64)}
-    assert runner.run(None, FORWARD | none)[0].shape == (0, 1, 2, 2)
-    assert runner.run(None, FORWARD | {"X": FORWARD["X"][:, :0]})[0].shape == (2, 0, 2, 2)
 
 
 def test_sixteen_threads_on_one_session_get_identical_bits() -> None:

@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 import ortops
-from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
-from ortops.reference import evaluate
-from refusals import ATTRIBUTES, FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT, SIZES, Refusal
-
-FORWARD_REFUSALS = ATTRIBUTES | SIZES | OF_FORWARD
-GRADIENT_REFUSALS = ATTRIBUTES | OF_GRADIENT
+from samples import FORWARD, GRADIENT
 
 
 def forward(inputs: dict[str, Any], **attributes: Any) -> Any:
@@ -26,31 +21,6 @@ def forward(inputs: dict[str, Any], **attributes: Any) -> Any:
 def gradient(inputs: dict[str, Any], **arguments: Any) -> Any:
     required = (inputs[name] for name in ("dY", "rois", "batch_indices", "x_shape"))
     return ortops.roi_align_grad(*required, x=inputs["X"], **arguments)
-
-
-@pytest.mark.parametrize("refusal", FORWARD_REFUSALS.values(), ids=FORWARD_REFUSALS)
-def test_roi_align_refuses(refusal: Refusal) -> None:
-    with pytest.raises(ValueError, match=re.escape(refusal.says)):
-        forward(FORWARD | refusal.inputs, **refusal.attributes)
-
-
-@pytest.mark.parametrize("refusal", GRADIENT_REFUSALS.values(), ids=GRADIENT_REFUSALS)
-def test_roi_align_grad_refuses(refusal: Refusal) -> None:
-    with pytest.raises(ValueError, match=re.escape(refusal.says)):
-        gradient(GRADIENT | refusal.inputs, **refusal.attributes)
-
-
-@pytest.mark.parametrize("refusal", FORWARD_REFUSALS.values(), ids=FORWARD_REFUSALS)
-def test_the_reference_refuses_the_same(refusal: Refusal) -> None:
-    inputs = list((FORWARD | refusal.inputs).values())
-    with pytest.raises(ValueError, match=r"must|requires"):
-        evaluate(ROI_ALIGN_22, inputs, {"output_height": 2, "output_width": 2} | refusal.attributes)
-
-
-@pytest.mark.parametrize("refusal", GRADIENT_REFUSALS.values(), ids=GRADIENT_REFUSALS)
-def test_the_reference_refuses_the_same_of_the_gradient(refusal: Refusal) -> None:
-    with pytest.raises(ValueError, match=r"must|requires"):
-        evaluate(ROI_ALIGN_GRAD, list((GRADIENT | refusal.inputs).values()), refusal.attributes)
 
 
 @pytest.mark.parametrize(
@@ -173,15 +143,6 @@ def test_any_memory_layout_gives_the_same_result() -> None:
     x = FORWARD["X"]
     for layout in (np.asfortranarray(x), np.repeat(x, 2, axis=3)[..., ::2], x[:, :, ::-1][:, :, ::-1]):
         np.testing.assert_array_equal(forward(FORWARD | {"X": layout}), forward(FORWARD))
-
-
-def test_inputs_are_not_changed() -> None:
-    before = {name: array.copy() for name, array in GRADIENT.items()}
-    for mode in ("avg", "max", "max_interpolated"):
-        gradient(GRADIENT, mode=mode)
-        forward(FORWARD, mode=mode)
-    for name, array in GRADIENT.items():
-        np.testing.assert_array_equal(array, before[name])
 
 
 def test_no_rois_and_no_channels_give_empty_results() -> None:

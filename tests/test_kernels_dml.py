@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-import onnx_models
 import ortops
-from conformance.backends.session import CPU, options
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
 from ortops.reference import evaluate
 from problems import Array, assert_close, make_problem, reach
@@ -127,33 +125,6 @@ def test_gradients_are_the_reference_rounded(problem: dict[str, Any]) -> None:
     assert_close(drois, expected_drois, count, 40.0 * dy[0].size if len(dy) else 1.0, far(problem))
 
 
-@given(dml_problems())
-@settings(SETTINGS, max_examples=40)
-def test_a_session_gives_the_bits_of_the_function(problem: dict[str, Any]) -> None:
-    element_type = {"float16": "float16", "float32": "float", "float64": "double"}[str(problem["x"].dtype)]
-    index_type = str(problem["indices"].dtype)
-    dy, attributes = gradient_of(problem)
-    x, rois, indices = problem["x"], problem["rois"], problem["indices"]
-
-    def run(model: Any, feeds: dict[str, Array]) -> list[Array]:
-        for value in (*model.graph.input, *model.graph.output):
-            value.type.tensor_type.ClearField("shape")
-        session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-        outputs: list[Array] = session.run(None, feeds)
-        return outputs
-
-    regions = {"ROITensor": rois, "BatchIndicesTensor": indices}
-    model = onnx_models.dml_roi_align(element_type=element_type, index_type=index_type, **problem["attributes"])
-    (y,) = run(model, {"InputTensor": x} | regions)
-    np.testing.assert_array_equal(y, ortops.dml_roi_align(x, rois, indices, **problem["attributes"]))
-    model = onnx_models.dml_roi_align_grad(element_type=element_type, index_type=index_type, **attributes)
-    shape = np.array(x.shape)
-    actual = run(model, {"InputGradientTensor": dy, "x_shape": shape, "InputTensor": x} | regions)
-    for one, other in zip(actual, ortops.dml_roi_align_grad(dy, rois, indices, shape, x=x, **attributes), strict=True):
-        assert other is not None
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("ratio", [0, 1, 3])
 def test_it_is_onnx_roi_align_but_for_maxima_and_empty_or_inverted_regions(ratio: int) -> None:
     rng = np.random.default_rng(ratio)
@@ -207,42 +178,6 @@ def test_samples_off_the_map_have_their_value_and_no_rounding_reaches_the_others
         y = ortops.dml_roi_align(x, [[0.3, 0.3, 12.3, 3.1]], [0], out_of_bounds_input_value=value, **sizes)
         assert y[0, 0, 0, 0] == pytest.approx(1, abs=1e-6)
         np.testing.assert_array_equal(y[0, 0, 0, 2], np.float32(value))
-
-
-@pytest.mark.parametrize(
-    ("attributes", "says"),
-    [
-        (
-            {"minimum_samples_per_output": 3, "maximum_samples_per_output": 2},
-            "minimum_samples_per_output = 3: must be <=",
-        ),
-        ({"minimum_samples_per_output": 0}, "minimum_samples_per_output = 0: must be >= 1"),
-        ({"maximum_samples_per_output": 2**32}, "maximum_samples_per_output = 4294967296: must be >= 1 and <="),
-        ({"reduction_function": "avg"}, "reduction_function = 'avg': must be one of 'average', 'max'"),
-        ({"interpolation_mode": "cubic"}, "interpolation_mode = 'cubic': must be one of 'linear'"),
-        ({"input_pixel_offset": np.inf}, "input_pixel_offset = inf: must be finite"),
-        ({"spatial_scale_y": 0.0}, "spatial_scale_y = 0.0: must be finite and > 0"),
-        ({"align_regions_to_corners": 2}, "align_regions_to_corners = 2: must be >= 0 and <= 1"),
-    ],
-)
-def test_wrong_attributes_are_refused(attributes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        ortops.dml_roi_align(np.ones((1, 1, 2, 2)), [[0, 0, 1, 1]], [0], output_height=1, output_width=1, **attributes)
-
-
-@pytest.mark.parametrize(
-    ("rois", "indices", "says"),
-    [
-        (np.ones((2, 1, 4)), [0, 0], r"ROITensor has shape \[2, 1, 4\]: shape\[0\] must be 1"),
-        (np.ones((1, 1, 1, 1, 4)), [0], r"ROITensor has shape .*: must have rank 2 or 3 or 4"),
-        ([[0, 0, np.nan, 1]], [0], r"ROITensor\[0\] = \[0.0, 0.0, nan, 1.0\]: must be finite"),
-        ([[0, 0, 1, 1]], [[[[[0]]]]], r"BatchIndicesTensor has shape .*: must have rank 1 or 2 or 3 or 4"),
-        ([[0, 0, 1, 1]], [1], r"BatchIndicesTensor\[0\] = 1: must be >= 0 and < 1"),
-    ],
-)
-def test_wrong_regions_are_refused(rois: Any, indices: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        ortops.dml_roi_align(np.ones((1, 1, 2, 2)), rois, indices, output_height=1, output_width=1)
 
 
 def test_a_gradient_without_what_it_needs_is_refused() -> None:

@@ -122,33 +122,6 @@ def test_gradient_is_the_transpose_of_the_matrix_that_the_reference_is(call: dic
     np.testing.assert_allclose(dx.ravel(), np.array(columns) @ dy.ravel().astype(np.float64), rtol=0, atol=1e-12)
 
 
-@given(calls())
-@settings(SETTINGS, max_examples=50)
-def test_a_session_gives_the_bits_of_the_function(call: dict[str, Any]) -> None:
-    x, (dy, attributes) = call["x"], backward(call)
-    common: dict[str, Any] = {"element_type": ELEMENT_TYPES[str(x.dtype)], "rank": x.ndim}
-
-    def run(model: Any, feeds: dict[str, Array]) -> Array:
-        session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-        (output,) = session.run(None, feeds)
-        return np.asarray(output)
-
-    y = run(onnx_models.dml_resample(**common, **call["attributes"]), {"InputTensor": x})
-    np.testing.assert_array_equal(y, forward(call))
-    model = onnx_models.dml_resample_grad(**common, **attributes)
-    dx = run(model, {"InputGradientTensor": dy, "x_shape": np.array(x.shape)})
-    np.testing.assert_array_equal(dx, ortops.dml_resample_grad(dy, x.shape, **attributes))
-
-
-def test_attributes_that_a_node_leaves_out_have_their_defaults() -> None:
-    model = onnx_models.dml_resample_grad(rank=2)
-    del model.graph.node[0].attribute[:]
-    dy = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
-    session = ortops.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (dx,) = session.run(None, {"InputGradientTensor": dy, "x_shape": np.array([3, 4])})
-    np.testing.assert_array_equal(dx, ortops.dml_resample_grad(dy, [3, 4]))
-
-
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
@@ -300,17 +273,3 @@ def test_what_is_no_list_of_numbers_is_refused(scales: Any) -> None:
 def test_wrong_tensors_are_refused(x: Array, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ortops.dml_resample(x, output_sizes=[1] * min(max(x.ndim, 1), 4))
-
-
-@pytest.mark.parametrize(
-    ("x_shape", "says"),
-    [
-        ([2, 2, 2], r"x_shape has shape \[3\]: shape\[0\] must be 2 \(rank of InputGradientTensor\)"),
-        ([2, -1], r"x_shape is \[2, -1\]: x_shape\[1\] must be >= 0"),
-        ([2, 0], r"x_shape is \[2, 0\]: must not have a 0 where InputGradientTensor has elements"),
-        ([[2, 2]], r"x_shape has shape \[1, 2\]: must have rank 1"),
-    ],
-)
-def test_wrong_shapes_of_the_gradient_are_refused(x_shape: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        ortops.dml_resample_grad(np.ones((2, 3)), x_shape)

@@ -440,30 +440,6 @@ def test_nan_in_the_map_reaches_the_bins_that_sample_it_and_no_other() -> None:
         assert np.isnan(y[0, 0]).tolist() == [[False, True], [False, False]]
 
 
-@pytest.mark.parametrize(
-    ("rois", "of", "size", "says"),
-    [
-        ([[0, 0, 1, 1, np.nan]], [0], 4, r"rois\[0\] = .*must be finite"),
-        ([[0, 0, 1, 1, 0], [0, 0, np.inf, 1, 0]], [0, 0], 4, r"rois\[1\] = .*must be finite"),
-        ([[0, 0, 1, 1, 0]], [2], 4, r"batch_indices\[0\] = 2: must be >= 0 and < 2"),
-        ([[0, 0, 1, 1, 0]], [-1], 4, r"batch_indices\[0\] = -1: must be >= 0 and < 2"),
-        ([[0, 0, 1, 1, 0]], [0], 0, "X is 0 x 4 pixels: must not be empty where there are RoIs"),
-        ([[0, 0, 1, 1]], [0], 4, "rois"),
-    ],
-)
-def test_bad_rois_are_refused(rois: Any, of: list[int], size: int, says: str) -> None:
-    x, rois = np.ones((2, 3, size, 4)), np.array(rois, float)
-    with pytest.raises(ValueError, match=says):
-        roi_align_rotated(x, rois, of, output_height=1, output_width=1)
-    with pytest.raises(ValueError, match=says):
-        roi_align_rotated_grad(np.ones((len(rois), 3, 1, 1)), rois, of, x.shape, x)
-
-
-def test_a_gradient_without_bins_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"dY has shape \[1, 1, 0, 2\]"):
-        roi_align_rotated_grad(np.ones((1, 1, 0, 2)), [[1, 1, 1, 1, 0]], [0], (1, 1, 4, 4), outputs=("dx",))
-
-
 def test_nothing_gives_nothing() -> None:
     x, none = np.ones((2, 3, 4, 5), np.float32), np.zeros((0, 5), np.float32)
     assert roi_align_rotated(x, none, [], output_height=2, output_width=3).shape == (0, 3, 2, 3)

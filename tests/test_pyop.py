@@ -17,7 +17,8 @@ PRELUDE = """
 import logging, sys
 import numpy as np, onnx, onnxruntime, onnxruntime_extensions
 import onnx_models, ortops
-from refusals import FORWARD, GRADIENT, OF_FORWARD, OF_GRADIENT
+from ortops.operators import OPERATORS
+from samples import FORWARD, refusals, right, samples
 
 logging.disable()
 options = onnxruntime.SessionOptions()
@@ -74,20 +75,13 @@ def run(code: str) -> str:
 def test_results_are_those_of_the_function() -> None:
     assert (
         run("""
-        for name in ("float", "double"):
-            dtype = np.dtype(name if name == "double" else "float32")
-            def typed(inputs):
-                return {k: v.astype(dtype) if v.dtype == np.float32 else v for k, v in inputs.items()}
-            for mode in ("avg", "max", "max_interpolated"):
-                x = typed(FORWARD)
-                y = session(onnx_models.roi_align(16, element_type=name, mode=mode, spatial_scale=0.5, **SIZE)).run(None, x)
-                np.testing.assert_array_equal(y[0], ortops.roi_align(*x.values(), mode=mode, spatial_scale=0.5, **SIZE))
-                g = typed(GRADIENT)
-                actual = session(onnx_models.roi_align_grad(element_type=name, mode=mode)).run(None, g)
-                *arrays, feature = g.values()
-                for a, b in zip(actual, ortops.roi_align_grad(*arrays, x=feature, mode=mode), strict=True):
-                    assert a.dtype == dtype
-                    np.testing.assert_array_equal(a, b)
+        for operator in OPERATORS:
+            for kind in ("float", "double"):
+                for sample in samples(operator, kind) if kind in operator.types[operator.inputs[0].type] else []:
+                    actual = session(sample.model()).run(None, dict(sample.inputs))
+                    for one, other in zip(actual, sample.function(), strict=True):
+                        assert one.dtype == other.dtype
+                        np.testing.assert_array_equal(one, other)
         print("equal")
         """)
         == "equal"
@@ -112,22 +106,24 @@ def test_indices_have_every_type_of_the_operator() -> None:
 def test_every_refusal_is_raised_after_the_run_and_the_process_lives_on() -> None:
     assert (
         run("""
-        good = session(onnx_models.roi_align(16, **SIZE))
-        gradient = session(onnx_models.roi_align_grad())
         refused = 0
-        for runner, inputs, table in ((good, FORWARD, OF_FORWARD), (gradient, GRADIENT, OF_GRADIENT)):
-            for name, refusal in table.items():
-                if any(value is None for value in refusal.inputs.values()):
+        for operator in OPERATORS[1:]:  # RoiAlign_10 fails first in the test of what is logged
+            good = right(refusals(operator)[0])
+            runner = session(good.model())
+            for refusal in refusals(operator):
+                if refusal.by == "attribute" or len(refusal.inputs) < len(operator.inputs):
                     continue  # every input must be there
                 try:
-                    runner.run(None, inputs | refusal.inputs)
+                    runner.run(None, dict(refusal.inputs))
                 except ValueError as error:
-                    assert refusal.says in str(error), (name, error)
+                    assert refusal.says in str(error), (refusal, error)
                     refused += 1
-        assert good.run(None, FORWARD)[0].shape == (2, 1, 2, 2)
-        print(len(OF_FORWARD) + len(OF_GRADIENT) - refused)
+                else:
+                    print(refusal)
+            runner.run(None, dict(good.inputs))
+        print(refused > 100)
         """)
-        == "2"
+        == "True"
     )
 
 

@@ -8,14 +8,14 @@ wanted ones, and returns a tuple with None for the others.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ortops.shapes import output_shapes
-from ortops.spec import ELEMENT_DTYPES, Operator
+from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
 __all__ = ["evaluate"]
 
@@ -42,20 +42,49 @@ def evaluate(
             allow, or two inputs of one type variable have different types.
         ValueError: a value, a shape or the data break a rule, or no output is wanted.
     """
-    arguments = operator.check_attributes(attributes)
+    arguments = arguments_of(operator, attributes)
     names = _wanted_names(operator, wanted)
     arrays = _by_name(operator, inputs)
-    _check_types(operator, arrays)
+    check_types(operator, arrays)
+    check_shapes(operator, arrays, arguments)
+    given = {tensor.name: _to_float64(arrays.get(tensor.name)) for tensor in operator.inputs}
+    return compute(operator, given, arguments, names)
+
+
+def arguments_of(operator: Operator, attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
+    """The values of all attributes, checked; those that the node leaves out have their defaults."""
+    return operator.check_attributes(attributes)
+
+
+def check_shapes(
+    operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]], arguments: Mapping[str, AttributeValue]
+) -> None:
+    """Check that the shapes of the inputs, and lengths among their elements, agree."""
     shapes = {name: array.shape for name, array in arrays.items()}
     lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
     output_shapes(operator, shapes, lengths, arguments)
 
-    function = getattr(importlib.import_module(f"{__name__}.{operator.family}"), operator.function)
-    given = [_to_float64(arrays.get(tensor.name)) for tensor in operator.inputs]
+
+def compute(
+    operator: Operator,
+    inputs: Mapping[str, npt.NDArray[np.generic] | None],
+    arguments: Mapping[str, AttributeValue],
+    wanted: Sequence[str],
+) -> list[npt.NDArray[np.float64] | None]:
+    """The outputs of an operator whose inputs and attributes are checked, None for one that is not in `wanted`."""
+    function = function_of(operator)
     if len(operator.outputs) == 1:
-        return [function(*given, **arguments)]
-    outputs = tuple(name.lower() for name in names)
-    return cast("list[npt.NDArray[np.float64] | None]", list(function(*given, **arguments, outputs=outputs)))
+        return [function(*inputs.values(), **arguments)]
+    outputs = tuple(name.lower() for name in wanted)
+    return cast("list[npt.NDArray[np.float64] | None]", list(function(*inputs.values(), **arguments, outputs=outputs)))
+
+
+def function_of(operator: Operator) -> Callable[..., Any]:
+    """The function of this package that computes an operator."""
+    return cast(
+        "Callable[..., Any]",
+        getattr(importlib.import_module(f"ortops.reference.{operator.family}"), operator.function),
+    )
 
 
 def _wanted_names(operator: Operator, wanted: Sequence[bool] | None) -> list[str]:
@@ -74,7 +103,7 @@ def _by_name(operator: Operator, inputs: Sequence[npt.ArrayLike | None]) -> dict
     return {tensor.name: np.asarray(value) for tensor, value in named if value is not None}
 
 
-def _check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
+def check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
     """Check that element types are allowed, and that tensors of one type variable have the same one."""
     first: dict[str, str] = {}
     for tensor in operator.inputs:

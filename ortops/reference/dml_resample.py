@@ -60,7 +60,7 @@ def dml_resample(
         DML_RESAMPLE2_OPERATOR_DESC for increasing and decreasing. Where they are silent: onnxruntime's DirectML
         provider for half_up.
     """
-    sizes = _sizes(x.shape, scales, output_sizes)
+    sizes = output_lengths(x.shape, scales, output_sizes)
     if 0 in sizes:
         return np.zeros(sizes)
     if x.size == 0:
@@ -74,7 +74,7 @@ def dml_resample(
         output_pixel_offsets=output_pixel_offsets,
         rounding_direction=rounding_direction,
     )
-    return _along_each(axes, _resample_axis, x)
+    return along_each(axes, resample_axis, x)
 
 
 def dml_resample_grad(
@@ -128,10 +128,10 @@ def dml_resample_grad(
         output_pixel_offsets=output_pixel_offsets,
         rounding_direction=rounding_direction,
     )
-    return _along_each(axes, _transpose_axis, dy)
+    return along_each(axes, transpose_axis, dy)
 
 
-class _Tap(NamedTuple):
+class Tap(NamedTuple):
     """A pixel that an output reads, and its weight, which is above 0."""
 
     pixel: int
@@ -161,20 +161,20 @@ class ResampledAxis:
         scaled = moved * self.length / self.size if self.scale is None else moved / self.scale
         return scaled - self.input_pixel_offset
 
-    def taps(self, o: int) -> Sequence[_Tap]:
+    def taps(self, o: int) -> Sequence[Tap]:
         """The pixels that output `o` reads."""
         # Clamping before rounding is the same as after it: the edges are whole numbers, which every rounding keeps.
         clamped = min(max(self.coordinate(o), 0.0), self.length - 1.0)
         if self.rounded is not None:
-            return (_Tap(self.rounded(clamped), 1.0),)
+            return (Tap(self.rounded(clamped), 1.0),)
         low, high = math.floor(clamped), math.ceil(clamped)
         if low == high:
-            return (_Tap(low, 1.0),)
+            return (Tap(low, 1.0),)
         f = clamped - low
-        return _Tap(low, 1.0 - f), _Tap(high, f)
+        return Tap(low, 1.0 - f), Tap(high, f)
 
 
-def _sizes(lengths: Sequence[int], scales: Sequence[float], output_sizes: Sequence[int]) -> tuple[int, ...]:
+def output_lengths(lengths: Sequence[int], scales: Sequence[float], output_sizes: Sequence[int]) -> tuple[int, ...]:
     """The output's lengths."""
     if output_sizes:
         return tuple(output_sizes)
@@ -206,7 +206,7 @@ def resampled_axes(
     return [ResampledAxis(*one, rounded) for one in each]
 
 
-def _along_each(
+def along_each(
     axes: Sequence[ResampledAxis],
     step: Callable[[ResampledAxis, npt.NDArray[np.float64]], npt.NDArray[np.float64]],
     array: npt.NDArray[np.float64],
@@ -219,7 +219,7 @@ def _along_each(
     return array
 
 
-def _resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Resample [length, ...] to [size, ...]. Only pixels with a weight are read, so others may be infinite or NaN."""
     y = np.zeros((axis.size, *x.shape[1:]))
     for o in range(axis.size):
@@ -228,8 +228,8 @@ def _resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArr
     return y
 
 
-def _transpose_axis(axis: ResampledAxis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The transpose of `_resample_axis`, from [size, ...] to [length, ...]."""
+def transpose_axis(axis: ResampledAxis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The transpose of `resample_axis`, from [size, ...] to [length, ...]."""
     dx = np.zeros((axis.length, *dy.shape[1:]))
     for o in range(axis.size):
         for tap in axis.taps(o):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ortops.reference.roi_align import AxesOfRoi, Mode, check_data, check_gradient, pool, pool_grad
-from ortops.reference.sampling import SampledAxis, Tap
+from ortops.reference.sampling import SampledAxis, Tap, adaptive_samples, derivatives_by_ends, ends_of
 
 ReductionFunction = Literal["average", "max"]
 InterpolationMode = Literal["linear", "nearest_neighbor"]
@@ -176,7 +176,7 @@ def dml_roi_align_grad(
 
 
 @dataclass(frozen=True)
-class _RegionAxis:
+class RegionAxis:
     """One region along one axis of the map.
 
     first, last: the ends `a` and `b` in pixels, without the input's pixel offset; either may be the larger one.
@@ -200,26 +200,29 @@ class _RegionAxis:
     to_corners: bool
     nearest: bool
 
-    def _steps(self) -> int:
+    def steps(self) -> int:
         """The number of steps into which the samples divide the region; 0 for one sample aligned to both corners."""
         return self.bins * self.per_bin - (1 if self.to_corners else 0)
 
-    def _share(self, p: int, i: int) -> float:
+    def share(self, p: int, i: int) -> float:
         """The `t` of sample `i` of bin `p`."""
-        steps = self._steps()
+        steps = self.steps()
         return (p * self.per_bin + i - self.output_pixel_offset) / steps if steps else 0.5
 
     def coordinate(self, p: int, i: int) -> float:
-        return self.first + (self.last - self.first) * self._share(p, i) - self.input_pixel_offset
+        """The coordinate of sample `i` of bin `p` in pixels."""
+        return self.first + (self.last - self.first) * self.share(p, i) - self.input_pixel_offset
 
     def progression(self, p: int) -> tuple[float, float, float]:
+        """Start, step and largest intermediate result of the coordinates of bin `p`."""
         start = self.coordinate(p, 0)
-        step = (self.last - self.first) / max(self._steps(), 1)
+        step = (self.last - self.first) / max(self.steps(), 1)
         return start, step, max(map(abs, (start, self.first, self.last, self.input_pixel_offset)))
 
     def taps(self, c: float) -> Sequence[Tap]:
+        """The nearest pixel, or the two of linear interpolation at `c`; only one on a pixel."""
         if self.nearest:
-            return (Tap(min(max(math.floor(c + 0.5), 0), self.length - 1), 1.0, 0.0),)
+            return (Tap(min(max(nearest_pixel(c), 0), self.length - 1), 1.0, 0.0),)
         clamped = min(max(c, 0.0), self.length - 1.0)
         low, high = math.floor(clamped), math.ceil(clamped)
         if low == high:
@@ -228,8 +231,13 @@ class _RegionAxis:
         return Tap(low, 1.0 - f, -1.0), Tap(high, f, 1.0)
 
     def roi_derivatives(self, p: int, i: int) -> tuple[float, float]:
-        t = self._share(p, i)
-        return self.scale * (1.0 - t), self.scale * t
+        """The derivatives of `coordinate` by the region's two stored coordinates on this axis."""
+        return derivatives_by_ends(self.scale, self.share(p, i))
+
+
+def nearest_pixel(c: float) -> int:
+    """The pixel nearest to a coordinate, the later one of two at the same distance."""
+    return math.floor(c + 0.5)
 
 
 def region_axes(
@@ -244,24 +252,22 @@ def region_axes(
 ) -> AxesOfRoi:
     """A function from a region to its axes y and x. Sizes and scales are for y and x, offsets for input and output."""
 
-    def axis(r1: float, r2: float, bins: int, length: int, scale: float) -> _RegionAxis:
+    def axis(r1: float, r2: float, bins: int, length: int, scale: float) -> RegionAxis:
         first, last = r1 * scale, r2 * scale
-        per_bin = _samples_per_bin((last - first) / bins, *samples)
+        per_bin = limited_samples(last - first, bins, *samples)
         nearest = interpolation_mode == "nearest_neighbor"
-        return _RegionAxis(first, last, scale, bins, per_bin, length, *offsets, to_corners, nearest)
+        return RegionAxis(first, last, scale, bins, per_bin, length, *offsets, to_corners, nearest)
 
     def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
-        x1, y1, x2, y2 = roi
+        ends_y, ends_x = ends_of(roi)
         return (
-            axis(y1, y2, output_size[0], map_size[0], scales[0]),
-            axis(x1, x2, output_size[1], map_size[1], scales[1]),
+            axis(*ends_y, output_size[0], map_size[0], scales[0]),
+            axis(*ends_x, output_size[1], map_size[1], scales[1]),
         )
 
     return axes
 
 
-def _samples_per_bin(pixels: float, minimum: int, maximum: int) -> int:
-    """The size of a bin in pixels, rounded up and clamped to the limits; the minimum for NaN."""
-    if pixels >= maximum:
-        return maximum
-    return math.ceil(pixels) if pixels > minimum else minimum
+def limited_samples(size: float, bins: int, minimum: int, maximum: int) -> int:
+    """Number of samples of a bin along an axis: the size of a bin in pixels, rounded up and clamped to the limits."""
+    return min(max(adaptive_samples(size, bins), minimum), maximum)

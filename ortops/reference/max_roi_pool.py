@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.reference.roi_align import check_data, check_gradient
+from ortops.reference.sampling import ends_of
 
 Pixel = tuple[int, int]
 
@@ -44,14 +45,18 @@ def max_roi_pool(
     Source:
         ONNX MaxRoiPool-1 and -22; where their text is silent, `ortops.operators.max_roi_pool`.
     """
-    _check_data(rois, x.shape)
+    check_rois(rois, x.shape)
     y = np.zeros((len(rois), x.shape[1], *pooled_shape))
-    for r, (roi, p, q, bin_) in _bins(rois, pooled_shape, x.shape[2:], spatial_scale):
+    for r, (roi, p, q, bin_) in bins_of(rois, pooled_shape, x.shape[2:], spatial_scale):
         for c, channel in enumerate(x[int(roi[0])]):
-            winner = _first_largest(channel, bin_)
-            if winner is not None:
-                y[r, c, p, q] = channel[winner]
+            y[r, c, p, q] = largest(channel, bin_)
     return y
+
+
+def largest(channel: npt.NDArray[np.float64], bin_: tuple[range, range]) -> float:
+    """The largest pixel of a bin, or NaN if one is; 0 if it has none."""
+    winner = first_largest(channel, bin_)
+    return 0.0 if winner is None else float(channel[winner])
 
 
 def max_roi_pool_grad(
@@ -81,69 +86,86 @@ def max_roi_pool_grad(
     Source:
         The derivative of ONNX MaxRoiPool-22; no ONNX operator computes it.
     """
-    _check_data(rois, x.shape)
+    check_rois(rois, x.shape)
     check_gradient(dy.shape, ("dx",), known=("dx", "drois"), names=("dY", "X"), x_required_by=None)
     dx = np.zeros(x.shape)
-    for r, (roi, p, q, bin_) in _bins(rois, dy.shape[2:], x.shape[2:], spatial_scale):
+    for r, (roi, p, q, bin_) in bins_of(rois, dy.shape[2:], x.shape[2:], spatial_scale):
         n = int(roi[0])
         for c, channel in enumerate(x[n]):
-            winner = _first_largest(channel, bin_)
+            winner = first_largest(channel, bin_)
             if winner is not None:
-                # Python's floats: infinities of both signs add up to NaN without a warning.
-                dx[n, c][winner] = float(dx[n, c][winner]) + float(dy[r, c, p, q])
+                add_to_dx(dx[n, c], winner, float(dy[r, c, p, q]))
     return dx
 
 
-def _check_data(rois: npt.NDArray[np.float64], x_shape: Sequence[int]) -> None:
+def add_to_dx(dx: npt.NDArray[np.float64], winner: Pixel, dy: float) -> None:
+    """Add the gradient of a bin to that of its largest pixel in `dx`, [H, W]."""
+    # Python's floats: infinities of both signs add up to NaN without a warning.
+    dx[winner] = float(dx[winner]) + dy
+
+
+def check_rois(rois: npt.NDArray[np.float64], x_shape: Sequence[int]) -> None:
+    """Check the RoIs as `check_data` does, and that each batch_id is a whole number."""
     check_data(rois, rois[:, 0], x_shape, names=("rois", "batch_id", "X"))
     for r, batch_id in enumerate(rois[:, 0].tolist()):
         if not batch_id.is_integer():
             raise ValueError(f"batch_id[{r}] is {batch_id}: must be a whole number")
 
 
-def _bins(
+def bins_of(
     rois: npt.NDArray[np.float64], output_size: Sequence[int], map_size: Sequence[int], scale: float
 ) -> Iterator[tuple[int, tuple[list[float], int, int, tuple[range, range]]]]:
     """For each bin of each RoI: the index of the RoI; the RoI, the bin's row and column, its rows and columns on the map."""
     for r, roi in enumerate(rois.tolist()):
-        _, x1, y1, x2, y2 = roi
-        rows = _along(y1 * scale, y2 * scale, output_size[0], map_size[0])
-        columns = _along(x1 * scale, x2 * scale, output_size[1], map_size[1])
+        ends_y, ends_x = ends_of(roi[1:])
+        rows = along(*ends_y, scale, output_size[0], map_size[0])
+        columns = along(*ends_x, scale, output_size[1], map_size[1])
         for p, row in enumerate(rows):
             for q, column in enumerate(columns):
                 yield r, (roi, p, q, (row, column))
 
 
-def _along(first: float, last: float, bins: int, length: int) -> list[range]:
+def along(r1: float, r2: float, scale: float, bins: int, length: int) -> list[range]:
     """The pixels of each bin along one axis that are on a map of `length` pixels."""
-    start, end = _rounded(first), _rounded(last)
-    size = max(end - start + 1, 1)
-    found = []
-    for p in range(bins):
-        # Python divides integers exactly; dividing the negative and negating again rounds up.
-        low, high = start + p * size // bins, start - (-(p + 1) * size // bins)
-        found.append(range(max(low, 0), min(high, length)))
-    return found
+    start, end = rounded(r1 * scale), rounded(r2 * scale)
+    bounds = [bounds_of(p, size_of(start, end), bins) for p in range(bins)]
+    return [on_map(start + low, start + high, length) for low, high in bounds]
 
 
-def _rounded(end: float) -> int:
+def size_of(start: int, end: int) -> int:
+    """The number of pixels of a RoI along an axis."""
+    return max(end - start + 1, 1)
+
+
+def bounds_of(p: int, size: int, bins: int) -> tuple[int, int]:
+    """The first pixel of bin `p` and the one after its last, from the start of a RoI of `size` pixels."""
+    # Python divides integers exactly; dividing the negative and negating again rounds up.
+    return p * size // bins, -(-(p + 1) * size // bins)
+
+
+def on_map(low: int, high: int, length: int) -> range:
+    """The pixels from `low` to before `high` that are on a map of `length` pixels."""
+    return range(max(low, 0), min(high, length))
+
+
+def rounded(end: float) -> int:
     """The nearest whole number, halves away from 0, limited to `MAX_COORDINATE`."""
     size = min(abs(end), float(MAX_COORDINATE))
     below = math.floor(size)
     # Not floor(size + 0.5): the sum is rounded too, and for the number just below one half it is 1.
-    rounded = below + 1 if size - below >= 0.5 else below
-    return rounded if end > 0 else -rounded
+    nearest = below + 1 if size - below >= 0.5 else below
+    return nearest if end > 0 else -nearest
 
 
-def _first_largest(channel: npt.NDArray[np.float64], bin_: tuple[range, range]) -> Pixel | None:
+def first_largest(channel: npt.NDArray[np.float64], bin_: tuple[range, range]) -> Pixel | None:
     """The first of the largest pixels, or the first NaN; None if the bin has no pixels."""
     winner: Pixel | None = None
-    largest = -math.inf
+    found = -math.inf
     for h in bin_[0]:
         for w in bin_[1]:
             value = float(channel[h, w])
             if math.isnan(value):
                 return h, w
-            if winner is None or value > largest:
-                winner, largest = (h, w), value
+            if winner is None or value > found:
+                winner, found = (h, w), value
     return winner

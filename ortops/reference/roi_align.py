@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -210,11 +210,14 @@ def pool(
 ) -> npt.NDArray[np.float64]:
     """The output for RoIs whose samples `axes_of` places; samples outside the map are `outside_value`."""
     y = np.zeros((len(rois), x.shape[1], *output_size))
-    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
-        channels: list[Channel] = x[n].tolist()
+    for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
+        channels = channels_of(x, n)
         for bin_ in bins_of(*axes_of(roi)):
             for c, channel in enumerate(channels):
-                y[r, c, bin_.p, bin_.q] = _output(mode, bin_, channel, outside_value)
+                if mode == "avg":
+                    y[r, c, bin_.p, bin_.q] = average(bin_, channel, outside_value)
+                else:
+                    y[r, c, bin_.p, bin_.q] = maximum(mode, bin_, channel, outside_value)
     return y
 
 
@@ -231,35 +234,55 @@ def pool_grad(
     """The gradients of `sum(dy * pool(x, rois, ...))` by `x` and by `rois`, where samples outside the map are 0."""
     dx = np.zeros(x_shape).tolist()
     drois = np.zeros((len(rois), 4)).tolist()
-    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
-        channels: list[Channel] = [[]] * x_shape[1] if x is None else x[n].tolist()
+    for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
+        channels: list[Channel] = [[]] * x_shape[1] if x is None else channels_of(x, n)
         axes = axes_of(roi)
         for bin_ in bins_of(*axes):
             for c, channel in enumerate(channels):
-                for term in _terms(mode, bin_, channel):
+                for term in terms_of(mode, bin_, channel):
                     share = float(dy[r, c, bin_.p, bin_.q]) / term.divisor
                     if wanted[0]:
-                        _add_to_dx(dx[n][c], share, term)
+                        add_to_dx(dx[n][c], share, term)
                     if wanted[1]:
-                        _add_to_droi(drois[r], share, term, channel, bin_, *axes)
+                        add_to_droi(drois[r], share, term, channel, bin_, *axes)
     return (
         np.array(dx, np.float64).reshape(x_shape) if wanted[0] else None,
         np.array(drois, np.float64).reshape(-1, 4) if wanted[1] else None,
     )
 
 
-def _output(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> float:
-    if mode == "avg":
-        total = sum(sample.repeats * _value(channel, sample.corners) for sample in bin_.inside)
-        outside = bin_.total - sum(sample.repeats for sample in bin_.inside)
-        if outside > 0:
-            total += outside * outside_value
-        return total / max(bin_.total, 1)
-    winner = _winner(mode, bin_, channel, outside_value)
+def images_of(batch_indices: npt.NDArray[np.integer]) -> list[int]:
+    """The index of the image of each RoI."""
+    return [int(n) for n in batch_indices]
+
+
+def channels_of(x: npt.NDArray[np.float64], n: int) -> list[Channel]:
+    """The channels of image `n`."""
+    return cast("list[Channel]", x[n].tolist())
+
+
+def average(bin_: Bin, channel: Channel, outside_value: float) -> float:
+    """The mean of the samples of a bin; 0 if it has none."""
+    total = sum(sample.repeats * value_of(channel, sample.corners) for sample in bin_.inside)
+    outside = bin_.total - sum(sample.repeats for sample in bin_.inside)
+    if outside > 0:
+        total += outside * outside_value
+    return total / divisor_of(bin_)
+
+
+def divisor_of(bin_: Bin) -> float:
+    """The number of samples of a bin, at least 1."""
+    return max(bin_.total, 1)
+
+
+def maximum(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> float:
+    """The largest candidate of a bin; 0 if it has no samples."""
+    winner = winner_of(candidates_of(mode, bin_, channel, outside_value))
     return 0.0 if winner is None else winner.value
 
 
-def _value(channel: Channel, corners: Sequence[Corner]) -> float:
+def value_of(channel: Channel, corners: Sequence[Corner]) -> float:
+    """The sum of the products of pixels and their weights."""
     # Not sum(): from Python 3.12 on it compensates rounding errors, and ties would differ between versions.
     value = 0.0
     for corner in corners:
@@ -272,7 +295,7 @@ def _pixel(channel: Channel, corner: Corner) -> float:
     return 0.0 if corner.pixel is None else channel[corner.pixel[0]][corner.pixel[1]]
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
     """A value that a maximum compares, and the corners it is made from; no corners for a sample outside the map."""
 
     value: float
@@ -280,59 +303,61 @@ class _Candidate(NamedTuple):
     corners: tuple[Corner, ...]
 
 
-def _winner(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> _Candidate | None:
+def winner_of(candidates: Iterable[Candidate]) -> Candidate | None:
     """The first of the largest candidates; None if the bin has no samples."""
 
-    def rank(candidate: _Candidate) -> tuple[bool, float]:
+    def rank(candidate: Candidate) -> tuple[bool, float]:
         return (True, 0.0) if math.isnan(candidate.value) else (False, candidate.value)
 
-    return max(_candidates(mode, bin_, channel, outside_value), key=rank, default=None)
+    return max(candidates, key=rank, default=None)
 
 
-def _candidates(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> Iterator[_Candidate]:
+def candidates_of(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> Iterator[Candidate]:
     """The candidates by ascending (iy, ix, corner). Of the equal samples outside the map it has only the first."""
     outside = bin_.outside
     for sample in bin_.inside:
         if outside is not None and outside < sample.first:
-            yield _Candidate(outside_value, None, ())
+            yield Candidate(outside_value, None, ())
             outside = None
         choices = [sample.corners] if mode == "max_interpolated" else [(corner,) for corner in sample.corners]
         for corners in choices:
-            yield _Candidate(_value(channel, corners), sample, corners)
+            yield Candidate(value_of(channel, corners), sample, corners)
     if outside is not None:
-        yield _Candidate(outside_value, None, ())
+        yield Candidate(outside_value, None, ())
 
 
-class _Term(NamedTuple):
+class Term(NamedTuple):
     """A term of an output: `sum(weight * pixel)/divisor` over `corners`, for each of the samples (iy, ix)."""
 
-    divisor: int
+    divisor: float
     corners: tuple[Corner, ...]
     iy: Sequence[int]
     ix: Sequence[int]
 
 
-def _terms(mode: Mode, bin_: Bin, channel: Channel) -> list[_Term]:
+def terms_of(mode: Mode, bin_: Bin, channel: Channel) -> list[Term]:
     """The terms whose sum is the output, without those outside the map."""
     if mode == "avg":
-        return [_Term(bin_.total, sample.corners, sample.y.indices, sample.x.indices) for sample in bin_.inside]
-    winner = _winner(mode, bin_, channel, 0.0)
+        return [Term(divisor_of(bin_), sample.corners, sample.y.indices, sample.x.indices) for sample in bin_.inside]
+    winner = winner_of(candidates_of(mode, bin_, channel, 0.0))
     if winner is None or winner.sample is None:
         return []
     iy, ix = winner.sample.first
-    return [_Term(1, winner.corners, [iy], [ix])]
+    return [Term(1, winner.corners, [iy], [ix])]
 
 
-def _add_to_dx(dx: Channel, share: float, term: _Term) -> None:
+def add_to_dx(dx: Channel, share: float, term: Term) -> None:
+    """Add what a term passes to the pixels that it reads, for the gradient `share` by each of its samples."""
     for corner in term.corners:
         if corner.pixel is not None:
             h, w = corner.pixel
             dx[h][w] += share * len(term.iy) * len(term.ix) * corner.weight
 
 
-def _add_to_droi(
-    droi: list[Any], share: float, term: _Term, channel: Channel, bin_: Bin, axis_y: SampledAxis, axis_x: SampledAxis
+def add_to_droi(
+    droi: list[Any], share: float, term: Term, channel: Channel, bin_: Bin, axis_y: SampledAxis, axis_x: SampledAxis
 ) -> None:
+    """Add what a term passes to the RoI, for the gradient `share` by each of its samples."""
     slope_y = share * sum(corner.weight_dy * _pixel(channel, corner) for corner in term.corners)
     slope_x = share * sum(corner.weight_dx * _pixel(channel, corner) for corner in term.corners)
     y_by_y1, y_by_y2 = summed_roi_derivatives(axis_y, bin_.p, term.iy)

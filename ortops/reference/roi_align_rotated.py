@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ortops.reference.roi_align import Channel, check_data, check_gradient
+from ortops.reference.roi_align import Channel, channels_of, check_data, check_gradient, images_of
 from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bin, taps
 
 MAX_SLACK = 64.0
@@ -63,15 +63,15 @@ def roi_align_rotated(
     check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
     size = (output_height, output_width)
     y = np.zeros((len(rois), x.shape[1], *size))
-    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
-        channels: list[Channel] = x[n].tolist()
+    for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
+        channels = channels_of(x, n)
         region = region_of(roi, size, x.shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
         for p, q in np.ndindex(size):
             totals = [0.0] * len(channels)
             for sample in region.samples(p, q):
                 for c, channel in enumerate(channels):
-                    totals[c] += sum(corner.weight * _pixel(channel, corner) for corner in sample.corners)
-            y[r, :, p, q] = [total / max(region.total, 1) for total in totals]
+                    totals[c] += interpolated(channel, sample.corners)
+            y[r, :, p, q] = [total / divisor_of(region) for total in totals]
     return y
 
 
@@ -124,18 +124,18 @@ def roi_align_rotated_grad(
 
     dx = np.zeros(shape).tolist()
     drois = np.zeros((len(rois), 5)).tolist()
-    for r, (roi, n) in enumerate(zip(rois.tolist(), batch_indices.tolist(), strict=True)):
-        channels: list[Channel] = [] if x is None else x[n].tolist()
+    for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
+        channels: list[Channel] = [] if x is None else channels_of(x, n)
         region = region_of(roi, dy.shape[2:], shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
         for p, q in np.ndindex(dy.shape[2:]):
-            shares = [share / max(region.total, 1) for share in dy[r, :, p, q].tolist()]
+            shares = [share / divisor_of(region) for share in dy[r, :, p, q].tolist()]
             for sample in region.samples(p, q):
                 if "dx" in outputs:
                     for dx_channel, share in zip(dx[n], shares, strict=True):
-                        _add_to_dx(dx_channel, share, sample.corners)
+                        add_to_dx(dx_channel, share, sample.corners)
                 if "drois" in outputs:
                     for channel, share in zip(channels, shares, strict=True):
-                        _add_to_droi(drois[r], share, channel, sample, region)
+                        add_to_droi(drois[r], share, channel, sample, region)
     return (
         np.array(dx, np.float64).reshape(shape) if "dx" in outputs else None,
         np.array(drois, np.float64).reshape(-1, 5) if "drois" in outputs else None,
@@ -230,11 +230,14 @@ class Region:
             for kx in self.columns(q, v):
                 along_w = self.width.along(kx)
                 u = self.width.size * along_w
-                x = self.center_x + u * self.cos + v * self.sin
-                y = self.center_y + v * self.cos - u * self.sin
+                x, y = self.place(u, v)
                 if is_inside(y, self.map_size[0]) and is_inside(x, self.map_size[1]):
                     read = corners(taps(y, self.map_size[0]), taps(x, self.map_size[1]))
                     yield Sample(along_w, along_h, x, y, read)
+
+    def place(self, u: float, v: float) -> tuple[float, float]:
+        """The coordinates x and y of the point `u` along the width and `v` along the height from the centre."""
+        return self.center_x + u * self.cos + v * self.sin, self.center_y + v * self.cos - u * self.sin
 
     def rows(self, p: int) -> range:
         """A range with every row of bin `p` that has a sample inside the map, and few others."""
@@ -286,21 +289,17 @@ def region_of(
     """The region of the RoI cx cy w h angle. Sizes are height and width."""
 
     def side(stored: float, bins: int) -> Side:
-        size = stored * spatial_scale
-        varies = aligned != 0 or size >= 1.0
-        if not varies:
-            size = 1.0
+        size, varies = size_of(stored, spatial_scale, aligned)
         return Side(size, varies, bins, samples_per_bin(size, bins, sampling_ratio))
 
     cx, cy, w, h, angle = roi
-    shift = 0.5 if aligned else 0.0
-    angle_sign = -1.0 if clockwise else 1.0
+    sine, cosine = sine_and_cosine(angle, clockwise)
     return Region(
-        center_x=cx * spatial_scale - shift,
-        center_y=cy * spatial_scale - shift,
-        sin=math.sin(angle_sign * angle),
-        cos=math.cos(angle_sign * angle),
-        angle_sign=angle_sign,
+        center_x=center_of(cx, spatial_scale, aligned),
+        center_y=center_of(cy, spatial_scale, aligned),
+        sin=sine,
+        cos=cosine,
+        angle_sign=sign_of(clockwise),
         scale=spatial_scale,
         height=side(h, output_size[0]),
         width=side(w, output_size[1]),
@@ -308,18 +307,53 @@ def region_of(
     )
 
 
+def center_of(stored: float, scale: float, aligned: int) -> float:
+    """A coordinate of the centre on the map, in pixels."""
+    return stored * scale - (0.5 if aligned else 0.0)
+
+
+def size_of(stored: float, scale: float, aligned: int) -> tuple[float, bool]:
+    """A size in pixels, and whether it varies with the stored number, which it does not if it was raised to 1."""
+    size = stored * scale
+    varies = aligned != 0 or size >= 1.0
+    return (size if varies else 1.0), varies
+
+
+def sign_of(clockwise: int) -> float:
+    """The sign of the stored angle as a counter-clockwise one."""
+    return -1.0 if clockwise else 1.0
+
+
+def sine_and_cosine(angle: float, clockwise: int) -> tuple[float, float]:
+    """Sine and cosine of the counter-clockwise angle of a region."""
+    turn = sign_of(clockwise) * angle
+    return math.sin(turn), math.cos(turn)
+
+
+def divisor_of(region: Region) -> float:
+    """The number of samples of a bin, at least 1."""
+    return max(region.total, 1)
+
+
+def interpolated(channel: Channel, read: Sequence[Corner]) -> float:
+    """The value of a channel at a sample that reads these pixels."""
+    return sum(corner.weight * _pixel(channel, corner) for corner in read)
+
+
 def _pixel(channel: Channel, corner: Corner) -> float:
     return 0.0 if corner.pixel is None else channel[corner.pixel[0]][corner.pixel[1]]
 
 
-def _add_to_dx(dx: Channel, share: float, read: Sequence[Corner]) -> None:
+def add_to_dx(dx: Channel, share: float, read: Sequence[Corner]) -> None:
+    """Add what a sample passes to the pixels that it reads."""
     for corner in read:
         if corner.pixel is not None:
             h, w = corner.pixel
             dx[h][w] += share * corner.weight
 
 
-def _add_to_droi(droi: list[float], share: float, channel: Channel, sample: Sample, region: Region) -> None:
+def add_to_droi(droi: list[float], share: float, channel: Channel, sample: Sample, region: Region) -> None:
+    """Add what a sample passes to the numbers of the RoI."""
     by_y = share * sum(corner.weight_dy * _pixel(channel, corner) for corner in sample.corners)
     by_x = share * sum(corner.weight_dx * _pixel(channel, corner) for corner in sample.corners)
     u, v = region.width.size * sample.along_w, region.height.size * sample.along_h

@@ -91,7 +91,7 @@ class OnnxAxis:
         """The derivatives of `coordinate` by the RoI's two stored coordinates on this axis."""
         # With a fixed size every sample moves with the start alone, as the one at t = 0 does.
         t = (p * self.per_bin + i + 0.5) / (self.bins * self.per_bin) if self.size_varies else 0.0
-        return self.scale * (1.0 - t), self.scale * t
+        return derivatives_by_ends(self.scale, t)
 
 
 class Point(NamedTuple):
@@ -166,29 +166,42 @@ def axes_of_roi(
     """The axes y and x of the RoI x1 y1 x2 y2. Sizes are height and width."""
 
     def axis(r1: float, r2: float, bins: int, length: int) -> OnnxAxis:
-        start, size, size_varies = _start_and_size(r1, r2, spatial_scale, coordinate_transformation_mode)
+        start = start_of(r1, spatial_scale, coordinate_transformation_mode)
+        size, size_varies = size_of(r1, r2, spatial_scale, coordinate_transformation_mode)
         per_bin = samples_per_bin(size, bins, sampling_ratio)
         return OnnxAxis(start, size, spatial_scale, size_varies, bins, per_bin, length)
 
+    ends_y, ends_x = ends_of(roi)
+    return axis(*ends_y, output_size[0], map_size[0]), axis(*ends_x, output_size[1], map_size[1])
+
+
+def ends_of(roi: Sequence[float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The two ends of the RoI x1 y1 x2 y2 along y and along x."""
     x1, y1, x2, y2 = roi
-    return axis(y1, y2, output_size[0], map_size[0]), axis(x1, x2, output_size[1], map_size[1])
+    return (y1, y2), (x1, x2)
 
 
-def _start_and_size(
-    r1: float, r2: float, scale: float, coordinate_transformation_mode: str
-) -> tuple[float, float, bool]:
-    """Start and size in pixels, and whether the size varies with the RoI, which it does not if it was raised to 1."""
-    start, size = r1 * scale, (r2 - r1) * scale
-    if coordinate_transformation_mode == "half_pixel":
-        return start - 0.5, size, True
-    return start, max(size, 1.0), size >= 1.0
+def start_of(r1: float, scale: float, coordinate_transformation_mode: str) -> float:
+    """The start of a RoI on the map, in pixels."""
+    return r1 * scale - 0.5 if coordinate_transformation_mode == "half_pixel" else r1 * scale
+
+
+def size_of(r1: float, r2: float, scale: float, coordinate_transformation_mode: str) -> tuple[float, bool]:
+    """The size in pixels, and whether it varies with the RoI, which it does not if it was raised to 1."""
+    size = (r2 - r1) * scale
+    return (size, True) if coordinate_transformation_mode == "half_pixel" else (max(size, 1.0), size >= 1.0)
 
 
 def samples_per_bin(size: float, bins: int, sampling_ratio: int) -> int:
     """Number of samples of a bin along an axis: the sampling ratio, or for 0 the size of a bin in pixels, rounded up."""
     if sampling_ratio > 0:
         return min(sampling_ratio, MAX_SAMPLES)
-    return math.ceil(min(max(size / bins, 0.0), float(MAX_SAMPLES)))
+    return adaptive_samples(size, bins)
+
+
+def adaptive_samples(size: float, bins: int) -> int:
+    """The size of a bin in pixels, rounded up; 0 for a negative size and for NaN."""
+    return math.ceil(min(max(0.0, size / bins), float(MAX_SAMPLES)))
 
 
 def coordinate(axis: OnnxAxis, p: int, i: int) -> float:
@@ -218,6 +231,11 @@ def taps(c: float, length: int) -> tuple[Tap, Tap]:
         return Tap(low, 1.0, 0.0), Tap(None, 0.0, 0.0)
     derivative = 1.0 if c == clamped else 0.0
     return Tap(low, 1.0 - f, -derivative), Tap(low + 1, f, derivative)
+
+
+def derivatives_by_ends(scale: float, t: float) -> tuple[float, float]:
+    """The derivatives by both ends of a RoI of the coordinate that lies at the share `t` of the way between them."""
+    return scale * (1.0 - t), scale * t
 
 
 def summed_roi_derivatives(axis: SampledAxis, p: int, indices: Sequence[int]) -> tuple[float, float]:
@@ -260,12 +278,12 @@ def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
 
 def points_inside(axis: SampledAxis, p: int) -> list[Point]:
     """The samples of bin `p` inside the map, as one point for all samples at the same coordinate."""
-    located = ((axis.coordinate(p, i), i) for i in _candidate_indices(axis, p))
+    located = ((axis.coordinate(p, i), i) for i in candidate_indices(axis, p))
     inside = [(c, i) for c, i in located if is_inside(c, axis.length)]
     return [Point(c, [i for _, i in group]) for c, group in itertools.groupby(inside, key=lambda pair: pair[0])]
 
 
-def _candidate_indices(axis: SampledAxis, p: int) -> range:
+def candidate_indices(axis: SampledAxis, p: int) -> range:
     """A range of indices with every sample of bin `p` inside the map and few others, however large the RoI is."""
     if axis.per_bin == 0:
         return range(0)

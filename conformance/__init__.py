@@ -2,8 +2,9 @@
 
 A case is a node with its inputs, a note that says what it checks, and the authority behind it (`case.py`). Its expected
 values come from a published source or a closed form, or else from the float64 reference (`expected_values.py`). The
-tolerance is computed from the operator, the shapes and the element type (`compare.py`, `families/`), never chosen. A backend
-runs the case in a session, once or several times (`backends/`, `run.py`), with one of six outcomes (`outcome.py`).
+tolerance is computed from the operator, the shapes and the element type (`compare.py`, `error_bounds/`), never chosen.
+A backend runs the case in a session, once or several times (`backends/`, `run.py`), with one of six outcomes
+(`outcome.py`).
 docs/conformance.md tells how to check a runtime.
 
 The suite does not test what the specifications leave open: a pixel that is infinite or NaN and has the weight 0; the sign

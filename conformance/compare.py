@@ -10,9 +10,9 @@ arithmetic, float32 at least (double for double tensors). Then an element may di
     + half a unit of the last printed digit              if the expected value was printed
     + input_error * condition                            if it was computed from inputs with more digits
 
-`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: see `families/`. The expected
-values have float64 coordinates. Most runtimes have float32 coordinates, and `coordinate_error` allows for these. No term
-allows for sums or coordinates in half precision.
+`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: see `error_bounds/`. The
+expected values have float64 coordinates. Most runtimes have float32 coordinates, and `coordinate_error` allows for these. No
+term allows for sums or coordinates in half precision.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, smallest_subnormal, unit_roundoff
+from conformance.error_bounds import ErrorTerms, compute_dtype, error_terms, smallest_subnormal, unit_roundoff
 from conformance.expected_values import Floats, call_key, expected_outputs, shared
-from conformance.families import family_of
 from conformance.outcome import Difference
 from conformance.printable import printable
 
@@ -37,19 +36,19 @@ def allowed_errors(case: Case) -> dict[str, Floats]:
 def _allowed_errors(case: Case, expected: Mapping[str, Floats]) -> dict[str, Floats]:
     # The error terms follow from what the reference computes from, and from the type of the arithmetic.
     key = call_key(case.definition, case.attributes, case.inputs, case.outputs), compute_dtype(case)
-    terms = shared(key, lambda: family_of(case.definition).error_terms(case))
+    terms = shared(key, lambda: error_terms(case))
     return {name: _allowed(case, values, terms[name]) for name, values in expected.items()}
 
 
-def _allowed(case: Case, expected: Floats, error_terms: ErrorTerms) -> Floats:
+def _allowed(case: Case, expected: Floats, terms: ErrorTerms) -> Floats:
     is_finite = np.isfinite(expected)
     rounded = np.abs(np.where(is_finite, expected, 0.0))
     final = unit_roundoff(case.dtype) * rounded + smallest_subnormal(case.dtype) / 2
     widest = compute_dtype(case)
-    smallest = np.where(error_terms.magnitude > 0, smallest_subnormal(widest) / 2, 0.0)
-    sums = (error_terms.terms + 8) * (unit_roundoff(widest) * error_terms.magnitude + smallest)
+    smallest = np.where(terms.magnitude > 0, smallest_subnormal(widest) / 2, 0.0)
+    sums = (terms.terms + 8) * (unit_roundoff(widest) * terms.magnitude + smallest)
     printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
-    allowed = final + sums + error_terms.coordinate_error + printed + case.input_error * error_terms.condition
+    allowed = final + sums + terms.coordinate_error + printed + case.input_error * terms.condition
     return np.asarray(np.where(is_finite, allowed, 0.0), np.float64)
 
 

@@ -35,7 +35,7 @@ from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
 from conformance.expected_values import Floats, expected_outputs
-from conformance.families import family_of
+from conformance.geometry import samples
 from conformance.model import Dialect, build
 from ortops.spec import ELEMENT_DTYPES
 
@@ -87,7 +87,6 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
             require_standard(case, element_types=tuple(ELEMENT_DTYPES))
         except UnsupportedError as error:
             return str(error)
-    samples = family_of(case.definition).samples
     if not with_huge and max(map(samples, _calls(case))) > MOST_SAMPLES:
         return f"more than {MOST_SAMPLES} samples, too many for some runtimes (--with-huge)"
     return ""

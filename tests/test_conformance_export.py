@@ -27,8 +27,8 @@ from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
 from conformance.error_bounds import smallest_subnormal
 from conformance.expected_values import expected_outputs
+from conformance.geometry.rois import samples
 from conformance.model import with_named_axes
-from conformance.rois.geometry import samples
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}

@@ -23,6 +23,7 @@ from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
 from conformance.error_bounds import unit_roundoff
+from conformance.error_bounds.rotated import Roundings
 from conformance.expected_values import expected_outputs, reference
 from conformance.explain import explain, page
 from conformance.explain.draw import MOST_CELLS, MOST_SAMPLES
@@ -31,9 +32,8 @@ from conformance.families import roi_align_rotated as family
 from conformance.fuzz.corrupt import corrupt
 from conformance.fuzz.generate import generate
 from conformance.fuzz.well_posed import is_well_posed
+from conformance.geometry.rotated import coordinates, geometry_of, samples
 from conformance.mutants.roi_align_rotated import Control
-from conformance.rotated.error_bounds import Roundings
-from conformance.rotated.geometry import coordinates, geometry_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
@@ -373,8 +373,8 @@ def test_random_cases_that_are_well_posed_are_answered_alike_by_a_second_impleme
 def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
     small = forward(map_of(9, 9), [4.5, 4.5, 8.0, 8.0, 0.5], sampling_ratio=2, output_height=3, output_width=3)
     huge = forward(map_of(9, 9), [4.5, 4.5, 1e9, 1e9, 0.5])
-    assert family.samples(small) == 36
-    assert family.samples(huge) == 1e18
+    assert samples(small) == 36
+    assert samples(huge) == 1e18
     assert 36 * 3 <= family.work(small) < 36 * 3 + 20
     assert 81 <= family.work(huge) < 2000
 
@@ -389,7 +389,7 @@ def test_a_random_change_may_be_to_the_numbers_of_a_roi() -> None:
 
 def test_the_largest_sampling_ratio_is_a_right_one() -> None:
     case = forward(map_of(3, 3), [1.25, 1.25, 1e-3, 1e-3, 0.5], sampling_ratio=MOST_RATIO)
-    assert family.samples(case) == MOST_RATIO**2
+    assert samples(case) == MOST_RATIO**2
 
 
 # Pictures.

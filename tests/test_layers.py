@@ -26,6 +26,27 @@ LAYERS = (
     # The command that checks gradients lies with what it checks.
     ("onnx_models.commands", "onnx_models.gradient_check"),
     ("onnx_models",),
+    # A case, and what is known of it without a look at an answer.
+    (
+        "conformance.case",
+        "conformance.conventions",
+        "conformance.expected_failures",
+        "conformance.expected_values",
+        "conformance.outcome",
+        "conformance.printable",
+        "conformance.stopping",
+    ),
+    ("conformance.geometry",),
+    ("conformance.error_bounds",),
+    # Cases, the runtimes that answer them, and how an answer is judged.
+    (
+        "conformance.backends",
+        "conformance.compare",
+        "conformance.model",
+        "conformance.run",
+        "conformance.surroundings",
+        "conformance.vectors",
+    ),
     ("conformance",),
 )
 """Folders and modules from the lowest layer to the highest. A name stands for all that it contains and no other name does;

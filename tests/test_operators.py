@@ -15,6 +15,7 @@ import pytest
 
 import onnx_models.collection
 import ortops
+from conformance import error_bounds
 from conformance.families import Family, family_of
 from conformance.mutants import CONTROLS, MUTANTS
 from conformance.vectors import collect
@@ -32,7 +33,7 @@ ROOMS = {
     "ortops.reference": "the reference of {name}, float64 loops that are written from the specification alone",
     "ortops.functional": "{function} on NumPy arrays",
     "onnx_models.portable": "the body of {name} in standard operators",
-    "conformance.families": "what the suite knows of {name}: bounds, random cases, drawings",
+    "conformance.families": "random cases of {name}",
     "conformance.mutants": "wrong implementations of {name} with a control that is right",
 }
 """The packages that have a module for each family of operators, and what it holds."""
@@ -59,6 +60,8 @@ def missing(operator: Operator) -> Iterator[str]:
         yield from _disagreements(operator, getattr(ortops, operator.function))
     if (DOMAIN, operator.name) not in RULES:
         yield f"onnx_models/gradient/rules has no rule of {operator.name}."
+    if operator.family not in error_bounds.FAMILIES:
+        yield f"FAMILIES in conformance/error_bounds/__init__.py does not have {operator.family}."
     if find_spec(f"conformance.families.{operator.family}"):
         for name in (name for name in vars(Family) if not name.startswith("_")):
             if not hasattr(family_of(operator), name):

@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.expected_values import Floats, reference
-from conformance.rois.geometry import AxisGeometry, Coordinates, Geometry, Sampling
+from conformance.geometry.rois import AxisGeometry, Coordinates, Geometry, Sampling
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue, Operator

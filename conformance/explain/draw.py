@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from conformance.expected_values import Floats
 from conformance.explain.conventions import RoiConvention
 from conformance.explain.tables import around, differences, number
-from conformance.rois.geometry import AxisGeometry
+from conformance.geometry.rois import AxisGeometry
 from ortops.reference.sampling import is_inside
 
 if TYPE_CHECKING:

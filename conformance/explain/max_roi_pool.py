@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from conformance.case import Case
 from conformance.expected_values import Floats
 from conformance.explain.draw import (
     MOST_SAMPLES,
@@ -22,7 +23,9 @@ from conformance.explain.draw import (
     window_of,
 )
 from conformance.explain.draw import element as svg_element
-from conformance.explain.explanation import ConventionDrawing
+from conformance.explain.explanation import Comparison, ConventionDrawing, Explanation
+from conformance.explain.tables import Row, Table, number, table
+from conformance.geometry.max_roi_pool import Side, pixels_of, rois_of
 
 HINT = (
     "The coordinate of a pixel's centre is its index. The dashed box is the scaled RoI. Each outline is the block of "
@@ -33,7 +36,7 @@ _INSETS = 3, 7
 """How far an outline is inside of its pixels, in turn: neighbours that share pixels then do not cover each other."""
 
 
-class Side(NamedTuple):
+class Drawn(NamedTuple):
     """A RoI along one axis of the map.
 
     ends: its scaled ends, before they are rounded to pixels.
@@ -56,7 +59,7 @@ class MaxRoiPoolConvention(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def bins_shown(x: Floats, sides: tuple[Side, Side], focus: tuple[int, int] | None) -> ConventionDrawing:
+def bins_shown(x: Floats, sides: tuple[Drawn, Drawn], focus: tuple[int, int] | None) -> ConventionDrawing:
     """The bins of a RoI on the map.
 
     Args:
@@ -93,7 +96,7 @@ def bins_shown(x: Floats, sides: tuple[Side, Side], focus: tuple[int, int] | Non
     )
 
 
-def _window(side: Side, focus: int | None) -> range:
+def _window(side: Drawn, focus: int | None) -> range:
     ends = [*side.ends, *(end for pixels in side.bins if pixels.stop > pixels.start for end in _edges(pixels))]
     middle = side.ends[0] if focus is None else sum(_edges(side.bins[focus])) / 2
     return window_of(ends, side.length, middle)
@@ -108,7 +111,7 @@ def _clipped(view: range, *ends: float) -> tuple[float, float]:
     return min(low, high), max(low, high)
 
 
-def _seen(sides: tuple[Side, Side], frame: Frame) -> Iterator[tuple[int, int]]:
+def _seen(sides: tuple[Drawn, Drawn], frame: Frame) -> Iterator[tuple[int, int]]:
     """The bins that have pixels in the frame."""
     rows, columns = (
         [p for p, pixels in enumerate(side.bins) if max(pixels.start, view.start) < min(pixels.stop, view.stop)]
@@ -133,3 +136,52 @@ def _ring(frame: Frame, x: Floats, block: tuple[slice, slice]) -> str:
 def _largest(x: Floats, block: tuple[slice, slice]) -> float:
     values = x[block]
     return float(values.max()) if values.size else 0.0
+
+
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+    """The tables and drawings that explain a valid case, with the pixels of the RoI's bins; see `Family`."""
+    rois = list(rois_of(case))
+    if roi is not None and not 0 <= roi < len(rois):
+        raise ValueError(f"RoI {roi}: the case has {len(rois)}")
+    if not rois or not case.inputs["X"].size:
+        note = f"The case has {'no pixels' if rois else 'no RoIs'} to list."
+        return Explanation(case, facts, outputs=compared.slices({}), notes=(note,))
+    worst, is_gradient = compared.worst, case.definition.is_gradient
+    of_worst = 0 if worst is None else worst.at[0]
+    if worst is not None and is_gradient:  # the first RoI on the image of the worst pixel, if there is one
+        of_worst = next((r for r, (n, _) in enumerate(rois) if n == worst.at[0]), 0)
+    r = of_worst if roi is None else roi
+    channel = worst.at[1] if worst else 0
+    lead = (rois[r][0] if is_gradient else r, channel)
+    marked = worst.at[2:] if worst and not is_gradient and worst.at[0] == r else None
+    ends = ", ".join(map(number, case.inputs["rois"][r].astype(np.float64).tolist()))
+    return Explanation(
+        case,
+        facts,
+        f"RoI {r} of {len(rois)}: {ends}; channel {channel}",
+        conventions=(_drawing(case, *rois[r], channel, (marked[0], marked[1]) if marked else None),),
+        hint=HINT,
+        coordinates=tuple(
+            _listed(name, side, marked[k] if marked else None)
+            for k, (name, side) in enumerate(zip("yx", rois[r][1], strict=True))
+        ),
+        outputs=compared.slices({case.outputs[0]: lead}),
+    )
+
+
+def _drawing(case: Case, n: int, sides: tuple[Side, Side], c: int, marked: tuple[int, int] | None) -> ConventionDrawing:
+    """The bins of a RoI on channel `c` of image `n`, with one of them marked."""
+    y, x = (
+        Drawn((side.ends[0] * side.scale, side.ends[1] * side.scale), [b.widest for b in pixels_of(side)], side.length)
+        for side in sides
+    )
+    return bins_shown(case.inputs["X"][n, c].astype(np.float64), (y, x), marked)
+
+
+def _listed(name: str, side: Side, marked: int | None) -> Table:
+    """A table of the pixels of each bin along an axis, as far as they are on the map."""
+    rows = []
+    for p, pixels in enumerate(pixels_of(side)):
+        first, end = pixels.widest.start, pixels.widest.stop
+        rows.append(Row((str(p), *((str(first), str(end - 1)) if first < end else ("none", "none"))), p == marked))
+    return table(f"Pixels of the bins along {name}", ("bin", "first", "last"), rows)

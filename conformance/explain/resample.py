@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from conformance.case import Case
 from conformance.explain.draw import MOST_CELLS, Drawing, element, image
+from conformance.explain.explanation import Comparison, Explanation
 from conformance.explain.tables import Row, Table, around, number, table
 from ortops.reference.dml_resample import ResampledAxis, resampled_axes
 from ortops.shapes import output_shapes
@@ -94,3 +95,11 @@ def _drawing(k: int, axis: ResampledAxis, marked: list[int]) -> Drawing:
 
 def _reads(axis: ResampledAxis, o: int) -> str:
     return ", ".join(f"[{tap.pixel}] x {number(tap.weight)}" for tap in axis.taps(o))
+
+
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+    """The drawings of the resampled axes and the tables of a valid case; raises ValueError if `roi` is given."""
+    if roi is not None:
+        raise ValueError(f"{case.operator} has no RoIs")
+    drawings = axis_drawings(case, compared.worst.at if compared.worst else None)
+    return Explanation(case, facts, outputs=compared.slices({}), axes=drawings)

@@ -14,7 +14,7 @@ from conformance.explain.conventions import TORCHVISION, RoiConvention, conventi
 from conformance.explain.draw import Frame, Scene, result_of, roi_drawing, sample_values, samples_between, window
 from conformance.explain.explanation import Comparison, Convention, ConventionDrawing, Explanation
 from conformance.explain.tables import MOST_ROWS, Row, Table, differences, number, table
-from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
+from conformance.geometry.rois import AxisGeometry, Geometry, geometry_of
 
 CORNERS = ("x1", "y1", "x2", "y2")
 
@@ -23,7 +23,7 @@ _MOST_LISTED = 1000
 
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """See `conformance.families.Family`."""
+    """The drawings and tables that explain a valid case; see `conformance.explain.explain`."""
     geometry = geometry_of(case)
     count = len(geometry.rois)
     if roi is not None and not 0 <= roi < count:

@@ -32,7 +32,7 @@ from conformance.explain.draw import (
 from conformance.explain.explanation import Comparison, ConventionDrawing, Explanation
 from conformance.explain.rois import focus_of, value_table
 from conformance.explain.tables import MOST_ROWS, Row, Table, number, table
-from conformance.rotated.geometry import NUMBERS, Geometry, Sampling, geometry_of, work_of
+from conformance.geometry.rotated import NUMBERS, Geometry, Sampling, geometry_of, work_of
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.reference.sampling import is_inside, taps
@@ -159,7 +159,7 @@ def conventions_of(geometry: Geometry) -> tuple[RotatedConvention, ...]:
 
 
 def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """See `conformance.families.Family`."""
+    """The drawings and tables that explain a valid case; see `conformance.explain.explain`."""
     geometry = geometry_of(case)
     count = len(geometry.rois)
     if roi is not None and not 0 <= roi < count:

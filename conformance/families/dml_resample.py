@@ -1,118 +1,21 @@
-"""DmlResample and its gradient.
-
-Their error bounds: both operators multiply by one dense matrix A [M, N] for each axis, whose entries are not negative, and
-the gradient by its transpose. So the magnitude is the result of the same operator on absolute values. A coordinate
-x = (o - O)/S - I has the error of a few roundings of its terms, and linear interpolation changes each weight within one
-pixel of it by as much. The nearest pixel does not depend on rounding, since the suite has samples where it changes only
-if all intermediate numbers are exact; so `coordinate_error` is 0 with nearest_neighbor.
-"""
+"""Random cases of DmlResample and its gradient."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
-from conformance.expected_values import Floats
-from conformance.explain.explanation import Comparison, Explanation
-from conformance.explain.resample import axis_drawings
+from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.families import DrawnCase
 from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
 from conformance.fuzz.random_draw import LARGE, RandomDraw, draw_attributes
+from conformance.geometry.dml_resample import axes_of
 from conformance.run import AnswerFunction
-from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
+from ortops.operators.dml_resample import DML_RESAMPLE
 from ortops.shapes import output_shapes
 from ortops.spec import Operator
 
-ROUNDINGS = 8
-"""The roundings of a coordinate: in the scale, the quotient and the differences, in any order of evaluation."""
-
-
-class Axis(NamedTuple):
-    """One axis: its lengths after and before resampling, the scale S and the pixel offsets I and O."""
-
-    outputs: int
-    length: int
-    scale: float
-    before: float
-    after: float
-
-    @property
-    def coordinates(self) -> Floats:
-        """The input coordinate of each output, in pixels, [outputs]."""
-        return (np.arange(float(self.outputs)) - self.after) / self.scale - self.before
-
-
-def axes_of(case: Case) -> list[Axis]:
-    """The axes of a valid case."""
-    arguments = case.definition.check_attributes(case.attributes)
-    if "x_shape" in case.inputs:
-        lengths, outputs = case.inputs["x_shape"].tolist(), case.inputs["InputGradientTensor"].shape
-    else:
-        lengths = case.inputs["InputTensor"].shape
-        (outputs,) = output_shapes(case.definition, {"InputTensor": lengths}, {}, arguments)
-    # Without scales, the ratio of the lengths. An axis without pixels has no outputs and needs no scale.
-    scales = arguments["scales"] or [many / max(few, 1) for many, few in zip(outputs, lengths, strict=True)]
-    before = arguments["input_pixel_offsets"] or [INPUT_PIXEL_OFFSET] * len(lengths)
-    after = arguments["output_pixel_offsets"] or [OUTPUT_PIXEL_OFFSET] * len(lengths)
-    return list(map(Axis, outputs, lengths, scales, before, after))
-
-
-def error_terms(case: Case) -> dict[str, ErrorTerms]:
-    """The error terms of OutputTensor [M...] or OutputGradientTensor [N...], by name."""
-    pairs = [_weights_and_errors(case, axis) for axis in axes_of(case)]
-    if "x_shape" in case.inputs:
-        pairs = [(weights.T, errors.T) for weights, errors in pairs]
-    data = case.inputs[case.definition.inputs[0].name].astype(np.float64)
-    # Outputs that infinities or NaN reach are compared exactly.
-    magnitudes = np.where(np.isfinite(data), np.abs(data), 0.0)
-    weights = [weights for weights, _ in pairs]
-    coordinate_errors = [
-        _along([*weights[:i], errors, *weights[i + 1 :]], magnitudes) for i, (_, errors) in enumerate(pairs)
-    ]
-    terms = [np.max(np.sum((weights > 0) | (errors > 0), axis=1), initial=0) for weights, errors in pairs]
-    total = ErrorTerms(
-        _along(weights, magnitudes),
-        math.prod(map(float, terms)),
-        reduce(np.add, coordinate_errors),
-        _along(weights, np.ones_like(data)),
-    )
-    return {case.outputs[0]: total}
-
-
-def _along(matrices: Sequence[Floats], data: Floats) -> Floats:
-    """Multiply `data` by a matrix along each of its axes."""
-    for i, matrix in enumerate(matrices):
-        data = np.moveaxis(np.tensordot(matrix, data, (1, i)), 0, i)
-    return data
-
-
-def _weights_and_errors(case: Case, axis: Axis) -> tuple[Floats, Floats]:
-    """The weight of every pixel in every output, and an upper bound of its error, [outputs, length] each."""
-    arguments = case.definition.check_attributes(case.attributes)
-    x, pixels = axis.coordinates, np.arange(float(axis.length))
-    if arguments["interpolation_mode"] == "nearest_neighbor":
-        reads = {"half_up": np.floor(x + 0.5), "increasing": np.ceil(x), "decreasing": np.floor(x)}
-        nearest = np.clip(reads[arguments["rounding_direction"]], 0, axis.length - 1)
-        return np.equal.outer(nearest, pixels).astype(np.float64), np.zeros((axis.outputs, axis.length))
-    reach = (np.arange(axis.outputs) + abs(axis.after)) / axis.scale + abs(axis.before)
-    delta = ROUNDINGS * unit_roundoff(compute_dtype(case)) * reach
-    clamped = np.clip(x, 0, axis.length - 1)
-    # A coordinate that is clamped in spite of its error has no error after that.
-    delta = np.where(np.abs(x - clamped) > delta, 0.0, np.minimum(delta, 1.0))
-    distances = np.abs(np.subtract.outer(clamped, pixels))
-    return np.maximum(1 - distances, 0.0), (distances < 1 + delta[:, None]) * delta[:, None]
-
-
-def samples(case: Case) -> float:
-    """Return 0: the operator does not sample RoIs."""
-    del case
-    return 0
+__all__ = ["is_well_posed", "random_case", "work"]
 
 
 def work(case: Case) -> float:
@@ -167,11 +70,3 @@ def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
             if is_near_integer(x + shift, 4 * rounding * reach):
                 return False
     return True
-
-
-def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """The drawings of the resampled axes and the tables of a valid case; raises ValueError if `roi` is given."""
-    if roi is not None:
-        raise ValueError(f"{case.operator} has no RoIs")
-    drawings = axis_drawings(case, compared.worst.at if compared.worst else None)
-    return Explanation(case, facts, outputs=compared.slices({}), axes=drawings)

@@ -1,18 +1,16 @@
-"""DmlRoiAlign and its gradient; what they share with RoiAlign is in `conformance.rois`."""
+"""Random cases of DmlRoiAlign and its gradient."""
 
 from __future__ import annotations
 
-from conformance.explain.rois import explanation
 from conformance.families import DrawnCase
+from conformance.families.random_rois import random_indices, random_rois, random_sizes, with_tensors, work
+from conformance.families.well_posed_rois import is_well_posed
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
-from conformance.rois.error_bounds import error_terms
-from conformance.rois.geometry import DIRECTML_NAMES, samples
-from conformance.rois.random import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.rois.well_posed import is_well_posed
+from conformance.geometry.rois import DIRECTML_NAMES
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import Operator
 
-__all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "samples", "work"]
+__all__ = ["is_well_posed", "random_case", "work"]
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:

@@ -1,17 +1,15 @@
-"""RoiAlign and its gradient; what they share with DmlRoiAlign is in `conformance.rois`."""
+"""Random cases of RoiAlign and its gradient."""
 
 from __future__ import annotations
 
-from conformance.explain.rois import explanation
 from conformance.families import DrawnCase
+from conformance.families.random_rois import random_indices, random_rois, random_sizes, with_tensors, work
+from conformance.families.well_posed_rois import is_well_posed
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
-from conformance.rois.error_bounds import error_terms
-from conformance.rois.geometry import ONNX_NAMES, samples
-from conformance.rois.random import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.rois.well_posed import is_well_posed
+from conformance.geometry.rois import ONNX_NAMES
 from ortops.spec import Operator
 
-__all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "samples", "work"]
+__all__ = ["is_well_posed", "random_case", "work"]
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:

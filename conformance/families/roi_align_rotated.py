@@ -1,4 +1,4 @@
-"""RoIAlignRotated and its gradient, with `conformance.rotated`."""
+"""Random cases of RoIAlignRotated and its gradient."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import math
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.explain.rotated import explanation
 from conformance.families import DrawnCase
+from conformance.families.random_rois import random_indices, random_rois, random_sizes, with_tensors
+from conformance.families.well_posed_rotated import is_well_posed
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
-from conformance.rois.geometry import ONNX_NAMES
-from conformance.rois.random import random_indices, random_rois, random_sizes, with_tensors
-from conformance.rotated.error_bounds import error_terms
-from conformance.rotated.geometry import geometry_of, samples, work_of
-from conformance.rotated.well_posed import is_well_posed
+from conformance.geometry.rois import ONNX_NAMES
+from conformance.geometry.rotated import geometry_of, work_of
 from ortops.spec import Operator
 
-__all__ = ["error_terms", "explanation", "is_well_posed", "random_case", "samples", "work"]
+__all__ = ["is_well_posed", "random_case", "work"]
 
 QUARTERS = (0.0, math.pi / 2, -math.pi / 2, math.pi, 1e-3, 50 * math.pi)
 """Angles in radians: quarter turns, a small angle, and many turns."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
+from conformance.error_bounds import error_terms
 from conformance.expected_values import expected_outputs
-from conformance.families import family_of
 from conformance.run import AnswerFunction
 
 DENOMINATOR = 64
@@ -37,14 +37,14 @@ def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -
 
 def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: AnswerFunction) -> bool:
     """Whether every perturbation of input `name` changes the outputs by no more than their error bounds allow."""
-    error_terms, allowed = family_of(case.definition).error_terms(case), allowed_errors(case)
+    terms, allowed = error_terms(case), allowed_errors(case)
     expected = expected_outputs(case)
     for factor, array in perturbations:
         answer = oracle(in_double(case, {name: array.reshape(case.inputs[name].shape)}))
         if answer.outputs is None:
             return False
         for output, y in answer.outputs.items():
-            wanted, tolerance = expected[output], allowed[output] + (factor - 1) * error_terms[output].coordinate_error
+            wanted, tolerance = expected[output], allowed[output] + (factor - 1) * terms[output].coordinate_error
             with np.errstate(invalid="ignore"):
                 is_near = np.abs(y - wanted) <= tolerance
             if not np.all(is_near | (y == wanted) | (np.isnan(y) & np.isnan(wanted))):

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from conformance.case import Array, Case
-from conformance.rois.geometry import DIRECTML_NAMES, ONNX_NAMES
+from conformance.geometry.rois import DIRECTML_NAMES, ONNX_NAMES
 from conformance.vectors.expand import expand
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import AttributeValue

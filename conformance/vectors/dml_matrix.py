@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from conformance.case import Basis, Case
-from conformance.rois.geometry import AxisGeometry, Sampling
+from conformance.geometry.rois import AxisGeometry, Sampling
 from conformance.vectors.dialects import Rule, make_cases
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene

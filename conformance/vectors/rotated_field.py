@@ -15,8 +15,8 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
+from conformance.geometry.rotated import samples_of
 from conformance.model import with_named_axes
-from conformance.rotated.geometry import samples_of
 from conformance.vectors.dialects import NAMES, ROTATED, Rule, make_cases
 from conformance.vectors.expand import expand
 from conformance.vectors.rotated_matrix import (

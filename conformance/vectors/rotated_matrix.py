@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Basis, Case
-from conformance.rotated.geometry import Sampling, coordinates
+from conformance.geometry.rotated import Sampling, coordinates
 from conformance.vectors.dialects import ROTATED, Rule, make_cases
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import scatter

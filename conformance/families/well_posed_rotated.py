@@ -16,10 +16,10 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
+from conformance.error_bounds.rotated import Roundings
+from conformance.families.well_posed_rois import FEW
 from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
-from conformance.rois.well_posed import FEW
-from conformance.rotated.error_bounds import Roundings
-from conformance.rotated.geometry import Geometry, coordinates, geometry_of, samples_of
+from conformance.geometry.rotated import Geometry, coordinates, geometry_of, samples_of
 from conformance.run import AnswerFunction
 from ortops.reference.roi_align_rotated import Region, Side
 

@@ -18,7 +18,7 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
-from conformance.rois.geometry import AxisGeometry, Geometry, geometry_of
+from conformance.geometry.rois import AxisGeometry, Geometry, geometry_of
 from conformance.run import AnswerFunction
 from ortops.reference.sampling import points_inside
 

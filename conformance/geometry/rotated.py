@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from conformance.case import Array, Case
 from conformance.expected_values import Floats
-from conformance.rois.geometry import ONNX_NAMES, bins_of, tensors_of
+from conformance.geometry.rois import ONNX_NAMES, bins_of, tensors_of
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")

@@ -27,10 +27,10 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
+from conformance.error_bounds.rois import finite
+from conformance.error_bounds.terms import ErrorTerms, compute_dtype, unit_roundoff
 from conformance.expected_values import Floats
-from conformance.rois.error_bounds import finite
-from conformance.rotated.geometry import Geometry, geometry_of, samples_of
+from conformance.geometry.rotated import Geometry, geometry_of, samples_of
 from ortops.reference.roi_align_rotated import Region
 
 

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
+from conformance.error_bounds.terms import ErrorTerms, compute_dtype, unit_roundoff
 from conformance.expected_values import Floats, reference
-from conformance.rois.geometry import AxisGeometry, Geometry, Mode, geometry_of
+from conformance.geometry.rois import AxisGeometry, Geometry, Mode, geometry_of
 from ortops.reference.sampling import SampledAxis, points_inside
 
 LEAST_SIZE = 1e-9

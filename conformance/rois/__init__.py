@@ -1,1 +1,0 @@
-"""What the suite shares between RoiAlign and DmlRoiAlign, which sample upright RoIs on a grid."""

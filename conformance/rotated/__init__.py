@@ -1,1 +1,0 @@
-"""Geometry, error bounds and well-posedness of RoIAlignRotated, which samples rotated RoIs."""

@@ -23,9 +23,8 @@ test-torch: .venv/.test .venv/.test-torch
 # Measures, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --chart docs/images/speed.svg
-	$(BIN)/python -m benchmarks types --json build/types.json
-	$(BIN)/python -m benchmarks tables build/bench.json build/types.json --write docs/performance.md
+	$(BIN)/python -m benchmarks --json build/bench.json --chart docs/images/speed.svg --write docs/performance.md
+	$(BIN)/python -m benchmarks types --write docs/performance.md
 
 # How long a user waits: for the compiler, a wheel and the suite.
 start: .venv/.test

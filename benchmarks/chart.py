@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from benchmarks.measure import OURS
-from benchmarks.operations import IN_MODEL
-from benchmarks.workloads import PYRAMIDS
-from ortops.spec import ELEMENT_DTYPES
+from benchmarks.bench import FLOAT, OURS, Cell
+from benchmarks.workloads import IN_MODEL, PYRAMIDS
 
 INCH = 72
 """The points of an inch; a point has 4/3 pixels."""
@@ -41,9 +38,7 @@ THEMES = {
 
 PEER = "onnxruntime"
 
-ELEMENT_TYPE = "float"
-
-PANELS = {"avg": "Average", "max": "Maximum", IN_MODEL.name: "Average, inside a model"}
+PANELS = {"avg": "Average", "max": "Maximum", IN_MODEL: "Average, inside a model"}
 """Headings of the panels, by operation."""
 
 TITLE = "How many times longer ONNX Runtime's own RoiAlign takes than ortops"
@@ -54,66 +49,47 @@ _PYRAMID_NAMES = {pyramid.name for pyramid in PYRAMIDS}
 _HEADING_HEIGHT, _ROW_HEIGHT, _CAPTION_HEIGHT, _LABEL_WIDTH, _MARGIN = 62, 30, 34, 148, 6
 
 
-def draw(report: Mapping[str, Any], file: Path) -> list[Path]:
+def draw(where: Mapping[str, Any], measured: Sequence[Cell], file: Path) -> list[Path]:
     """Write the chart as FILE-light.svg and FILE-dark.svg, for GitHub's two themes, and return their paths.
 
-    The same report gives the same bytes with the same version of matplotlib.
+    The same measurements give the same bytes with the same version of matplotlib.
 
     Args:
-        report: what `benchmarks.report.to_json` writes, as parsed JSON.
+        where: the machine and the versions (`benchmarks.report.machine`).
+        measured: cells; those of other operations and peers are not shown.
         file: a path that ends in .svg; "-light" and "-dark" are inserted before the suffix.
 
     Raises:
-        ValueError: the report has no times of `PEER` for an operation of `PANELS`, or is not such a report.
+        ValueError: there are no times of `PEER` for an operation of `PANELS`.
     """
-    try:
-        cells = [cell for cell in report["cells"] if _is_shown(cell)]
-        caption = _caption(report)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"must be one that `python -m benchmarks --json` wrote ({error!r})") from error
+    cells = [cell for cell in measured if _is_shown(cell)]
     if not cells:
-        raise ValueError(f"must have times of {PEER} for {', '.join(PANELS)} in {ELEMENT_TYPE}")
-    return _save(lambda theme: _figure(cells, caption, theme), file)
-
-
-def _save(figure: Callable[[Theme], Figure], file: Path) -> list[Path]:
-    """Write a figure as FILE-light.svg and FILE-dark.svg, and return their paths.
-
-    The same figure gives the same bytes with the same version of matplotlib.
-    """
+        raise ValueError(f"the chart shows {', '.join(PANELS)} in {FLOAT} beside {PEER}, but none was measured")
+    versions = ", ".join(f"{name} {where['packages'][name]}" for name in (OURS, PEER, "numba", "numpy"))
+    caption = f"Medians of calls in float32 on {where['cpu']}, {where['cpus']} CPUs.\n{versions}."
     files = []
     # One name of a font, since every text has all of them; a fixed salt gives every element the same id each time.
-    with (
-        mpl.rc_context({"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]}),
-        mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "ortops"}),
-    ):
+    fixed: Any = {"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"]}
+    fixed |= {"svg.fonttype": "none", "svg.hashsalt": "ortops"}
+    with mpl.rc_context(fixed):
         for name, theme in THEMES.items():
             files.append(file.with_name(f"{file.stem}-{name}{file.suffix}"))
             metadata = {"Title": TITLE, "Date": None, "Creator": None}
-            figure(theme).savefig(files[-1], format="svg", transparent=True, metadata=metadata)
+            _figure(cells, caption, theme).savefig(files[-1], format="svg", transparent=True, metadata=metadata)
     return files
 
 
-def _caption(report: Mapping[str, Any]) -> str:
-    """Return the machine and the versions of the packages that matter."""
-    machine, packages = report["machine"], report["packages"]
-    versions = ", ".join(f"{name} {packages[name]}" for name in (OURS, PEER, "numba", "numpy") if name in packages)
-    calls = "single calls" if report.get("single") else "calls"
-    dtype = np.dtype(ELEMENT_DTYPES[ELEMENT_TYPE]).name
-    return f"Medians of {calls} in {dtype} on {machine['cpu']}, {machine['cpus']} CPUs.\n{versions}."
-
-
-def _is_shown(cell: Mapping[str, Any]) -> bool:
-    if cell["operation"] not in PANELS or cell["element_type"] != ELEMENT_TYPE or PEER not in cell["seconds"]:
+def _is_shown(cell: Cell) -> bool:
+    if cell.operation not in PANELS or cell.element_type != FLOAT or PEER not in cell.times:
         return False
     # The levels of a pyramid are parts of its sum.
-    return cell["operation"] != IN_MODEL.name or cell["workload"] in _PYRAMID_NAMES
+    return cell.operation != IN_MODEL or cell.workload.name in _PYRAMID_NAMES
 
 
-def _figure(cells: Sequence[Mapping[str, Any]], caption: str, theme: Theme) -> Figure:
-    workloads = {cell["workload"]: cell["facts"] for cell in cells}
-    operations = [name for name in PANELS if any(cell["operation"] == name for cell in cells)]
-    threads = sorted({cell["threads"] for cell in cells})
+def _figure(cells: Sequence[Cell], caption: str, theme: Theme) -> Figure:
+    workloads = {cell.workload.name: cell.workload.facts for cell in cells}
+    operations = [name for name in PANELS if any(cell.operation == name for cell in cells)]
+    threads = sorted({cell.threads for cell in cells})
     # With more than two thread counts, only the fewest and the most are drawn.
     colours = dict(zip(dict.fromkeys((threads[0], threads[-1])), theme.bars, strict=False))
     height = _HEADING_HEIGHT + _ROW_HEIGHT * len(workloads) + _CAPTION_HEIGHT
@@ -124,7 +100,7 @@ def _figure(cells: Sequence[Mapping[str, Any]], caption: str, theme: Theme) -> F
     panels = figure.subplots(1, len(operations), sharex=True, sharey=True, squeeze=False, gridspec_kw=box)[0]
     for axes, operation in zip(panels, operations, strict=True):
         axes.set_title(PANELS[operation], fontsize=9, color=theme.text, loc="left", pad=6)
-        _bars(axes, [cell for cell in cells if cell["operation"] == operation], list(workloads), colours, theme)
+        _bars(axes, [cell for cell in cells if cell.operation == operation], list(workloads), colours, theme)
     _row_labels(panels[0], workloads, theme)
     # The numbers at the ends of the bars need room on the right.
     panels[0].set(ylim=(len(workloads) - 0.5, -0.5), xlim=(0, panels[0].get_xlim()[1] * 1.15))
@@ -160,7 +136,7 @@ def _plural(noun: str, count: int) -> str:
 
 def _bars(
     axes: Any,
-    cells: Sequence[Mapping[str, Any]],
+    cells: Sequence[Cell],
     workloads: Sequence[str],
     colours: Mapping[int, str],
     theme: Theme,
@@ -170,9 +146,9 @@ def _bars(
     place = {"textcoords": "offset points", "va": "center_baseline"}
     for i, (threads, colour) in enumerate(colours.items()):
         for cell in cells:
-            if cell["threads"] == threads:
-                ratio = cell["seconds"][PEER]["median"] / cell["seconds"][OURS]["median"]
-                y = workloads.index(cell["workload"]) + (i - (len(colours) - 1) / 2) * thickness
+            if cell.threads == threads:
+                ratio = cell.median(PEER) / cell.median(OURS)
+                y = workloads.index(cell.workload.name) + (i - (len(colours) - 1) / 2) * thickness
                 axes.barh(y, ratio, thickness * 0.92, color=colour)
                 axes.annotate(f"{ratio:.1f}", (ratio, y), (3, 0), fontsize=7.5, color=theme.text, **place)
     axes.axvline(1, color=theme.muted, linewidth=0.8, linestyle=(0, (2, 2)))

@@ -1,6 +1,4 @@
-"""Measure RoiAlign inside a model, right after a convolution has computed its X.
-
-Its time is the one in the runtime's profile: ONNX Runtime's, for our operator and for its own, and OpenVINO's.
+"""Measure RoiAlign inside a model, right after a convolution has computed its X, by the runtime's own profile.
 
 Runtimes compute convolutions in layouts of their own. ONNX Runtime's has blocks of channels, which neither our RoiAlign nor
 its own reads: a node before it changes X to ONNX's layout. OpenVINO's has the channels last, which its RoiAlign reads and
@@ -11,10 +9,13 @@ for another node) or not at all (Y in ONNX's layout). So there are cells of both
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import replace
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -22,24 +23,36 @@ import onnxruntime
 
 import onnx_models
 import ortops
-from benchmarks.agreement import Difference, compare
-from benchmarks.interleave import interleave
-from benchmarks.measure import OURS, Cell
-from benchmarks.operations import IN_MODEL, WITH_CONVERSIONS, Operation
-from benchmarks.problem import Problem
-from benchmarks.profiles import Profiled, ProfiledSession
-from benchmarks.workloads import Array, Pyramid, Workload
-
-ELEMENT_TYPE = "float"
-"""The only type in which ONNX Runtime has convolutions."""
+from benchmarks.bench import FLOAT, OURS, Cell, difference, interleave
+from benchmarks.models import session
+from benchmarks.workloads import IN_MODEL, OPERATIONS, WITH_CONVERSIONS, Array, Problem, Pyramid, Workload
 
 IMAGE_CHANNELS = 8
 """Few channels make convolutions fast. Their output, which fills the caches, is as large as with more."""
 
+_REORDER = "ReorderOutput"
+"""The operator by which ONNX Runtime changes a convolution's blocks of channels to ONNX's layout."""
 
-def measure(
-    pyramid: Pyramid, threads: int, peers: Container[str], rounds: int | None = None, single: bool = False
-) -> list[Cell]:
+
+@dataclass(frozen=True)
+class NodeSeconds:
+    """The seconds of a node in each run: alone, and with the conversions that the runtime adds before and after it."""
+
+    alone: list[float] = field(default_factory=list)
+    with_conversions: list[float] = field(default_factory=list)
+
+
+class Profiled(Protocol):
+    """A model on its inputs, whose runs are profiled."""
+
+    def run(self) -> list[Array]:
+        """Return new arrays of the outputs."""
+
+    def seconds(self, levels: Sequence[str]) -> list[NodeSeconds]:
+        """Return the times of each level's RoiAlign in all runs. No run may follow."""
+
+
+def measure(pyramid: Pyramid, threads: int, peers: Container[str], rounds: int | None = None) -> list[Cell]:
     """Return a cell for each level, and one for the sum of several levels, then the same with conversions.
 
     The model runs with our operator and with those runtimes that are in `peers`, in turn, as by `interleave`.
@@ -48,26 +61,44 @@ def measure(
     with TemporaryDirectory() as folder:
         models = _profiled(standard, arrays, threads, peers, folder)
         outputs = {name: one.run() for name, one in models.items()}
-        differences = [
-            {
-                name: compare([theirs[i]], [outputs[OURS][i]], Problem(IN_MODEL, level, ELEMENT_TYPE), None)
-                for name, theirs in outputs.items()
-                if name != OURS
-            }
+        refused = {
+            (name, level.name): message
+            for name, theirs in outputs.items()
             for i, level in enumerate(pyramid.levels)
-        ]
+            if (message := difference([theirs[i]], [outputs[OURS][i]], Problem(OPERATIONS[0], level, FLOAT)))
+        }
         del outputs
-        interleave({name: one.run for name, one in models.items()}, rounds, single)
+        interleave({name: one.run for name, one in models.items()}, rounds)
         levels = [level.name for level in pyramid.levels]
         seconds = {name: one.seconds(levels) for name, one in models.items()}
-    # The first run was the comparison's.
-    timed = slice(1, None) if single else slice(2, None, 2)
+    # The first run was the comparison's, and of two in a row the second one counts.
+    timed = slice(2, None, 2)
     alone = {name: [times.alone[timed] for times in found] for name, found in seconds.items()}
     converted = {name: [times.with_conversions[timed] for times in found] for name, found in seconds.items()}
     return [
-        *_cells(IN_MODEL, pyramid, threads, alone, differences),
-        *_cells(WITH_CONVERSIONS, pyramid, threads, converted, differences),
+        cell
+        for operation, times in ((IN_MODEL, alone), (WITH_CONVERSIONS, converted))
+        for cell in _cells(operation, pyramid, threads, times, refused)
     ]
+
+
+def _cells(
+    operation: str,
+    pyramid: Pyramid,
+    threads: int,
+    times: Mapping[str, Sequence[list[float]]],
+    refused: Mapping[tuple[str, str], str],
+) -> list[Cell]:
+    made = []
+    for i, level in enumerate(pyramid.levels):
+        own = {name: levels[i] for name, levels in times.items() if (name, level.name) not in refused}
+        messages = [f"{name} is not compared: {message}" for (name, of), message in refused.items() if of == level.name]
+        made.append(Cell(operation, level, FLOAT, threads, own, messages))
+    if len(made) > 1:
+        right = [name for name in times if all(name in cell.times for cell in made)]
+        sums = {name: [sum(run) for run in zip(*times[name], strict=True)] for name in right}
+        made.append(Cell(operation, pyramid, FLOAT, threads, sums))
+    return made
 
 
 def model(pyramid: Pyramid) -> onnx.ModelProto:
@@ -108,11 +139,11 @@ def _profiled(
 ) -> dict[str, Profiled]:
     ours = onnx_models.convert(standard)
     found: dict[str, Profiled] = {
-        OURS: ProfiledSession(ortops.InferenceSession, ours, arrays, threads, f"{folder}/ours")
+        OURS: _ProfiledSession(ortops.InferenceSession, ours, arrays, threads, f"{folder}/ours")
     }
     if "onnxruntime" in peers:
-        session = onnxruntime.InferenceSession
-        found["onnxruntime"] = ProfiledSession(session, standard, arrays, threads, f"{folder}/peer")
+        kind = onnxruntime.InferenceSession
+        found["onnxruntime"] = _ProfiledSession(kind, standard, arrays, threads, f"{folder}/peer")
     if "openvino" in peers:
         from benchmarks.peers.openvino import ProfiledModel
 
@@ -120,37 +151,28 @@ def _profiled(
     return found
 
 
-def _cells(
-    operation: Operation,
-    pyramid: Pyramid,
-    threads: int,
-    times: Mapping[str, Sequence[list[float]]],
-    differences: Sequence[Mapping[str, Difference]],
-) -> list[Cell]:
-    cells = [
-        _cell(operation, level, threads, {name: levels[i] for name, levels in times.items()}, differences[i])
-        for i, level in enumerate(pyramid.levels)
-    ]
-    if len(cells) > 1:
-        sums = {name: [sum(run) for run in zip(*levels, strict=True)] for name, levels in times.items()}
-        worst = {name: _worst(differences, name) for name in differences[0]}
-        cells.append(_cell(operation, pyramid, threads, sums, worst))
-    return cells
+class _ProfiledSession:
+    """A session of ONNX Runtime of a class, which writes its profile to a file with the prefix `file`."""
 
+    def __init__(
+        self, kind: Callable[..., Any], model: onnx.ModelProto, feeds: Mapping[str, Array], threads: int, file: str
+    ) -> None:
+        self._session, self._feeds = session(kind, model, threads, file), feeds
 
-def _cell(
-    operation: Operation,
-    workload: Workload | Pyramid,
-    threads: int,
-    times: Mapping[str, list[float]],
-    differences: Mapping[str, Difference],
-) -> Cell:
-    compared = {
-        name: taken for name, taken in times.items() if name not in differences or not differences[name].is_refused
-    }
-    return Cell(operation.name, workload, ELEMENT_TYPE, threads, compared, differences)
+    def run(self) -> list[Array]:
+        """See `Profiled`."""
+        return list(self._session.run(None, self._feeds))
 
-
-def _worst(differences: Sequence[Mapping[str, Difference]], name: str) -> Difference:
-    found = [level[name] for level in differences]
-    return max(found, key=lambda one: (one.is_refused, one.relative / one.allowed))
+    def seconds(self, levels: Sequence[str]) -> list[NodeSeconds]:
+        """See `Profiled`. The levels run one after the other, so a map is reordered right before its own RoiAlign."""
+        found = {f"{level}/RoiAlign_kernel_time": NodeSeconds() for level in levels}
+        reordering = 0.0
+        for event in json.loads(Path(self._session.end_profiling()).read_text("utf-8")):
+            if event["name"].startswith(_REORDER) and event["name"].endswith("_kernel_time"):
+                reordering += event["dur"] / 1e6
+            elif event["name"] in found:
+                times = found[event["name"]]
+                times.alone.append(event["dur"] / 1e6)
+                times.with_conversions.append(event["dur"] / 1e6 + reordering)
+                reordering = 0.0
+        return list(found.values())

@@ -1,144 +1,192 @@
-"""Write the tables to a terminal, and all measurements as JSON."""
+"""The tables of measurements, in Markdown, as docs/performance.md has them, and all measurements as JSON."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata, util
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-import rich.box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as RichTable
+from benchmarks.bench import FLOAT, FLOOR, OURS, Cell
+from benchmarks.workloads import IN_MODEL, WITH_CONVERSIONS
+from ortops.kernels.jit.runners import available_cpus
 
-from benchmarks.agreement import Difference
-from benchmarks.first_call import FirstCall
-from benchmarks.measure import OURS, Cell
-from benchmarks.tables import (
-    FIRST_CALL_LEGEND,
-    LEGEND,
-    SECOND_CALLS,
-    SINGLE_CALLS,
-    Table,
-    first_call_table,
-    notes,
-    tables,
+PACKAGES = (OURS, "onnxruntime", "onnxruntime-extensions", "numba", "numpy", "openvino", "torch", "torchvision")
+
+LEGEND = (
+    "Milliseconds, medians of calls in turn, each twice in a row and the second timed; in brackets, multiples of ours.",
+    "the floor: copying inputs and writing outputs once, with the same threads. RoIs may leave much of a map unread.",
+    "RoiAlign, with conversions: its node in the runtime's profile of a model that computes X by convolution, and with what",
+    "the runtime converts for it: the layout of X in onnxruntime, that of Y and the type of batch_indices in openvino.",
+    "openvino: a compiled model that computes in float32; its calls copy neither inputs nor outputs.",
+    "loops: plain loops over the samples of a RoI and then its channels, compiled by numba.",
+    "torchvision, torch: for dX, only autograd's backward pass.",
 )
 
-WIDTH = 150
-"""The width of the tables in columns, also in a pipe."""
+_FACTS = ("X", "RoIs", "bins", "samples")
+_TEXT = {"workload", "X", "model", "X of RoiAlign", "operation", "network"}
+"""The headings of columns of words."""
+
+_PEERS = ("onnxruntime", "openvino", "torchvision", "torch", "loops", "bodies")
+_HEADINGS = {"openvino": "OpenVINO"}
+_ROI_ALIGN = {"avg": "average", "max": "max", "dX": "dX", "drois": "drois"}
+_IN_MODEL = {IN_MODEL: "RoiAlign", WITH_CONVERSIONS: "with conversions"}
+
+_Cells = dict[tuple[str, str, int], Cell]
+_Rows = list[list[str]]
 
 
-@dataclass(frozen=True)
-class Run:
-    """All measurements, the machine and the versions. `single`: whether every call was timed (`interleave`)."""
-
-    machine: Mapping[str, object]
-    packages: Mapping[str, str]
-    peers: Sequence[str]
-    cells: Sequence[Cell]
-    first_calls: Sequence[FirstCall] = ()
-    single: bool = False
-
-    @property
-    def refused(self) -> list[str]:
-        """The messages for peers that compute different values."""
-        return [message for cell in self.cells for message in cell.refused]
-
-    @property
-    def heading(self) -> str:
-        """The machine and the versions, in a line."""
-        packages = ", ".join(f"{name} {version}" for name, version in self.packages.items())
-        return f"{self.machine['cpu']}, {self.machine['cpus']} CPUs, {self.machine['system']}, {packages}"
+def machine() -> dict[str, Any]:
+    """Return the processor, the number of CPUs of this process, the system, its present load, and versions."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "cpus": available_cpus(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "packages": {name: metadata.version(name) for name in PACKAGES if util.find_spec(name.replace("-", "_"))},
+    }
 
 
-def write(run: Run, console: Console) -> None:
-    """Print the tables."""
-    console.print(escape(run.heading), highlight=False)
-    for table in _tables(run):
-        console.print(rich_table(table))
-    for line in _lines(run):
-        console.print(escape(line), highlight=False)
+def to_json(where: Mapping[str, Any], cells: Iterable[Cell]) -> str:
+    """Return all measurements: {"machine", "cells": [{..., "seconds": {call: [each]}, "refused"}]}."""
+    made = [
+        {
+            "operation": cell.operation,
+            "workload": cell.workload.name,
+            "facts": cell.workload.facts,
+            "element_type": cell.element_type,
+            "threads": cell.threads,
+            "seconds": cell.times,
+            "refused": cell.refused,
+        }
+        for cell in cells
+    ]
+    return json.dumps({"machine": where, "cells": made}, indent=1) + "\n"
 
 
-def to_json(data: Mapping[str, Any]) -> str:
-    """Return what `to_data` returns as JSON."""
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+def tables(measured: Sequence[Cell]) -> list[str]:
+    """Return the tables for which there are cells: RoiAlign, other types, inside a model, and other operators."""
+    in_float = _by_key(cell for cell in measured if cell.element_type == FLOAT)
+    others = [name for name in dict.fromkeys(key[0] for key in in_float) if name not in {**_ROI_ALIGN, **_IN_MODEL}]
+    made = [
+        _by_workload("workload", "X", in_float, _ROI_ALIGN),
+        _by_type([cell for cell in measured if cell.element_type != FLOAT]),
+        _by_workload("model", "X of RoiAlign", in_float, _IN_MODEL),
+        _by_operation(in_float, others),
+    ]
+    return [table for table in made if table]
 
 
-def to_data(run: Run) -> dict[str, Any]:
-    """Return {"machine", "packages", "single", "cells": [...], "first_calls": [...]}.
+def replaced(document: str, made: Iterable[str]) -> str:
+    """Return a document with tables in place of those whose headings begin in the same way.
 
-    A cell is {"operation", "workload", "facts", "element_type", "threads", "rounds", "seconds": {call: {"median", "min",
-    "all"}}, "differences": {peer: {"relative", "allowed", "departs", "is_refused"}}}; a refused peer has no
-    seconds, and a peer without a difference does not support the operation. A first call is {"case", "seconds": {column:
-    as of a call}}.
+    Raises:
+        ValueError: the document does not have exactly one such table.
     """
-    return {
-        "machine": run.machine,
-        "packages": run.packages,
-        "single": run.single,
-        "cells": [_cell(cell) for cell in run.cells],
-        "first_calls": [{"case": one.case, "seconds": _seconds(one.times)} for one in run.first_calls],
-    }
+    for table in made:
+        # The peers' columns follow.
+        heading = "|".join(table.split("|")[: 5 if table.startswith("| operation") else 3])
+        old = re.findall(rf"^{re.escape(heading)}\|.*\n\|[ |:-]*\n(?:\|.*\n)*", document, re.MULTILINE)
+        if len(old) != 1:
+            raise ValueError(f"must have one table with the headings {heading}|, not {len(old)}")
+        document = document.replace(old[0], f"{table}\n")
+    return document
 
 
-def _tables(run: Run) -> list[Table]:
-    first_calls = [first_call_table(run.first_calls)] if run.first_calls else []
-    return [*tables(run.cells, run.peers), *first_calls]
-
-
-def _lines(run: Run) -> list[str]:
-    """Return the lines below the tables."""
-    timed = SINGLE_CALLS if run.single else SECOND_CALLS
-    legends = [*((timed, *LEGEND) if run.cells else ()), *(FIRST_CALL_LEGEND if run.first_calls else ())]
-    return [*legends, *notes(run.cells)]
-
-
-def rich_table(table: Table) -> RichTable:
-    """Return a table for a terminal."""
-    made = RichTable(title=escape(table.title), box=rich.box.SIMPLE, title_justify="left")
-    for heading, is_text in zip(table.headings, table.are_text, strict=True):
-        made.add_column(escape(heading), justify="left" if is_text else "right", no_wrap=True)
-    for row in table.rows:
-        made.add_row(*map(escape, row))
-    return made
-
-
-def markdown_table(table: Table) -> str:
+def markdown(headings: Sequence[str], rows: _Rows) -> str:
     """Return a table in Markdown."""
-    rules = ("---" if is_text else "---:" for is_text in table.are_text)
-    lines = (table.headings, rules, *table.rows)
-    # The asterisks in cells are not emphasis.
-    rows = ["| " + " | ".join(line).replace("*", r"\*") + " |" for line in lines]
-    return "\n".join((f"**{table.title}**", "", *rows))
+    rules = ["---" if heading in _TEXT else "---:" for heading in headings]
+    return "\n".join(
+        "|" + "|".join(f" {text} " if text else " " for text in line) + "|" for line in (headings, rules, *rows)
+    )
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
-    return {
-        "operation": cell.operation,
-        "workload": cell.workload.name,
-        "facts": cell.workload.facts,
-        "element_type": cell.element_type,
-        "threads": cell.threads,
-        "rounds": len(cell.times[OURS]),
-        "seconds": _seconds(cell.times),
-        "differences": {peer: _difference(difference) for peer, difference in cell.differences.items()},
-    }
+def _by_key(cells: Iterable[Cell]) -> _Cells:
+    return {(cell.operation, cell.workload.name, cell.threads): cell for cell in cells}
 
 
-def _seconds(times: Mapping[str, list[float]]) -> dict[str, dict[str, object]]:
-    return {name: {"median": median(taken), "min": min(taken), "all": taken} for name, taken in times.items()}
+def _by_workload(first: str, x: str, cells: _Cells, operations: Mapping[str, str]) -> str:
+    """Return a table with a row for each workload and number of threads, and columns for each operation."""
+    found = {name: {key[1:]: cell for key, cell in cells.items() if key[0] == name} for name in operations}
+    facts = {key: cell.workload.facts for some in found.values() for key, cell in some.items()}
+    rows, before = [], ""
+    for (name, threads), known in facts.items():
+        described = [name, *(known[fact] for fact in _FACTS)]
+        rows.append([*(described if name != before else [""] * len(described)), str(threads)])
+        before = name
+    headings = [first, x, *_FACTS[1:], "threads"]
+    for name, heading in operations.items():
+        if found[name]:
+            columns = _columns(heading, [found[name].get(key) for key in facts], with_floor=name == "avg")
+            headings += [heading for heading, _ in columns]
+            rows = [[*row, *texts] for row, texts in zip(rows, _transposed(columns), strict=True)]
+    return markdown(headings, rows) if rows else ""
 
 
-def _difference(difference: Difference) -> dict[str, object]:
-    return {
-        # JSON has neither infinity nor NaN.
-        "relative": difference.relative if math.isfinite(difference.relative) else None,
-        "allowed": difference.allowed,
-        "departs": difference.expected_difference,
-        "is_refused": difference.is_refused,
-    }
+def _transposed(columns: Sequence[tuple[str, list[str]]]) -> list[tuple[str, ...]]:
+    return list(zip(*(texts for _, texts in columns), strict=True))
+
+
+def _by_operation(cells: _Cells, operations: Sequence[str]) -> str:
+    """Return a table with a row for each operation, workload and number of threads."""
+    found = [cell for key, cell in cells.items() if key[0] in operations]
+    found.sort(key=lambda cell: operations.index(cell.operation))
+    columns = _columns(OURS, found)
+    rows = _labelled([(cell.operation, cell.workload.name, cell.threads) for cell in found])
+    rows = [[*row, *texts] for row, texts in zip(rows, _transposed(columns), strict=True)]
+    return markdown(["operation", "workload", "threads", *(heading for heading, _ in columns)], rows) if rows else ""
+
+
+def _by_type(measured: Sequence[Cell]) -> str:
+    """Return a table of our times in other types beside float, with which each of them was measured in turn."""
+    types = [name for name in ("float16", "bfloat16", "double") if any(one.element_type == name for one in measured)]
+    rows: dict[tuple[str, str, int], dict[str, Cell]] = {}
+    for cell in measured:
+        rows.setdefault((cell.operation, cell.workload.name, cell.threads), {})[cell.element_type] = cell
+    keys = sorted(rows, key=lambda key: list(dict.fromkeys(key[0] for key in rows)).index(key[0]))
+    made = []
+    for label, key in zip(_labelled(keys), keys, strict=True):
+        own = rows[key]
+        times = [_short(median(cell.median(FLOAT) for cell in own.values()) * 1e3)]
+        times += [_with_ratio(own[kind], OURS, FLOAT) if kind in own else "" for kind in types]
+        made.append([_ROI_ALIGN.get(label[0], label[0]), *label[1:], *times])
+    return markdown(["operation", "workload", "threads", FLOAT, *types], made) if made else ""
+
+
+def _labelled(keys: Sequence[tuple[str, str, int]]) -> _Rows:
+    """Return the first columns, of which operation and workload are written once."""
+    before = [("", ""), *(key[:2] for key in keys)]
+    return [[*(key[:2] if key[:2] != last else ("", "")), str(key[2])] for last, key in zip(before, keys, strict=False)]
+
+
+def _columns(heading: str, cells: Sequence[Cell | None], *, with_floor: bool = False) -> list[tuple[str, list[str]]]:
+    """Return the headings and texts of our times and of the peers that have any."""
+    columns = [(heading, ["" if cell is None else _short(cell.median(OURS) * 1e3) for cell in cells])]
+    if with_floor:
+        floor = ["" if cell is None else _short(cell.median(OURS) / cell.median(FLOOR)) for cell in cells]
+        columns.append(("times the floor", floor))
+    for peer in _PEERS:
+        texts = ["" if cell is None or peer not in cell.times else _with_ratio(cell, peer, OURS) for cell in cells]
+        if any(texts):
+            columns.append((_HEADINGS.get(peer, peer), texts))
+    return columns
+
+
+def _with_ratio(cell: Cell, name: str, base: str) -> str:
+    """Return a time, and as a multiple of another one."""
+    ratio = cell.median(name) / cell.median(base)
+    return f"{_short(cell.median(name) * 1e3)} ({ratio:.{2 if ratio < 0.995 else 1}f})"
+
+
+def _short(value: float) -> str:
+    """Return a number with two digits, or with those before its point."""
+    return f"{value:.{2 if value < 0.995 else 1 if value < 9.95 else 0}f}"

@@ -6,13 +6,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rich.console import Console
-
-from benchmarks import peers, report, tables
-from benchmarks.measure import measure
-from benchmarks.operations import OPERATIONS
-from benchmarks.problem import Problem
-from benchmarks.workloads import Workload
+from benchmarks import models, report
+from benchmarks.bench import measure
+from benchmarks.workloads import OPERATIONS, Problem, Workload
 
 BASE = Workload("base", (1, 256, 100, 152), 100, 7, 2, 1 / 8, (32, 448))
 
@@ -42,12 +38,14 @@ def sweeps() -> Iterator[tuple[Workload, int]]:
 
 def main() -> None:
     """Measure and print."""
-    found = {"onnxruntime": peers.load("onnxruntime")}
-    console = Console(file=sys.stdout, width=report.WIDTH)
-    for operation in (one for one in OPERATIONS if one.name in ("avg", "dX")):
-        cells = [measure(Problem(operation, workload, "float"), threads, found) for workload, threads in sweeps()]
-        for table in tables.tables(cells, list(found)):
-            console.print(report.rich_table(table))
+    peers, operations = (
+        {"onnxruntime": models.onnxruntime_own},
+        (one for one in OPERATIONS if one.name in ("avg", "dX")),
+    )
+    for operation in operations:
+        problems = ((Problem(operation, workload, "float"), threads) for workload, threads in sweeps())
+        cells = [measure(problem, threads, models.ours, peers) for problem, threads in problems]
+        sys.stdout.write("\n\n".join(report.tables(cells)) + "\n\n")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
-"""The workloads: maps, RoIs and sizes that are typical of detectors."""
+"""What is measured: operations on maps, RoIs and sizes that are typical of detectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from ortops.operators import BY_NAME
+from ortops.spec import ELEMENT_DTYPES, Operator
 
 Array = np.ndarray[Any, Any]
 
@@ -152,3 +156,96 @@ ROTATED = (
 )
 
 RESAMPLINGS = (Resampling("P3 to P2", (1, 256, 100, 152), (200, 304)),)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The computation of `outputs`, among Y, dX and drois, by a forward operator or its gradient.
+
+    mode: that of RoiAlign or of Resize; "" for operators without modes.
+    """
+
+    name: str
+    forward: Operator
+    mode: str = ""
+    outputs: tuple[str, ...] = ("Y",)
+    workloads: tuple[Workload | Resampling, ...] = field(default=WORKLOADS, repr=False)
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether a gradient is computed."""
+        return self.outputs != ("Y",)
+
+    @property
+    def operator(self) -> Operator:
+        """The operator of this project that computes it."""
+        return BY_NAME[self.forward.gradient or ""] if self.is_gradient else self.forward
+
+
+_ROI_ALIGN, _ROTATED, _MAX_ROI_POOL, _RESAMPLE = (
+    BY_NAME[name] for name in ("RoiAlign_22", "RoIAlignRotated", "MaxRoiPool_22", "DmlResample")
+)
+DX, DROIS = ("dX",), ("drois",)
+
+OPERATIONS = (
+    Operation("avg", _ROI_ALIGN, "avg"),
+    Operation("max", _ROI_ALIGN, "max"),
+    Operation("max_interpolated", _ROI_ALIGN, "max_interpolated"),
+    Operation("dX", _ROI_ALIGN, "avg", DX),
+    Operation("drois", _ROI_ALIGN, "avg", DROIS),
+    Operation("dX+drois", _ROI_ALIGN, "avg", (*DX, *DROIS)),
+    Operation("max dX", _ROI_ALIGN, "max", DX),
+    Operation("max drois", _ROI_ALIGN, "max", DROIS),
+    Operation("max_interpolated dX", _ROI_ALIGN, "max_interpolated", DX),
+    Operation("max_interpolated drois", _ROI_ALIGN, "max_interpolated", DROIS),
+    Operation("rotated", _ROTATED, workloads=ROTATED),
+    Operation("rotated dX", _ROTATED, "", DX, ROTATED),
+    Operation("rotated drois", _ROTATED, "", DROIS, ROTATED),
+    Operation("pixels", _MAX_ROI_POOL),
+    Operation("pixels dX", _MAX_ROI_POOL, "", DX),
+    Operation("linear", _RESAMPLE, "linear", workloads=RESAMPLINGS),
+    Operation("nearest", _RESAMPLE, "nearest", workloads=RESAMPLINGS),
+    Operation("linear dX", _RESAMPLE, "linear", DX, RESAMPLINGS),
+    Operation("nearest dX", _RESAMPLE, "nearest", DX, RESAMPLINGS),
+)
+
+IN_MODEL, WITH_CONVERSIONS = "in-model", "in-model with conversions"
+"""The first operation inside a model (`benchmarks.in_model`), and the same with what the runtime converts for it."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An operation on a workload in an element type."""
+
+    operation: Operation
+    workload: Workload | Resampling
+    element_type: str
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """X, and those of rois, batch_indices, dY and x_shape that the operation has, by name.
+
+        Successive problems on one workload share the memory of the maps.
+        """
+        arrays = _inputs(self.workload, self.element_type)
+        if self.operation.forward is _MAX_ROI_POOL:
+            rois = arrays["rois"]
+            arrays = {"X": arrays["X"], "rois": np.column_stack([arrays["batch_indices"].astype(rois.dtype), rois])}
+        if not self.operation.is_gradient:
+            return arrays
+        return {**arrays, "dY": _gradient(self.workload, self.element_type), "x_shape": np.array(self.workload.shape)}
+
+
+# Two, since other types are compared with float.
+@lru_cache(maxsize=2)
+def _inputs(workload: Workload | Resampling, element_type: str) -> dict[str, Array]:
+    return {name: _cast(array, element_type) for name, array in workload.inputs().items()}
+
+
+@lru_cache(maxsize=2)
+def _gradient(workload: Workload | Resampling, element_type: str) -> Array:
+    return _cast(workload.gradient(), element_type)
+
+
+def _cast(array: Array, element_type: str) -> Array:
+    return array.astype(ELEMENT_DTYPES[element_type], copy=False) if array.dtype.kind == "f" else array

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,19 +10,15 @@ from statistics import median
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import track
 
-from benchmarks.machine import machine, versions
 from benchmarks.networks.errors import MOST_OF_ALL, MOST_OF_TORCH
 from benchmarks.networks.measure import OURS, TORCH, Row, measure
 from benchmarks.networks.zoo import NETWORKS
-from benchmarks.report import WIDTH, markdown_table, rich_table
-from benchmarks.tables import Table
+from benchmarks.report import machine, markdown
 from ortops.kernels.jit.runners import available_cpus
 
 CPUS = available_cpus()
-PACKAGES = ("ortops", "onnx", "onnxruntime", "torch", "torchvision")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 LEGEND = (
@@ -65,35 +60,25 @@ LEGEND = (
     "--rounds", type=click.IntRange(1, 10_000), help="The number of timed steps. [default: 7 to 51, as time allows]"
 )
 @click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
-@click.option("--markdown", "markdown_file", type=_FILE, metavar="F", help="Write the table to F.")
 def main(
     names: Sequence[str],
     threads: Sequence[int],
     size: int | None,
     rounds: int | None,
     json_file: Path | None,
-    markdown_file: Path | None,
 ) -> None:
     """Time training steps of whole networks in ONNX Runtime beside PyTorch, and compare their gradients.
 
     The exit status is 0, 1 if a network cannot be differentiated or a gradient is wrong, or 2 for a wrong call.
     """
-    for file in (json_file, markdown_file):
-        if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent} is no folder")
-    where, packages = machine(), versions(PACKAGES)
+    if json_file is not None and not json_file.parent.is_dir():
+        raise click.BadParameter(f"{json_file.parent} is no folder")
+    where = machine()
     rows, refused = _measured(names, sorted(set(threads)), rounds, size)
-    heading = f"{where['cpu']}, {', '.join(f'{name} {version}' for name, version in packages.items())}"
-    lines = [*LEGEND, *_notes(rows), *refused]
-    console = Console(file=sys.stdout, width=WIDTH)
-    for part in (escape(heading), rich_table(_table(rows)), *map(escape, lines)):
-        console.print(part, highlight=False)
+    click.echo("\n\n".join([str(where["cpu"]), _table(rows), "\n".join([*LEGEND, *_notes(rows), *refused])]))
     if json_file:
-        data = {"machine": where, "packages": packages, "rows": [asdict(row) for row in rows], "refused": refused}
+        data = {"machine": where, "rows": [asdict(row) for row in rows], "refused": refused}
         json_file.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
-    if markdown_file:
-        below = "\n".join(f"- {line}" for line in lines)
-        markdown_file.write_text("\n\n".join((heading, markdown_table(_table(rows)), below)) + "\n", "utf-8")
     if refused or any(row.errors.wrong for row in rows):
         raise click.exceptions.Exit(1)
 
@@ -117,10 +102,10 @@ def _measured(
     return rows, refused
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[Row]) -> str:
     headings = ["network", "threads", "ms", TORCH, "times", "MiB", TORCH, "times"]
     headings += ["of each", TORCH, "of all", TORCH, "wrong", "open", "nodes", "MB"]
-    return Table("training steps, float", headings, [_row(row) for row in rows])
+    return markdown(headings, [_row(row) for row in rows])
 
 
 def _row(row: Row) -> list[str]:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from benchmarks.interleave import interleave
+from benchmarks.bench import interleave
 from benchmarks.networks import memory as peaks
 from benchmarks.networks import sessions, step
 from benchmarks.networks.errors import Errors, errors

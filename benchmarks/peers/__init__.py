@@ -1,52 +1,41 @@
-"""Other implementations to compare with: one module for each, and only that one imports its package."""
+"""Other implementations to compare with, each a function (`benchmarks.bench.Peer`). Only its module imports its package."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import os
-from typing import Protocol, cast
 
-from benchmarks.call import Call
-from benchmarks.problem import Problem
+from benchmarks import models
+from benchmarks.bench import Peer
 
 NAMES = ("onnxruntime", "openvino", "torchvision", "torch", "loops", "bodies")
 
-BY_DEFAULT = ("onnxruntime", "openvino", "torchvision", "torch", "loops")
+BY_DEFAULT = NAMES[:-1]
 """Without bodies, which take seconds where the others take milliseconds."""
 
 
-class MissingPeerError(Exception):
-    """A peer is not installed."""
-
-
-class Peer(Protocol):
-    """A module of this package. PACKAGE: the distribution whose version is reported."""
-
-    PACKAGE: str
-
-    def prepare(self, problem: Problem, threads: int) -> Call | None:
-        """Return a call that computes the problem, or None if the peer does not support it."""
-
-
 def load(name: str) -> Peer:
-    """Import a peer by its name.
+    """Return a peer by its name.
 
     Raises:
-        MissingPeerError: its package is not installed or cannot be imported.
+        ValueError: its package is not installed or cannot be imported.
     """
+    if name in ("onnxruntime", "bodies"):
+        return models.bodies if name == "bodies" else models.onnxruntime_own
     # Spinning idle threads of OpenMP, which torch uses, would take the others' cores. OpenMP reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        return cast("Peer", importlib.import_module(f"benchmarks.peers.{name}"))
+        found: Peer = importlib.import_module(f"benchmarks.peers.{name}").prepare
     except (ImportError, RuntimeError) as error:  # torchvision raises the latter if it does not fit the torch
-        raise MissingPeerError(f"{name!r}: must be installed ({error})") from error
+        raise ValueError(f"{name!r}: must be installed ({error})") from error
+    return found
 
 
 def present() -> dict[str, Peer]:
     """Return the default peers whose packages are installed."""
     found = {}
     for name in BY_DEFAULT:
-        with contextlib.suppress(MissingPeerError):
+        with contextlib.suppress(ValueError):
             found[name] = load(name)
     return found

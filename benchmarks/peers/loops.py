@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from benchmarks.call import Call
-from benchmarks.problem import Problem
-from benchmarks.workloads import Array, Rotated
-
-PACKAGE = "numba"
+from benchmarks.bench import Call
+from benchmarks.workloads import Array, Problem, Rotated
 
 _TYPES = ("float", "double")
 

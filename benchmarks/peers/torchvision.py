@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torchvision.ops import roi_align
 
-from benchmarks.call import Call
-from benchmarks.peers.differentiable import boxes, call_of
-from benchmarks.problem import Problem
-from benchmarks.workloads import Workload
-
-PACKAGE = "torchvision"
+from benchmarks.bench import Call
+from benchmarks.peers.torch import differentiable, tensor
+from benchmarks.workloads import Problem, Workload
 
 if not hasattr(torch.ops.torchvision, "_cuda_version"):  # only the library itself defines this operator
     raise ImportError("needs torchvision with its compiled operators")
 
 _TYPES = ("float16", "float", "double")
 
-_COORDINATES = (
-    "its coordinates are float16, so that its samples are up to half a pixel off; it is timed nevertheless, since it "
-    "does as much work"
-)
+_COORDINATES = "its coordinates are float16, so that its samples are up to half a pixel off; it does as much work"
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
@@ -28,10 +23,11 @@ def prepare(problem: Problem, threads: int) -> Call | None:
     workload = problem.workload
     if not isinstance(workload, Workload) or problem.operation.mode != "avg" or problem.element_type not in _TYPES:
         return None
-    rois, size = boxes(problem), (workload.bins, workload.bins)
-    return call_of(
-        lambda x: roi_align(x, rois, size, workload.spatial_scale, workload.sampling_ratio, aligned=True),
+    rois, batch_indices = problem.arrays["rois"], problem.arrays["batch_indices"]
+    boxes = tensor(np.column_stack([batch_indices.astype(rois.dtype), rois]))
+    return differentiable(
+        lambda x: roi_align(x, boxes, workload.bins, workload.spatial_scale, workload.sampling_ratio, aligned=True),
         problem,
         threads,
-        expected_difference=_COORDINATES if problem.element_type == "float16" else None,
+        _COORDINATES if problem.element_type == "float16" else "",
     )

@@ -122,35 +122,45 @@ class Child:
         try:
             answer = self._process.call(answer_within, self._setting, case)
         except ProcessLostError as error:
-            return Answer("crash", text=self._explained(error))
+            return self._lost(error)
         if declared.is_unsafe and case.expects_error == "data" and answer.kind == "outputs":
             self._process.end()  # it may have written out of bounds, which could make a later case fail
         return answer
 
     def result(self, case: Case) -> Result:
         """The result of a case, with the valid twin if it is refused."""
-        declared = self.declaration()
-        try:
-            result = self._process.call(_result, self._setting, case)
-        except ProcessLostError as error:
-            lost = Answer("crash", text=self._explained(error))
-            if error.stage == TWIN:
-                lost = Answer("unsupported", text=f"its valid twin is not answered: {lost.text}")
-            return runner_of(self._setting, declared, self.answer).result_of(case, lost)
-        is_wrong = result.outcome not in (Outcome.PASSED, Outcome.UNSUPPORTED)
-        if declared.is_unsafe and case.expects_error == "data" and is_wrong:
-            self._process.end()  # as above
-        return replace(result, case=case)
+        (result,) = self.results([case])
+        return result
+
+    def results(self, cases: Sequence[Case]) -> Iterator[Result]:
+        """The results of cases, which travel to the child together. One that it loses has crashed, and the others go on."""
+        left = deque(cases)
+        while left:
+            declared = self.declaration()
+            try:
+                for result in self._process.calls(_result, [(self._setting, case) for case in left]):
+                    case = left.popleft()
+                    yield replace(result, case=case)
+                    is_wrong = result.outcome not in (Outcome.PASSED, Outcome.UNSUPPORTED)
+                    if declared.is_unsafe and case.expects_error == "data" and is_wrong:
+                        self._process.end()  # as above
+                        break
+            except ProcessLostError as error:
+                runner = runner_of(self._setting, declared, self.answer)
+                yield runner.result_of(left.popleft(), self._lost(error))
 
     def compile(self, cases: Sequence[Case]) -> None:
         """Let the backend compile what the cases need. If that fails, the cases will tell."""
         with contextlib.suppress(ProcessLostError):
             self._process.call(_compile, self._setting, cases, seconds=COMPILE_LIMIT)
 
-    def _explained(self, error: ProcessLostError) -> str:
-        limit = self._setting.memory_limit
-        ended = limit is not None and str(error).startswith("the process ended")
-        return f"{error}, allowed {limit} MiB" if ended else str(error)
+    def _lost(self, error: ProcessLostError) -> Answer:
+        limit, text = self._setting.memory_limit, str(error)
+        if limit is not None and text.startswith("the process ended"):
+            text = f"{text}, allowed {limit} MiB"
+        if error.stage == TWIN:
+            return Answer("unsupported", text=f"its valid twin is not answered: {text}")
+        return Answer("crash", text=text)
 
 
 @contextlib.contextmanager
@@ -196,7 +206,9 @@ def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterat
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
     """
-    declared = pool.executor.submit(_declared, setting).result()
+    # Each worker loads the backend at once, rather than when its first case waits for it.
+    loading = [pool.executor.submit(_declared, setting) for _ in range(pool.worker_count)]
+    declared = loading[0].result()
     compiling: dict[str, Future[None]] = {}
     if declared.compiles:
         for family in dict.fromkeys(case.definition.family for case in cases):
@@ -268,7 +280,7 @@ def _compiled(setting: Setting, cases: Sequence[Case]) -> None:
 
 def _results(setting: Setting, cases: Sequence[Case]) -> list[Result]:
     with child_of(setting) as child:
-        return [child.result(case) for case in cases]
+        return list(child.results(cases))
 
 
 # What a child calls.

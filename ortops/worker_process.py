@@ -7,14 +7,16 @@ back. The executor may be `LocalExecutor`, or one of a cluster, such as that of 
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from multiprocessing import connection as pipes
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -48,8 +50,17 @@ class ProcessLostError(Exception):
         self.stage = stage
 
 
+class _Call(NamedTuple):
+    """What a child process is asked to do: to call a function with each of several tuples of arguments."""
+
+    number: int
+    function: Callable[..., object]
+    arguments: list[tuple[Any, ...]]
+    seconds: float
+
+
 class _Message(NamedTuple):
-    """What a child process sends at the end of call `number`."""
+    """What a child process sends for each tuple of arguments of call `number`."""
 
     number: int
     kind: str  # result or error
@@ -116,18 +127,21 @@ class WorkerProcess:
             self.end()
         if self._running is None:
             here, there = SPAWN.Pipe()
-            process = SPAWN.Process(target=_serve, args=(self.key[0], self.key[1:], there, self._stage), daemon=True)
+            begin = _Call(0, self.key[0], [self.key[1:]], START_TIMEOUT)
+            process = SPAWN.Process(target=_serve, args=(begin, there, self._stage), daemon=True)
             # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
             multiprocessing.current_process().daemon = False
             self._stage.set("", START_TIMEOUT)
             process.start()
             there.close()
             self._running, self._number = (process, here), 0
+            threading.Thread(target=_end_in_time, args=(process, self._stage), daemon=True).start()
             try:
                 self.greeting = self._result()
             except BaseException:
                 self.end()
                 raise
+            self._stage.set("", math.inf)
         return self.greeting
 
     def call(self, function: Callable[..., T], *args: Any, seconds: float = START_TIMEOUT) -> T:
@@ -143,14 +157,27 @@ class WorkerProcess:
             CancelledError: `kill` was called.
             Exception: the function raised it.
         """
+        (result,) = self.calls(function, [args], seconds)
+        return result
+
+    def calls(
+        self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], seconds: float = START_TIMEOUT
+    ) -> Iterator[T]:
+        """The results of calls with each of several tuples of arguments, which travel together and cost less than alone.
+
+        Each result is yielded as soon as it comes. The first call without a result ends the iterator with the exception that
+        `call` raises; those after it have not been made. All results have to be taken before the next call.
+        """
         self.start()
         assert self._running is not None  # noqa: S101  # it has been started
         self._number += 1
+        call = _Call(self._number, function, list(arguments), seconds)
         self._stage.set("", seconds)
         with contextlib.suppress(OSError):  # the process has ended: its exit code follows
-            self._running[1].send((self._number, function, args))
-        result: T = self._result()
-        return result
+            self._running[1].send(call)
+        for _ in call.arguments:
+            yield self._result()
+        self._stage.set("", math.inf)
 
     def _result(self) -> Any:
         """The result of the present call.
@@ -203,17 +230,12 @@ class WorkerProcess:
                 raise EOFError
             if time.monotonic() >= self._stage.deadline:
                 raise TimeoutError
-        # Part of an object would let the call below wait for the rest for ever.
-        watch = threading.Timer(max(STEP, self._stage.deadline - time.monotonic()), process.kill)
-        watch.start()
         try:
             return connection.recv()
         except (EOFError, OSError):
             raise
         except Exception as error:  # unpickling what is no pickle raises any exception
             raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from error
-        finally:
-            watch.cancel()
 
     def kill(self) -> None:
         """End the process at once, and let the call that waits for it, and all later ones, raise CancelledError."""
@@ -250,22 +272,33 @@ def stage(name: str, seconds: float | None = None) -> None:
         _current.set(name, seconds)
 
 
-def _serve(begin: Callable[..., object], args: tuple[Any, ...], connection: Connection, current: _Stage) -> None:
-    """Run calls in a child process until the connection closes. Call 0 is `begin`."""
+def _end_in_time(process: BaseProcess, current: _Stage) -> None:
+    """Kill a process whose time is over: the parent would wait for ever for the rest of an object of which it has a part."""
+    while not pipes.wait([process.sentinel], STEP):
+        if time.monotonic() > current.deadline + STEP:
+            process.kill()
+
+
+def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
+    """Run calls in a child process until the connection closes. The first one is `begin`."""
     global _current  # noqa: PLW0603  # a process serves one connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
     _current = current
-    number, function = 0, begin
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            message = _outcome(number, function, args)
-            try:
-                connection.send(message)
-            except Exception as error:  # noqa: BLE001  # too large for the memory, or it cannot be pickled
-                lost = ProcessLostError(f"its answer cannot be sent: {type(error).__name__}")
-                connection.send(_Message(number, "error", lost))
+            for args in call.arguments:
+                current.set("", call.seconds)
+                message = _outcome(call.number, call.function, args)
+                try:
+                    connection.send(message)
+                except Exception as error:  # noqa: BLE001  # too large for the memory, or it cannot be pickled
+                    lost = ProcessLostError(f"its answer cannot be sent: {type(error).__name__}")
+                    message = _Message(call.number, "error", lost)
+                    connection.send(message)
+                if message.kind == "error":
+                    break
             del message
-            number, function, args = connection.recv()
+            call = connection.recv()
 
 
 def _outcome(number: int, function: Callable[..., object], args: tuple[Any, ...]) -> _Message:

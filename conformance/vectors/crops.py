@@ -8,6 +8,7 @@ changes the result.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,29 +68,40 @@ class Crop:
         """The image of each RoI, [R]."""
         return np.array([image for image, _, _ in self.windows], np.int64)
 
+    def pixels(self, x: Array) -> Array:
+        """The four pixels around each sample, [R, 4, C, PH, PW], in the order of `CORNERS`."""
+        return x.ravel()[self._places(x.shape)]
+
+    def scattered(self, shares: Array, x_shape: Sequence[int]) -> Array:
+        """The sum of what each pixel gets, [N, C, H, W], from shares of the shape of `pixels`."""
+        places = self._places(x_shape).ravel()
+        return np.bincount(places, shares.ravel(), math.prod(x_shape)).reshape(x_shape)
+
+    def _places(self, x_shape: Sequence[int]) -> Array:
+        """The indices of `pixels` in a flat map."""
+        windows = np.array(self.windows, np.int64).reshape(-1, 3).T.reshape(3, -1, 1, 1, 1, 1)
+        below, beside = np.array(CORNERS).T.reshape(2, 4, 1, 1, 1)
+        rows = windows[1] + below + np.arange(self.bins[0])[:, None]
+        columns = windows[2] + beside + np.arange(self.bins[1])
+        channels = np.arange(x_shape[1])[:, None, None]
+        return np.ravel_multi_index(np.broadcast_arrays(windows[0], channels, rows, columns), tuple(x_shape))
+
     def answers(self, x: Array, dy: Array, outputs: Sequence[str]) -> dict[str, Array]:
         """The expected Y, dX and drois for a map and a gradient, those of `outputs`, by their roles: y, dx and drois."""
-        (height, width), count = self.bins, len(self.windows)
-        y, dx, drois = np.zeros((count, x.shape[1], height, width)), np.zeros(x.shape), np.zeros((count, 4))
-        t_y, t_x = ((np.arange(n) + 0.5) / n for n in self.bins)
-        for r, (n, row, column) in enumerate(self.windows):
-            places = [np.s_[n, :, row + a : row + a + height, column + b : column + b + width] for a, b in CORNERS]
-            pixels = np.stack([x[place] for place in places])
-            if self.mode == "max":  # the weighted winner only
-                is_read = np.arange(4)[:, None, None, None] == pixels.argmax(axis=0)
-                pixels = np.where(is_read, pixels, 0.0)
-            else:
-                is_read = np.ones(pixels.shape, bool)
-            y[r] = pixels.sum(axis=0) / 4
-            for place, has_weight in zip(places, is_read, strict=True):
-                dx[place] += np.where(has_weight, dy[r] / 4, 0.0)
-            if "drois" not in outputs:
-                continue
+        pixels, is_read = self.pixels(x), np.ones((), bool)
+        if self.mode == "max":  # the weighted winner only
+            is_read = np.arange(4)[:, None, None, None] == pixels.argmax(axis=1)[:, None]
+            pixels = np.where(is_read, pixels, 0.0)
+        answers = {"y": pixels.sum(axis=1) / 4}
+        if "dx" in outputs:
+            answers["dx"] = self.scattered(np.where(is_read, dy[:, None] / 4, np.zeros(pixels.shape)), x.shape)
+        if "drois" in outputs:
+            t_y, t_x = ((np.arange(n) + 0.5) / n for n in self.bins)
             signs = 2 * np.array(CORNERS) - 1
-            by_y, by_x = (dy[r] * np.tensordot(sign / 2, pixels, 1) for sign in signs.T)
-            by_ends = ((by_x * (1 - t_x)), (by_y * (1 - t_y)[:, None]), (by_x * t_x), (by_y * t_y[:, None]))
-            drois[r] = [self.scale * float(by_end.sum()) for by_end in by_ends]
-        return {role: values for role, values in (("y", y), ("dx", dx), ("drois", drois)) if role in outputs}
+            by_y, by_x = (dy * np.tensordot(sign / 2, pixels, (0, 1)) for sign in signs.T)
+            by_ends = (by_x * (1 - t_x), by_y * (1 - t_y)[:, None], by_x * t_x, by_y * t_y[:, None])
+            answers["drois"] = self.scale * np.stack([by_end.sum(axis=(1, 2, 3)) for by_end in by_ends], axis=1)
+        return {role: answers[role] for role in ("y", "dx", "drois") if role in outputs}
 
 
 def sixteenths(shape: Sequence[int], turn: int = 0) -> Array:

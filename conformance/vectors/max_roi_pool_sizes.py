@@ -15,7 +15,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
-from conformance.vectors.crops import CORNERS, Crop
+from conformance.vectors.crops import Crop
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, make_cases, with_ties
 from conformance.vectors.sessions import CROP, in_one_session
@@ -62,13 +62,9 @@ def _of_crop(
 ) -> Iterator[Case]:
     """The cases of a crop, if wanted with another map x or gradient dy."""
     (height, width), x, dy = crop.bins, crop.x if x is None else x, crop.dy if dy is None else dy
-    y, dx = np.zeros(dy.shape), np.zeros(x.shape)
-    for r, (n, row, column) in enumerate(crop.windows):
-        places = [np.s_[n, :, row + a : row + a + height, column + b : column + b + width] for a, b in CORNERS]
-        pixels = np.stack([x[place] for place in places])
-        y[r] = pixels.max(axis=0)
-        for i, place in enumerate(places):
-            dx[place] += np.where(pixels.argmax(axis=0) == i, dy[r], 0.0)
+    pixels = crop.pixels(x)
+    is_largest = np.arange(4)[:, None, None, None] == pixels.argmax(axis=1)[:, None]
+    y, dx = pixels.max(axis=1), crop.scattered(np.where(is_largest, dy[:, None], 0.0), x.shape)
     ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64).reshape(-1, 5)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
     yield from make_cases(

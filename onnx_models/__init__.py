@@ -1,24 +1,14 @@
 """Build ONNX models of this project's operators, convert other models to them, and differentiate models."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import onnx
 
 from onnx_models import directml, portable
 from onnx_models.build import model, node
-from onnx_models.builders import (
-    dml_resample,
-    dml_resample_grad,
-    dml_roi_align,
-    dml_roi_align_grad,
-    max_roi_pool,
-    max_roi_pool_grad,
-    resize_grad,
-    roi_align,
-    roi_align_grad,
-    roi_align_rotated,
-    roi_align_rotated_grad,
-    roi_align_with_grad,
-)
+from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
 from onnx_models.gradient import gradient, jvp, vjp
 from onnx_models.resize import resample_attributes
@@ -30,21 +20,9 @@ if TYPE_CHECKING:
 
 # Grouped by what they are for.
 __all__ = [  # noqa: RUF022
-    # Models of RoiAlign and of its gradient.
-    "roi_align",
-    "roi_align_grad",
+    # Models of RoiAlign with its gradient; `BUILDERS` has the functions for each operator alone.
     "roi_align_with_grad",
-    # Models of RoIAlign over rotated regions.
-    "roi_align_rotated",
-    "roi_align_rotated_grad",
-    # Models of MaxRoiPool.
-    "max_roi_pool",
-    "max_roi_pool_grad",
-    # Models of DirectML's operators, and the attributes of its older ones.
-    "dml_roi_align",
-    "dml_roi_align_grad",
-    "dml_resample",
-    "dml_resample_grad",
+    # Attributes of DirectML's older operators.
     "directml",
     # ONNX's Resize as a DmlResample node, and its gradient.
     "resample_attributes",
@@ -64,10 +42,17 @@ __all__ = [  # noqa: RUF022
     # Schemas for ONNX's checker and shape inference.
     "register_schemas",
 ]
+__all__ += list(BUILDERS)
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``onnx_models.torch`` on first use, as it needs PyTorch, an extra."""
+def __getattr__(name: str) -> Callable[..., onnx.ModelProto]:
+    """Return a function of `BUILDERS`, or import ``onnx_models.torch`` on first use, as it needs PyTorch, an extra."""
+    if name in BUILDERS:
+        return BUILDERS[name]
     if name == "torch":
-        return importlib.import_module("onnx_models.torch")
+        return importlib.import_module("onnx_models.torch")  # type: ignore[return-value]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,20 +1,26 @@
-"""Build models of this project's operators, one function for each.
+"""Build models of this project's operators: a function for each `Operator.function`, made from the definitions.
 
 All of them take these keyword arguments, and raise what `onnx_models.model` does:
 
     element_type: of all tensors but indices and shapes, "float" by default. Every operator has float16, float and double;
         those that ONNX defines at opset 22, RoIAlignRotated and their gradients have bfloat16 too.
-    axes: lengths or other names for the named axes of inputs and outputs, which the functions list in brackets; the
-        others keep these names and are of any length.
+    index_type: of BatchIndicesTensor, ``int64`` (the default) or ``uint32`` as in DirectML.
+    axes: lengths or other names for the named axes of inputs and outputs; the others keep these names and are of any length.
+    outputs: of gradients, the names of the wanted outputs, in any case; all by default. The model has an optional input
+        only where the wanted outputs need it.
+    standard: True for ONNX's own operator, where there is one; at opset 7 for 1, since runtimes read no older one.
     portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
+    roi_rank, batch_indices_rank: the ranks of ROITensor (2) and of BatchIndicesTensor (1), if more axes of length 1 lead.
+    rank: of the tensors of variable rank; by default the number of values of the lists, or 4 without lists.
 
-All other keyword arguments are attributes; the functions list their defaults. The node has all of them except empty lists.
-The bytes of a model depend on the arguments alone.
+All other keyword arguments are attributes. The node has all of them except empty lists. The bytes of a model depend on the
+arguments alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import onnx
@@ -36,7 +42,11 @@ from onnx_models.portable.attach import attach
 from onnx_models.resize import resample_attributes
 from onnx_models.traversal import normalize_domain
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
+from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator, Tensor
+
+Builder = Callable[..., onnx.ModelProto]
+
+_RANK_ARGUMENTS = {"roi_rank": "ROITensor", "batch_indices_rank": "BatchIndicesTensor"}
 
 
 def build(
@@ -44,20 +54,24 @@ def build(
     *,
     element_type: str = "float",
     index_type: str = INDEX_TYPE,
-    ranks: Mapping[str, int] | None = None,
     axes: Lengths | None = None,
     outputs: Collection[str] | None = None,
     standard: bool = False,
     portable: bool = False,
-    **attributes: AttributeValue,
+    **others: Any,
 ) -> onnx.ModelProto:
-    """Build a model of one node, as `onnx_models.model` does, with the attributes as keyword arguments."""
+    """Build a model of one node, as `onnx_models.model` does, with ranks and attributes as keyword arguments."""
+    names = {tensor.name for tensor in operator.inputs}
+    ranked = {argument: name for argument, name in _RANK_ARGUMENTS.items() if name in names}
+    if operator.inputs[0].has_variable_rank:
+        ranked["rank"] = operator.inputs[0].name
+    ranks = {name: others.pop(argument) for argument, name in ranked.items() if argument in others}
     return model(
         operator,
         element_type=element_type,
         index_type=index_type,
-        ranks=ranks,
-        attributes=attributes,
+        ranks={name: rank for name, rank in ranks.items() if rank is not None},
+        attributes=others,
         axes=axes,
         outputs=outputs,
         standard=standard,
@@ -65,47 +79,51 @@ def build(
     )
 
 
-def _at_opset(name: str, opset: int) -> Operator:
-    """Return this project's operator that computes ONNX's operator of an opset."""
-    known = {one.standard[1]: one for one in OPERATORS if one.standard and one.standard[0] == name}
-    if opset not in known:
-        choices = " or ".join(map(str, known)) if len(known) < 3 else f"one of {', '.join(map(str, known))}"
-        raise ValueError(f"opset = {opset!r}: must be {choices}, which define {name}")
-    return known[opset]
+def _builder(operators: Sequence[Operator]) -> Builder:
+    """Return the function that builds a model of one node of the operators, which are versions of one."""
+    *_, newest = operators
+    versions = {one.standard[1]: one for one in operators if one.standard}
+    made: Builder
+
+    def of_opset(opset: int, **options: Any) -> onnx.ModelProto:
+        if opset not in versions:
+            choices = (
+                " or ".join(map(str, versions)) if len(versions) < 3 else f"one of {', '.join(map(str, versions))}"
+            )
+            raise ValueError(f"opset = {opset!r}: must be {choices}, which define {name}")
+        return build(versions[opset], **options)
+
+    def of_one(**options: Any) -> onnx.ModelProto:
+        return build(newest, **options)
+
+    name, _ = newest.standard or (newest.name, 0)
+    made = of_opset if versions else of_one
+    made.__name__ = made.__qualname__ = newest.function
+    made.__doc__ = _docstring(name, newest, ", ".join(map(str, versions)))
+    return made
 
 
-def roi_align(opset: int, *, standard: bool = False, **options: Any) -> onnx.ModelProto:
-    """Build a model of one RoiAlign node: Y from X, rois and batch_indices.
+def _docstring(name: str, operator: Operator, versions: str) -> str:
+    def listed(tensors: Sequence[Tensor]) -> str:
+        return ", ".join(f"{tensor.name} [{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
 
-    Args:
-        opset: the ONNX opset that defines RoiAlign: 10, 16 or 22.
-        standard: True for ONNX's own RoiAlign at that opset, False for this project's RoiAlign_10, _16 or _22.
-        options: see above. The attributes are output_height and output_width (1), mode (avg), sampling_ratio (0),
-            spatial_scale (1.0) and, from opset 16 on, coordinate_transformation_mode (half_pixel).
-
-    Returns:
-        A model with inputs X [N, C, H, W], rois [num_rois, 4] and batch_indices [num_rois] (int64), and output
-        Y [num_rois, C, output_height, output_width].
-
-    Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22.
-    """
-    return build(_at_opset("RoiAlign", opset), standard=standard, **options)
+    attributes = ", ".join(f"{one.name} ({one.default})" for one in operator.attributes)
+    opset = f"opset: the ONNX opset that defines {name}, one of {versions}." if versions else ""
+    options = f"options: see `onnx_models.builders`. The attributes are {attributes}."
+    returned = f"A model with the inputs {listed(operator.inputs)} and the outputs {listed(operator.outputs)}."
+    parts = {"Args": [opset, options], "Returns": [returned]}
+    lines = [f"Build a model of one {name} node. {operator.doc}", ""]
+    for heading, texts in parts.items():
+        wrapped = (fill(text, 110, initial_indent="    ", subsequent_indent="        ") for text in texts if text)
+        lines += [f"{heading}:", *wrapped, ""]
+    return "\n".join([*lines, f"Source: {operator.source}"])
 
 
-def roi_align_grad(**options: Any) -> onnx.ModelProto:
-    """Build a model of one RoiAlignGrad node: dX and drois from dY.
-
-    The model has the input X only where the node needs it: for drois and for the max modes.
-
-    Args:
-        options: see above; outputs, ``dx``, ``drois`` or both (the default). The attributes are mode (avg),
-            coordinate_transformation_mode (half_pixel), sampling_ratio (0) and spatial_scale (1.0).
-
-    Returns:
-        A model with inputs dY [num_rois, C, output_height, output_width], rois [num_rois, 4], batch_indices [num_rois]
-        (int64), x_shape [4] (int64) and X [N, C, H, W], and outputs dX [N, C, H, W] and drois [num_rois, 4].
-    """
-    return build(BY_NAME["RoiAlignGrad"], **options)
+BUILDERS: Mapping[str, Builder] = {
+    function: _builder([one for one in OPERATORS if one.function == function])
+    for function in dict.fromkeys(operator.function for operator in OPERATORS)
+}
+"""By name, the functions that build models of one node. `onnx_models` has them all."""
 
 
 def roi_align_with_grad(
@@ -143,155 +161,6 @@ def roi_align_with_grad(
     return make_model(
         "RoiAlign with its gradient", nodes, inputs, outputs, {"": DEFAULT_OPSET, DOMAIN: DOMAIN_VERSION}, portable
     )
-
-
-def roi_align_rotated(**options: Any) -> onnx.ModelProto:
-    """Build a model of one RoIAlignRotated node: Y from X, rois and batch_indices.
-
-    Args:
-        options: see above. The attributes are output_height and output_width (1), aligned (1), clockwise (0),
-            sampling_ratio (0) and spatial_scale (1.0).
-
-    Returns:
-        A model with inputs X [N, C, H, W], rois [num_rois, 5] (cx, cy, w, h and the angle in radians) and
-        batch_indices [num_rois] (int64), and output Y [num_rois, C, output_height, output_width].
-
-    Source: mmcv's documentation of RoIAlignRotated; `ortops.operators.roi_align_rotated`.
-    """
-    return build(BY_NAME["RoIAlignRotated"], **options)
-
-
-def roi_align_rotated_grad(**options: Any) -> onnx.ModelProto:
-    """Build a model of one RoIAlignRotatedGrad node: dX and drois from dY.
-
-    The model has the input X only where the node needs it: for drois.
-
-    Args:
-        options: see above; outputs, ``dx``, ``drois`` or both (the default). The attributes are those of
-            `roi_align_rotated` except output_height and output_width.
-
-    Returns:
-        A model with inputs dY [num_rois, C, output_height, output_width], rois [num_rois, 5], batch_indices [num_rois]
-        (int64), x_shape [4] (int64) and X [N, C, H, W], and outputs dX [N, C, H, W] and drois [num_rois, 5].
-    """
-    return build(BY_NAME["RoIAlignRotatedGrad"], **options)
-
-
-def max_roi_pool(opset: int, *, standard: bool = False, **options: Any) -> onnx.ModelProto:
-    """Build a model of one MaxRoiPool node: Y from X and rois.
-
-    Args:
-        opset: the ONNX opset that defines MaxRoiPool: 1 or 22.
-        standard: True for ONNX's own MaxRoiPool (at opset 7 for 1, since runtimes read no older one), False for this
-            project's MaxRoiPool_1 or MaxRoiPool_22.
-        options: see above. The attributes are pooled_shape (1, 1), the height and the width of the output, and
-            spatial_scale (1.0).
-
-    Returns:
-        A model with inputs X [N, C, H, W] and rois [num_rois, 5] (batch_id, x1, y1, x2 and y2), and output
-        Y [num_rois, C, *pooled_shape].
-
-    Source: ONNX operator specification, MaxRoiPool, versions 1 and 22.
-    """
-    return build(_at_opset("MaxRoiPool", opset), standard=standard, **options)
-
-
-def max_roi_pool_grad(**options: Any) -> onnx.ModelProto:
-    """Build a model of one MaxRoiPoolGrad node: dX from dY, X and rois.
-
-    Args:
-        options: see above. The attribute is spatial_scale (1.0).
-
-    Returns:
-        A model with inputs dY [num_rois, C, output_height, output_width], X [N, C, H, W] and rois [num_rois, 5], and
-        output dX [N, C, H, W].
-    """
-    return build(BY_NAME["MaxRoiPoolGrad"], **options)
-
-
-def dml_roi_align(*, roi_rank: int = 2, batch_indices_rank: int = 1, **options: Any) -> onnx.ModelProto:
-    """Build a model of one DmlRoiAlign node: OutputTensor from InputTensor, ROITensor and BatchIndicesTensor.
-
-    The attributes are the fields of DirectML's ROI_ALIGN1. With their defaults the node computes ROI_ALIGN.
-
-    Args:
-        roi_rank: the rank of ROITensor, 2 to 4: [num_rois, 4], [1, num_rois, 4] or [1, 1, num_rois, 4].
-        batch_indices_rank: the rank of BatchIndicesTensor, 1 to 4; beyond 1, its leading axes have length 1.
-        options: see above; index_type, the type of BatchIndicesTensor, ``int64`` (the default) or ``uint32`` as in
-            DirectML. The attributes are output_height and output_width (1), reduction_function (average),
-            interpolation_mode (linear), spatial_scale_x and spatial_scale_y (1.0), input_pixel_offset (0.5),
-            output_pixel_offset (-0.5), out_of_bounds_input_value (0.0), minimum_samples_per_output (1),
-            maximum_samples_per_output (2**32 - 1) and align_regions_to_corners (0).
-
-    Returns:
-        A model with inputs InputTensor [N, C, H, W], ROITensor [num_rois, 4] and BatchIndicesTensor [num_rois], and
-        output OutputTensor [num_rois, C, output_height, output_width].
-
-    Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC.
-    """
-    ranks = {"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank}
-    return build(BY_NAME["DmlRoiAlign"], ranks=ranks, **options)
-
-
-def dml_roi_align_grad(*, roi_rank: int = 2, batch_indices_rank: int = 1, **options: Any) -> onnx.ModelProto:
-    """Build a model of one DmlRoiAlignGrad node: the gradients of `dml_roi_align` for InputTensor and ROITensor.
-
-    The model has the input InputTensor only where the node needs it: for OutputROIGradientTensor and for the maximum.
-
-    Args:
-        roi_rank: the rank of ROITensor and of OutputROIGradientTensor, as in `dml_roi_align`.
-        batch_indices_rank: as in `dml_roi_align`.
-        options: see above; index_type as in `dml_roi_align`; outputs, ``OutputGradientTensor``,
-            ``OutputROIGradientTensor`` or both (the default), in any case. The attributes are those of `dml_roi_align`
-            except output_height, output_width and out_of_bounds_input_value.
-
-    Returns:
-        A model with inputs InputGradientTensor [num_rois, C, output_height, output_width], ROITensor [num_rois, 4],
-        BatchIndicesTensor [num_rois], x_shape [4] (int64) and InputTensor [N, C, H, W], and outputs
-        OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [num_rois, 4].
-
-    Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
-    """
-    ranks = {"ROITensor": roi_rank, "BatchIndicesTensor": batch_indices_rank}
-    return build(BY_NAME["DmlRoiAlignGrad"], ranks=ranks, **options)
-
-
-def dml_resample(*, rank: int | None = None, **options: Any) -> onnx.ModelProto:
-    """Build a model of one DmlResample node, which scales InputTensor along each of its axes to OutputTensor.
-
-    The attributes are the fields of DirectML's RESAMPLE2, lists with one value for each axis. `onnx_models.directml` has
-    the attributes for RESAMPLE and RESAMPLE1, and `onnx_models.resample_attributes` returns those for ONNX's Resize.
-
-    Args:
-        rank: 1 to 4; None for the number of values of the lists.
-        options: see above; of OutputTensor, only axes whose length does not follow can be given. The attributes are
-            interpolation_mode (linear), scales (the ratio of the two lengths), input_pixel_offsets (0.5 each),
-            output_pixel_offsets (-0.5 each), rounding_direction (half_up) and output_sizes (InputTensor's lengths times
-            scales, rounded down). At least one of scales and output_sizes is needed.
-
-    Returns:
-        A model with input InputTensor [N0, N1, ...] and output OutputTensor [M0, M1, ...], of the same rank.
-
-    Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
-    """
-    return build(BY_NAME["DmlResample"], ranks={} if rank is None else {"InputTensor": rank}, **options)
-
-
-def dml_resample_grad(*, rank: int | None = None, **options: Any) -> onnx.ModelProto:
-    """Build a model of one DmlResampleGrad node: the gradient of `dml_resample` with respect to InputTensor.
-
-    Args:
-        rank: 1 to 4; None for the number of values of the lists, or 4 without lists.
-        options: see above. The attributes are those of the forward node (`dml_resample`), with the same values, except
-            output_sizes.
-
-    Returns:
-        A model with inputs InputGradientTensor [M0, M1, ...] and x_shape [rank] (int64), and output
-        OutputGradientTensor [N0, N1, ...].
-
-    Source: Microsoft's documentation of DML_RESAMPLE_GRAD1_OPERATOR_DESC.
-    """
-    return build(BY_NAME["DmlResampleGrad"], ranks={} if rank is None else {"InputGradientTensor": rank}, **options)
 
 
 def resize_grad(

@@ -14,8 +14,7 @@ import pytest
 import onnx_models
 import ortops
 from onnx_models.portable import attach
-from onnx_models.portable.attach import BODIES
-from ortops.operators import BY_NAME, OPERATORS
+from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import DOMAIN
 from portable_checks import ALL_OPSETS, TYPES, check, expected, run, session, with_opset
@@ -457,7 +456,3 @@ def test_builders_attach_bodies(build: Callable[..., onnx.ModelProto]) -> None:
     made = build(portable=True)
     assert made == attach(build())
     onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-
-
-def test_each_family_of_operators_has_bodies() -> None:
-    assert BODIES.keys() == {operator.family for operator in OPERATORS}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 import onnx
 from onnx import helper
@@ -14,22 +15,12 @@ from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import node_checker
 from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
-from onnx_models.portable import dml_resample, dml_roi_align, max_roi_pool, roi_align, roi_align_rotated
 from onnx_models.portable.attributes import Attributes, BodyRequest
 from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind, Value
 from onnx_models.traversal import iter_nodes, label, onnx_opset
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
-
-BODIES: Mapping[str, Callable[[Mapping[str, Value], BodyRequest], dict[str, Value]]] = {
-    "dml_resample": dml_resample.outputs,
-    "dml_roi_align": dml_roi_align.outputs,
-    "max_roi_pool": max_roi_pool.outputs,
-    "roi_align": roi_align.outputs,
-    "roi_align_rotated": roi_align_rotated.outputs,
-}
-"""By family of operators, what builds the wanted outputs of a body, in the type of sums, from the inputs; both by name."""
 
 MIN_OPSET = 18
 """The oldest opset whose reductions and scatter operators the bodies can use."""
@@ -154,7 +145,9 @@ def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset
         if reason is not None and tensor.name not in inputs:
             raise ValueError(f"{tensor.name} is missing: {operator.name} needs it for {reason}")
     given = {name: graph.input(name) for name in inputs}
-    found = BODIES[operator.family](given, BodyRequest(operator, attributes, wanted, sums))
+    # The module of the operator's family makes the wanted outputs, in the type of sums, from the inputs; both by name.
+    family = import_module(f"onnx_models.portable.{operator.family}")
+    found: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums))
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))

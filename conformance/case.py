@@ -57,7 +57,7 @@ def weakest(*bases: Basis) -> Basis:
 class Case:
     """One node with its inputs, and the outputs or the error that a conforming runtime gives.
 
-    id: stable and unique, `function/family/scenario/variant/type`; the first two parts name the row of a report.
+    id: stable and unique, `function/group/scenario/variant/type`; the first two parts name the row of a report.
     source: the document from which the expected values follow.
     operator: name of the definition in `ortops.OPERATORS`, its version included where ONNX has several.
     attributes: those written on the node; an absent one has its default.
@@ -118,9 +118,9 @@ class Case:
         return self.definition.standard[1] if self.definition.standard else DOMAIN_VERSION
 
     @property
-    def family(self) -> str:
+    def group(self) -> str:
         """The row of a report that counts this case."""
-        return family_of(self.id)
+        return group_of(self.id)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -139,7 +139,7 @@ def element_type_of(dtype: np.dtype[Any]) -> str:
     return next(name for name, known in ELEMENT_DTYPES.items() if known == dtype)
 
 
-def family_of(case_id: str) -> str:
+def group_of(case_id: str) -> str:
     """The first two parts of an id, which name the row of a report."""
     return "/".join(case_id.split("/")[:2])
 

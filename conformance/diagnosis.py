@@ -71,7 +71,7 @@ def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
     failed: dict[str, list[Result]] = {}
     for result in results:
         if result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result):
-            failed.setdefault(result.case.family, []).append(result)
+            failed.setdefault(result.case.group, []).append(result)
     found = [one for family, own in failed.items() for one in _explaining(family, own, results)]
     # If several explain a family equally well, the one that explains other families as well is more likely.
     weight = Counter[Mutant]()
@@ -98,7 +98,7 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
     function = failed[0].case.id.split("/")[0]
     passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
     # The same family first: the cases that it passes there tell one wrong implementation from another.
-    confirming = _chosen([r for r in passed if r.case.family == family]) + _chosen(passed)
+    confirming = _chosen([r for r in passed if r.case.group == family]) + _chosen(passed)
     for fault in MUTANTS:
         if not asked(fault, (failed[0].case,)):
             continue

@@ -99,7 +99,7 @@ class Suite(pytest.Directory):
 class AnswerCheck:
     """Fails a test run in which the backend supports no case: pytest takes a run of skipped tests for a success."""
 
-    MESSAGE = "no case was answered: this shows nothing"
+    MESSAGE = "the backend supports none of the selected cases; nothing was tested"
 
     def __init__(self) -> None:
         self._outcomes: set[object] = set()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.case import Array, Case, Source
-from conformance.explain import explain, picture
+from conformance.explain import explain
+from conformance.explain.drawing import Theme, picture
 from ortops.operators import BY_NAME
 
 
@@ -17,31 +19,25 @@ class Picture(NamedTuple):
 
     title, detail: the lines above the drawings.
     alt: what the picture shows, for those who do not see it.
-    case: the case that is drawn.
-    drawings: the numbers of the drawings, counted from 1; none for those of `conformance.explain.picture.chosen`.
-    headings: other headings and lines below them, for each of the drawings.
+    drawings: for each drawing the case, the number of the drawing in the explanation of the case, and its own heading
+        and line below it.
     """
 
     title: str
     detail: str
     alt: str
-    case: Case
-    drawings: tuple[int, ...] = ()
-    headings: tuple[tuple[str, str], ...] = ()
+    drawings: tuple[tuple[Case, int, str, str], ...]
 
 
-def drawn(one: Picture) -> dict[picture.Theme, str]:
+def drawn(one: Picture) -> dict[Theme, str]:
     """A picture as an SVG file for each theme."""
-    explanation = explain(one.case)
-    panels = picture.chosen(explanation, one.drawings)
-    if one.headings:
-        panels = tuple(
-            panel._replace(heading=heading, detail=detail)
-            for panel, (heading, detail) in zip(panels, one.headings, strict=True)
-        )
-    themes: tuple[picture.Theme, ...] = get_args(picture.Theme)
-    hint = explanation.hint if explanation.conventions else ""
-    return {theme: picture.render(one.title, one.detail, panels, hint, theme) for theme in themes}
+    drawings, hint = [], ""
+    for case, number, name, detail in one.drawings:
+        explanation = explain(case)
+        hint = explanation.hint
+        drawings.append(replace(explanation.drawings[number], name=name, detail=detail))
+    themes: tuple[Theme, ...] = get_args(Theme)
+    return {theme: picture(one.title, one.detail, drawings, hint, theme) for theme in themes}
 
 
 def _case(operator: str, attributes: dict[str, Any], *inputs: npt.ArrayLike) -> Case:
@@ -63,6 +59,49 @@ def _ramp(height: int, width: int) -> Array:
 
 _POOLED = ["3141592", "6535897", "9323846", "2643383", "2765028", "8412716", "9399375"]
 
+_OPSETS = _case("RoiAlign_16", {"sampling_ratio": 2}, _ramp(5, 5), [[1, 1, 3, 3]], [0])
+_PARTLY_OFF = _case(
+    "RoiAlign_16",
+    {"output_height": 2, "output_width": 2, "sampling_ratio": 2},
+    _ramp(5, 6),
+    [[-2, 1, 4, 5]],
+    [0],
+)
+_TURNED = _case(
+    "RoIAlignRotated",
+    {"output_height": 2, "output_width": 3, "sampling_ratio": 2},
+    _ramp(7, 7),
+    [[3.5, 3.5, 5, 3, np.pi / 6]],
+    [0],
+)
+_CORNERS = _case(
+    "DmlRoiAlign",
+    {
+        "output_height": 2,
+        "output_width": 2,
+        "minimum_samples_per_output": 2,
+        "maximum_samples_per_output": 2,
+        "align_regions_to_corners": 1,
+        "output_pixel_offset": 0.0,
+    },
+    _ramp(4, 4),
+    [[0.5, 0.5, 3.5, 3.5]],
+    [0],
+)
+_RESAMPLED, _RESAMPLED_CORNERS = (
+    _case(
+        "DmlResample",
+        {
+            "output_sizes": (8, 8),
+            "scales": scales,
+            "input_pixel_offsets": (before, before),
+            "output_pixel_offsets": (-before, -before),
+        },
+        _ramp(5, 5)[0, 0],
+    )
+    for scales, before in (((1.6, 1.6), 0.5), ((1.75, 1.75), 0.0))
+)
+
 PICTURES = {
     "opset-10-and-16": Picture(
         "One RoI, two answers: RoiAlign at opset 10 and at opset 16",
@@ -70,11 +109,9 @@ PICTURES = {
         "sampling_ratio 2, spatial_scale 1.",
         "The same RoI on a 5 x 5 map by both conventions. At opset 10 its four samples lie between pixels, and their "
         "mean is 13. At opset 16 the RoI is half a pixel further up and left, and the mean is 10.",
-        _case("RoiAlign_16", {"sampling_ratio": 2}, _ramp(5, 5), [[1, 1, 3, 3]], [0]),
-        (1, 2),
         (
-            ("Opset 10", "output_half_pixel: the RoI is at 1 to 3"),
-            ("Opset 16 and 22", "half_pixel: the RoI is at 0.5 to 2.5"),
+            (_OPSETS, 0, "Opset 10", "output_half_pixel: the RoI is at 1 to 3"),
+            (_OPSETS, 1, "Opset 16 and 22", "half_pixel: the RoI is at 0.5 to 2.5"),
         ),
     ),
     "roi-align": Picture(
@@ -82,17 +119,9 @@ PICTURES = {
         "A RoI from x1 = -2, y1 = 1 to x2 = 4, y2 = 5 on a 5 x 6 map. Output size 2 x 2, mode avg, sampling_ratio 2, "
         "spatial_scale 1.",
         "A RoI that is partly off the map by both conventions. Samples further than one pixel off the map count as 0.",
-        _case(
-            "RoiAlign_16",
-            {"output_height": 2, "output_width": 2, "sampling_ratio": 2},
-            _ramp(5, 6),
-            [[-2, 1, 4, 5]],
-            [0],
-        ),
-        (1, 2),
         (
-            ("RoiAlign_10", "output_half_pixel, as torchvision with aligned=False"),
-            ("RoiAlign_16, RoiAlign_22", "half_pixel, as torchvision with aligned=True"),
+            (_PARTLY_OFF, 0, "RoiAlign_10", "output_half_pixel, as torchvision with aligned=False"),
+            (_PARTLY_OFF, 1, "RoiAlign_16, RoiAlign_22", "half_pixel, as torchvision with aligned=True"),
         ),
     ),
     "roi-align-rotated": Picture(
@@ -100,17 +129,9 @@ PICTURES = {
         "A RoI with centre cx = 3.5, cy = 3.5, width 5, height 3 and angle pi/6, which is 30 degrees. Output size 2 x 3, "
         "sampling_ratio 2, aligned 1.",
         "The same rotated RoI, with a positive angle that turns counter-clockwise and one that turns clockwise.",
-        _case(
-            "RoIAlignRotated",
-            {"output_height": 2, "output_width": 3, "sampling_ratio": 2},
-            _ramp(7, 7),
-            [[3.5, 3.5, 5, 3, np.pi / 6]],
-            [0],
-        ),
-        (1, 3),
         (
-            ("clockwise = 0, the default", "a positive angle turns the RoI counter-clockwise"),
-            ("clockwise = 1", "a positive angle turns the RoI clockwise"),
+            (_TURNED, 0, "clockwise = 0, the default", "a positive angle turns the RoI counter-clockwise"),
+            (_TURNED, 2, "clockwise = 1", "a positive angle turns the RoI clockwise"),
         ),
     ),
     "dml-roi-align": Picture(
@@ -119,45 +140,19 @@ PICTURES = {
         "output along each axis.",
         "The same region with samples in the middle of their steps, as RoiAlign_16 has them, and with the outermost "
         "samples on the corners of the region.",
-        _case(
-            "DmlRoiAlign",
-            {
-                "output_height": 2,
-                "output_width": 2,
-                "minimum_samples_per_output": 2,
-                "maximum_samples_per_output": 2,
-                "align_regions_to_corners": 1,
-                "output_pixel_offset": 0.0,
-            },
-            _ramp(4, 4),
-            [[0.5, 0.5, 3.5, 3.5]],
-            [0],
-        ),
-        (2, 3),
         (
-            ("The defaults of DmlRoiAlign", "the same samples as RoiAlign_16"),
-            ("align_regions_to_corners = 1", "and output_pixel_offset = 0"),
+            (_CORNERS, 1, "The defaults of DmlRoiAlign", "the same samples as RoiAlign_16"),
+            (_CORNERS, 2, "align_regions_to_corners = 1", "and output_pixel_offset = 0"),
         ),
     ),
     "dml-resample": Picture(
         "DmlResample: where each output reads the input",
-        "An axis of 5 pixels is resampled to 8 outputs, interpolation_mode linear. Above are the pixels, with a dot where "
-        "each output is read; below are the outputs, with a line to each pixel they read. The stronger a line, the "
-        "larger the weight.",
-        "An axis of 5 pixels resampled to 8 outputs with the default offsets and with its corners aligned.",
-        _case(
-            "DmlResample",
-            {
-                "output_sizes": (8, 8),
-                "scales": (1.6, 1.75),
-                "input_pixel_offsets": (0.5, 0.0),
-                "output_pixel_offsets": (-0.5, 0.0),
-            },
-            _ramp(5, 5)[0, 0],
-        ),
-        headings=(
-            ("The defaults", "offsets 0.5 and -0.5, scale 8/5: ONNX Resize, half_pixel"),
-            ("Aligned corners", "offsets 0 and 0, scale 7/4: ONNX Resize, align_corners"),
+        "A map of 5 x 5 pixels is resampled to 8 x 8 outputs, interpolation_mode linear.",
+        "A map of 5 x 5 pixels with the 64 points that the outputs read: with the default offsets, where the outermost "
+        "points are off the map, and with aligned corners, where they are the corner pixels.",
+        (
+            (_RESAMPLED, 0, "The defaults", "offsets 0.5 and -0.5, scale 8/5: ONNX Resize, half_pixel"),
+            (_RESAMPLED_CORNERS, 0, "Aligned corners", "offsets 0 and 0, scale 7/4: ONNX Resize, align_corners"),
         ),
     ),
     "max-roi-pool": Picture(
@@ -166,13 +161,19 @@ PICTURES = {
         "pooled_shape [2, 2], pixel 3 belongs to both bins of its axis.",
         "A RoI on a map of digits. It is rounded to whole pixels and cut into four bins that share a row and a column. The "
         "largest pixel of each bin is circled.",
-        _case(
-            "MaxRoiPool_22",
-            {"pooled_shape": (2, 2)},
-            np.array([[[[float(digit) for digit in row] for row in _POOLED]]]),
-            [[0, 0.8, 1.2, 5.4, 5.3]],
+        (
+            (
+                _case(
+                    "MaxRoiPool_22",
+                    {"pooled_shape": (2, 2)},
+                    np.array([[[[float(digit) for digit in row] for row in _POOLED]]]),
+                    [[0, 0.8, 1.2, 5.4, 5.3]],
+                ),
+                0,
+                "Four bins of 3 x 3 pixels",
+                "row 3 and column 3 are shared",
+            ),
         ),
-        headings=(("Four bins of 3 x 3 pixels", "row 3 and column 3 are shared"),),
     ),
 }
 """The pictures by the name of their files, images/NAME-light.svg and images/NAME-dark.svg."""

@@ -22,8 +22,6 @@ ALLOWED = [
     # Another processor.
     ("*test_processors*", "other processors have these instructions"),
     ("*test_processors*", "this processor has no fused multiply-add"),
-    # Nothing to see.
-    ("*test_the_convention_of_the_case_gives_what_is_expected*", "no RoI"),
     # Wheels of 100 to 200 MB, and one that needs the torchvision of the very build of torch: the weekly workflow has them.
     *(("*test_an_example_answers*", f"could not import '{name}'*") for name in ("tvm", "paddle", "onnx2torch")),
     ("*", "*needs torchvision*"),

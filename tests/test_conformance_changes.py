@@ -130,7 +130,7 @@ def test_a_family_with_equal_counts_has_no_line_though_its_cases_changed(tmp_pat
     result = compare(tmp_path, {"f/one/a": "passed", "f/one/b": "failed"}, {"f/one/a": "failed", "f/one/b": "passed"})
     assert result.exit_code == 1
     assert result.output.splitlines()[0] == "old -> new"
-    assert "family" not in result.output
+    assert "group of cases" not in result.output
 
 
 def test_it_reads_what_run_writes(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -121,25 +120,6 @@ def test_junit_is_read_as_continuous_integration_does(tmp_path: Path) -> None:
     assert "expected 4.75, got 16" in failure.get("message", "")
 
 
-def test_html_is_one_page_that_needs_nothing_else(tmp_path: Path) -> None:
-    file = tmp_path / "report.html"
-    run("--backend", "wrong_backends:NoHalfPixel", "--select", FEW, "--html", str(file))
-    page = file.read_text("utf-8")
-
-    class Tags(HTMLParser):
-        seen: set[str]
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.seen.add(tag)
-            assert all(name != "src" and (name != "href" or str(value).startswith("#")) for name, value in attrs)
-
-    tags = Tags()
-    tags.seen = set()
-    tags.feed(page)
-    assert {"table", "details", "title"} <= tags.seen
-    assert 'data-key="roi_align/edge/half_pixel_inside/v16/float@wrong_backends:NoHalfPixel"' in page
-
-
 def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "wrong_backends.Control):\n    def run(self, *_):\n        raise ValueError('<b>[red]\\x00&')"
     backend = own_backend(tmp_path, monkeypatch, text)
@@ -163,17 +143,6 @@ def test_a_case_that_ends_the_process_has_crashed_and_the_others_are_run(tmp_pat
     assert data["summary"]["crashed"] == 3
     assert data["summary"]["passed"] > 10
     assert result.output.splitlines()[-1] == f"{data['summary']['passed']} passed, 3 failed"
-
-
-def test_a_case_without_an_answer_has_crashed(tmp_path: Path) -> None:
-    glob = "roi_align/edge/max*has_no_floor/v22/float"
-    result, data = report(tmp_path, "--backend", "wrong_backends:Hangs", "--select", glob, "--time-limit", "0.5")
-    assert result.exit_code == 1
-    assert outcomes(data) == {
-        "roi_align/edge/max_has_no_floor/v22/float": "crashed",
-        "roi_align/edge/max_interpolated_has_no_floor/v22/float": "passed",
-    }
-    assert "no answer within 0.5 s" in result.output
 
 
 def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
@@ -224,7 +193,9 @@ def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path, monkeypatch: p
     result, data = report(tmp_path, "--backend", backend, "--select", "roi_align/edge/*/v16/float")
     assert set(outcomes(data).values()) == {"unsupported"}
     assert f"{len(data['cases'])} unsupported: no such operator" in result.output
-    assert result.output.endswith("0 passed, 0 failed\nno case was answered: this shows nothing\n")
+    assert result.output.endswith(
+        "0 passed, 0 failed\nthe backend supports none of the selected cases; nothing was tested\n"
+    )
     assert result.exit_code == 1
 
 

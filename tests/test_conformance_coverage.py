@@ -98,7 +98,7 @@ def test_what_is_refused_is_no_gap() -> None:
 
 def few_catches() -> Iterator[Catch]:
     """Of two faults what catches them in some cases, of the others nothing; the last fault first."""
-    official = tuple(case for case in collect() if case.family == OFFICIAL)
+    official = tuple(case for case in collect() if case.group == OFFICIAL)
     found = {c.fault: c for c in caught([named("roi_align:Opset10As16")], official, everything=True)}
     refusals = tuple(case for case in collect() if case.id == INTEGERS_TAKEN)
     found |= {c.fault: c for c in caught([named("dml_resample:IntegersTaken")], refusals)}

@@ -52,7 +52,7 @@ def results_of(name: str) -> list[Result]:
 def test_a_backend_with_a_fault_answers_like_it_in_every_family_that_fails(name: str) -> None:
     results = results_of(name)
     named = {one.family for one in diagnose(results) if one.fault is BY_NAME[name]}
-    assert named == {result.case.family for result in results if result.outcome is Outcome.FAILED}
+    assert named == {result.case.group for result in results if result.outcome is Outcome.FAILED}
 
 
 def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
@@ -88,15 +88,15 @@ def test_nothing_is_said_of_a_backend_that_passes() -> None:
 
 def test_a_fault_that_fails_what_the_backend_passes_is_not_named() -> None:
     results = results_of("roi_align:SumForAverage")
-    wrong = [r for r in results if r.outcome is Outcome.FAILED and r.case.family == "roi_align/matrix"]
+    wrong = [r for r in results if r.outcome is Outcome.FAILED and r.case.group == "roi_align/matrix"]
     right = [answered(r.case, np.array) for r in wrong[1::2]]
     assert {one.name for one in diagnose(wrong)} == {"SumForAverage"}
     assert diagnose([*wrong[::2], *right]) == []
 
 
 def test_one_fault_explains_what_another_family_of_failures_does_not() -> None:
-    forward = [r for r in results_of("roi_align:NoHalfPixel") if r.case.family.startswith("roi_align/")]
-    mixed = [*forward, *(r for r in results_of("roi_align:DroisHalfAndHalf") if "_grad/" in r.case.family)]
+    forward = [r for r in results_of("roi_align:NoHalfPixel") if r.case.group.startswith("roi_align/")]
+    mixed = [*forward, *(r for r in results_of("roi_align:DroisHalfAndHalf") if "_grad/" in r.case.group)]
     named = {one.family: one.name for one in reversed(diagnose(mixed))}
     assert named["roi_align/matrix"] == "NoHalfPixel"
     assert named["roi_align_grad/matrix"] == "DroisHalfAndHalf"

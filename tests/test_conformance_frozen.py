@@ -16,7 +16,7 @@ from conformance import vectors
 from conformance.case import Case
 from conformance.vectors import collect, frozen
 
-FLOATS = {case.id: case for case in collect() if case.family == "roi_align/official" and case.element_type == "float"}
+FLOATS = {case.id: case for case in collect() if case.group == "roi_align/official" and case.element_type == "float"}
 
 
 def installed() -> dict[str, Any]:

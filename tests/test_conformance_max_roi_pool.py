@@ -15,7 +15,6 @@ from conformance.case import Case, Source, scenario_of
 from conformance.compare import allowed_errors
 from conformance.error_bounds import error_terms
 from conformance.expected_values import expected_outputs
-from conformance.explain import explain
 from conformance.families import max_roi_pool as family
 from conformance.fuzz.check import Failure, check
 from conformance.fuzz.generate import MOST_WORK, generate
@@ -64,7 +63,7 @@ def test_cases_are_well_posed_unless_they_are_about_rounding_or_the_gradient_of_
 
 
 def test_every_scene_is_asked_in_every_type_at_every_opset() -> None:
-    asked = Counter(scenario_of(case.id) for case in OWN if case.family.endswith("/matrix"))
+    asked = Counter(scenario_of(case.id) for case in OWN if case.group.endswith("/matrix"))
     of_operator = [asked[f"max_roi_pool/matrix/{scene.name}"] for scene in SCENES]
     of_gradient = [asked[f"max_roi_pool_grad/matrix/{scene.name}"] for scene in SCENES]
     # float16, float and double at opset 1; these and bfloat16 at opset 22.
@@ -126,35 +125,6 @@ def test_the_gradient_of_nan_is_ill_posed_and_that_of_a_tie_is() -> None:
     for x, is_one in (([1.0, np.nan], False), ([1.0, 1.0], True)):
         assert well_posed(one_roi([0, 0, 0, 1, 0], x, 1))
         assert well_posed(one_roi([0, 0, 0, 1, 0], x, 1, is_gradient=True)) == is_one
-
-
-def test_an_explanation_lists_the_pixels_of_the_bins() -> None:
-    case = next(case for case in OWN if case.id == "max_roi_pool/edge/cut_at_the_last_pixel/v22/float")
-    told = explain(case)
-    assert told.roi == "RoI 0 of 1: 0, 3, 3, 6, 6; channel 0"
-    assert [table.title for table in told.coordinates] == ["Pixels of the bins along y", "Pixels of the bins along x"]
-    for table in told.coordinates:
-        assert [row.cells for row in table.rows] == [("0", "3", "4"), ("1", "none", "none")]
-
-
-def test_an_explanation_is_about_the_roi_that_is_asked_for_or_that_of_the_worst_element() -> None:
-    for name, index in (("max_roi_pool", (4, 1, 0, 1)), ("max_roi_pool_grad", (1, 1, 2, 3))):
-        case = next(case for case in OWN if case.id.startswith(f"{name}/matrix/many/") and case.element_type == "float")
-        outputs = {output: y.astype(np.float32) for output, y in expected_outputs(case).items()}
-        outputs[case.outputs[0]][index] += 100
-        told = explain(case, answer=Answer("outputs", outputs))
-        # Of a gradient the first RoI of the pixel's image.
-        assert told.roi.startswith("RoI 4 of 9" if name == "max_roi_pool" else "RoI 1 of 9")
-        assert "channel 1" in told.roi
-        assert explain(case, roi=7).roi.startswith("RoI 7 of 9")
-        with pytest.raises(ValueError, match="RoI 9: the case has 9"):
-            explain(case, roi=9)
-
-
-@pytest.mark.parametrize(("fact", "what"), [("no_rois", "RoIs"), ("no_channels", "pixels")])
-def test_an_explanation_without_rois_or_pixels_says_so(fact: str, what: str) -> None:
-    case = next(case for case in OWN if case.id == f"max_roi_pool/empty/{fact}/v22/float")
-    assert explain(case).notes == (f"The case has no {what} to list.",)
 
 
 def test_a_random_wrong_case_may_have_a_wrong_batch_id_or_end() -> None:

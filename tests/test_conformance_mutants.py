@@ -118,7 +118,7 @@ def test_a_mutant_is_made_once_and_replaces_existing_steps() -> None:
 
 
 def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
-    official = tuple(case for case in collect() if case.family == OFFICIAL)
+    official = tuple(case for case in collect() if case.group == OFFICIAL)
     caught = [mutant for mutant in OF_ROI_ALIGN if next(failing(mutant.backend, decisive(mutant, official)), None)]
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
     said = f"ONNX's own vectors catch {len(caught)} of the {len(OF_ROI_ALIGN)} that are of RoiAlign"

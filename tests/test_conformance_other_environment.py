@@ -59,20 +59,16 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_column_has_the_version_that_is_installed_there(other: Path, tmp_path: Path) -> None:
-    file = tmp_path / "m.md"
-    done = matrix("--installed-in", str(other), "reference", "reference", "--select", INSIDE, "--markdown", str(file))
-    assert done.exit_code == 0, done.output
-    assert file.read_text("utf-8").splitlines()[0] == "| family | reference 0.1.0 to 9.9 |"
-    assert "reference 0.1.0   reference 9.9" in done.output
-
-
-def test_its_own_python_answers_and_no_failure_is_expected(other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_own_python_answers_with_its_versions_and_no_failure_is_expected(
+    other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WANTED", str(other))
-    report = other_environment.run_suite(other, "lies_here:answer", "roi_align/edge/half_pixel_*/v16/float")
-    assert len(report.entries) > 5
-    assert {entry.outcome for entry in report.entries.values()} <= {Outcome.FAILED, Outcome.DEPARTED}
-    assert all("off by 1" in entry.message for entry in report.entries.values())
+    file = tmp_path / "m.md"
+    done = matrix("--installed-in", str(other), "lies_here:answer", "--select", INSIDE, "--markdown", str(file))
+    assert done.exit_code == 0, done.output
+    assert "| roi_align/edge | 0/1, 1 failed |" in file.read_text("utf-8")
+    report = other_environment.run_suite(other, "reference", INSIDE)
+    assert (report.title, report.entries[INSIDE].outcome) == ("reference 9.9", Outcome.PASSED)
 
 
 def test_a_release_that_is_named_twice_is_status_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +79,6 @@ def test_a_release_that_is_named_twice_is_status_2(tmp_path: Path, monkeypatch: 
     done = matrix(str(file), "--installed-in", str(tmp_path), "reference", "--select", INSIDE)
     assert done.exit_code == 2
     assert "backend reference 9.9: must be named once" in done.output
-
-
-def test_a_backend_that_is_not_there_is_named(other: Path) -> None:
-    with pytest.raises(other_environment.OtherEnvironmentError, match="no_such_module"):
-        other_environment.run_suite(other, "no_such_module", INSIDE)
 
 
 def test_what_an_environment_lacks_is_named(tmp_path: Path) -> None:

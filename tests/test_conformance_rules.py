@@ -158,7 +158,7 @@ def run(*arguments: str) -> Result:
 def test_a_backend_that_answers_nothing_does_not_pass() -> None:
     result = run("--backend", f"{__name__}:answers_nothing", "--select", "roi_align/edge/*/float")
     assert result.exit_code == 1
-    assert "no case was answered" in result.output
+    assert "nothing was tested" in result.output
 
 
 @pytest.mark.parametrize(("strict", "status"), [("vectors", 0), ("reference", 1), ("all", 1)])
@@ -191,7 +191,7 @@ def reads_max_by_interpolation(op_type: str, inputs: Any, attributes: Mapping[st
 
 def test_a_runtime_that_reads_max_by_interpolation_is_judged_by_that() -> None:
     families = ("roi_align/edge", "roi_align/matrix", "roi_align/refusal")
-    cases = [case for case in ROI_ALIGN if case.family in families]
+    cases = [case for case in ROI_ALIGN if case.group in families]
     backend = FunctionBackend(reads_max_by_interpolation)
     failed = {name for name, outcome in outcomes(backend, cases).items() if outcome is not Outcome.PASSED}
     assert len(failed) > 50

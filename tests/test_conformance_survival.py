@@ -22,7 +22,7 @@ from conformance.workers import LocalPool
 from ortops import atomic_file
 
 GLOB = "roi_align/official/*/v16/float"
-CASES = [case for case in collect() if case.family == "roi_align/official" and case.id.endswith("/v16/float")]
+CASES = [case for case in collect() if case.group == "roi_align/official" and case.id.endswith("/v16/float")]
 ENDS = "it would have ended the process: "
 TABLE = [
     ("panics", "crashed", f"{ENDS}Panic: unwrap() on a `None` value"),

@@ -47,6 +47,7 @@ LAYERS = (
         "conformance.surroundings",
         "conformance.vectors",
     ),
+    ("conformance.explain",),
     ("conformance",),
 )
 """Folders and modules from the lowest layer to the highest. A name stands for all that it contains and no other name does;

@@ -443,7 +443,7 @@ LITERAL = [case for case in literal.cases() if case.definition in (ROTATED, ROTA
 
 
 def test_every_source_of_literal_numbers_has_cases() -> None:
-    assert {case.family for case in LITERAL} == {
+    assert {case.group for case in LITERAL} == {
         *(f"roi_align_rotated/{source}" for source in ("mmcv", "detectron2", "openvino", "edge")),
         *(f"roi_align_rotated_grad/{source}" for source in ("mmcv", "edge")),
     }

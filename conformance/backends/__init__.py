@@ -6,7 +6,9 @@ Loading a backend imports its runtime, so that listing cases needs none.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
+from typing import NamedTuple
 
 from conformance.backends.base import (
     Backend,
@@ -20,6 +22,7 @@ from conformance.backends.base import (
 )
 
 __all__ = [
+    "BACKENDS",
     "NAMES",
     "WITH_PROVIDER",
     "Backend",
@@ -31,22 +34,43 @@ __all__ = [
     "conventions_of",
     "is_unsafe",
     "load",
+    "package_of",
 ]
 
-NAMES = (
-    "ortops",
-    "ortops-pyop",
-    "onnxruntime",
-    "onnx-reference",
-    "reference",
-    "portable",
-    "portable-reference",
-    "torchvision",
-    "openvino",
-)
 
-WITH_PROVIDER = ("ortops", "ortops-pyop", "onnxruntime", "portable")
-"""The backends that make sessions of ONNX Runtime, and so can take its execution providers."""
+class Known(NamedTuple):
+    """What is known of a backend without importing its runtime.
+
+    package: the distribution whose version it reports.
+    takes_provider: whether it makes sessions of ONNX Runtime, and so can take an execution provider.
+    is_compared: whether `matrix` asks it if no backend is named.
+    """
+
+    package: str
+    takes_provider: bool = False
+    is_compared: bool = False
+
+
+BACKENDS: Mapping[str, Known] = {
+    "ortops": Known("ortops", takes_provider=True, is_compared=True),
+    "ortops-pyop": Known("ortops", takes_provider=True),
+    "onnxruntime": Known("onnxruntime", takes_provider=True, is_compared=True),
+    "onnx-reference": Known("onnx", is_compared=True),
+    "reference": Known("ortops"),
+    "portable": Known("onnxruntime", takes_provider=True),
+    "portable-reference": Known("onnx"),
+    "torchvision": Known("torchvision", is_compared=True),
+    "openvino": Known("openvino", is_compared=True),
+}
+"""The backends of this package by name. The module of each has the function `load`."""
+
+NAMES = tuple(BACKENDS)
+WITH_PROVIDER = tuple(name for name, known in BACKENDS.items() if known.takes_provider)
+
+
+def package_of(name: str) -> str:
+    """The distribution whose version a backend reports; empty for a backend from elsewhere."""
+    return BACKENDS[name].package if name in BACKENDS else ""
 
 
 def load(name: str, provider: str | None = None) -> Backend:

@@ -9,6 +9,7 @@ import click
 from conformance.commands.options import IN_FILE, wrong_call
 from conformance.report import terminal
 from conformance.report.record import NotAReportError, read
+from conformance.terminal import console
 
 
 @click.command("compare")
@@ -24,5 +25,5 @@ def compare_command(before_file: Path, after_file: Path) -> None:
     """
     with wrong_call(None, NotAReportError):
         before, after = read(before_file), read(after_file)
-    if terminal.write_changes(before, after, terminal.console())[terminal.Group.NEWLY_FAILING]:
+    if terminal.write_changes(before, after, console())[terminal.Group.NEWLY_FAILING]:
         raise click.exceptions.Exit(1)

@@ -10,7 +10,7 @@ from conformance.commands.options import JOBS, out_file
 from conformance.coverage.measure import measure
 from conformance.coverage.report import Summary
 from conformance.mutants import MUTANTS
-from conformance.report.terminal import console
+from conformance.terminal import console
 from conformance.vectors import collect
 from ortops import atomic_file
 from ortops.progress import with_progress
@@ -40,7 +40,7 @@ def coverage_command(json_file: Path | None, markdown_file: Path | None, jobs: i
     catches = measure(jobs, everything=everything)
     unit = "wrong implementations"
     summary = Summary(collect(), list(with_progress(catches, "coverage", total=len(MUTANTS), unit=unit)))
-    summary.write(console(WIDTH))
+    summary.write(console())
     if json_file is not None:
         atomic_file.write(json_file, summary.json())
     if markdown_file is not None:

@@ -1,24 +1,24 @@
-"""``python -m conformance explain``: the drawings and tables of one case."""
+"""``python -m conformance explain``: the tables of one case, and a picture."""
 
 from __future__ import annotations
 
 import difflib
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import get_args
 
 import click
 
 from conformance import backends, isolate
 from conformance.case import Case
 from conformance.commands.options import out_file, wrong_call
-from conformance.explain import explain, page, picture, tables
-from conformance.report import terminal
+from conformance.explain import Explanation, explain
+from conformance.explain.drawing import picture
+from conformance.terminal import console, line, table
 from conformance.vectors import collect
 from ortops import atomic_file
 from ortops.worker_process import LocalExecutor
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 @click.command("explain")
@@ -36,39 +36,13 @@ _MOST_NAMED = 8
     metavar="R",
     help="Number of the RoI to draw, by default that of the worst element, or else 0.",
 )
-@out_file("--out", "Write all drawings and tables to this page.", "FILE.html")
-@out_file("--svg", "Write drawings, side by side, to this picture.", "FILE.svg")
-@click.option(
-    "--drawing",
-    "drawings",
-    type=int,
-    multiple=True,
-    metavar="N",
-    help="Number of a drawing in the SVG file, counted from 1 in the order of the page; may be given several times. By "
-    "default all drawings of conventions, or of the outputs if there are none.",
-)
-@click.option(
-    "--theme",
-    type=click.Choice(get_args(picture.Theme)),
-    default="light",
-    help="Colours of the SVG file, by default light.",
-)
-def explain_command(
-    case_id: str,
-    backend_name: str | None,
-    roi: int | None,
-    out_file: Path | None,
-    svg_file: Path | None,
-    drawings: tuple[int, ...],
-    theme: picture.Theme,
-) -> None:
+@out_file("--svg", "Draw the samples on the map, by each convention, to this file.", "FILE.svg")
+def explain_command(case_id: str, backend_name: str | None, roi: int | None, svg_file: Path | None) -> None:
     """Show where the samples of one CASE fall, by each convention.
 
-    CASE is an id, or a pattern that exactly one id matches. The terminal shows the coordinates and the values; --out
-    and --svg write the pictures.
+    CASE is an id, or a pattern that exactly one id matches. The terminal shows the coordinates and the values; --svg
+    draws the picture.
     """
-    if svg_file is None and (drawings or theme != "light"):
-        raise click.UsageError("--drawing and --theme are about the file of --svg, which is not given")
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
         setting = isolate.Setting(backend_name)
@@ -81,16 +55,35 @@ def explain_command(
             result = isolate.runner_of(setting, child.declaration(), child.answer).result_of(case, answer)
     with wrong_call("--roi", ValueError):
         explanation = explain(case, roi, answer, result, backend_name or "")
-    tables.write(explanation, terminal.console())
-    if out_file is not None:
-        atomic_file.write(out_file, page.render(explanation))
-        click.echo(f"wrote {out_file}")
+    _write(explanation)
     if svg_file is not None:
-        with wrong_call("--drawing", ValueError):
-            panels = picture.chosen(explanation, drawings)
-        text = picture.render(case.id, explanation.roi, panels, explanation.hint * bool(explanation.conventions), theme)
-        atomic_file.write(svg_file, text)
+        if not explanation.drawings:
+            raise click.BadParameter("the case has nothing to draw", param_hint="--svg")
+        drawn = picture(case.id, explanation.heading, explanation.drawings, explanation.hint)
+        atomic_file.write(svg_file, drawn)
         click.echo(f"wrote {svg_file}")
+
+
+def _write(explanation: Explanation) -> None:
+    """Print the facts, the tables and the notes."""
+    import rich.text
+
+    out = console()
+    line(out, explanation.case.id, "bold")
+    for heading, fact in explanation.facts.items():
+        line(out, f"{heading}: {fact}")
+    if explanation.heading:
+        line(out, f"\n{explanation.heading}", "bold")
+    for each in explanation.tables:
+        line(out, f"\n{each.title}", "italic")
+        made = table(((column, "") for column in each.columns[1:]), each.columns[0])
+        for k in each.shown:
+            made.add_row(*map(rich.text.Text, each.rows[k]), style="bold red" if k == each.marked else None)
+        out.print(made)
+        if len(each.shown) < len(each.rows):
+            line(out, f"  and {len(each.rows) - len(each.shown)} more", "dim")
+    for note in explanation.notes:
+        line(out, note, "dim")
 
 
 def _case(wanted: str) -> Case:
@@ -101,8 +94,8 @@ def _case(wanted: str) -> Case:
         return cases[matching[0]]
     named, text = matching, f"{wanted!r} matches {len(matching)} cases:"
     if not matching:
-        close = difflib.get_close_matches(wanted, cases, n=_MOST_NAMED, cutoff=0.5)
-        named = close or [name for name in cases if wanted in name][:_MOST_NAMED]
+        close = difflib.get_close_matches(wanted, cases, n=_MAX_NAMED, cutoff=0.5)
+        named = close or [name for name in cases if wanted in name][:_MAX_NAMED]
         text = f"there is no case {wanted!r}.{' Close to it are:' if named else ''}"
-    more = [f"and {len(named) - _MOST_NAMED} more"] if len(named) > _MOST_NAMED else []
-    raise click.BadParameter("\n  ".join((text, *named[:_MOST_NAMED], *more)), param_hint="CASE")
+    more = [f"and {len(named) - _MAX_NAMED} more"] if len(named) > _MAX_NAMED else []
+    raise click.BadParameter("\n  ".join((text, *named[:_MAX_NAMED], *more)), param_hint="CASE")

@@ -1,4 +1,4 @@
-"""``python -m conformance matrix``: a table of families of cases by backends."""
+"""``python -m conformance matrix``: a table of groups of cases by backends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from conformance import backends, isolate, other_environment
 from conformance.case import Case
 from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
-from conformance.report import matrix, page, terminal
-from conformance.report.record import NotAReportError, Report, Run, read_merged
+from conformance.report import matrix, page
+from conformance.report.record import NotAReportError, Report, read_merged, report_of
+from conformance.terminal import console
 from conformance.vectors import collect
 from conformance.workers import LocalPool
 from ortops import atomic_file
 from ortops.progress import with_progress
 
-DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino")
+DEFAULTS = tuple(name for name, known in backends.BACKENDS.items() if known.is_compared)
 """The backends that run by default, if they are installed."""
 
 
@@ -38,7 +39,7 @@ DEFAULTS = ("ortops", "onnxruntime", "onnx-reference", "torchvision", "openvino"
 )
 @SELECT
 @JOBS
-@out_file("--html", "Write the table and the failures to F as an HTML page.")
+@out_file("--html", "Write the table and the cases that did not pass to F as an HTML page.")
 @out_file("--markdown", "Write the table to F as Markdown.")
 def matrix_command(
     sources: tuple[str, ...],
@@ -48,7 +49,7 @@ def matrix_command(
     html_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
-    """Show a table of families of cases by backends.
+    """Show a table of groups of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
     Files of one backend are parts of one report. Without sources and --installed-in the table has those of ortops,
@@ -81,7 +82,7 @@ def matrix_command(
         atomic_file.write(html_file, page.render(made, diagnoses))
     if markdown_file is not None:
         atomic_file.write(markdown_file, matrix.markdown(made))
-    matrix.write(made, terminal.console())
+    matrix.write(made, console())
     for reason in missing.values():
         click.echo(f"left out: {reason}")
 
@@ -113,4 +114,4 @@ def _asked(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
         found = isolate.results(pool, isolate.Setting(name), cases)
-        return Run(name, list(with_progress(found, name, len(cases)))).report
+        return report_of(name, with_progress(found, name, len(cases)))

@@ -31,9 +31,10 @@ from conformance.expected_failures import ExpectedFailure, read
 from conformance.outcome import Outcome, Result
 from conformance.report import junit, page, record, terminal
 from conformance.report.matrix import Matrix
-from conformance.report.record import Run
+from conformance.report.record import Report, report_of
 from conformance.run import STRICT
 from conformance.stopping import stopped_by_signals
+from conformance.terminal import console
 from conformance.vectors import collect
 from conformance.workers import WorkerPoolError
 from ortops import atomic_file, worker_process
@@ -167,7 +168,7 @@ def run_command(
         return
     label = backend_name if provider is None else f"{backend_name} on {provider}"
     earlier = {} if earlier_file is None else _earlier(earlier_file, label, cases)
-    reports = Reports(label, len(cases), json_file, junit_file, html_file)
+    reports = Reports(label, len(cases), json=json_file, junit=junit_file, html=html_file)
     setting = isolate.Setting(
         backend_name,
         provider,
@@ -179,25 +180,26 @@ def run_command(
     )
     is_missing = wrong_call("--backend", backends.MissingBackendError)
     cannot = wrong_call("--provider", backends.ProviderError)
-    out = terminal.console()
-    asked = [case for case in cases if case.id not in earlier]
-    asking = chosen_workers(min(jobs, max(len(asked), 1)), address, backend_name)
+    left = [case for case in cases if case.id not in earlier]
+    chosen = chosen_workers(min(jobs, max(len(left), 1)), address, backend_name)
     is_lost = wrong_call("--dask", WorkerPoolError)
-    with is_missing, cannot, is_lost, stopped_by_signals() as stopped, asking as pool:
-        found = isolate.results(pool, setting, asked)
+    with is_missing, cannot, is_lost, stopped_by_signals() as stopped, chosen as pool:
+        found = isolate.results(pool, setting, left)
         try:
             _run(cases, earlier, found, reports)
         finally:
             reports.write()
-    terminal.write(reports.run, out, reports.diagnoses)
+    report = reports.report
+    terminal.write(report, console(), reports.diagnoses)
     for error in reports.errors:
         click.echo(error)
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
-    if not reports.was_answered:
-        click.echo("no case was answered: this shows nothing")
-    if reports.run.bad or reports.errors or not reports.was_answered:
+    is_tested = any(entry.outcome is not Outcome.UNSUPPORTED for entry in report.entries.values())
+    if not is_tested:
+        click.echo("the backend supports none of the selected cases; nothing was tested")
+    if report.failing or reports.errors or not is_tested:
         raise click.exceptions.Exit(1)
 
 
@@ -211,45 +213,35 @@ class Reports:
     """The report files of a run, and its results so far.
 
     total: the number of cases of the run.
-    json_file, junit_file, html_file: the files, or None. JSON is written every `SECONDS`, all of them at the end.
+    files: the files to write: json, junit and html. JSON is written every `SECONDS`, all of them at the end.
     errors: the reasons why a file could not be written at the end.
     """
 
-    SECONDS = 2.0
+    SECONDS = 5.0
 
-    def __init__(
-        self, label: str, total: int, json_file: Path | None, junit_file: Path | None, html_file: Path | None
-    ) -> None:
+    def __init__(self, label: str, total: int, **files: Path | None) -> None:
         self.results: list[Result] = []
-        self._lines: list[str] = []
         self._label, self._total = label, total
         # A backend may change the working folder.
-        self._json, self._junit, self._html = (file and file.absolute() for file in (json_file, junit_file, html_file))
+        self._files = {option: file.absolute() for option, file in files.items() if file is not None}
         self._written = time.monotonic()
         self._failed = 0
         self.diagnoses: list[Diagnosis] = []
         self.errors: list[str] = []
 
     @property
-    def run(self) -> Run:
-        """The results so far."""
-        return Run(self._label, self.results, complete=len(self.results) == self._total)
-
-    @property
-    def was_answered(self) -> bool:
-        """Whether a case has another outcome than unsupported."""
-        return any(result.outcome is not Outcome.UNSUPPORTED for result in self.results)
+    def report(self) -> Report:
+        """The report of the results so far."""
+        return report_of(self._label, self.results, complete=len(self.results) == self._total)
 
     def add(self, result: Result) -> None:
         """Add a result."""
         self.results.append(result)
         self._failed += result.outcome.is_bad
-        if self._json is not None:
-            self._lines.append(record.line_of(result))
-            if time.monotonic() - self._written >= self.SECONDS:
-                with contextlib.suppress(OSError):  # there may be room again at the end
-                    record.write(self._json, self.run, self._lines)
-                self._written = time.monotonic()
+        if "json" in self._files and time.monotonic() - self._written >= self.SECONDS:
+            with contextlib.suppress(OSError):  # there may be room again at the end
+                atomic_file.write(self._files["json"], record.render(self.report))
+            self._written = time.monotonic()
 
     def note(self) -> str:
         """The number of failures in words."""
@@ -257,16 +249,19 @@ class Reports:
 
     def write(self) -> None:
         """Write all files, with the diagnoses of the failures. One that cannot be written does not keep others from it."""
-        run = self.run
-        self._write(self._json, lambda: record.render(run, self._lines))
-        self._write(self._junit, lambda: junit.render(run))
+        report = self.report
         self.diagnoses = diagnose(self.results)
-        self._write(self._html, lambda: page.render(Matrix([run.report]), {run.report.title: self.diagnoses}))
+        writers: dict[str, Callable[[], str]] = {
+            "json": lambda: record.render(report),
+            "junit": lambda: junit.render(report),
+            "html": lambda: page.render(Matrix([report]), {report.title: self.diagnoses}),
+        }
+        for option, file in self._files.items():
+            self._write(file, writers[option])
 
-    def _write(self, file: Path | None, render: Callable[[], str]) -> None:
+    def _write(self, file: Path, render: Callable[[], str]) -> None:
         try:
-            if file is not None:
-                atomic_file.write(file, render())
+            atomic_file.write(file, render())
         except OSError as error:
             self.errors.append(f"{file} is not written: {error}")
 
@@ -290,10 +285,10 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
 def shard_of(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
     """The cases of one part, counted from 1.
 
-    Each part has as many cases of each family and element type, because families differ in their time and a runtime may
+    Each part has as many cases of each group and element type, because groups differ in their time and a runtime may
     not support some types.
     """
-    order = sorted(range(len(cases)), key=lambda i: (cases[i].family, cases[i].element_type, i))
+    order = sorted(range(len(cases)), key=lambda i: (cases[i].group, cases[i].element_type, i))
     return [cases[i] for i in sorted(order[part - 1 :: parts])]
 
 

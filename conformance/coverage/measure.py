@@ -92,7 +92,7 @@ def caught(faults: Sequence[Mutant], cases: tuple[Case, ...], *, everything: boo
     first: dict[Mutant, str] = {}
     by_onnx = {fault: False if fault.operators == OFFICIAL.split("/", maxsplit=1)[0] else None for fault in faults}
     for case in cases:
-        is_official = case.family == OFFICIAL
+        is_official = case.group == OFFICIAL
         for fault in faults:
             is_open = everything or fault not in first or (is_official and not by_onnx[fault])
             if case in candidates[fault] and is_open and any(failing(fault.backend, [case])):

@@ -73,7 +73,7 @@ class Summary:
     def _of_scenarios(self) -> Table:
         scenarios: dict[str, set[str]] = {}
         for case in self.cases:
-            scenarios.setdefault(case.family, set()).add(scenario_of(case.id))
+            scenarios.setdefault(case.group, set()).add(scenario_of(case.id))
         rows = [(name, str(len(own)), str(len(own & set(self.needed)))) for name, own in scenarios.items()]
         title = "scenarios, and those that are the first to catch a wrong implementation"
         return Table(title, ("family", "scenarios", "first"), rows)

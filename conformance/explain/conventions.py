@@ -1,171 +1,173 @@
-"""The conventions of RoiAlign: where each one puts the samples of a RoI, and what values follow.
+"""The conventions that are often confused: by each of them, where the samples of a RoI fall and what the bins become.
 
-The reference computes both the samples and the values, so a picture cannot disagree with the suite.
+The reference computes both the samples and the values, so a drawing cannot disagree with the suite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 
 from conformance.case import Array
 from conformance.expected_values import Floats, reference
-from conformance.geometry.rois import AxisGeometry, Coordinates, Geometry, Sampling
+from conformance.explain.drawing import Point
+from conformance.geometry import rois, rotated
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
-from ortops.spec import AttributeValue, Operator
+from ortops.spec import AttributeValue
 
-Key = Coordinates | Literal["DirectML"]
+MAX_COMPUTED = 1_000_000
+"""The largest number of samples for which a convention computes the bins of a RoI."""
 
 TORCHVISION = (
     "torchvision.ops.roi_align has no convention of its own: aligned=False is output_half_pixel, aligned=True is "
     "half_pixel, both with the mean of the samples. Its sampling_ratio > 0 is that many samples along each axis of a "
     "bin, as in ONNX; -1 or 0 is adaptive, the size of the bin in pixels rounded up, as 0 is in ONNX."
 )
-MOST_SAMPLES = 1_000_000
-"""The limit of samples on the map, over all bins and channels: a convention with more has no values."""
+ROTATED = (
+    "mmcv has the angle in radians, and aligned and clockwise as they are here. detectron2's ROIAlignRotated is aligned "
+    "and counter-clockwise, with the angle in degrees."
+)
 
-_NAMES: dict[Key, tuple[str, str]] = {
-    "output_half_pixel": ("ONNX RoiAlign-10", "output_half_pixel, the same as torchvision aligned=False"),
-    "half_pixel": ("ONNX RoiAlign-16/22", "half_pixel, the same as torchvision aligned=True"),
-    "DirectML": ("DirectML", ""),
-}
+
+class Placed(NamedTuple):
+    """A RoI on the map.
+
+    point: the point at fractions of the RoI's height and width.
+    bins, per_bin: the numbers of bins, and of samples of a bin, along the height and the width.
+    coordinates: a function that returns y and x of all samples, [samples along the height, along the width] each.
+    """
+
+    point: Callable[[float, float], Point]
+    bins: tuple[int, int]
+    per_bin: tuple[int, int]
+    coordinates: Callable[[], tuple[Floats, Floats]]
+
+    @property
+    def total(self) -> int:
+        """The number of samples of all bins."""
+        return math.prod((*self.bins, *self.per_bin))
 
 
 @dataclass(frozen=True, slots=True)
-class RoiConvention:
-    """One convention, with the attributes of a case translated into it.
+class Convention:
+    """One convention, with the case translated into it.
 
+    name: the name in headings. `short` is that in columns of tables.
+    operator: the name of the operator that computes its values.
+    rois: all RoIs as that operator takes them, [R, 4 or 5].
+    place: the function from such a RoI to its place on the map.
     is_own: whether the case itself uses this convention.
     notes: sentences about attributes of the case that this convention does not have.
     """
 
-    key: Key
-    geometry: Geometry
-    sampling: Sampling
+    name: str
+    detail: str
+    operator: str
+    attributes: Mapping[str, AttributeValue]
+    rois: Floats
+    place: Callable[[Sequence[float]], Placed]
     is_own: bool
-    notes: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The name that headings show."""
-        return _NAMES[self.key][0]
+    notes: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
         """The short name that columns of tables show."""
         return self.name.removeprefix("ONNX ")
 
-    @property
-    def detail(self) -> str:
-        """The name of the convention in ONNX and torchvision, or the attributes that make it."""
-        offsets = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*self.sampling.offsets)
-        return _NAMES[self.key][1] or offsets
+    def placed(self, r: int) -> Placed:
+        """RoI `r` on the map."""
+        return self.place(self.rois[r].tolist())
 
-    def axes(self, r: int) -> tuple[AxisGeometry, AxisGeometry]:
-        """The geometry of RoI `r` along y and along x."""
-        return self.sampling.place(self.roi(r))
-
-    def output(self, r: int, c: int) -> Floats | None:
-        """The bins [rows, columns] of RoI `r` and channel `c`; None without a feature map, or if samples are too many."""
-        x = self.geometry.x
-        if x is None or self._samples([r]) > MOST_SAMPLES:
+    def output(self, r: int, image: Floats) -> Floats | None:
+        """The bins [rows, columns] of RoI `r` on an image [H, W]; None if samples are too many."""
+        if self.placed(r).total > MAX_COMPUTED:
             return None
-        n = int(self.geometry.indices[r])
-        inputs = self._inputs(x[n : n + 1, c : c + 1], self.geometry.rois[r : r + 1], np.zeros(1, np.int64))
-        sizes = dict(zip(("output_height", "output_width"), self.sampling.bins, strict=True))
-        operator, outputs = self._operator(gradient=False)
-        values = reference(operator, {**self._attributes(operator), **sizes}, inputs, outputs)
-        return np.asarray(values[outputs[0]][0, 0], np.float64)
-
-    def gradients(self, wanted: Sequence[str]) -> dict[str, Floats]:
-        """The wanted gradients among dx and drois by these names; empty if there are too many samples."""
-        geometry = self.geometry
-        if geometry.dy is None or self._samples(range(len(geometry.rois))) * geometry.x_shape[1] > MOST_SAMPLES:
-            return {}
-        operator, outputs = self._operator(gradient=True)
-        inputs = self._inputs(geometry.x, geometry.rois, geometry.indices)
-        inputs |= {operator.inputs[0].name: geometry.dy, "x_shape": np.array(geometry.x_shape, np.int64)}
-        roles = dict(zip(outputs, ("dx", "drois"), strict=True))
-        names = [name for name, role in roles.items() if role in wanted]
-        answer = reference(operator, self._attributes(operator), inputs, names)
-        values = {roles[name]: value for name, value in answer.items()}
-        if "drois" in values and self.key != "DirectML":
-            values["drois"] = values["drois"] * self._scale_ratio()
-        return values
-
-    def _samples(self, rois: Sequence[int]) -> float:
-        return sum(y.on_map * x.on_map for y, x in map(self.axes, rois))
-
-    def _scale_ratio(self) -> Floats:
-        """Factors of x1, y1, x2, y2. They turn coordinates along y into units of x, since ONNX has one scale for both."""
-        scale_y, scale_x = self.geometry.sampling.scales
-        return np.array([1.0, scale_y / scale_x] * 2)
-
-    def roi(self, r: int) -> list[float]:
-        """The coordinates x1, y1, x2, y2 as stored; in the conventions of ONNX, those along y are in units of x."""
-        row = self.geometry.rois[r] if self.key == "DirectML" else self.geometry.rois[r] * self._scale_ratio()
-        return [float(end) for end in row]
-
-    def _operator(self, *, gradient: bool) -> tuple[Operator, tuple[str, ...]]:
-        onnx = {"output_half_pixel": "RoiAlign_10", "half_pixel": "RoiAlign_16"}.get(self.key)
-        name = "RoiAlignGrad" if onnx and gradient else onnx or ("DmlRoiAlignGrad" if gradient else "DmlRoiAlign")
-        operator = BY_NAME[name]
-        return operator, tuple(tensor.name for tensor in operator.outputs)
-
-    def _inputs(self, x: Floats | None, rois: Floats, indices: Array) -> dict[str, Array]:
-        if self.key == "DirectML":
-            tensors = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": indices}
-        else:
-            tensors = {"X": x, "rois": rois * self._scale_ratio(), "batch_indices": indices}
-        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-    def _attributes(self, operator: Operator) -> dict[str, AttributeValue]:
-        sampling = self.sampling
-        values: dict[str, AttributeValue] = {
-            "mode": sampling.mode,
-            "sampling_ratio": sampling.ratio,
-            "spatial_scale": sampling.scales[1],
-            "coordinate_transformation_mode": self.key,
-            "reduction_function": "average" if sampling.mode == "avg" else "max",
-            "interpolation_mode": "nearest_neighbor" if sampling.nearest else "linear",
-            "spatial_scale_y": sampling.scales[0],
-            "spatial_scale_x": sampling.scales[1],
-            "input_pixel_offset": sampling.offsets[0],
-            "output_pixel_offset": sampling.offsets[1],
-            "out_of_bounds_input_value": sampling.outside,
-            "minimum_samples_per_output": sampling.limits[0],
-            "maximum_samples_per_output": sampling.limits[1],
-            "align_regions_to_corners": int(sampling.to_corners),
-        }
-        return {a.name: values[a.name] for a in operator.attributes if a.name in values}
+        definition = BY_NAME[self.operator]
+        tensors: tuple[Array, ...] = image[None, None], self.rois[r : r + 1], np.zeros(1, np.int64)
+        inputs = dict(zip((tensor.name for tensor in definition.inputs), tensors, strict=True))
+        attributes = {a.name: self.attributes[a.name] for a in definition.attributes if a.name in self.attributes}
+        (output,) = reference(definition, attributes, inputs, [definition.outputs[0].name]).values()
+        return np.asarray(output[0, 0], np.float64)
 
 
-def conventions_of(geometry: Geometry) -> tuple[RoiConvention, ...]:
-    """All conventions of a case, in the order of the pictures."""
-    own = geometry.coordinates or "DirectML"
-    return tuple(_convention(key, geometry, is_own=key == own) for key in _NAMES)
+def upright(geometry: rois.Geometry) -> tuple[Convention, ...]:
+    """The conventions of RoiAlign and DmlRoiAlign: ONNX's at opset 10, those since 16, and DirectML's."""
+    own, given = geometry.coordinates, geometry.sampling
+    opset_10 = "ONNX RoiAlign-10", "output_half_pixel, the same as torchvision aligned=False", "RoiAlign_10"
+    opset_16 = "ONNX RoiAlign-16/22", "half_pixel, the same as torchvision aligned=True", "RoiAlign_16"
+    keys: tuple[tuple[rois.Coordinates, tuple[str, str, str]], ...] = (
+        ("output_half_pixel", opset_10),
+        ("half_pixel", opset_16),
+    )
+    made = []
+    # ONNX has one scale, so coordinates along y are turned into units of x.
+    ratio = np.array([1.0, given.scales[0] / given.scales[1]] * 2)
+    for key, words in keys:
+        sampling = rois.Sampling(
+            (given.scales[1],) * 2,
+            given.bins,
+            given.lengths,
+            given.limits,
+            given.mode,
+            key,
+            (0.5 if key == "half_pixel" else 0.0, -0.5),
+        )
+        notes = () if own else tuple(_unsupported_by_onnx(given))
+        made.append(_upright(words, sampling, geometry.rois * ratio, is_own=own == key, notes=notes))
+    sampling, notes = given, ()
+    if own:
+        most = min(given.limits[0], UINT32_MAX), min(given.limits[1], UINT32_MAX)
+        sampling = replace(given, limits=most, coordinates=None, offsets=(0.5, -0.5))
+        if given.mode == "max":
+            notes = ("DirectML's max is the largest interpolated sample, not the largest weighted pixel.",)
+    detail = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*sampling.offsets)
+    words = "DirectML", detail, "DmlRoiAlign"
+    return *made, _upright(words, sampling, geometry.rois, is_own=own is None, notes=notes)
 
 
-def _convention(key: Key, geometry: Geometry, *, is_own: bool) -> RoiConvention:
-    sampling, notes = geometry.sampling, list[str]()
-    if key == "DirectML" and not is_own:
-        most = min(sampling.limits[0], UINT32_MAX), min(sampling.limits[1], UINT32_MAX)
-        sampling = replace(sampling, limits=most, coordinates=None, offsets=(0.5, -0.5))
-        if sampling.mode == "max":
-            notes = ["DirectML's max is the largest interpolated sample, not the largest weighted pixel."]
-    elif key != "DirectML" and not is_own:
-        notes = _unsupported_by_onnx(sampling) if geometry.coordinates is None else []
-        scales, offset = (sampling.scales[1],) * 2, 0.5 if key == "half_pixel" else 0.0
-        bins, lengths, limits, mode = sampling.bins, sampling.lengths, sampling.limits, sampling.mode
-        sampling = Sampling(scales, bins, lengths, limits, mode, key, (offset, -0.5))
-    return RoiConvention(key, geometry, sampling, is_own, tuple(notes))
+def _upright(
+    words: tuple[str, str, str], sampling: rois.Sampling, numbers: Floats, *, is_own: bool, notes: tuple[str, ...]
+) -> Convention:
+    attributes: dict[str, AttributeValue] = {
+        "output_height": sampling.bins[0],
+        "output_width": sampling.bins[1],
+        "mode": sampling.mode,
+        "sampling_ratio": sampling.ratio,
+        "spatial_scale": sampling.scales[1],
+        "coordinate_transformation_mode": sampling.coordinates or "",
+        "reduction_function": "average" if sampling.mode == "avg" else "max",
+        "interpolation_mode": "nearest_neighbor" if sampling.nearest else "linear",
+        "spatial_scale_y": sampling.scales[0],
+        "spatial_scale_x": sampling.scales[1],
+        "input_pixel_offset": sampling.offsets[0],
+        "output_pixel_offset": sampling.offsets[1],
+        "out_of_bounds_input_value": sampling.outside,
+        "minimum_samples_per_output": sampling.limits[0],
+        "maximum_samples_per_output": sampling.limits[1],
+        "align_regions_to_corners": int(sampling.to_corners),
+    }
+
+    def place(roi: Sequence[float]) -> Placed:
+        y, x = axes = sampling.place(roi)
+
+        def coordinates() -> tuple[Floats, Floats]:
+            along = [[a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)] for a in axes]
+            rows, columns = np.meshgrid(*along, indexing="ij")
+            return rows, columns
+
+        per_bin = y.axis.per_bin, x.axis.per_bin
+        return Placed(lambda v, u: (y.start + v * y.size, x.start + u * x.size), sampling.bins, per_bin, coordinates)
+
+    name, detail, operator = words
+    return Convention(name, detail, operator, attributes, numbers, place, is_own, notes)
 
 
-def _unsupported_by_onnx(sampling: Sampling) -> list[str]:
+def _unsupported_by_onnx(sampling: rois.Sampling) -> list[str]:
     rules = (
         (sampling.nearest, "interpolates linearly, never to the nearest pixel"),
         (sampling.to_corners, "does not align samples to corners"),
@@ -174,3 +176,49 @@ def _unsupported_by_onnx(sampling: Sampling) -> list[str]:
         (sampling.scales[0] != sampling.scales[1], "has one scale; the RoI's y coordinates are scaled instead"),
     )
     return [f"ONNX {what}." for applies, what in rules if applies]
+
+
+def turned(geometry: rotated.Geometry) -> tuple[Convention, ...]:
+    """The convention of a case of RoIAlignRotated, and three that differ in aligned, clockwise or the angle's unit."""
+    own = geometry.sampling
+    return (
+        _turned(geometry, own, is_own=True),
+        _turned(geometry, replace(own, aligned=1 - own.aligned)),
+        _turned(geometry, replace(own, clockwise=1 - own.clockwise)),
+        _turned(geometry, own, in_degrees=True),
+    )
+
+
+def _turned(
+    geometry: rotated.Geometry, sampling: rotated.Sampling, *, is_own: bool = False, in_degrees: bool = False
+) -> Convention:
+    centre = "half a pixel is subtracted from the centre" if sampling.aligned else "sizes are at least 1 pixel"
+    direction = "clockwise" if sampling.clockwise else "counter-clockwise"
+    attributes: dict[str, AttributeValue] = {
+        "output_height": sampling.bins[0],
+        "output_width": sampling.bins[1],
+        "aligned": sampling.aligned,
+        "clockwise": sampling.clockwise,
+        "sampling_ratio": sampling.ratio,
+        "spatial_scale": sampling.scale,
+    }
+
+    def place(roi: Sequence[float]) -> Placed:
+        region = sampling.region(roi)
+
+        def point(along_h: float, along_w: float) -> Point:
+            v, u = (along_h - 0.5) * region.height.size, (along_w - 0.5) * region.width.size
+            return region.center_y + v * region.cos - u * region.sin, region.center_x + u * region.cos + v * region.sin
+
+        per_bin = region.height.per_bin, region.width.per_bin
+        return Placed(point, sampling.bins, per_bin, lambda: rotated.coordinates(region))
+
+    return Convention(
+        "angle in degrees" if in_degrees else f"aligned {sampling.aligned}, clockwise {sampling.clockwise}",
+        f"{centre}; positive angles turn {direction}{', and are degrees' if in_degrees else ''}",
+        "RoIAlignRotated",
+        attributes,
+        geometry.rois * np.array([1.0, 1.0, 1.0, 1.0, math.pi / 180 if in_degrees else 1.0]),
+        place,
+        is_own,
+    )

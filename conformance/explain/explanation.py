@@ -1,100 +1,26 @@
-"""The explanation of one case: the facts, drawings and tables that the page and the terminal show."""
+"""The explanation of one case."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from conformance.case import Array, Case
 from conformance.expected_values import Floats, expected_outputs, reference
-from conformance.explain.draw import Drawing, OutputSlice
-from conformance.explain.tables import Table, differences
+from conformance.explain import dml_resample, max_roi_pool, sampled_rois
+from conformance.explain.parts import Comparison, Explanation, differences
 from conformance.outcome import Result
 from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 
-if TYPE_CHECKING:
-    from conformance.explain.resample import AxisDrawing
-
-HINT = (
-    "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
-    "Filled dots are samples on the map, and hollow dots are samples off the map."
-)
-"""How to read a picture of sampled RoIs."""
-
-
-class Convention(Protocol):
-    """A convention, one way to interpret the attributes of a case, as headings and tables show it."""
-
-    @property
-    def name(self) -> str:
-        """The name that headings show."""
-        ...
-
-    @property
-    def short(self) -> str:
-        """The short name that columns of tables show."""
-        ...
-
-    @property
-    def detail(self) -> str:
-        """A line that describes it."""
-        ...
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the case itself uses this convention."""
-        ...
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about attributes of the case that this convention does not have."""
-        ...
-
-
-class ConventionDrawing(NamedTuple):
-    """A convention with its drawing, and a line of the values that it gives, which may be empty."""
-
-    convention: Convention
-    drawing: Drawing
-    result: str = ""
-
-
-class WorstElement(NamedTuple):
-    """The element of an output with the largest error, and its index."""
-
-    output: str
-    at: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The explanation of a case.
-
-    facts: the lines under the id of the case, by heading.
-    roi: the RoI that the drawings show, as text; empty if they show none.
-    conventions: the drawings of the conventions; empty if there are no RoIs.
-    hint: a text that says how to read these drawings.
-    coordinates: the tables of sample coordinates.
-    values: the table of the values that each convention gives, or None.
-    outputs: the outputs as heat maps.
-    axes: the drawings of resampled axes.
-    notes: further sentences.
-    """
-
-    case: Case
-    facts: Mapping[str, str]
-    roi: str = ""
-    conventions: tuple[ConventionDrawing, ...] = ()
-    hint: str = HINT
-    coordinates: tuple[Table, ...] = ()
-    values: Table | None = None
-    outputs: tuple[OutputSlice, ...] = ()
-    axes: tuple[AxisDrawing, ...] = ()
-    notes: tuple[str, ...] = ()
+_FAMILIES: Mapping[str, Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]] = {
+    "roi_align": sampled_rois.explanation,
+    "dml_roi_align": sampled_rois.explanation,
+    "roi_align_rotated": sampled_rois.explanation,
+    "dml_resample": dml_resample.explanation,
+    "max_roi_pool": max_roi_pool.explanation,
+}
 
 
 def explain(
@@ -112,37 +38,24 @@ def explain(
     Raises:
         ValueError: the case has no RoI of this number.
     """
-    facts, outputs = _facts(case, backend, result), _numbers(answer)
+    facts, got = _facts(case, backend, result), _numbers(answer)
     if case.expects_error:
         if roi is not None:
             raise ValueError(f"roi = {roi}: a case that expects an error has no RoI to draw")
-        return Explanation(case, facts, outputs=_accepted(outputs), notes=(_refusal(case),))
+        return Explanation(case, facts, tables=Comparison({}, got).tables(), notes=(_refusal(case),))
     expected = expected_outputs(case)
-    got = {name: y for name, y in outputs.items() if name in expected and y.shape == expected[name].shape}
+    got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
     compared = Comparison(expected, got, _worst(expected, got, result))
-    return _of_family(case)(case, facts, compared, roi)
-
-
-def _of_family(case: Case) -> Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]:
-    """The function that explains a valid case of the family of the case's operator."""
-    from conformance.explain import max_roi_pool, resample, rois, rotated  # these modules import this one
-
-    return {
-        "roi_align": rois.explanation,
-        "dml_roi_align": rois.explanation,
-        "roi_align_rotated": rotated.explanation,
-        "dml_resample": resample.explanation,
-        "max_roi_pool": max_roi_pool.explanation,
-    }[case.definition.family]
+    return _FAMILIES[case.definition.family](case, facts, compared, roi)
 
 
 def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:
+    attributes = ", ".join(f"{name} = {value}" for name, value in case.attributes.items())
     facts = {
-        "fact": case.note,
+        "note": case.note,
         "source": str(case.source),
         "operator": f"{case.operator}, tensors of {case.element_type}",
-        "attributes": ", ".join(f"{name} = {value}" for name, value in case.attributes.items())
-        or "none, all by default",
+        "attributes": attributes or "none, all by default",
         "inputs": ", ".join(f"{name} {list(value.shape)}" for name, value in case.inputs.items()),
     }
     if result is not None:
@@ -170,61 +83,16 @@ def _numbers(answer: Answer | None) -> dict[str, Floats]:
     return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
 
 
-def _accepted(outputs: Mapping[str, Floats]) -> tuple[OutputSlice, ...]:
-    """The first two-dimensional slice of each output of a backend that should have raised an error."""
-    leads = {name: (0,) * max(values.ndim - 2, 0) for name, values in outputs.items() if values.size}
-    return tuple(OutputSlice(_title(n, lead), None, np.atleast_2d(outputs[n][lead])) for n, lead in leads.items())
-
-
-def _title(name: str, lead: tuple[int, ...]) -> str:
-    """The title of the slice of an output at the indices `lead` of all axes but the last two."""
-    return name + (f"[{', '.join(map(str, lead))}]" if lead else "")
-
-
-def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> WorstElement | None:
+def _worst(
+    expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None
+) -> tuple[str, tuple[int, ...]] | None:
     """The worst element that the verdict names, or else the element with the largest difference of the first output."""
     named = result.worst if result else None
     if named is not None and named.index is not None and named.output in got:
-        return WorstElement(named.output, named.index)
-    return next((WorstElement(n, _furthest(got[n], due)) for n, due in expected.items() if n in got and due.size), None)
-
-
-def _furthest(got: Floats, expected: Floats) -> tuple[int, ...]:
-    apart = np.abs(differences(got, expected))
-    at = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
-    return tuple(int(i) for i in at)
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The expected outputs of a case beside those of a backend.
-
-    got: the backend's outputs of the right shape.
-    worst: the element with the largest error, or None without outputs to compare.
-    """
-
-    expected: Mapping[str, Floats]
-    got: Mapping[str, Floats]
-    worst: WorstElement | None
-
-    def worst_within(self, output: str, lead: tuple[int, ...]) -> WorstElement:
-        """The element with the largest error in the part `lead` of one of the backend's outputs."""
-        return WorstElement(output, (*lead, *_furthest(self.got[output][lead], self.expected[output][lead])))
-
-    def of(self, output: str, part: Callable[[Floats], Floats]) -> tuple[Floats, Floats | None]:
-        """A part of the expected output, and the same part of the backend's, which may be None."""
-        return part(self.expected[output]), part(self.got[output]) if output in self.got else None
-
-    def slices(self, leads: Mapping[str, tuple[int, ...]]) -> tuple[OutputSlice, ...]:
-        """The last two axes of each output that has elements; `leads` are the indices of the other axes, by output."""
-        parts = []
-        for name, values in self.expected.items():
-            if values.size == 0:
-                continue
-            # A tensor of rank 1 is drawn as one row.
-            index = self.worst.at if self.worst and self.worst.output == name else None
-            lead = leads.get(name, index[:-2] if index else (0,) * max(values.ndim - 2, 0))
-            mark = None if index is None or index[:-2] != lead else (index[-2] if len(index) > 1 else 0, index[-1])
-            came = np.atleast_2d(self.got[name][lead]) if name in self.got else None
-            parts.append(OutputSlice(_title(name, lead), np.atleast_2d(values[lead]), came, mark))
-        return tuple(parts)
+        return named.output, named.index
+    for name, due in expected.items():
+        if name in got and due.size:
+            apart = np.abs(differences(got[name], due))
+            at = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
+            return name, tuple(int(i) for i in at)
+    return None

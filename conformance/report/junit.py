@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from conformance.case import group_of
 from conformance.outcome import Outcome
-from conformance.report.record import Run
+from conformance.report.record import Report
 
 ELEMENTS = {
     Outcome.FAILED: "failure",
@@ -20,26 +21,27 @@ ELEMENTS = {
 }
 
 
-def render(run: Run) -> str:
-    """A run as XML."""
-    summary = run.summary
+def render(report: Report) -> str:
+    """A report as XML."""
+    summary = report.summary
     suite = ET.Element(
         "testsuite",
-        name=f"conformance of {run.backend}",
-        tests=str(len(run.results)),
+        name=f"conformance of {report.backend}",
+        tests=str(len(report.entries)),
         failures=str(summary[Outcome.FAILED]),
         errors=str(summary[Outcome.CRASHED]),
         skipped=str(sum(summary[outcome] for outcome, element in ELEMENTS.items() if element == "skipped")),
-        time=f"{sum(result.seconds for result in run.results):.6f}",
+        time=f"{sum(entry.seconds for entry in report.entries.values()):.6f}",
     )
-    for result in run.results:
-        asked, time = result.case, f"{result.seconds:.6f}"
-        case = ET.SubElement(suite, "testcase", classname=asked.family, name=asked.id, time=time)
+    for case_id, entry in report.entries.items():
+        attributes = {"classname": group_of(case_id), "name": case_id, "time": f"{entry.seconds:.6f}"}
+        case = ET.SubElement(suite, "testcase", attributes)
         properties = ET.SubElement(case, "properties")
-        for name, value in (("outcome", result.outcome), ("basis", result.case.basis)):
-            ET.SubElement(properties, "property", name=name, value=value.value)
-        if result.outcome in ELEMENTS:
-            ET.SubElement(case, ELEMENTS[result.outcome], message=f"{result.outcome.value}: {result.message}")
+        for name, value in (("outcome", entry.outcome), ("basis", entry.basis)):
+            if value is not None:
+                ET.SubElement(properties, "property", name=name, value=value.value)
+        if entry.outcome in ELEMENTS:
+            ET.SubElement(case, ELEMENTS[entry.outcome], message=f"{entry.outcome.value}: {entry.message}")
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)

@@ -1,4 +1,4 @@
-"""Reports side by side: a table of families by backends, for the terminal and in Markdown."""
+"""Reports side by side: a table of groups of cases by backends, for the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conformance.report.record import Report
-from conformance.report.tally import MEANINGS, Tally, bases_of, families_of, in_words, total_of
-from conformance.report.terminal import WHOSE, table
+from conformance.report.tally import MEANINGS, WHOSE, Tally, bases_of, groups_of, in_words, total_of
+from conformance.terminal import table
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 
@@ -22,7 +22,7 @@ _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row for a family, for several, or for a basis, with a cell for each backend."""
+    """A row for a group of cases, for several, or for a basis, with a cell for each backend."""
 
     name: str
     cells: tuple[Tally, ...]
@@ -41,26 +41,26 @@ class Matrix:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all families in the reports, function by function, unknown ones last."""
-        families = [families_of(report) for report in self.reports]
-        names = sorted({name for found in families for name in found}, key=_place)
-        return [Row(name, tuple(found.get(name, Tally()) for found in families)) for name in names]
+        """The rows of all groups of cases in the reports, function by function, unknown ones last."""
+        groups = [groups_of(report) for report in self.reports]
+        names = sorted({name for found in groups for name in found}, key=_place)
+        return [Row(name, tuple(found.get(name, Tally()) for found in groups)) for name in names]
 
     @property
     def bases(self) -> list[Row]:
         """A row for each basis of the cases; none if the reports do not have the basis."""
         bases = [bases_of(report) for report in self.reports]
         rows = [Row(words, tuple(found.get(basis, Tally()) for found in bases)) for basis, words in WHOSE.items()]
-        return [row for row in rows if any(cell.asked for cell in row.cells)]
+        return [row for row in rows if any(cell.total for cell in row.cells)]
 
     @property
     def total(self) -> Row:
-        """The row for all families together."""
+        """The row for all cases."""
         return _total_row("all", self.rows)
 
     @property
     def folded(self) -> list[Row]:
-        """The rows, with families of one function in one row if each backend passes all of them or supports none."""
+        """The rows, with groups of one function in one row if each backend passes all of them or supports none."""
         groups: dict[tuple[object, ...], list[Row]] = {}
         for row in (rows := self.rows):
             is_plain = not any(cell.rest for cell in row.cells)
@@ -70,7 +70,7 @@ class Matrix:
 
 
 def _place(name: str) -> tuple[int | str, ...]:
-    """A sort key for the row of a family: by operator, then in the order of the suite."""
+    """A sort key for the row of a group: by operator, then in the order of the suite."""
     parts = zip((name.partition("/")[0], name), _order(), strict=True)
     return *(order.index(part) if part in order else len(order) for part, order in parts), name
 
@@ -78,7 +78,7 @@ def _place(name: str) -> tuple[int | str, ...]:
 @functools.cache
 def _order() -> tuple[list[str], list[str]]:
     functions = dict.fromkeys(operator.function for operator in BY_NAME.values())
-    return list(functions), list(dict.fromkeys(case.family for case in collect()))
+    return list(functions), list(dict.fromkeys(case.group for case in collect()))
 
 
 def _total_row(name: str, rows: Sequence[Row]) -> Row:
@@ -86,7 +86,7 @@ def _total_row(name: str, rows: Sequence[Row]) -> Row:
 
 
 def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
-    """A name for a group of rows: its only family, the function if it has all of its families, or a list of families."""
+    """A name for some rows: that of the only one, the function if these are all of its rows, or a list of names."""
     function = group[0].function
     if len(group) == 1:
         return group[0].name
@@ -98,34 +98,18 @@ def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
 def markdown(matrix: Matrix) -> str:
     """The matrix as a Markdown table, short enough for a README, and another one by basis if that is known.
 
-    It has the rows of `Matrix.folded`. Neighbouring releases of one backend share a column if all their cells are equal.
+    It has the rows of `Matrix.folded`.
     """
-    bases, every = matrix.bases, [*matrix.folded, matrix.total]
-    columns = _columns(matrix.reports, [*every, *bases])
-    firsts = [matrix.reports[first] for first, _ in columns]
-    lasts = [f" to {matrix.reports[last].origin.version}" if last > first else "" for first, last in columns]
-    titles = [report.title + to for report, to in zip(firsts, lasts, strict=True)]
+    titles, bases, every = [report.title for report in matrix.reports], matrix.bases, [*matrix.folded, matrix.total]
 
     def lines(heading: str, rows: Sequence[Row]) -> list[str]:
-        cells = [[row.name, *(str(row.cells[first]) for first, _ in columns)] for row in rows]
+        cells = [[row.name, *map(str, row.cells)] for row in rows]
         return [_line([heading, *titles]), f"| --- |{' ---: |' * len(titles)}", *map(_line, cells)]
 
     kinds = {kind for cell in every[-1].cells for kind in +cell.kinds} - {"passed"}
     meanings = [f"{in_words(kind).capitalize()}: {MEANINGS[kind]}." for kind in MEANINGS if kind in kinds]
-    text = [*lines("family", every), "", " ".join(("Passed/asked.", *meanings))]
+    text = [*lines("group of cases", every), "", " ".join(("Passed/total.", *meanings))]
     return "\n".join([*text, "", *lines("whose rule", bases)] if bases else text) + "\n"
-
-
-def _columns(reports: Sequence[Report], rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """The indices of the first and the last report of each column."""
-    columns = [(0, 0)]
-    for k in range(1, len(reports)):
-        is_release = reports[k].backend == reports[k - 1].backend and reports[k].origin.version
-        if is_release and all(row.cells[k] == row.cells[k - 1] for row in rows):
-            columns[-1] = columns[-1][0], k
-        else:
-            columns.append((k, k))
-    return columns
 
 
 def _line(cells: Iterable[str]) -> str:
@@ -135,11 +119,11 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def write(matrix: Matrix, out: Console) -> None:
-    """Print a matrix: the families with their total, and the bases."""
+    """Print a matrix: the groups of cases with their total, and the bases."""
     import rich.text  # of the extra conformance
 
-    out.print("passed/asked")
-    for first, rows, last in (("family", matrix.rows, [matrix.total]), ("whose rule", matrix.bases, [])):
+    out.print("passed/total")
+    for first, rows, last in (("group of cases", matrix.rows, [matrix.total]), ("whose rule", matrix.bases, [])):
         made = table([(report.title, "") for report in matrix.reports], first)
         for row in (*rows, *last):
             made.add_row(rich.text.Text(row.name), *(cell.text() for cell in row.cells), end_section=row is rows[-1])

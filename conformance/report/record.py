@@ -1,11 +1,11 @@
-"""The results of a run in memory, the JSON file that stores them, and the report read from it.
+"""The report of a run, and the JSON file that stores it.
 
     {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "summary": {outcome: count},
      "cases": [{"id", "outcome", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
 
 A case has `outputs` only if the backend answered and did not pass: {name: {"type": ONNX's name, "shape", "data": the
 elements' bytes, little-endian, in base64}}. They are bytes because JSON has neither NaN nor infinities, and decimal digits
-take three times the space. Files of older releases lack `basis`, `seconds` and all of the first line but `backend`.
+take three times the space.
 """
 
 from __future__ import annotations
@@ -27,24 +27,12 @@ from typing import Any
 import numpy as np
 
 import ortops
+from conformance.backends import package_of
 from conformance.case import Array, Basis, Case, element_type_of
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
 from conformance.printable import PrintableError, printable
 from ortops import atomic_file
 from ortops.spec import ELEMENT_DTYPES
-
-PACKAGES = {
-    "ortops": "ortops",
-    "ortops-pyop": "ortops",
-    "reference": "ortops",
-    "portable": "onnxruntime",
-    "portable-reference": "onnx",
-    "onnxruntime": "onnxruntime",
-    "onnx-reference": "onnx",
-    "torchvision": "torchvision",
-    "openvino": "openvino",
-}
-"""The distribution whose version a backend reports."""
 
 
 class NotAReportError(PrintableError):
@@ -106,7 +94,7 @@ class Entry:
 class Report:
     """The entries of a backend by case id, in the order of the cases.
 
-    complete: whether every selected case has an entry.
+    complete: whether every selected case has an entry; not if the run still goes on or was stopped.
     """
 
     backend: str
@@ -119,52 +107,38 @@ class Report:
         """Backend and version, as in headings."""
         return f"{self.backend} {self.origin.version}".rstrip()
 
+    @property
+    def summary(self) -> Counter[Outcome]:
+        """The number of cases with each outcome."""
+        return Counter(entry.outcome for entry in self.entries.values())
+
+    @property
+    def failing(self) -> dict[str, Entry]:
+        """The entries that fail the run."""
+        return {case_id: entry for case_id, entry in self.entries.items() if entry.outcome.is_bad}
+
     def results(self, cases: Iterable[Case]) -> list[Result]:
         """The results of the cases that have an entry."""
         return [self.entries[case.id].result(case) for case in cases if case.id in self.entries]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The results of a backend in the order of the cases, so far if the run goes on."""
-
-    backend: str
-    results: Sequence[Result]
-    complete: bool = True
-
-    @property
-    def summary(self) -> Counter[Outcome]:
-        """The number of cases with each outcome."""
-        return Counter(result.outcome for result in self.results)
-
-    @property
-    def bad(self) -> list[Result]:
-        """The results that fail the run."""
-        return [result for result in self.results if result.outcome.is_bad]
-
-    @property
-    def report(self) -> Report:
-        """The report of these results, with the present time and the versions in this environment."""
-        entries = {one.case.id: entry_of(one) for one in self.results}
-        return Report(self.backend, entries, _origin_here(self.backend), self.complete)
-
-
-def entry_of(result: Result) -> Entry:
-    """The entry of a report for a result."""
-    error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
-    seconds, outputs = result.seconds, result.outputs
-    return Entry(result.outcome, result.message, result.case.basis, seconds, error, allowed, outputs)
-
-
-def _origin_here(backend: str) -> Origin:
-    return Origin(
-        _installed(PACKAGES.get(backend.partition(" on ")[0], "")),
+def report_of(backend: str, results: Iterable[Result], *, complete: bool = True) -> Report:
+    """The report of these results, with the present time and the versions in this environment."""
+    entries = {}
+    for result in results:
+        error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
+        entries[result.case.id] = Entry(
+            result.outcome, result.message, result.case.basis, result.seconds, error, allowed, result.outputs
+        )
+    origin = Origin(
+        _installed(package_of(backend.partition(" on ")[0])),
         ortops.__version__,
         _installed("onnx"),
         platform.python_version(),
         f"{platform.system()} {platform.machine()}",
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
+    return Report(backend, entries, origin, complete)
 
 
 def _installed(package: str) -> str:
@@ -175,26 +149,19 @@ def _installed(package: str) -> str:
         return ""
 
 
-def render(run: Run, lines: Iterable[str] | None = None) -> str:
-    """A run as JSON, with a line for each case.
-
-    Args:
-        run: the run.
-        lines: what `line_of` returned for each result, or None.
-    """
-    counts = run.summary
-    head = {"backend": run.backend, **dataclasses.asdict(_origin_here(run.backend)), "complete": run.complete}
-    summary = {outcome.value: counts[outcome] for outcome in Outcome}
-    text = json.dumps({**head, "summary": summary, "cases": []}, indent=1)
-    cases = ",\n".join(map(line_of, run.results) if lines is None else lines)
-    return f"{text.removesuffix(']' + chr(10) + '}')}\n{cases}\n ]\n}}\n"
+def render(report: Report) -> str:
+    """A report as JSON, with a line for each case."""
+    counts = report.summary
+    head = {"backend": report.backend, **dataclasses.asdict(report.origin), "complete": report.complete}
+    text = json.dumps({**head, "summary": {outcome.value: counts[outcome] for outcome in Outcome}}, indent=1)
+    cases = ",\n".join(f"  {json.dumps(_stored(*one), allow_nan=False)}" for one in report.entries.items())
+    return f'{text.removesuffix(chr(10) + "}")},\n "cases": [\n{cases}\n ]\n}}\n'
 
 
-def line_of(result: Result) -> str:
-    """The entry of a report for a result, in JSON on one line."""
-    entry = entry_of(result)
+def _stored(case_id: str, entry: Entry) -> dict[str, Any]:
+    """The form of an entry in JSON."""
     stored: dict[str, Any] = {
-        "id": result.case.id,
+        "id": case_id,
         "outcome": entry.outcome.value,
         "basis": entry.basis.value if entry.basis else None,
         "max_error": entry.max_error,
@@ -203,16 +170,16 @@ def line_of(result: Result) -> str:
         "message": entry.message,
     }
     outputs = encode(entry.outputs)
-    return "  " + json.dumps({**stored, "outputs": outputs} if outputs else stored, allow_nan=False)
+    return {**stored, "outputs": outputs} if outputs else stored
 
 
-def write(path: Path, run: Run, lines: Iterable[str] | None = None) -> None:
-    """Write a run as JSON atomically: other processes see the old file or the new one, never a part. See `render`.
+def write(path: Path, report: Report) -> None:
+    """Write a report as JSON atomically: other processes see the old file or the new one, never a part.
 
     Raises:
         OSError: it cannot be written.
     """
-    atomic_file.write(path, render(run, lines))
+    atomic_file.write(path, render(report))
 
 
 def read(file: Path) -> Report:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from conformance.case import Basis, family_of
+from conformance.case import Basis, group_of
 from conformance.outcome import Outcome
 from conformance.report.record import Entry, Report
 
@@ -27,6 +27,14 @@ COLOURS = {
     "unsupported": "dim",
 }
 """The kinds (see `kind_of`), the worst first, and their colours on a terminal."""
+
+WHOSE = {
+    Basis.TEXT: "text: the operator's specification",
+    Basis.VECTORS: "vectors: published numbers",
+    Basis.REFERENCE: "reference: ONNX's reference evaluator",
+    Basis.OURS: "ours: this project's own reading",
+}
+"""The name of each basis in reports."""
 
 MEANINGS = {
     "passed": "the answer is right",
@@ -70,7 +78,7 @@ class Tally:
         return counts + Counter({Outcome.FAILED: self.kinds["accepted"]})
 
     @property
-    def asked(self) -> int:
+    def total(self) -> int:
         """The number of cases."""
         return self.kinds.total()
 
@@ -86,8 +94,8 @@ class Tally:
 
     @property
     def score(self) -> str:
-        """Passed/asked; `unsupported` if all cases are, and empty without cases."""
-        return self.worst if self.worst in ("", "unsupported") else f"{self.passed}/{self.asked}"
+        """Passed/total; `unsupported` if all cases are, and empty without cases."""
+        return self.worst if self.worst in ("", "unsupported") else f"{self.passed}/{self.total}"
 
     @property
     def rest(self) -> dict[str, str]:
@@ -122,9 +130,9 @@ def total_of(tallies: Iterable[Tally]) -> Tally:
     return Tally(sum((tally.kinds for tally in tallies), Counter[str]()))
 
 
-def families_of(report: Report) -> dict[str, Tally]:
-    """The tally of each family, in the report's order."""
-    return _tallies((family_of(case_id), entry) for case_id, entry in report.entries.items())
+def groups_of(report: Report) -> dict[str, Tally]:
+    """The tally of each group of cases, in the report's order."""
+    return _tallies((group_of(case_id), entry) for case_id, entry in report.entries.items())
 
 
 def bases_of(report: Report) -> dict[Basis, Tally]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from conformance.case import Basis, scenario_of
+from conformance.case import scenario_of
 from conformance.outcome import Outcome
 from conformance.report import tally
-from conformance.report.record import Entry, Report, Run
-from conformance.report.tally import COLOURS, Tally, in_words, kind_of
+from conformance.report.record import Entry, Report
+from conformance.report.tally import COLOURS, WHOSE, Tally, in_words, kind_of
+from conformance.terminal import line, table
+from conformance.vectors import collect
 
 if TYPE_CHECKING:
     import rich.table
@@ -20,54 +21,15 @@ if TYPE_CHECKING:
 
     from conformance.diagnosis import Diagnosis
 
-WIDTH = 10_000
-"""Characters of a line if the output is no terminal: enough for tables and lines of any length."""
 
-WHOSE = {
-    Basis.TEXT: "text: the operator's specification",
-    Basis.VECTORS: "vectors: published numbers",
-    Basis.REFERENCE: "reference: ONNX's reference evaluator",
-    Basis.OURS: "ours: this project's own reading",
-}
-"""The name of each basis in reports."""
-
-
-def console(width: int = WIDTH) -> Console:
-    """The standard output, with lines of `width` characters if it is no terminal."""
-    from rich.console import Console  # of the extra conformance
-
-    out = Console(file=sys.stdout)
-    return out if out.is_terminal else Console(file=sys.stdout, width=width)
-
-
-def line(out: Console, text: str, style: str | None = None) -> None:
-    """Print one line of any length, without reading rich's markup in it."""
-    import rich.text
-
-    out.print(rich.text.Text(text), style=style, soft_wrap=True)
-
-
-def table(columns: Iterable[tuple[str, str]], first: str = "family") -> rich.table.Table:
-    """An empty table with a column for names, and one for each heading and colour."""
-    import rich.box
-    import rich.table
-    import rich.text
-
-    made = rich.table.Table(box=rich.box.SIMPLE)
-    made.add_column(first, no_wrap=True)
-    for heading, style in columns:
-        made.add_column(rich.text.Text(heading), justify="right", style=style)
-    return made
-
-
-def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
-    """Print a run: counts, reasons of unsupported cases and departures, failures, and `N passed, N failed`.
+def write(report: Report, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
+    """Print a report: counts, reasons of unsupported cases and departures, failures, and `N passed, N failed`.
 
     That last line counts crashes as failures, and adds the number of departures if there are any.
     """
-    report, counts = run.report, run.summary
-    line(out, f"backend {run.backend}")
-    out.print(_counts("family", tally.families_of(report)))
+    counts, cases = report.summary, {case.id: case for case in collect()}
+    line(out, f"backend {report.backend}")
+    out.print(_counts("group of cases", tally.groups_of(report)))
     bases = tally.bases_of(report)
     if bases:
         out.print(_counts("whose rule", {WHOSE[basis]: own for basis, own in bases.items()}))
@@ -75,13 +37,13 @@ def write(run: Run, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
         line(out, f"{n} {in_words(outcome.value)}: {reason}", COLOURS[outcome.value])
     for diagnosis in diagnoses:
         line(out, f"{diagnosis.family} {diagnosis}", "bold")
-    for result in run.bad:
-        kind = kind_of(report.entries[result.case.id])
-        line(out, f"{kind} {result.case.id}", COLOURS[kind])
-        line(out, f"    {result.message}")
-        line(out, f"    {result.case.note} [{result.case.source}]")
+    for case_id, entry in report.failing.items():
+        kind, case = kind_of(entry), cases[case_id]
+        line(out, f"{kind} {case_id}", COLOURS[kind])
+        line(out, f"    {entry.message}")
+        line(out, f"    {case.note} [{case.source}]")
     departed = f", {counts[Outcome.DEPARTED]} departed" if counts[Outcome.DEPARTED] else ""
-    line(out, f"{counts[Outcome.PASSED]} passed, {len(run.bad)} failed{departed}")
+    line(out, f"{counts[Outcome.PASSED]} passed, {len(report.failing)} failed{departed}")
 
 
 def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
@@ -156,7 +118,7 @@ def changes(before: Report, after: Report) -> dict[Group, list[str]]:
 
 
 def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[str]]:
-    """Print the families whose counts differ, the cases that changed and the size of each group; return the changes."""
+    """Print the groups of cases whose counts differ, the cases that changed and the size of each kind of change."""
     line(out, f"{before.title} -> {after.title}")
     differing = _differing(before, after)
     if differing.row_count:
@@ -177,14 +139,14 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
-    """A row for each family whose counts differ, and a column for each outcome in which they do."""
+    """A row for each group whose counts differ, and a column for each outcome in which they do."""
     import rich.text
 
-    old, new = ({name: own.counts for name, own in tally.families_of(report).items()} for report in (before, after))
+    old, new = ({name: own.counts for name, own in tally.groups_of(report).items()} for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
-    made = table((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown)
+    made = table(((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown), "group of cases")
     for name, (a, b) in pairs.items():
         cells = (f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown)
         made.add_row(rich.text.Text(name), *cells)

@@ -1,0 +1,178 @@
+"""The explanation of a case of RoiAlign, DmlRoiAlign or RoIAlignRotated: one RoI by each convention, with its samples."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from conformance.case import Case
+from conformance.expected_values import Floats
+from conformance.explain.conventions import ROTATED, TORCHVISION, Convention, Placed, turned, upright
+from conformance.explain.drawing import MAX_SAMPLES, Drawing, Outline, Sample, number
+from conformance.explain.parts import Comparison, Explanation, Table, differences
+from conformance.geometry import rois, rotated
+from ortops.reference.sampling import is_inside, taps
+
+HINT = (
+    "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
+    "Filled dots are samples on the map, and hollow dots are samples off the map."
+)
+
+_FEW = 4
+"""The largest number of samples, and of bins, whose values are a line of text below a drawing."""
+
+_MAX_LINES = 200
+"""The largest number of bins along an axis whose edges are drawn."""
+
+
+def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+    """The explanation of a valid case; raises ValueError if it has no such RoI."""
+    is_rotated = case.definition.family == "roi_align_rotated"
+    geometry = rotated.geometry_of(case) if is_rotated else rois.geometry_of(case)
+    count = len(geometry.rois)
+    if roi is not None and not 0 <= roi < count:
+        raise ValueError(f"RoI {roi}: the case has {count}")
+    if count == 0 or 0 in geometry.x_shape[1:]:
+        note = f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw."
+        return Explanation(case, facts, tables=compared.tables(), notes=(note,))
+    r, c, bin_ = _focus(case, compared, roi, geometry.indices.tolist())
+    n = int(geometry.indices[r])
+    x = None if geometry.x is None else geometry.x[n, c]
+    conventions = turned(geometry) if isinstance(geometry, rotated.Geometry) else upright(geometry)
+    placed = [convention.placed(r) for convention in conventions]
+    answers = [convention.output(r, x) if x is not None else None for convention in conventions]
+    tables, results = compared.tables(), [""] * len(conventions)
+    if not case.definition.is_gradient:
+        (name,) = compared.expected
+        got = compared.got[name][r, c] if name in compared.got else None
+        tables = [_bins(conventions, answers, compared.expected[name][r, c], got, bin_)]
+        results = [_result(name, *one, x) for one in zip(conventions, placed, answers, strict=True)]
+    map_size = geometry.x_shape[2], geometry.x_shape[3]
+    drawings = [
+        Drawing(one.name, one.detail, map_size, x, _outlines(place, bin_), _samples(place, map_size), result)
+        for one, place, result in zip(conventions, placed, results, strict=True)
+    ]
+    numbers = rotated.NUMBERS if is_rotated else ("x1", "y1", "x2", "y2")
+    ends = ", ".join(f"{name} {number(end)}" for name, end in zip(numbers, geometry.rois[r].tolist(), strict=True))
+    degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if is_rotated else ""
+    return Explanation(
+        case,
+        facts,
+        f"RoI {r} of {count}: {ends}{degrees}; image {n}, channel {c}",
+        drawings,
+        HINT,
+        [_coordinates(conventions, placed, bin_), *tables],
+        (
+            *(f"{one.name}: {one.detail}{' (this case)' * one.is_own}" for one in conventions),
+            ROTATED if is_rotated else TORCHVISION,
+            *(f"{one.name}: {note}" for one in conventions for note in one.notes),
+            *(
+                f"{one.name}: {place.total} samples, too many to draw and to list"
+                for one, place in zip(conventions, placed, strict=True)
+                if place.total > MAX_SAMPLES
+            ),
+        ),
+    )
+
+
+def _focus(
+    case: Case, compared: Comparison, roi: int | None, images: list[int]
+) -> tuple[int, int, tuple[int, int] | None]:
+    """The RoI, the channel and the bin of the worst element; the bin is None if it belongs to another RoI or to none."""
+    if compared.worst is None:
+        return roi or 0, 0, None
+    name, index = compared.worst
+    if not case.definition.is_gradient:
+        is_here = roi in (None, index[0])
+        return (index[0] if roi is None else roi), index[1], (index[2], index[3]) if is_here else None
+    if name == case.definition.outputs[0].name:  # dX: the first RoI on the image of the pixel
+        of_image = [r for r, n in enumerate(images) if n == index[0]]
+        return ((of_image or [0])[0] if roi is None else roi), index[1], None
+    return (index[-2] if roi is None else roi), 0, None
+
+
+def _outlines(placed: Placed, bin_: tuple[int, int] | None) -> list[Outline]:
+    """The edges between the bins, the RoI, and the bin of the worst element."""
+    point, (rows, columns) = placed.point, placed.bins
+    outlines = [Outline("bin", [point(p / rows, 0), point(p / rows, 1)]) for p in range(1, min(rows, _MAX_LINES))]
+    outlines += [
+        Outline("bin", [point(0, q / columns), point(1, q / columns)]) for q in range(1, min(columns, _MAX_LINES))
+    ]
+    outlines.append(Outline("roi", [point(0, 0), point(0, 1), point(1, 1), point(1, 0)]))
+    if bin_:
+        (top, bottom), (left, right) = ((at / n, (at + 1) / n) for at, n in zip(bin_, placed.bins, strict=True))
+        corners = (top, left), (top, right), (bottom, right), (bottom, left)
+        outlines.append(Outline("worst", list(itertools.starmap(point, corners))))
+    return outlines
+
+
+def _samples(placed: Placed, map_size: tuple[int, int]) -> list[Sample]:
+    if placed.total > MAX_SAMPLES:
+        return []
+    pairs = zip(*(c.ravel().tolist() for c in placed.coordinates()), strict=True)
+    return [
+        Sample(y, x, "sample" if is_inside(y, map_size[0]) and is_inside(x, map_size[1]) else "sample outside")
+        for y, x in pairs
+    ]
+
+
+def _bins(
+    conventions: Sequence[Convention],
+    answers: Sequence[Floats | None],
+    expected: Floats,
+    got: Floats | None,
+    bin_: tuple[int, int] | None,
+) -> Table:
+    """The values of the bins by each convention, beside the expected values and the backend's."""
+    rows = []
+    for at in np.ndindex(*expected.shape):
+        cells = ["not computed" if values is None else number(float(values[at])) for values in answers]
+        came = [] if got is None else [number(float(got[at])), f"{float(differences(got, expected)[at]):.3g}"]
+        rows.append((str(at), *cells, number(float(expected[at])), *came))
+    columns = ("bin", *(one.short for one in conventions), "expected", *(() if got is None else ("got", "difference")))
+    marked = None if bin_ is None else int(np.ravel_multi_index(bin_, expected.shape))
+    return Table("Values of the bins", columns, rows, marked)
+
+
+def _result(name: str, convention: Convention, placed: Placed, output: Floats | None, x: Floats | None) -> str:
+    """The line below a drawing with the values of few samples and bins; empty if there are more."""
+    if output is None or x is None or output.size > _FEW:
+        return ""
+    bins = [", ".join(map(number, row)) for row in output.tolist()]
+    values = bins[0] if output.size == 1 else f"[{', '.join(f'[{row}]' for row in bins)}]"
+    if output.size > 1 or placed.total > _FEW or convention.attributes.get("mode", "avg") == "max":
+        return f"{name} = {values}"
+    places = zip(*(c.ravel().tolist() for c in placed.coordinates()), strict=True)
+    outside = convention.attributes.get("out_of_bounds_input_value", 0.0)
+    read = [
+        sum(
+            a.weight * b.weight * float(x[a.pixel, b.pixel])
+            for a, b in itertools.product(taps(y, x.shape[0]), taps(c, x.shape[1]))
+            if a.pixel is not None and b.pixel is not None
+        )
+        if is_inside(y, x.shape[0]) and is_inside(c, x.shape[1])
+        else outside
+        for y, c in places
+    ]
+    return f"samples {', '.join(map(number, read))}: {name} = {values}"
+
+
+def _coordinates(conventions: Sequence[Convention], placed: Sequence[Placed], bin_: tuple[int, int] | None) -> Table:
+    """The coordinates y and x of the samples by each convention."""
+    found = [_by_sample(one) if one.total <= MAX_SAMPLES else {} for one in placed]
+    names = sorted(set().union(*found))
+    rows = [(f"({p}, {q})", f"({i}, {j})", *(each.get((p, q, i, j), "") for each in found)) for p, q, i, j in names]
+    marked = next((k for k, name in enumerate(names) if name[:2] == bin_), None)
+    columns = ("bin", "sample", *(convention.short for convention in conventions))
+    return Table("Coordinates y, x of the samples", columns, rows, marked)
+
+
+def _by_sample(placed: Placed) -> dict[tuple[int, int, int, int], str]:
+    (rows, columns), (ys, xs) = placed.per_bin, placed.coordinates()
+    return {
+        (k // rows, m // columns, k % rows, m % columns): f"{number(float(ys[k, m]))}, {number(float(xs[k, m]))}"
+        for k, m in np.ndindex(*ys.shape)
+    }

@@ -5,6 +5,7 @@ Generated cases store no expected values, so that listing them is quick and a ne
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.case import Array, Case
+from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import Operator
 
@@ -46,10 +48,16 @@ def call_key(
     Raises:
         TypeError, ValueError: the operator refuses an attribute.
     """
-    arguments = operator.check_attributes(attributes)
+    arguments = _arguments(operator.name, tuple(attributes.items()))
     wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
     stored = [None if a is None else (a.dtype.str, a.shape, a.tobytes()) for a in _widened(operator, inputs)]
-    return operator.function, tuple(sorted(arguments.items())), tuple(stored), wanted
+    return operator.function, arguments, tuple(stored), wanted
+
+
+@functools.lru_cache(1024)
+def _arguments(operator: str, attributes: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    """The arguments of an operator, sorted, for the attributes of a node, which many cases share."""
+    return tuple(sorted(BY_NAME[operator].check_attributes(dict(attributes)).items()))
 
 
 def shared(key: Hashable, compute: Callable[[], T]) -> T:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,18 +23,27 @@ BOXES = np.array(
 class Call:
     """Nodes that make y.
 
-    lines: the nodes, in ONNX's textual syntax.
-    shapes: of the inputs, whose elements are between two `ends`; "boxes" are `BOXES`.
+    lines: the nodes, in ONNX's textual syntax; a call alone makes y.
+    inputs: a tuple is the shape of floating-point numbers between two `ends`; "boxes" are `BOXES`; anything else is a value.
     kind: double, or float where ONNX Runtime has no kernel of double.
+    step, tolerance: of differences; None for what suits the kind.
+    opened: how much is declared where as little as possible is, see `gradient_checks.declared`.
+    needs_new: whether ONNX Runtime 1.20 computes it wrong or not at all.
     """
 
     lines: str
-    shapes: Mapping[str, Sequence[int]] = field(default_factory=lambda: {"x": (2, 3)})
+    inputs: Mapping[str, Any] = field(default_factory=lambda: {"x": (2, 3)})
     ends: tuple[float, float] = (0.25, 0.75)
     kind: str = "double"
+    opset: int = 21
+    step: float | None = None
+    tolerance: float | None = None
+    opened: str = "names"
+    needs_new: bool = False
 
     def __str__(self) -> str:
-        return self.lines.rsplit("y = ", 1)[-1][:50]
+        shapes = [str(value) for name, value in self.inputs.items() if isinstance(value, tuple) and name != "boxes"]
+        return f"{self.lines.rsplit('y = ', 1)[-1][:50]} {' '.join(shapes)[:30]}"
 
     @property
     def feeds(self) -> dict[str, Array]:
@@ -41,19 +51,48 @@ class Call:
         rng = np.random.default_rng(4)
         dtype = ELEMENT_DTYPES[self.kind]
         drawn: dict[str, Array] = {}
-        for name, shape in self.shapes.items():
-            count = math.prod(shape)
-            parts = (rng.permutation(count) + rng.uniform(0.25, 0.75)) / count
-            drawn[name] = (self.ends[0] + parts * (self.ends[1] - self.ends[0])).reshape(shape).astype(dtype)
-        return {name: BOXES.astype(dtype) if name == "boxes" else value for name, value in drawn.items()}
+        for name, given in self.inputs.items():
+            if not isinstance(given, tuple):
+                drawn[name] = np.asarray(given, getattr(given, "dtype", np.int64))
+                continue
+            count = math.prod(given)
+            parts = (rng.permutation(count) + rng.uniform(0.25, 0.75)) / max(count, 1)
+            value = BOXES if name == "boxes" else (self.ends[0] + parts * (self.ends[1] - self.ends[0])).reshape(given)
+            drawn[name] = np.asarray(value, dtype)
+        return drawn
+
+    @property
+    def wrt(self) -> list[str]:
+        """The floating-point inputs."""
+        return [name for name, given in self.inputs.items() if isinstance(given, tuple)]
+
+    @property
+    def differences(self) -> tuple[float, float]:
+        """The step of finite differences, and the tolerance."""
+        step, tolerance = (1e-5, 1e-7) if self.kind == "double" else (2.0**-7, 1e-3)
+        return self.step or step, self.tolerance or tolerance
 
     def model(self, shapes: str) -> onnx.ModelProto:
-        """The declared shapes, see `gradient_checks.declared`."""
-        inputs = ", ".join(f"{self.kind}{declared(name, value, shapes)} {name}" for name, value in self.shapes.items())
-        return parsed(
-            f"""<ir_version: 10, opset_import: ["" : 21, "ai.onnx.contrib" : 1]>
-            g ({inputs}) => ({self.kind} y) {{ {self.lines} }}"""
+        """The declared shapes, see `gradient_checks.declared`; with ``lengths`` all but `wrt` are initializers."""
+        feeds = self.feeds
+        fed = self.wrt if shapes == "lengths" else list(feeds)
+        inputs = ", ".join(
+            f"{_kind(feeds[name])}"
+            f"{declared(name, feeds[name].shape, shapes if name in self.wrt or shapes == 'any' else 'lengths')} {name}"
+            for name in fed
         )
+        lines = self.lines if "y = " in self.lines or "y, " in self.lines else f"y = {self.lines}"
+        made = parsed(
+            f"""<ir_version: 10, opset_import: ["" : {self.opset}, "ai.onnx.contrib" : 1]>
+            g ({inputs}) => ({self.kind} y) {{ {lines} }}"""
+        )
+        others = (onnx.numpy_helper.from_array(value, name) for name, value in feeds.items() if name not in fed)
+        made.graph.initializer.extend(others)
+        return made
+
+
+def _kind(value: Array) -> str:
+    return str(onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(value.dtype))).lower()
 
 
 def _alone(names: str, kind: str, ends: tuple[float, float] = (0.25, 0.75)) -> list[Call]:

@@ -26,10 +26,11 @@ def parsed(text: str) -> onnx.ModelProto:
 
 
 def declared(tensor: str, lengths: Sequence[int], shapes: str) -> str:
-    """The shape of an input in a text: ``lengths`` as they are, a name for each (``names``), or ``any`` rank."""
+    """The shape of an input in a text: ``lengths`` as they are, ``names`` (but for the ``last``) or ``any`` rank."""
     if shapes == "any":
         return "[]"
-    inside = ",".join(str(n) if shapes == "lengths" else f"{tensor}{i}" for i, n in enumerate(lengths))
+    known = {"lengths": len(lengths), "last": 1, "names": 0}[shapes]
+    inside = ",".join(str(n) if i >= len(lengths) - known else f"{tensor}{i}" for i, n in enumerate(lengths))
     return f"[{inside}]" if inside else ""  # brackets around nothing stand for any rank
 
 

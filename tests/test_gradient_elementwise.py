@@ -1,105 +1,24 @@
-"""Gradient rules of elementwise functions, of Max, Min, Clip and the like, and of Softmax.
-
-ONNX Runtime's CPU has no kernel of type double for some operators: these are checked in float, where a step of 2^-7 leaves
-an error of some 1e-5 by the third derivative and as much by rounding.
-"""
+"""Gradients of elementwise functions and of Softmax at corners, ties, zeros and infinities, as PyTorch has them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from gradient_checks import Array, check, declared, of_sum, parsed, run, with_loss
+from gradient_checks import Array, check, of_sum, parsed, run, with_loss
 from onnx_models.gradient import gradient
-from pairs import pairwise
-
-ALL, POSITIVE, INSIDE, ABOVE_ONE = (-4.0, 4.0), (0.5, 3.0), (-0.8, 0.8), (1.5, 3.0)
-
-IN_DOUBLE = [
-    ("Neg(x)", ALL),
-    ("Sqrt(x)", POSITIVE),
-    ("Exp(x)", ALL),
-    ("Log(x)", POSITIVE),
-    ("Abs(x)", ALL),
-    ("Reciprocal(x)", POSITIVE),
-    ("Sin(x)", ALL),
-    ("Cos(x)", ALL),
-    ("Tanh(x)", ALL),
-    ("Sigmoid(x)", ALL),
-    ("Relu(x)", ALL),
-    ("Softmax(x)", ALL),
-    ("LogSoftmax(x)", ALL),
-]
-IN_FLOAT = [
-    ("Tan(x)", INSIDE),
-    ("Asin(x)", INSIDE),
-    ("Acos(x)", INSIDE),
-    ("Atan(x)", ALL),
-    ("Sinh(x)", INSIDE),
-    ("Cosh(x)", INSIDE),
-    ("Asinh(x)", ALL),
-    ("Acosh(x)", ABOVE_ONE),
-    ("Atanh(x)", INSIDE),
-    ("Erf(x)", ALL),
-    ("LeakyRelu(x)", ALL),
-    ("LeakyRelu<alpha=0.25>(x)", ALL),
-    ("ThresholdedRelu(x)", ALL),
-    ("ThresholdedRelu<alpha=0.0>(x)", ALL),
-    ("Elu(x)", ALL),
-    ("Elu<alpha=0.5>(x)", ALL),
-    ("Celu(x)", ALL),
-    ("Celu<alpha=2.0>(x)", ALL),
-    ("Selu(x)", ALL),
-    ("Selu<alpha=1.5, gamma=2.0>(x)", ALL),
-    ("Softplus(x)", ALL),
-    ("Softsign(x)", ALL),
-    ("HardSigmoid(x)", ALL),
-    ("HardSigmoid<alpha=0.5, beta=0.25>(x)", ALL),
-    ("HardSwish(x)", ALL),
-    ("Gelu(x)", ALL),
-    ('Gelu<approximate="tanh">(x)', ALL),
-    ("Mish(x)", ALL),
-    ("Shrink<lambd=2.5, bias=0.25>(x)", ALL),
-]
 
 
 def _text(call: str, kind: str, shape: str, opset: int = 20) -> str:
     return f"""<ir_version: 10, opset_import: ["" : {opset}]> g ({kind}{shape} x) => ({kind} y) {{ y = {call} }}"""
 
 
-def _between(ends: tuple[float, float], shape: tuple[int, ...]) -> Array:
-    """Random numbers between two ends that are off the corners of the functions."""
-    values = np.random.default_rng(2).uniform(*ends, shape)
-    for corner in (-3.0, -2.5, -0.5, 0.0, 1.0, 1.5, 2.5, 3.0):
-        values = np.where(abs(values - corner) < 0.05, corner + 0.06, values)
-    return np.asarray(values)
-
-
-@pytest.mark.parametrize(("call", "ends"), IN_DOUBLE)
-@pytest.mark.parametrize(("shape", "shapes"), [((3, 5), "lengths"), ((2, 3, 4), "any"), ((0, 2), "names")])
-def test_in_double(call: str, ends: tuple[float, float], shape: tuple[int, ...], shapes: str) -> None:
-    check(_text(call, "double", declared("x", shape, shapes)), {"x": _between(ends, shape)}, ["x"])
-
-
-@pytest.mark.parametrize(("call", "ends"), IN_FLOAT)
-@pytest.mark.parametrize(("shape", "shapes"), [((3, 5), "lengths"), ((2, 3, 4), "any"), ((0, 2), "names")])
-def test_in_float(call: str, ends: tuple[float, float], shape: tuple[int, ...], shapes: str) -> None:
-    x = _between(ends, shape).astype(np.float32)
-    check(_text(call, "float", declared("x", shape, shapes)), {"x": x}, ["x"], step=2**-7, tolerance=2e-3)
-
-
-@pytest.mark.parametrize("call", [call for call, _ in IN_DOUBLE + IN_FLOAT if "Softmax" not in call])
-def test_rank_0(call: str) -> None:
-    x = np.float32(0.75 if "Acosh" not in call else 1.75)
-    check(_text(call, "float", ""), {"x": np.asarray(x)}, ["x"], step=2**-7, tolerance=2e-3)
-
-
-@pytest.mark.parametrize(("call", "ends"), [item for item in IN_DOUBLE + IN_FLOAT if "Celu" not in item[0]])
-def test_float16(call: str, ends: tuple[float, float]) -> None:
-    x = _between(ends, (4, 6)).astype(np.float16)
+@pytest.mark.parametrize(
+    "call", ["Exp(x)", "Softmax(x)", "Tanh(x)", "Erf(x)", "Elu<alpha=0.5>(x)", "Gelu(x)", "HardSwish(x)"]
+)
+def test_float16(call: str) -> None:
+    x = np.random.default_rng(2).uniform(-4, 4, (4, 6)).astype(np.float16)
     halves = of_sum(_text(call, "float16", "[4,6]"), {"x": x}, ["x"])["x"]
     floats = of_sum(_text(call, "float", "[4,6]"), {"x": x.astype(np.float32)}, ["x"])["x"]
     assert halves.dtype == np.float16
@@ -111,16 +30,10 @@ def test_swish(alpha: float) -> None:
     # Of opset 24, which not every ONNX Runtime has: onnx's own evaluator runs it.
     text = _text(f"Swish<alpha={alpha}>(x)", "double", "[3,4]", 24)
     made = gradient(with_loss(parsed(text), {"y": np.ones((3, 4))}), "loss", ["x"])
-    x = _between(ALL, (3, 4))
+    x = np.random.default_rng(2).uniform(-4, 4, (3, 4))
     found = ReferenceEvaluator(made).run(["x_grad"], {"x": x})
     ends = [(x + sign * 1e-5) / (1 + np.exp(-alpha * (x + sign * 1e-5))) for sign in (1, -1)]
     np.testing.assert_allclose(np.asarray(found)[0], (ends[0] - ends[1]) / 2e-5, rtol=1e-8, atol=1e-9)
-
-
-@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax"])
-@pytest.mark.parametrize("axis", [0, 1, 2, -2])
-def test_softmax_axes(operator: str, axis: int) -> None:
-    check(_text(f"{operator}<axis={axis}>(x)", "double", "[N,M,K]"), {"x": _between(ALL, (2, 3, 4))}, ["x"])
 
 
 @pytest.mark.parametrize(
@@ -156,55 +69,20 @@ def _binary(call: str, kind: str, a: str, b: str) -> str:
         g ({kind}{a} a, {kind}{b} b) => ({kind} y) {{ y = {call} }}"""
 
 
-SHAPES = [((2, 3), (2, 3)), ((2, 3), (3,)), ((3,), (2, 1)), ((), (2, 2)), ((2, 2), ()), ((1, 1), (2, 0))]
-
-
-@pairwise({"operator": ["Pow", "Max", "Min"], "a, b": SHAPES, "shapes": ["lengths", "names", "any"]})
-def test_binary(operator: str, a: tuple[int, ...], b: tuple[int, ...], shapes: str) -> None:
-    rng = np.random.default_rng(3)
-    feeds = {"a": rng.uniform(1, 2, a), "b": rng.uniform(1, 2, b)}
-    check(_binary(f"{operator}(a, b)", "double", declared("a", a, shapes), declared("b", b, shapes)), feeds, ["a", "b"])
-
-
-@pytest.mark.parametrize(
-    ("a", "b"), [((2, 3, 4), (3, 1)), ((2, 3), (1,)), ((2, 3), (2, 3)), ((0, 2), (2,)), ((3,), ())]
-)
-@pytest.mark.parametrize("shapes", ["lengths", "names", "any"])
-def test_prelu(a: tuple[int, ...], b: tuple[int, ...], shapes: str) -> None:
-    # ONNX Runtime's CPU has PRelu in float only.
-    feeds = {"a": _between(ALL, a).astype(np.float32), "b": _between(INSIDE, b).astype(np.float32)}
-    text = _binary("PRelu(a, b)", "float", declared("a", a, shapes), declared("b", b, shapes))
-    check(text, feeds, ["a", "b"], step=2**-7, tolerance=1e-3)
-    check(text, feeds, ["b"], step=2**-7, tolerance=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("operator", "kind"), [("Max", "double"), ("Min", "double"), ("Sum", "double"), ("Mean", "float")]
-)
-def test_any_number_of_inputs(operator: str, kind: str) -> None:
-    # ONNX Runtime's CPU has Mean in float only.
-    dtype: Any = {"double": np.float64, "float": np.float32}[kind]
-    rng = np.random.default_rng(4)
-    feeds = {
-        name: rng.uniform(-1, 1, shape).astype(dtype) for name, shape in (("a", (2, 3)), ("b", (3,)), ("c", (2, 1)))
-    }
-    for call, wrt in (
-        (f"{operator}(a, b, c, a)", ["a", "b", "c"]),
-        (f"{operator}(b, a, c)", ["c"]),
-        (f"{operator}(a)", ["a"]),
-    ):
-        text = f"""<ir_version: 10, opset_import: ["" : 18]>
-            g ({kind}[N,M] a, {kind}[M] b, {kind}[N,K] c) => ({kind} y) {{ y = {call} }}"""
-        step, tolerance = (1e-5, 1e-7) if kind == "double" else (2**-7, 1e-3)
-        check(text, feeds, wrt, step=step, tolerance=tolerance)
-
-
 @pytest.mark.parametrize("operator", ["Max", "Min"])
 def test_the_first_of_equal_ones_has_the_gradient(operator: str) -> None:
     feeds = {"a": np.array([1.0, 2.0]), "b": np.array([1.0, 2.0])}
     found = of_sum(_binary(f"{operator}(a, b, b)", "double", "[2]", "[2]"), feeds, ["a", "b"])
     np.testing.assert_array_equal(found["a"], [1, 1])
     np.testing.assert_array_equal(found["b"], [0, 0])
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min"])
+def test_both_of_a_pair_with_nan_have_the_gradient_of_the_larger_and_the_smaller(operator: str) -> None:
+    feeds = {"a": np.array([np.nan, 1.0, 1.0]), "b": np.array([1.0, np.nan, 1.0])}
+    found = of_sum(_binary(f"{operator}(a, b)", "double", "[N]", "[N]"), feeds, ["a", "b"])
+    np.testing.assert_array_equal(found["a"], [1, 1, 1])
+    np.testing.assert_array_equal(found["b"], [1, 1, 0])
 
 
 def test_power_at_and_below_0() -> None:
@@ -225,31 +103,6 @@ def test_power_with_an_exponent_of_another_type(exponent: str) -> None:
     check(text, feeds, ["a"])
     if exponent == "float":
         check(text, {**feeds, "a": abs(feeds["a"])}, ["b"], step=2**-10, tolerance=1e-5)
-
-
-@pairwise(
-    {
-        "call, wrt": [
-            ("Clip(x, low, high)", ["x", "low", "high"]),
-            ("Clip(x, high, low)", ["x", "low", "high"]),
-            ("Clip(x, low)", ["x", "low"]),
-            ("Clip(x, , high)", ["x", "high"]),
-            ("Clip(x, low, high)", ["high"]),
-            ("Clip(x)", ["x"]),
-        ],
-        "shape": [(3, 4), (), (0,)],
-        "kind": ["double", "float16"],
-    }
-)
-def test_clip(call: str, wrt: list[str], shape: tuple[int, ...], kind: str) -> None:
-    text = f"""<ir_version: 10, opset_import: ["" : 18]>
-        g ({kind}{declared("x", shape, "names")} x, {kind} low, {kind} high) => ({kind} y) {{ y = {call} }}"""
-    bounds = {"low": np.array(-0.5), "high": np.array(0.75)}
-    feeds = {"x": np.random.default_rng(5).uniform(-1, 1, shape), **bounds}
-    if kind == "double":
-        check(text, feeds, wrt)
-    else:
-        assert of_sum(text, {n: v.astype(np.float16) for n, v in feeds.items()}, wrt)[wrt[0]].dtype == np.float16
 
 
 def test_clip_at_the_bounds() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gradient_checks import Array, check, declared, of_sum, parsed
+from gradient_checks import Array, check, of_sum, parsed
 from gradient_nodes import not_of_old
 from onnx_models.gradient import gradient
-from pairs import pairwise
 
 OPERATORS = [
     "ReduceSum",
@@ -24,52 +23,18 @@ OPERATORS = [
 ]
 
 
-def _text(call: str, x: str, axes: str | None = None, *, opset: int = 18, kind: str = "double") -> str:
-    """A reduction; axes are those of a constant (``{1, 2}``), an input (a shape), or absent."""
-    constant = f"<int64[{axes.count(',') + 1 if axes != '{}' else 0}] axes = {axes}>" if axes and "{" in axes else ""
-    argument = f", int64{axes} axes" if axes and "[" in axes else ""
-    return f"""<ir_version: 10, opset_import: ["" : {opset}]>
-        g ({kind}{x} x{argument}) => ({kind} y) {constant} {{ y = {call} }}"""
+def _text(call: str, x: str, axes: str = "{1}", *, kind: str = "double") -> str:
+    """A reduction along constant axes."""
+    return f"""<ir_version: 10, opset_import: ["" : 18]>
+        g ({kind}{x} x) => ({kind} y) <int64[1] axes = {axes}> {{ y = {call} }}"""
 
 
 def _random(*shape: int) -> Array:
     return np.asarray(np.random.default_rng(8).uniform(0.2, 1, shape))
 
 
-@pairwise(
-    {
-        "operator": OPERATORS,
-        "axes": ["{1}", "{-1, 0}", "[A]", "[]", None],
-        "keepdims": [0, 1],
-        "shapes": ["names", "any"],
-    }
-)
-def test_axes(operator: str, keepdims: int, axes: str | None, shapes: str) -> None:
-    shape = (2, 3, 4)
-    call = f"{operator}<keepdims={keepdims}>(x{', axes' if axes else ''})"
-    feeds: dict[str, Array] = {"x": _random(*shape)}
-    if axes and "[" in axes:
-        feeds["axes"] = np.array([0, -2])
-    check(_text(call, declared("x", shape, shapes), axes), feeds, ["x"])
-
-
-@pairwise({"operator": OPERATORS, "axes": ["{}", "[A]", None], "noop, keepdims": [(0, 0), (0, 1), (1, 0), (1, 1)]})
-def test_without_axes(operator: str, keepdims: int, noop: int, axes: str | None) -> None:
-    call = f"{operator}<keepdims={keepdims}, noop_with_empty_axes={noop}>(x{', axes' if axes else ''})"
-    feeds: dict[str, Array] = {"x": _random(2, 3)}
-    if axes == "[A]":
-        feeds["axes"] = np.zeros(0, np.int64)
-    check(_text(call, "[N,M]", axes), feeds, ["x"])
-
-
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("keepdims", [0, 1])
-def test_rank_0(operator: str, keepdims: int) -> None:
-    check(_text(f"{operator}<keepdims={keepdims}>(x)", ""), {"x": _random()}, ["x"])
-
-
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize(("shape", "axes"), [((2, 0), "{0}"), ((2, 0), "{1}"), ((0, 3), "{1}")])
+@pytest.mark.parametrize(("shape", "axes"), [((2, 0), "{0}"), ((2, 0), "{1}")])
 def test_empty(operator: str, shape: tuple[int, ...], axes: str) -> None:
     # The sum over nothing is the empty tensor's own value; its gradient has no elements.
     x = np.zeros(shape)
@@ -78,12 +43,11 @@ def test_empty(operator: str, shape: tuple[int, ...], axes: str) -> None:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("opset", [18, 22])
-def test_float16(operator: str, opset: int) -> None:
+def test_float16(operator: str) -> None:
     x = _random(3, 4).astype(np.float16)
     halves, floats = (
         of_sum(
-            _text(f"{operator}<keepdims=0>(x, axes)", "[N,M]", "{1}", opset=opset, kind=kind),
+            _text(f"{operator}<keepdims=0>(x, axes)", "[N,M]", "{1}", kind=kind),
             {"x": x.astype(dtype)},
             ["x"],
         )["x"]

@@ -87,92 +87,13 @@ def export_head(module: Any, **arguments: Any) -> onnx.ModelProto:
     return export(module, tuple(args.values()), targets=tuple(targets.values()), **{**defaults, **arguments})
 
 
-@pytest.mark.parametrize(("aligned", "sampling_ratio"), [(True, 2), (True, -1), (False, 2), (False, -1)])
+@pytest.mark.parametrize(("aligned", "sampling_ratio"), [(True, 2), (False, -1)])
 def test_a_head_with_roi_align_has_pytorchs_gradients_at_any_shape(aligned: bool, sampling_ratio: int) -> None:
     module = Head(aligned=aligned, sampling_ratio=sampling_ratio)
     model = export_head(module, wrt=["x", *dict(module.named_parameters())])
     assert [node.op_type for node in model.graph.node if "Roi" in node.op_type] == ["RoiAlign", "RoiAlignGrad"]
-    for shape in (TRACED, (3, 30, 17, 11), (1, 9, 40, 1)):
+    for shape in (TRACED, (1, 9, 40, 1)):
         check(model, module, functional.cross_entropy, *head_problem(*shape))
-
-
-class Block(torch.nn.Module):  # type: ignore[misc]
-    """A residual block of two convolutions."""
-
-    def __init__(self, channels: int, out: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(channels, out, 3, stride, 1, bias=False)
-        self.bn1 = torch.nn.BatchNorm2d(out)
-        self.conv2 = torch.nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn2 = torch.nn.BatchNorm2d(out)
-        self.skip = torch.nn.Conv2d(channels, out, 1, stride, bias=False)
-
-    def forward(self, x: Any) -> Any:
-        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
-        return torch.relu(y + self.skip(x))
-
-
-class Pyramid(torch.nn.Module):  # type: ignore[misc]
-    """A small ResNet with a feature pyramid, RoiAlign on each of its four levels, and a box head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        widths = (8, 12, 16, 20)
-        self.stem = torch.nn.Conv2d(3, 8, 7, 2, 3, bias=False)
-        self.bn = torch.nn.BatchNorm2d(8)
-        self.blocks = torch.nn.ModuleList(
-            Block(a, b, stride) for a, b, stride in zip((8, *widths), widths, (1, 2, 2, 2), strict=False)
-        )
-        self.inner = torch.nn.ModuleList(torch.nn.Conv2d(width, 8, 1) for width in widths)
-        self.outer = torch.nn.ModuleList(torch.nn.Conv2d(8, 8, 3, 1, 1) for _ in widths)
-        self.head = torch.nn.Sequential(torch.nn.Linear(8 * 9, 16), torch.nn.ReLU(), torch.nn.Linear(16, 5))
-
-    def forward(self, images: Any, rois: Sequence[Any]) -> Any:
-        x = functional.max_pool2d(torch.relu(self.bn(self.stem(images))), 3, 2, 1)
-        levels = []
-        for block, inner in zip(self.blocks, self.inner, strict=True):
-            x = block(x)
-            levels.append(inner(x))
-        for i in (2, 1, 0):
-            levels[i] = levels[i] + functional.interpolate(levels[i + 1], scale_factor=2, mode="nearest")
-        pooled = [
-            torch.ops.torchvision.roi_align(outer(level), boxes, 0.25 / 2**i, 3, 3, 2, True)
-            for i, (outer, level, boxes) in enumerate(zip(self.outer, levels, rois, strict=True))
-        ]
-        return self.head(torch.cat(pooled).flatten(1))
-
-
-def test_a_residual_feature_pyramid_has_pytorchs_gradients() -> None:
-    module = Pyramid().eval()
-    for layer in module.modules():
-        if isinstance(layer, torch.nn.BatchNorm2d):
-            layer.running_mean.uniform_(-0.2, 0.2)
-            layer.running_var.uniform_(0.5, 2)
-    names = {f"rois_{i}": {0: f"R{i}"} for i in range(4)}
-
-    def problem(counts: Sequence[int], images: int) -> tuple[Any, Any, Any]:
-        rois = [random_rois(count, images, 64, 96) for count in counts]
-        return torch.randn(images, 3, 64, 96), rois, torch.randint(0, 5, (sum(counts),))
-
-    images, rois, target = problem((7, 6, 4, 3), 2)
-    model = export(
-        module,
-        (images, rois),
-        loss=functional.cross_entropy,
-        targets=(target,),
-        dynamic_shapes={"images": {0: "N"}, **names, "target": {0: "R"}},
-    )
-    assert sum(node.op_type == "RoiAlignGrad" for node in model.graph.node) == 4
-    # A level without RoIs has a gradient of zero.
-    for counts, number in (((7, 6, 4, 3), 2), ((5, 0, 9, 1), 3)):
-        images, rois, target = problem(counts, number)
-        found = run(model, {"images": images, **dict(zip(names, rois, strict=True)), "target": target})
-        loss = functional.cross_entropy(module(images, rois), target)
-        module.zero_grad()
-        loss.backward()
-        assert_close(found["loss"], loss, "loss")
-        for name, parameter in module.named_parameters():
-            assert_close(found[f"{name}_grad"], parameter.grad, name)
 
 
 def every_cross_entropy(y: Any, rows: Any, target: Any, map_target: Any, probabilities: Any) -> Any:
@@ -181,48 +102,11 @@ def every_cross_entropy(y: Any, rows: Any, target: Any, map_target: Any, probabi
     each = functional.cross_entropy(rows, target, weight=weight, ignore_index=1, reduction="none")
     return (
         functional.cross_entropy(y, map_target, weight=weight, ignore_index=3)
-        + functional.cross_entropy(rows, target)
         + functional.cross_entropy(rows * 2, target, weight=weight, ignore_index=2, label_smoothing=0.2)
-        + functional.cross_entropy(rows * 3, target, reduction="sum", label_smoothing=0.1)
         + functional.cross_entropy(rows * 4, probabilities, weight=weight)
-        + functional.nll_loss(rows, target, weight=weight)
         + functional.cross_entropy(rows[0], target[0])
         + each.square().sum()
     )
-
-
-def test_cross_entropy_of_every_kind() -> None:
-    module = torch.nn.Conv2d(3, 5, 3)
-    args = {"input": torch.randn(2, 3, 5, 6)}
-    targets = {
-        "rows": torch.randn(9, 5),
-        "target": torch.arange(9) % 5,
-        "map_target": torch.randint(0, 5, (2, 3, 4)),
-        "probabilities": torch.softmax(torch.randn(9, 5), 1),
-    }
-    model = export(
-        module, (args["input"],), loss=every_cross_entropy, targets=list(targets.values()), wrt=["weight", "rows"]
-    )
-    found = check(model, module, every_cross_entropy, args, targets)
-    rows = targets["rows"].requires_grad_()
-    every_cross_entropy(module(args["input"]), *targets.values()).backward()
-    assert_close(found["rows_grad"], rows.grad, "rows_grad")
-
-
-def test_parameters_as_inputs_take_new_values_at_each_step() -> None:
-    module = Head()
-    model = export_head(module, parameters_as_inputs=True)
-    args, targets = head_problem(*TRACED)
-    before = check(model, module, functional.cross_entropy, args, targets)
-    for name, parameter in module.named_parameters():
-        parameter.data -= 0.1 * torch.from_numpy(before[f"{name}_grad"])
-    parameters = dict(module.named_parameters())
-    after = run(model, {**args, **targets, **parameters})
-    assert after["loss"] < before["loss"]
-    loss = functional.cross_entropy(module(*args.values()), *targets.values())
-    loss.backward()
-    for name, parameter in parameters.items():
-        assert_close(after[f"{name}_grad"], parameter.grad, name)
 
 
 class Odd(torch.nn.Module):  # type: ignore[misc]
@@ -293,15 +177,14 @@ class Detached(torch.nn.Module):  # type: ignore[misc]
         return y.sin() * y.sigmoid().detach() * weights * in_place, y.detach()
 
 
-@pytest.mark.parametrize("opset", [18, 21])
-def test_no_gradient_passes_what_is_detached(opset: int) -> None:
+def test_no_gradient_passes_what_is_detached() -> None:
     module, x = Detached(), torch.randn(3, 4)
 
     def loss(outputs: Any) -> Any:
         return (outputs[0] + outputs[1]).square().sum()
 
     with torch.no_grad():
-        model = export(module, (x,), loss=loss, wrt=["x", "linear.weight"], opset_version=opset)
+        model = export(module, (x,), loss=loss, wrt=["x", "linear.weight"], opset_version=21)
     check(model, module, loss, {"x": x}, {})
 
 
@@ -320,14 +203,6 @@ def test_rois_have_a_gradient_only_where_it_is_asked_for() -> None:
     losses = [functional.cross_entropy(module(args["x"], args["rois"] + s * step), *targets.values()) for s in (1, -1)]
     slope = float((losses[0] - losses[1]).detach()) / 2
     assert slope == pytest.approx(float((found[True]["rois_grad"] * step.numpy()).sum()), rel=0.05)
-
-
-def test_opset_22_runs_with_this_projects_roi_align() -> None:
-    module = Head()
-    model = export_head(module, opset_version=22, standard=False)
-    assert {item.domain: item.version for item in model.opset_import}[""] == 22
-    assert any(node.op_type == "RoiAlign_22" for node in model.graph.node)
-    check(model, module, functional.cross_entropy, *head_problem(3, 30, 17, 11))
 
 
 def test_a_module_that_returns_its_loss_in_double_precision() -> None:
@@ -386,36 +261,9 @@ def check_route(model: onnx.ModelProto, function: Any, args: Sequence[Any], para
         assert_close(value, expected, name)
 
 
-@pytest.mark.parametrize(("standard", "aligned", "sampling_ratio"), [(True, True, 2), (False, False, -1)])
-def test_the_autograd_route_with_roi_align(standard: bool, aligned: bool, sampling_ratio: int) -> None:
-    attributes = (0.5, 4, 3, sampling_ratio, aligned)
-
-    def function(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
-        features = torch.relu(functional.conv2d(parameters[0], parameters[1], stride=2, padding=1))
-        return torch.ops.torchvision.roi_align(features, args[0], *attributes).square().mean()
-
-    def problem(images: int, height: int, width: int, rois: int) -> tuple[list[Any], list[Any]]:
-        return [random_rois(rois, images, height, width)], [torch.randn(images, 3, height, width), weight]
-
-    weight = torch.randn(6, 3, 3, 3)
-    shapes = ([{0: "R"}], [{0: "N", 2: "H", 3: "W"}, None])
-    model = traced_and_exported(function, *problem(*TRACED), shapes, standard=standard)
-    kinds = [node.op_type for node in model.graph.node if "Roi" in node.op_type]
-    assert kinds == ["RoiAlign" if standard else "RoiAlign_16", "RoiAlignGrad"]
-    (gradient,) = (node for node in model.graph.node if node.op_type == "RoiAlignGrad")
-    assert len(gradient.attribute) == 4
-    for shape in (TRACED, (3, 30, 17, 11)):
-        check_route(model, function, *problem(*shape))
-
-
 CONVOLUTIONS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     # function, x, weight, arguments
-    (functional.conv2d, (2, 4, 9, 11), (6, 4, 3, 2), {"stride": (2, 3), "padding": (1, 0)}),
     (functional.conv2d, (3, 4, 9, 10), (6, 2, 3, 3), {"stride": 2, "padding": 2, "dilation": 2, "groups": 2}),
-    (functional.conv2d, (2, 6, 7, 8), (6, 1, 3, 3), {"padding": 1, "groups": 6}),
-    (functional.conv1d, (2, 3, 12), (5, 3, 4), {"stride": 3, "padding": 1}),
-    (functional.conv3d, (1, 2, 5, 6, 7), (4, 1, 3, 3, 3), {"stride": 2, "padding": 1, "groups": 2}),
-    (functional.conv_transpose2d, (2, 4, 5, 6), (4, 3, 3, 3), {"stride": 2, "padding": 1, "output_padding": 1}),
     (
         functional.conv_transpose2d,
         (2, 4, 5, 6),
@@ -425,33 +273,40 @@ CONVOLUTIONS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]]
 )
 
 
-def test_the_autograd_route_with_convolutions_of_every_kind() -> None:
-    parameters = []
+def test_the_autograd_route_with_convolutions_and_cross_entropy() -> None:
+    parameters = [torch.randn(2, 5, 3, 4), torch.randn(9, 5)]
     for function, x, weight, arguments in CONVOLUTIONS:
         transposed = function is functional.conv_transpose2d
         bias = weight[1] * arguments.get("groups", 1) if transposed else weight[0]
         parameters += [torch.randn(x), torch.randn(weight), torch.randn(bias)]
-
-    def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
-        total = args[0].sum()
-        for i, (function, _, _, arguments) in enumerate(CONVOLUTIONS):
-            total = total + function(*parameters[3 * i : 3 * i + 3], **arguments).tanh().sum()
-        return total
-
-    args = [torch.randn(1)]
-    check_route(traced_and_exported(loss, args, parameters), loss, args, parameters)
-
-
-def test_the_autograd_route_with_cross_entropy_of_every_kind() -> None:
     probabilities = torch.softmax(torch.randn(9, 5), 1)
 
     def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
-        (y, rows), (target, map_target) = parameters, args
-        return every_cross_entropy(y, rows, target, map_target, probabilities)
+        total = every_cross_entropy(parameters[0], parameters[1], args[0], args[1], probabilities)
+        for i, (function, _, _, arguments) in enumerate(CONVOLUTIONS):
+            total = total + function(*parameters[3 * i + 2 : 3 * i + 5], **arguments).tanh().sum()
+        return total
 
-    parameters = [torch.randn(2, 5, 3, 4), torch.randn(9, 5)]
     args = [torch.arange(9) % 5, torch.randint(0, 5, (2, 3, 4))]
     check_route(traced_and_exported(loss, args, parameters), loss, args, parameters)
+
+
+def test_the_autograd_route_with_roi_align() -> None:
+    def function(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
+        features = torch.relu(functional.conv2d(parameters[0], parameters[1], stride=2, padding=1))
+        return torch.ops.torchvision.roi_align(features, args[0], 0.5, 4, 3, -1, False).square().mean()
+
+    def problem(images: int, height: int, width: int, rois: int) -> tuple[list[Any], list[Any]]:
+        return [random_rois(rois, images, height, width)], [torch.randn(images, 3, height, width), weight]
+
+    weight = torch.randn(6, 3, 3, 3)
+    shapes = ([{0: "R"}], [{0: "N", 2: "H", 3: "W"}, None])
+    model = traced_and_exported(function, *problem(*TRACED), shapes, standard=False)
+    nodes = [node for node in model.graph.node if "Roi" in node.op_type]
+    assert [node.op_type for node in nodes] == ["RoiAlign_16", "RoiAlignGrad"]
+    assert len(nodes[1].attribute) == 4
+    for shape in (TRACED, (3, 30, 17, 11)):
+        check_route(model, function, *problem(*shape))
 
 
 class Unready(torch.nn.Module):  # type: ignore[misc]
@@ -546,41 +401,9 @@ def test_roi_align_of_pytorch_refuses_other_shapes() -> None:
         torch.ops.torchvision.roi_align(torch.ones(1, 1, 4, 4), torch.ones(3, 4), 1.0, 2, 2, 2, True)
 
 
-def python(code: str, **environment: str) -> str:
-    """What a new interpreter prints."""
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(  # noqa: S603
-        command, capture_output=True, text=True, check=False, timeout=300, env={**os.environ, **environment}
-    )
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout.strip()
-
-
-@pytest.mark.parametrize("missing", ["torch", "onnxscript"])
-def test_without_pytorch_the_import_names_the_extra(missing: str) -> None:
-    code = f"""
-import sys
-import onnx_models
-sys.modules[{missing!r}] = None
-try:
-    onnx_models.torch
-except ImportError as error:
-    print(error)
-"""
-    assert python(code).endswith("pip install ortops[torch]")
-
-
-def test_the_package_is_imported_when_it_is_named() -> None:
-    code = """
-import sys
-import onnx_models
-assert "torch" not in sys.modules
-print(onnx_models.torch.export.__name__, "torch" in sys.modules, hasattr(onnx_models, "touch"))
-"""
-    assert python(code).split() == ["export", "True", "False"]
-
-
-def test_a_torchvision_that_is_there_keeps_its_operators(tmp_path: Path) -> None:
+def test_the_package_is_imported_when_it_is_named_and_a_torchvision_that_is_there_keeps_its_operators(
+    tmp_path: Path,
+) -> None:
     package = tmp_path / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text("""
@@ -592,9 +415,31 @@ library.define(vision._BACKWARD)
 library.impl("roi_align", lambda *args: torch.full((1,), 42.0), "CPU")
 """)
     code = """
+import sys
+import onnx_models
+assert "torch" not in sys.modules
+for missing in ("torch", "onnxscript"):
+    sys.modules[missing] = None
+    try:
+        onnx_models.torch
+    except ImportError as error:
+        print(error)
+    del sys.modules[missing]
+print(onnx_models.torch.export.__name__, "torch" in sys.modules, hasattr(onnx_models, "touch"))
 import torch
-import onnx_models.torch
 print(torch.ops.torchvision.roi_align(torch.ones(1, 1, 2, 2), torch.ones(1, 5), 1.0, 1, 1, 1, True).item())
 print(onnx_models.torch.vision._libraries)
 """
-    assert python(code, PYTHONPATH=str(tmp_path)).split() == ["42.0", "[]"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    *refused, imported, value, libraries = done.stdout.splitlines()
+    assert len(refused) == 2
+    assert all(line.endswith("pip install ortops[torch]") for line in refused)
+    assert (imported, value, libraries) == ("export True False", "42.0", "[]")

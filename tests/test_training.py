@@ -13,6 +13,7 @@ from conformance.backends.session import CPU, options
 from gradient_checks import Array, parsed
 from onnx_models import gradient, with_loss, with_sgd
 from onnx_models.training import Loss
+from pairs import pairwise
 
 SCORES = """<ir_version: 10, opset_import: ["" : {opset}]> g ({kind}[{shape}] x, {kind} factor) => ({kind}[{shape}] y)
     {{ y = Mul(x, factor) }}"""
@@ -38,12 +39,14 @@ def elements(loss: Loss, y: Array, target: Array) -> Array:
     return np.asarray((y - target) ** 2 if loss == "mean_squared_error" else abs(y - target))
 
 
-@pytest.mark.parametrize("opset", [11, 18, 21])
-@pytest.mark.parametrize("kind", ["float", "double"])
-@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5)])
-@pytest.mark.parametrize("opened", [True, False])
-@pytest.mark.parametrize(
-    "loss", ["cross_entropy", "binary_cross_entropy_with_logits", "mean_squared_error", "mean_absolute_error"]
+@pairwise(
+    {
+        "loss": ["cross_entropy", "binary_cross_entropy_with_logits", "mean_squared_error", "mean_absolute_error"],
+        "opset": [11, 18, 21],
+        "kind": ["float", "double"],
+        "shape": [(4, 3), (2, 3, 5)],
+        "opened": [True, False],
+    }
 )
 def test_a_loss_and_its_gradient(loss: Loss, shape: tuple[int, ...], kind: str, opset: int, opened: bool) -> None:
     rng = np.random.default_rng(0)
@@ -127,9 +130,9 @@ def expected(count: int, momentum: float, nesterov: bool, weight_decay: float) -
     return p | ({f"{name}_momentum": value for name, value in v.items()} if momentum else {})
 
 
-@pytest.mark.parametrize("with_inputs", [True, False])
 @pytest.mark.parametrize(
-    ("momentum", "nesterov", "weight_decay"), [(0, False, 0), (0, False, 0.1), (0.9, False, 0), (0.8, True, 0.05)]
+    ("momentum", "nesterov", "weight_decay", "with_inputs"),
+    [(0, False, 0, False), (0, False, 0.1, True), (0.9, False, 0, True), (0.8, True, 0.05, False)],
 )
 def test_steps_are_those_of_sgd(momentum: float, nesterov: bool, weight_decay: float, with_inputs: bool) -> None:
     with_gradients = gradient(

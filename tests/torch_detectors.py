@@ -5,7 +5,6 @@ Importing it skips the test module where torchvision is missing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from torchvision.models import detection, resnet
 from torchvision.models.detection import anchor_utils, backbone_utils, faster_rcnn, keypoint_rcnn, mask_rcnn
 
 CLASSES, KEYPOINTS = 4, 5
-RCNN = ("faster", "mask", "keypoint")
 LEVELS = ("0", "1", "2")
 HEIGHT, WIDTH = 64, 96
 """What images are resized to, about; each side is a multiple of 32."""
@@ -36,51 +34,32 @@ def pooler(size: int, canonical_scale: int = 18) -> Any:
     return ops.MultiScaleRoIAlign(LEVELS, size, 2, canonical_scale=canonical_scale)
 
 
-def detector(name: str) -> Any:
-    """A detector in evaluation mode, with weights that make scores differ and boxes of several sizes.
-
-    Args:
-        name: faster, mask or keypoint for Faster, Mask or Keypoint R-CNN; heads for Mask R-CNN with keypoints as well; fcos.
-    """
+def detector() -> Any:
+    """Mask R-CNN with keypoints, in evaluation mode, with weights that make scores differ and boxes of several sizes."""
     torch.manual_seed(0)
-    sizes: dict[str, Any] = {"min_size": HEIGHT, "max_size": WIDTH}
-    with torch.no_grad():
-        return (_fcos(sizes) if name == "fcos" else _rcnn(name, sizes)).eval()
-
-
-def _fcos(sizes: Mapping[str, Any]) -> Any:
-    anchors = anchor_utils.AnchorGenerator(((8,), (16,), (32,), (64,)), ((1.0,),) * 4)
-    module = detection.FCOS(
-        backbone(32), CLASSES, **sizes, anchor_generator=anchors, topk_candidates=30, detections_per_img=8
-    )
-    module.head.classification_head.cls_logits.weight *= 30
-    module.head.regression_head.bbox_reg.bias += 2
-    return module
-
-
-def _rcnn(name: str, sizes: Mapping[str, Any]) -> Any:
     anchors = anchor_utils.AnchorGenerator(((8,), (16,), (32,), (64,)), ((0.5, 1.0, 2.0),) * 4)
     proposals = {
         f"rpn_{when}_nms_top_n_{mode}": n for mode in ("train", "test") for when, n in (("pre", 20), ("post", 20))
     }
-    # With torchvision's own canonical scale all RoIs are on the finest level, and the other RoiAligns have none.
-    masks = {"mask_roi_pool": pooler(14, canonical_scale=224), **parts("mask")}
-    keypoints = {"keypoint_roi_pool": pooler(14), **parts("keypoint")}
-    kinds: Mapping[str, tuple[Any, Mapping[str, Any]]] = {
-        "faster": (detection.FasterRCNN, {}),
-        "mask": (detection.MaskRCNN, masks),
-        "keypoint": (detection.KeypointRCNN, keypoints),
-        "heads": (detection.MaskRCNN, masks),
-    }
-    kind, own = kinds[name]
-    boxes = {"box_roi_pool": pooler(7), **parts("box"), "box_detections_per_img": 6}
-    module = kind(backbone(), **sizes, rpn_anchor_generator=anchors, **proposals, **boxes, **own)
-    if name == "heads":
-        for part, value in keypoints.items():
-            setattr(module.roi_heads, part, value)
-    module.rpn.head.cls_logits.weight *= 100
-    module.rpn.head.bbox_pred.weight *= 100
-    _balance(module.eval(), module.roi_heads.box_predictor.cls_score)
+    module = detection.MaskRCNN(
+        backbone(),
+        min_size=HEIGHT,
+        max_size=WIDTH,
+        rpn_anchor_generator=anchors,
+        box_roi_pool=pooler(7),
+        # With torchvision's own canonical scale all RoIs are on the finest level, and the other RoiAligns have none.
+        mask_roi_pool=pooler(14, canonical_scale=224),
+        box_detections_per_img=6,
+        **proposals,
+        **parts("box"),
+        **parts("mask"),
+    )
+    for part, value in {"keypoint_roi_pool": pooler(14), **parts("keypoint")}.items():
+        setattr(module.roi_heads, part, value)
+    with torch.no_grad():
+        module.rpn.head.cls_logits.weight *= 100
+        module.rpn.head.bbox_pred.weight *= 100
+        _balance(module.eval(), module.roi_heads.box_predictor.cls_score)
     return module
 
 

@@ -1,0 +1,481 @@
+"""Samples of operators whose gradients `test_gradient_rules` compares with finite differences.
+
+`gradient_calls.CALLS` has more, which are differentiated forward and twice.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gradient_calls import Call
+
+of_rank = partial(Call, opened="any")
+"""Of an operator whose rule takes tensors of unknown rank."""
+
+linear = partial(Call, kind="float", step=1.0, tolerance=1e-5)
+"""Of an operator without a kernel of double. It is linear, so that a large step leaves the rounding of float alone."""
+
+smooth = partial(Call, kind="float", step=0.01, tolerance=1e-3)
+"""Of an operator without a kernel of double, whose differences need a step that float resolves."""
+
+BOTH = (-0.75, 0.75)
+
+
+def booleans(*values: object) -> Any:
+    return np.array(values, bool)
+
+
+def nodes(operator: str, attributes: dict[str, Any] | str = "", inputs: str = "x") -> str:
+    """A call with attributes."""
+    if not isinstance(attributes, str):
+        attributes = ", ".join(f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in attributes.items())
+    return f"{operator}<{attributes}>({inputs})" if attributes else f"{operator}({inputs})"
+
+
+BROADCAST: list[dict[str, Any]] = [
+    {"a": (3,), "b": (2, 3)}, {"a": (2, 1, 4), "b": (3, 1)}, {"a": (), "b": (2, 2)}, {"a": (1, 1), "b": (2, 0)},
+]  # fmt: skip
+
+ELEMENTWISE = [
+    *(of_rank(f"{name}(a, b)", one) for one in BROADCAST for name in ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min")),
+    *(of_rank(f"{name}(x)", {"x": shape}) for name in ("Exp", "Sqrt", "Sigmoid", "Softmax") for shape in ((2, 3, 4),
+        (0, 2))),
+    *(of_rank(f"{name}(x)", {"x": ()}) for name in ("Neg", "Log", "Abs", "Relu", "Reciprocal")),
+    *(
+        of_rank(call, {"x": (3, 5)}, (-3.9, 3.9), "float", tolerance=2e-3)
+        for call in (
+            "LeakyRelu<alpha=0.25>(x)", "ThresholdedRelu<alpha=0.0>(x)", "Elu<alpha=0.5>(x)", "Celu<alpha=2.0>(x)",
+            "Selu<alpha=1.5, gamma=2.0>(x)", "HardSigmoid<alpha=0.5, beta=0.25>(x)", 'Gelu<approximate="tanh">(x)',
+            "Shrink<lambd=2.5, bias=0.25>(x)", "Mish(x)", "Softplus(x)",
+        )
+    ),
+    *(of_rank(f"{name}(x)", {"x": (3, 5)}, (-0.8, 0.8), "float", tolerance=2e-3) for name in ("Atanh", "Acos", "Tan",
+        "Cosh")),
+    *(Call(f"{name}<axis={axis}>(x)", {"x": (2, 3, 4)}) for name in ("Softmax", "LogSoftmax") for axis in (0, -2)),
+    *(
+        of_rank("PRelu(a, b)", {"a": a, "b": b}, BOTH, "float")
+        for a, b in (((2, 3, 4), (3, 1)), ((2, 3), (1,)), ((0, 2), (2,)), ((4,), ()))
+    ),
+    *(of_rank(f"{name}(b, a, c, a)", {"a": (2, 3), "b": (3,), "c": (2, 1)}) for name in ("Max", "Min", "Sum")),
+    of_rank("Mean(b, a, c, a)", {"a": (2, 3), "b": (3,), "c": (2, 1)}, kind="float"),
+    *(of_rank(f"{name}(a)", {"a": (2, 3)}) for name in ("Max", "Sum")),
+    *(
+        of_rank(f"Clip({of})", {"x": shape, "low": (), "high": ()}, BOTH)
+        for of in ("x, low, high", "x, high, low", "x, low", "x, , high", "x")
+        for shape in ((3, 4), ())
+    ),
+    *(
+        of_rank("Where(c, a, b)", {"c": np.random.default_rng(7).uniform(size=c) > 0.5, "a": a, "b": b})
+        for c, a, b in (((2, 3), (2, 3), (2, 3)), ((2, 1), (3,), ()), ((3,), (2, 1), (1, 3)), ((0, 1), (1, 2), (2,)))
+    ),
+]  # fmt: skip
+
+REDUCTIONS = [
+    *(
+        of_rank(nodes(operator, {"keepdims": keepdims, "noop_with_empty_axes": noop}, inputs), {"x": shape, **axes},
+            (0.2, 1))
+        for operator in (
+            "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+                "ReduceLogSum",
+            "ReduceLogSumExp", "ReduceProd",
+        )
+        for inputs, shape, axes, keepdims, noop in (
+            ("x, axes", (2, 3, 4), {"axes": [-1, 0]}, 0, 0), ("x, axes", (2, 3, 4), {"axes": [1]}, 1, 0), ("x", (2,
+                3), {}, 0, 0),
+            ("x, axes", (2, 3), {"axes": []}, 1, 0), ("x, axes", (2, 3), {"axes": []}, 0, 1), ("x", (), {}, 1, 0),
+        )
+    ),
+]  # fmt: skip
+
+ADDED: list[dict[str, Any]] = [{}, {"c": ()}, {"c": (2, 1)}, {"c": (1, 4)}]
+
+PRODUCTS = [
+    *(
+        linear("MatMul(a, b)", {"a": a, "b": b}, needs_new=not min(a))
+        for a, b in (
+            ((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((1, 1), (1, 1)), ((5, 2, 3), (3,)),
+            ((5, 2, 3), (3, 4)), ((3,), (5, 3, 2)), ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)), ((1, 2, 3), (5, 3, 4)),
+            ((4, 1, 2, 3), (5, 3, 4)), ((1, 3, 3, 3), (3, 1, 3, 3)), ((0, 2, 3), (1, 3, 4)), ((2, 0), (0, 4)),
+        )
+    ),
+    *(
+        Call(f"Gemm<alpha = 0.5, beta = -1.5, transA = {i}, transB = {j}>({', '.join(c)})", c)
+        for (i, j), last in zip(product((0, 1), (0, 1)), ADDED, strict=True)
+        for c in ({"a": (3, 2) if i else (2, 3), "b": (4, 3) if j else (3, 4), **last},)
+    ),
+    Call("Gemm(a, b, c)", {"a": (2, 3), "b": (3, 4), "c": (4,)}),
+    *(smooth("Det(x)", {"x": shape}, (-1, 1), opened="last") for shape in ((1, 1), (2, 3, 3), (2, 1, 4, 4))),
+    *(
+        linear(f"turned = Transpose<perm = {perm}>(w) y = MatMul(a, turned)", {"a": (2, 3, 4), "w": w})
+        for perm, w in (([1, 0], (5, 4)), ([0, 1], (4, 5)))
+    ),
+]  # fmt: skip
+
+EQUATIONS: dict[str, list[tuple[int, ...]]] = {
+    # One operand: turned, summed, its diagonal, its trace.
+    "ij->ji": [(2, 3)], "ij->": [(2, 3)], "ba": [(2, 3)], "ii": [(3, 3)], "iij->j": [(3, 3, 2)],
+    "iii->i": [(3, 3, 3)], "ijji->j": [(2, 3, 3, 2)], "...ii->...i": [(2, 3, 3)], "...i->...": [(2, 3, 4)], "...i": [(2, 3)],
+    # Two and more.
+    "i,j": [(3,), (2,)], " i j , j k -> i k ": [(2, 3), (3, 4)], "aB,Bc->ca": [(2, 3), (3, 4)],
+    "ij,jk->k": [(2, 3), (3, 4)], "ii,ij->j": [(3, 3), (3, 2)], "ij,kl->il": [(2, 3), (4, 2)],
+    "...ij,...jk": [(2, 1, 2, 3), (2, 3, 3, 2)], "...ij,jk->...ik": [(2, 2, 3), (3, 4)],
+    "...i,...i->...": [(2, 1, 3), (1, 4, 3)], "i...,i...->...i": [(3, 2), (3, 1)],
+    "ij,jk,kl->il": [(2, 3), (3, 4), (4, 2)], "i,ij,j->": [(2,), (2, 3), (3,)], ",ij->ij": [(), (2, 3)],
+}  # fmt: skip
+
+EINSUMS = [
+    Call(f'Einsum<equation = "{equation}">({", ".join("abc"[: len(shapes)])})', dict(zip("abc", shapes, strict=False)))
+    for equation, shapes in EQUATIONS.items()
+]
+
+MOVEMENT = [
+    *(
+        of_rank(f"Concat<axis = {axis}>(x, z, x)", {"x": x, "z": z})
+        for axis, x, z in ((0, (2, 3), (4, 3)), (-1, (2, 3), (2, 5)), (1, (2, 0, 4), (2, 2, 4)))
+    ),
+    of_rank("p, q, r = Split<axis = 1, num_outputs = 3>(x) s = Sin(p) y = Concat<axis = 1>(r, s)", {"x": (2, 7)}),
+    of_rank("p, q, r = Split<axis = -1>(x, n) s = Sin(p) y = Concat<axis = 1>(r, q, s)", {"x": (2, 7), "n": [3, 0, 4]}),
+    *(
+        of_rank(f"Slice({', '.join(['x', *given])})", {"x": (4, 5), **given})
+        for given in (
+            {"b": [1], "e": [3]}, {"b": [-1], "e": [-100], "a": [1], "s": [-1]},
+            {"b": [-1, 0], "e": [-100, 5], "a": [-1, 0], "s": [-2, 2]},
+            {"b": [3], "e": [1], "a": [1]}, {"b": [-3, 2**31], "e": [2**31, 1], "a": [-1, 0], "s": [1, 1]},
+            {name: np.array([n], np.int32) for name, n in (("b", 1), ("e", 3), ("a", -1))},
+        )
+    ),
+    of_rank("Slice(x, b, e, , s)", {"x": (4, 5), "b": [1, 4], "e": [4, 0], "s": [2, -3]}),
+    *(
+        of_rank(f"Gather<axis = {axis}>(x, i)", {"x": x, "i": i})
+        for x, i, axis in (
+            ((4, 3), [0, 2, 2, -1], 0), ((4, 3), np.array([[0, -3], [1, 1]], np.int32), 1), ((4, 3, 2), np.array(-2),
+                -1),
+            ((4,), np.array(1), 0), ((2, 4, 3), [2], -2), ((4, 3), [], 1),
+        )
+    ),
+    *(
+        of_rank(f"GatherElements<axis = {axis}>(x, i)", {"x": (4, 3), "i": i})
+        for i, axis in (([[0, -1, 2], [2, 2, -4]], 0), (np.array([[0, 0]], np.int32), -1))
+    ),
+    *(
+        of_rank(f"GatherND<batch_dims = {batch}>(x, i)", {"x": x, "i": i})
+        for x, i, batch in (
+            ((4, 3), [[0, 1], [-1, 2], [0, 1]], 0), ((4, 3, 2), [[[1], [-1]]], 0), ((2, 3, 4), [[1], [-1]], 1),
+            ((2, 3, 4), [[[1], [3], [1]], [[0], [0], [-1]]], 2),
+        )
+    ),
+    of_rank("Compress(x, c)", {"x": (4, 3), "c": booleans(1, 0, 1, 1)}),
+    of_rank("Compress<axis = -2>(x, c)", {"x": (4, 3), "c": booleans(1, 0, 1, 1)}),
+    *(
+        of_rank(call, {"x": x, "n": n})
+        for call, x, n in (
+            ("Reshape(x, n)", (2, 6), [0, 2, 3]), ("Reshape<allowzero = 1>(x, n)", (0, 6), [3, 0]), ("Reshape(x, n)",
+                (), [1, -1]),
+            ("Squeeze(x, n)", (1, 3, 1), [0, -1]), ("Unsqueeze(x, n)", (2, 3), [-1, 0]), ("Unsqueeze(x, n)", (), [0]),
+            ("Expand(x, n)", (3, 1), [2, 1, 4]), ("Expand(x, n)", (), [2, 2]), ("Expand(x, n)", (1, 3), [0, 3]),
+            ("Tile(x, n)", (2, 1, 3), [1, 4, 1]), ("Tile(x, n)", (), []), ("Tile(x, n)", (2, 2), [0, 2]),
+            ("Trilu(x, n)", (2, 3, 4), np.array(1)), ("ReverseSequence(x, n)", (4, 3, 2), [1, 4, 2]),
+            ("ReverseSequence<batch_axis = 0, time_axis = 1>(x, n)", (3, 4), [1, 4, 2]),
+            ("CumSum<exclusive = 1, reverse = 1>(x, n)", (3, 4), np.array(-2)),
+            ("CumSum<exclusive = 1>(x, n)", (3, 4), np.array(0, np.int32)),
+        )
+    ),
+    *(
+        of_rank(call, {"x": x})
+        for call, x in (
+            ("Flatten<axis = -1>(x)", (2, 3, 4)), ("Flatten<axis = 0>(x)", (2, 0, 4)), ("Squeeze(x)", (1, 3, 1)),
+            ("Transpose(x)", ()), ("Transpose<perm = [1, 2, 0]>(x)", (2, 3, 4)), ("Trilu<upper = 0>(x)", (3, 3)),
+            ("Dropout(x)", (2, 3)), ("SpaceToDepth<blocksize = 2>(x)", (2, 3, 4, 6)),
+            ('DepthToSpace<blocksize = 2, mode = "CRD">(x)', (2, 12, 2, 3)), ("DepthToSpace<blocksize = 2>(x)", (0, 4,
+                2, 2)),
+        )
+    ),
+    *(
+        of_rank(f'Pad<mode = "{mode}">({", ".join(["x", "p", *([] if axes is None else ["", "a"])])})',
+                {"x": (4, 5), "p": pads} | ({} if axes is None else {"a": axes}))
+        for mode in ("constant", "reflect", "edge", "wrap")
+        for pads, axes in (([1, 2, 0, 2], None), ([-1, 2, 1, -2], None), ([0, -1, -2, -1], [1, 0]))
+    ),
+    *(
+        of_rank("Pad(x, p, value, a)", {"x": (4, 4), "p": pads, "value": (), "a": axes})
+        for pads, axes in (([3, -2], [0]), ([-3, -1], [1]))
+    ),
+    of_rank("Pad(x, p, value)", {"x": (0, 2), "p": [2, 0, 0, 1], "value": ()}),
+    *(of_rank(f"y, i = TopK<{more}>(x, k)", {"x": (3, 4), "k": [2]}) for more in ("axis = 0, largest = 0",
+        "axis = -2, sorted = 0")),
+    *(
+        of_rank(f'{call}<{more}reduction = "{reduction}">(x, i, u)', {"x": (3, 4), "i": i, "u": u}, BOTH)
+        for reduction, places in (
+            ("none", ([[0, -1], [1, 2]], [[0, -1, 1, 2]], [[0], [-1]], [[0, 1], [2, -1]])),
+            *(
+                (one, ([[0, -1, 0, 3], [1, 2, 1, 1]], [[0, -1, 1, 2], [0, 2, 1, 2]], [[0], [-1], [0]], [[0, 1], [2,
+                    -1], [-3, 1]]))
+                for one in ("add", "mul", "min", "max")
+            ),
+        )
+        for call, more, i, u in (
+            ("ScatterElements", "axis = 1, ", places[0], np.shape(places[0])), ("ScatterElements", "", places[1],
+                np.shape(places[1])),
+            ("ScatterND", "", places[2], (len(places[2]), 4)), ("ScatterND", "", places[3], (len(places[3]),)),
+        )
+    ),
+    *(of_rank(f"{y} = Unique<{more}>(x)", {"x": (3, 4)}) for y in ("y", "y, i, j, n") for more in ("sorted = 1",
+        "axis = -1, sorted = 0")),
+    *(
+        of_rank(f'TensorScatter<mode = "{mode}", axis = {axis}>({", ".join(["x", "u", *i])})', {"x": (2, 5, 3),
+            "u": u, **i},
+                opset=24, needs_new=True)
+        for mode, axis, u, i in (
+            ("linear", 1, (2, 2, 3), {"i": [1, 3]}), ("circular", -2, (2, 5, 3), {"i": [0, 3]}), ("linear", -1, (2, 5,
+                2), {}),
+        )
+    ),
+    *(
+        of_rank(f"z = Mul(x, w) y = CumProd<exclusive = {exclusive}, reverse = {reverse}>(z, i)",
+                {"x": (3, 4), "w": zeros, "i": np.array(axis)}, opset=26, needs_new=True)
+        for (exclusive, reverse), axis in zip(product((0, 1), (0, 1)), (0, -1, -1, 0), strict=True)
+        for zeros in (np.array([[0.0, 1, 1, 1], [1, 0, 1, 1], [1, 0, 0, 1]]), np.ones((3, 4)))
+    ),
+    linear("OneHot<axis = 0>(i, d, x)", {"x": (2,), "i": [0, 3, -1], "d": [4]}),
+]  # fmt: skip
+
+POOL = {1: (2, 3, 9), 2: (2, 3, 7, 8), 3: (1, 2, 5, 6, 7)}
+POOLS: list[dict[str, Any]] = [
+    {"kernel_shape": [2], "strides": [2], "pads": [1, 0]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [1, 1], "strides": [2, 2]},
+    {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1, "pads": [1, 1, 1, 1]},
+    {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": [3, 4], "strides": [3, 1], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "VALID"},
+    {"kernel_shape": [2, 3], "dilations": [2, 3], "strides": [2, 2], "pads": [1, 2, 0, 1]},
+    {"kernel_shape": [2, 3, 2], "strides": [2, 2, 3], "pads": [1, 1, 0, 0, 1, 1], "ceil_mode": 1},
+]
+
+POOLING = [
+    *(
+        Call(f"{y} = {nodes('MaxPool', one | more)}", {"x": POOL[len(one["kernel_shape"])]}, opset=opset,
+            needs_new="ceil_mode" in one)
+        for one in POOLS
+        for y, more, opset in (("y", {}, 22), ("y, i", {"storage_order": 1}, 22 if "ceil_mode" in one else 18))
+    ),
+    *(
+        linear(nodes("AveragePool", one | {"count_include_pad": i}), {"x": POOL[len(one["kernel_shape"])]},
+            opset=22 if i or "ceil_mode" in one else 19,
+               needs_new="ceil_mode" in one)
+        for one in POOLS
+        for i in (0, 1)
+    ),
+    *(
+        smooth(nodes("LpPool", one | {"p": i % 3 + 1}), {"x": POOL[len(one["kernel_shape"])]}, (0.2, 2), opset=22,
+            needs_new=True)
+        for i, one in enumerate(POOLS)
+    ),
+    *(smooth(f"GlobalLpPool<p = {p}>(x)", {"x": POOL[2]}, (0.2, 2)) for p in (1, 3)),
+    *(linear("GlobalAveragePool(x)", {"x": x}) for x in (POOL[1], POOL[3])),
+    smooth("LRN<size = 5, alpha = 0.5, beta = 2.5, bias = 0.7>(x)", {"x": (2, 6, 3, 4)}, (-2, 2)),
+    *(
+        linear(nodes("MaxUnpool", "kernel_shape = [2, 2], strides = [2, 2]", "x, i" + ", n" * bool(n)),
+               {"x": (2, 3, 3, 3), "i": np.random.default_rng(1).permutation(216)[:54].reshape(2, 3, 3, 3), **n},
+                   needs_new=True)
+        for n in ({}, {"n": [2, 3, 7, 6]}, {"n": [2, 3, 6, 9]})
+    ),
+    *(
+        Call(nodes(operator, more), {"x": (0, 3, 4, 5)}, kind="float", needs_new=True)
+        for operator, more in (("MaxPool", "kernel_shape = [2, 2]"), ("AveragePool", "kernel_shape = [2, 2]"),
+            ("GlobalMaxPool", ""))
+    ),
+]  # fmt: skip
+
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    # X, W and attributes
+    ((2, 3, 9), (4, 3, 2), {"strides": [3], "dilations": [2], "pads": [2, 1]}),
+    ((2, 3, 6, 7), (4, 3, 1, 1), {"strides": [3, 2], "pads": [1, 2, 1, 0]}),
+    ((2, 3, 7, 10), (4, 3, 3, 2), {"strides": [2, 3], "dilations": [1, 2], "pads": [1, 2, 0, 3]}),
+    ((2, 3, 9, 8), (4, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 3, 3]}),
+    ((2, 4, 6, 7), (6, 2, 3, 2), {"group": 2, "strides": [2, 1], "pads": [1, 0, 1, 1]}),
+    ((3, 4, 6, 7), (4, 1, 3, 3), {"group": 4, "pads": [1, 1, 1, 1]}),
+    ((2, 6, 5, 5), (2, 3, 3, 3), {"group": 2, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ((2, 3, 6, 7), (4, 3, 2, 2), {"auto_pad": "SAME_LOWER", "strides": [3, 4]}),
+    ((2, 3, 6, 7), (4, 3, 3, 3), {"auto_pad": "VALID", "strides": [2, 2]}),
+    ((2, 4, 5, 6, 4), (4, 2, 3, 2, 2), {"group": 2, "auto_pad": "SAME_UPPER"}),
+    # a matrix product for each pixel of the kernel
+    ((2, 5, 9), (4, 5, 3), {"strides": [2], "dilations": [2], "pads": [1, 3]}),
+    ((2, 5, 7, 10), (3, 5, 3, 2), {"strides": [2, 3], "dilations": [1, 2], "pads": [1, 2, 0, 3]}),
+    ((1, 5, 6, 7), (4, 5, 1, 1), {}),
+    ((1, 8, 6, 7), (2, 4, 2, 2), {"group": 2, "auto_pad": "SAME_LOWER"}),
+    ((2, 4, 5, 6, 4), (3, 4, 3, 2, 2), {"strides": [2, 1, 2], "pads": [1, 0, 1, 1, 1, 0]}),
+    # a product of rows for each row of the kernel
+    ((2, 3, 9), (3, 1, 11), {"group": 3, "pads": [5, 6]}),
+    ((1, 3, 9, 8), (3, 1, 3, 3), {"group": 3, "strides": [3, 2], "dilations": [2, 1], "pads": [2, 1, 2, 1]}),
+    ((2, 2, 9, 8), (2, 1, 3, 2), {"group": 2, "strides": [2, 3], "auto_pad": "SAME_LOWER"}),
+    ((2, 2, 4, 5, 6), (2, 1, 2, 3, 3), {"group": 2, "pads": [1, 0, 1, 1, 1, 0]}),
+]
+TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 5), (3, 4, 3), {"strides": [2], "pads": [1, 0], "output_padding": [1]}),
+    ((2, 3, 4, 5), (3, 4, 3, 2), {"strides": [1, 2], "dilations": [2, 3], "pads": [0, 2, 1, 0]}),
+    ((2, 4, 4, 5), (4, 3, 3, 2), {"group": 2, "strides": [2, 1], "pads": [1, 0, 0, 1]}),
+    ((2, 4, 4, 5), (4, 1, 2, 3), {"group": 4, "strides": [2, 2]}),
+    ((2, 3, 4, 5), (3, 4, 3, 4), {"auto_pad": "SAME_LOWER", "strides": [2, 1]}),
+    ((2, 3, 4, 5), (3, 4, 1, 2), {"auto_pad": "SAME_UPPER", "strides": [3, 4]}),
+    ((2, 3, 4, 5), (3, 4, 4, 3), {"output_shape": [7, 9], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    ((2, 3, 4, 5), (3, 4, 3, 3), {"output_shape": [10, 12], "strides": [2, 2]}),
+    ((2, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": [1, 2, 2], "pads": [0, 1, 0, 1, 0, 1]}),
+    # a matrix product for each pixel of the kernel
+    ((2, 3, 4, 5), (3, 5, 3, 3), {"strides": [2, 3], "pads": [1, 1, 1, 0], "output_padding": [1, 2]}),
+    ((2, 3, 4, 5), (3, 5, 1, 1), {"output_shape": [4, 5]}),
+    ((1, 4, 4, 5), (4, 4, 3, 2), {"group": 2, "output_shape": [7, 9], "strides": [2, 2]}),
+    # a product of rows for each row of the kernel
+    ((2, 3, 4, 5), (3, 1, 3, 4), {"group": 3, "strides": [2, 1], "output_padding": [1, 0]}),
+    ((2, 3, 4, 5), (3, 1, 3, 2), {"group": 3, "output_shape": [9, 11], "strides": [2, 2]}),
+]
+
+CONVOLVING = [
+    linear(nodes(operator, attributes, "x, w" + ", b" * (i % 2)), {"x": x, "w": w} | ({"b": bias} if i % 2 else {}),
+        BOTH,
+           opset=22 if i % 2 else 18)
+    for operator, rows in (("Conv", CONVOLUTIONS), ("ConvTranspose", TRANSPOSED))
+    for i, (x, w, attributes) in enumerate(rows)
+    for bias in ((w[0] if operator == "Conv" else w[1] * attributes.get("group", 1),),)
+]  # fmt: skip
+
+NORMALIZATIONS = [
+    *(
+        Call(f"{y} = {nodes('BatchNormalization', more, 'x, s, b, mean, var')}",
+             {"x": x, **dict.fromkeys(("s", "b", "mean", "var"), (3,))}, (0.5, 2), needs_new=not x[0])
+        for y, more, shapes in (
+            ("y", "", ((5, 3), (0, 3, 4, 5))), ("y", "epsilon = 0.25, momentum = 0.5", ((2, 3, 2, 3, 2),)),
+            ("y, m, v", "training_mode = 1", ((5, 3), (4, 3, 5))), ("m, y, v", "training_mode = 1, momentum = 0.5",
+                ((2, 3, 4, 5),)),
+            ("m, v, y", "training_mode = 1, momentum = 0.5", ((2, 3, 4, 5),)),
+        )
+        for x in shapes
+    ),
+    *(
+        Call(f"LayerNormalization<axis = {axis}, epsilon = 0.01>({', '.join(['x', *more])})",
+             {"x": (2, 3, 4, 5), **dict.fromkeys(more, s)}, (0.5, 2), needs_new=s[0] == 1)
+        for axis, s, more in ((-1, (5,), "s"), (2, (4, 5), "sb"), (-3, (3, 4, 5), "sb"), (-2, (1, 5), "s"))
+    ),
+    *(
+        smooth(f"{y} = LayerNormalization<axis = {axis}, epsilon = 0.01>(x, s, b)", {"x": (2, 3, 5), "s": s, "b": s},
+            (0.5, 2),
+               tolerance=2e-3)
+        for y, axis, s in (("p, y", -1, (5,)), ("p, q, y", 1, (3, 5)))
+    ),
+    *(
+        # With the stash_type that is the default, 1, ONNX Runtime would compute in float.
+        Call(f"GroupNormalization<num_groups = {groups}, stash_type = 11, epsilon = 0.01>(x, s, b)", {"x": x,
+            "s": (6,), "b": (6,)}, (0.5, 2))
+        for x, groups in (((2, 6, 4), 1), ((2, 6, 4, 3), 3), ((2, 6, 4), 6))
+    ),
+    *(
+        # Before opset 21 there is a scale for each group.
+        Call(f"GroupNormalization<num_groups = {groups}, epsilon = 0.01>(x, s, b)", {"x": x, "s": (groups,),
+            "b": (groups,)}, (0.5, 2), opset=18)
+        for x, groups in (((2, 6, 4), 2), ((2, 6, 4, 3), 6))
+    ),
+    *(Call(f"LpNormalization<axis = {axis}, p = {p}>(x)", {"x": (3, 4, 2)}, BOTH) for axis, p in ((-1, 1), (0, 2))),
+    *(smooth(nodes("MeanVarianceNormalization", more), {"x": (3, 4, 2, 2)}, (-1, 1)) for more in ("", "axes = [0, 2]")),
+    smooth("InstanceNormalization<epsilon = 0.01>(x, s, b)", {"x": (2, 3, 2, 3, 2), "s": (3,), "b": (3,)}, (0.5, 2)),
+]  # fmt: skip
+
+LOSSES = [
+    Call(
+        nodes(operator, {"reduction": reduction} | ({} if ignored is None else {"ignore_index": ignored}),
+            "x, t" + ", w" * weighted),
+        {"x": (5, 4, *places), "t": np.where(np.arange(5 * int(np.prod(places))) % 3 == 0, ignored or 0, 2).reshape(5,
+            *places)}
+        | ({"w": (4,)} if weighted else {}),
+        (0.5, 2),
+        opset=18,
+    )
+    for i, (reduction, weighted, ignored) in enumerate(product(("none", "sum", "mean"), (0, 1), (None, 1, -100)))
+    for operator in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+    for places in (((), (3,), (2, 3))[i % 3],)
+] + [
+    Call(f'{y} = SoftmaxCrossEntropyLoss<reduction = "{reduction}", ignore_index = 7>(x, t, w){more}',
+         {"x": (3, 4, 2), "t": [[0, 3], [7, 1], [1, 1]], "w": (4,)}, opset=18)
+    for y, more in (("p, y", ""), ("p, q", " s = Sin(q) l = ReduceSum<keepdims = 0>(s) y = Mul(l, p)"))
+    for reduction in ("none", "mean")
+]  # fmt: skip
+
+SAMPLING = [
+    *(
+        Call(nodes("GridSample", {"mode": mode, "padding_mode": padding, "align_corners": align}, "x, grid"),
+             {"x": x, "grid": (x[0], *points, len(x) - 2)}, (-1.9, 1.9), opset=20)
+        for (mode, x, points), padding, align in zip(
+            [("linear", (2, 3, 4, 5), (2, 6)), ("cubic", (2, 3, 4, 5), (2, 6)), ("linear", (2, 2, 3, 4, 2), (2, 3, 2)),
+             ("linear", (1, 2, 1, 5), (3, 2)), ("cubic", (1, 2, 3, 1), (3, 2)), ("cubic", (2, 3, 4, 5), (2, 6)),
+             ("linear", (2, 3, 4, 5), (2, 6)), ("linear", (2, 2, 3, 4, 2), (2, 3, 2))],
+            ["zeros", "border", "reflection", "zeros", "border", "reflection", "reflection", "zeros"], [0, 1, 0, 1, 0,
+                1, 1, 1], strict=True)
+    ),
+    *(
+        smooth(f'GridSample<mode = "{mode}", padding_mode = "border">(x, grid)', {"x": (2, 3, 4, 5), "grid": (2, 2, 6,
+            2)}, (-0.9, 0.9), opset=18,
+               step=1e-3, tolerance=5e-3)
+        for mode in ("bilinear", "bicubic")
+    ),
+    *(
+        Call(nodes("DeformConv", more, "x, w, o, b, m"), shapes, BOTH, opset=opset, needs_new=opset > 21)
+        for more, shapes, opset in (
+            ({"pads": [1, 0, 1, 1], "strides": [2, 1]},
+             {"x": (2, 4, 5, 4), "w": (4, 4, 3, 2), "o": (2, 12, 3, 4), "b": (4,), "m": (2, 6, 3, 4)}, 19),
+            ({"group": 2, "offset_group": 2, "dilations": [1, 2]},
+             {"x": (1, 4, 5, 5), "w": (2, 2, 2, 2), "o": (1, 16, 4, 3), "b": (2,), "m": (1, 8, 4, 3)}, 22),
+        )
+    ),
+    *(
+        Call(f"AffineGrid<align_corners = {align}>(x, n)", {"x": (2, len(n) - 2, len(n) - 1), "n": n}, opset=20)
+        for n, align in (([2, 3, 4, 5], 0), ([2, 3, 1, 5], 1), ([2, 3, 2, 3, 4], 1))
+    ),
+    *(
+        Call(nodes("DFT", more, f"x, {'n' * (length is not None)}, a"),
+            {"x": x} | ({} if length is None else {"n": np.array(length)})
+             | {"a": np.array(axis)}, BOTH, opset=20, step=1.0, tolerance=1e-6, opened="last")
+        for x, axis, length, more in (
+            ((2, 7, 3, 1), 1, None, ""), ((2, 7, 3, 2), 1, None, "inverse = 1"), ((2, 8, 3, 2), 1, 5, ""),
+            ((2, 5, 3, 1), 1, 9, "inverse = 1"), ((2, 3, 8, 1), 2, None, "onesided = 1"), ((2, 3, 7, 1), -2, 6,
+                "onesided = 1"),
+            ((2, 3, 7, 1), 2, 9, "onesided = 1"), ((2, 3, 5, 2), 2, 8, "onesided = 1, inverse = 1"),
+            *(((2, 5, 3, 2), 1, length, "onesided = 1, inverse = 1") for length in (3, 7, 12)),
+        )
+    ),
+    *(
+        Call(nodes("DFT", more, "x, n"), {"x": x, "n": np.array(6)}, BOTH, opset=18, step=1.0, tolerance=1e-6,
+            opened="last")
+        for x, more in (((2, 7, 3, 1), "axis = 1"), ((2, 3, 7, 1), "axis = 2, onesided = 1"))
+    ),
+    *(
+        Call(nodes("STFT", more, f"x, s, {'w' * ('w' in shapes)}" + ", n" * ("n" in shapes)), {"s": np.array(3),
+            **shapes}, BOTH,
+             step=1e-2, opened="last")
+        for shapes, more in (
+            ({"x": (2, 23, 1), "w": (7,), "n": np.array(7)}, "onesided = 1"), ({"x": (2, 23, 1), "n": np.array(8)},
+                "onesided = 1"),
+            ({"x": (2, 23, 2), "w": (6,), "n": np.array(6)}, "onesided = 0"),
+        )
+    ),
+    *(
+        linear(nodes("Col2Im", more, "x, image, block"), {"x": x, "image": image, "block": block}, opset=18)
+        for x, image, block, more in (
+            ((2, 12, 4), [5, 5], [2, 2], "strides = [3, 3]"), ((1, 6, 20), [5, 4], [2, 3],
+                "pads = [1, 0, 0, 2], strides = [1, 1]"),
+            ((1, 6, 12), [7, 8], [2, 3], "dilations = [3, 2], strides = [1, 1], pads = [0, 0, 0, -1]"), ((2, 6, 3),
+                [8], [3], "strides = [2]"),
+        )
+    ),
+    *(
+        Call(nodes("CenterCropPad", more, "x, n"), {"x": (4, 6, 5), "n": n}, step=1.0, needs_new=True)
+        for n, more in (([3, 9, 6], ""), ([8, 3], "axes = [-1, 0]"), ([6, 5], "axes = [1, 2]"), ([1], "axes = [1]"))
+    ),
+]  # fmt: skip
+
+SAMPLES = [
+    *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES,
+        *SAMPLING,
+]  # fmt: skip

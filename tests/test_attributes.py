@@ -114,24 +114,19 @@ def model(place: str, given: list[onnx.AttributeProto], *, standard: bool = Fals
     return onnx.helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=9)
 
 
-@pytest.mark.parametrize("place", ["graph", "branch", "function"])
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_wrong_attribute_is_refused(
-    change: Callable[[onnx.ModelProto], onnx.ModelProto], wrong: str, place: str
-) -> None:
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [("convert", "graph"), ("convert", "branch"), ("convert", "function"), ("attach", "graph"), ("gradient", "graph")],
+)
+def test_a_wrong_attribute_is_refused(change: str, place: str, wrong: str) -> None:
     given, error, message = WRONG[wrong]
     where = " in function 'f::pool'" if place == "function" else ""
     with pytest.raises(error, match=rf"^node 'head' \(RoiAlign_16\){where}: {message}"):
-        change(model(place, given))
-
-
-@pytest.mark.parametrize("place", ["graph", "branch", "function"])
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_attribute_of_a_standard_node_is_not_converted(wrong: str, place: str) -> None:
-    given, error, message = WRONG[wrong]
-    with pytest.raises(error, match=rf"^node 'head' \(RoiAlign\).*: {message}"):
-        convert(model(place, given, standard=True))
+        CHANGES[change](model(place, given))
+    if change == "convert":
+        with pytest.raises(error, match=rf"^node 'head' \(RoiAlign\){where}: {message}"):
+            convert(model(place, given, standard=True))
 
 
 def test_what_onnx_does_not_have_is_not_converted() -> None:
@@ -147,13 +142,14 @@ def test_what_onnx_does_not_have_is_not_converted() -> None:
         convert(old)
 
 
-@pytest.mark.parametrize("wrong", [wrong for wrong in WRONG if wrong != "a reference to nothing"])
-@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+@pytest.mark.parametrize(
+    "wrong", ["misspelled", "strings", "float for an int", "no choice", "number", "value elsewhere"]
+)
+@pytest.mark.parametrize("place", ["graph", "function"])
 def test_onnx_checker_refuses_it_too(place: str, wrong: str) -> None:
     register_schemas()
     errors = (onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
-    onnx.checker.check_model(model(place, []), full_check=True)
-    with pytest.raises(errors, match=f"{WRONG[wrong][0][0].name}|Field 'type' of 'attr' is required"):
+    with pytest.raises(errors, match=WRONG[wrong][0][0].name):
         onnx.checker.check_model(model(place, WRONG[wrong][0]), full_check=True)
 
 
@@ -220,12 +216,6 @@ def test_rules_of_several_attributes_count() -> None:
 def test_a_builder_names_the_lawful_attributes() -> None:
     message = r"RoiAlign_16 has no attribute 'sampling_ration' \(sampling_ratio\?\): must be one of coordinate_"
     with pytest.raises(TypeError, match=message):
-        onnx_models.roi_align(16, sampling_ration=7)
-    with pytest.raises(TypeError, match=message):
         onnx_models.node(BY_NAME["RoiAlign_16"], INPUTS, ["Y"], {"sampling_ration": 7})
     with pytest.raises(TypeError, match="RoiAlign_22 has no attribute 'aligned': must be"):
         onnx_models.roi_align_with_grad(aligned=1)
-    with pytest.raises(ValueError, match=r"mode = 'avg\\x00max': must be one of"):
-        onnx_models.roi_align_grad(mode="avg\0max")
-    with pytest.raises(TypeError, match=r"mode = \['max'\]: STRING attribute"):
-        onnx_models.roi_align(22, mode=["max"])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -23,102 +22,44 @@ import ortops.__main__
 from conformance import backends
 from onnx_models.__main__ import main
 from onnx_models.gradient import coverage
-from ortops.operators import BY_NAME
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN
-
-FLOATS = ("float16", "float", "double")
-FILES = sorted(
-    [f"{prefix}roi_align_v{v}_{kind}.onnx" for prefix in ("", "standard_") for v in (10, 16, 22) for kind in FLOATS]
-    + [f"{prefix}roi_align_v22_bfloat16.onnx" for prefix in ("", "standard_")]
-    + [f"{name}_{kind}.onnx" for name in ("roi_align_grad", "joint_v22") for kind in ("bfloat16", *FLOATS)]
-    + [f"dml_{name}_{kind}.onnx" for name in ("roi_align", "resample") for kind in FLOATS]
-    + [f"dml_{name}_grad_{kind}.onnx" for name in ("roi_align", "resample") for kind in FLOATS]
-    + [f"roi_align_rotated{end}_{kind}.onnx" for end in ("", "_grad") for kind in ("bfloat16", *FLOATS)]
-    + [f"{prefix}max_roi_pool_v{v}_{kind}.onnx" for prefix in ("", "standard_") for v in (1, 22) for kind in FLOATS]
-    + [f"{prefix}max_roi_pool_v22_bfloat16.onnx" for prefix in ("", "standard_")]
-    + [f"max_roi_pool_grad_{kind}.onnx" for kind in ("bfloat16", *FLOATS)]
-)
 
 
 def call(*args: object) -> Result:
     return CliRunner().invoke(main, [str(arg) for arg in args])
 
 
-def test_a_directory_gets_every_model_and_a_manifest(tmp_path: Path) -> None:
-    out = tmp_path / "new" / "models"
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "onnx_models", "write", str(out)], capture_output=True, text=True, check=True
-    )
-    assert "66 models and manifest.json" in done.stdout
-    assert sorted(path.name for path in out.glob("*.onnx")) == FILES
-    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-    assert sorted(entry["file"] for entry in manifest["models"]) == FILES
-
-
-def test_the_manifest_says_what_is_in_each_file(tmp_path: Path) -> None:
-    assert call("write", tmp_path).exit_code == 0
-    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-    for entry in manifest["models"]:
-        content = (tmp_path / entry["file"]).read_bytes()
-        assert hashlib.sha256(content).hexdigest() == entry["sha256"]
-        model = onnx.load_from_string(content)
+def test_a_directory_gets_a_model_of_each_operator_in_each_type_and_a_manifest(tmp_path: Path) -> None:
+    (tmp_path / "mine.onnx").write_bytes(b"mine")
+    (tmp_path / "roi_align_v10_float.onnx").write_bytes(b"stale")
+    # A path is the directory to write to.
+    done = call(f"{tmp_path}{os.sep}")
+    assert (done.exit_code, "66 models and manifest.json" in done.output) == (0, True)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    entries = {entry["file"]: entry for entry in json.loads(first["manifest.json"])["models"]}
+    assert first.keys() == {*entries, "manifest.json", "mine.onnx"}
+    assert first["mine.onnx"] == b"mine"
+    for file, entry in entries.items():
+        assert hashlib.sha256(first[file]).hexdigest() == entry["sha256"]
+        model = onnx.load_from_string(first[file])
         assert [node["operator"] for node in entry["nodes"]] == [node.op_type for node in model.graph.node]
-        assert [value["name"] for value in entry["inputs"]] == [value.name for value in model.graph.input]
-        assert entry["file"].endswith(f"_{entry['element_type']}.onnx")
-    (entry,) = (entry for entry in manifest["models"] if entry["file"] == "standard_roi_align_v16_double.onnx")
-    assert entry["element_type"] == "double"
+        assert file.endswith(f"_{entry['element_type']}.onnx")
+    of_ours = {(node["operator"], entry["element_type"]) for entry in entries.values() for node in entry["nodes"]}
+    assert of_ours >= {(one.name, kind) for one in OPERATORS for kind in one.element_types(one.inputs[0])}
+    entry = entries["standard_max_roi_pool_v22_double.onnx"]
     assert entry["nodes"] == [
         {
-            "operator": "RoiAlign",
+            "operator": "MaxRoiPool",
             "domain": "",
-            "opset": 16,
-            "attributes": {
-                "coordinate_transformation_mode": "half_pixel",
-                "mode": "avg",
-                "output_height": 7,
-                "output_width": 7,
-                "sampling_ratio": 0,
-                "spatial_scale": 1.0,
-            },
+            "opset": 22,
+            "attributes": {"pooled_shape": [7, 7], "spatial_scale": 1.0},
         }
     ]
-    assert entry["inputs"][1:] == [
-        {"name": "rois", "type": "double", "shape": ["num_rois", 4]},
-        {"name": "batch_indices", "type": "int64", "shape": ["num_rois"]},
-    ]
+    assert entry["inputs"][1:] == [{"name": "rois", "type": "double", "shape": ["num_rois", 5]}]
     assert entry["outputs"] == [{"name": "Y", "type": "double", "shape": ["num_rois", "C", 7, 7]}]
-
-
-def test_the_manifest_has_lists(tmp_path: Path) -> None:
-    call("write", tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))
-    (entry,) = (entry for entry in manifest["models"] if entry["file"] == "dml_resample_grad_double.onnx")
-    assert entry["nodes"][0]["attributes"] == {
-        "interpolation_mode": "linear",
-        "scales": [1.0, 1.0, 2.0, 2.0],
-        "rounding_direction": "half_up",
-    }
-    assert entry["inputs"][1] == {"name": "x_shape", "type": "int64", "shape": [4]}
-
-
-def test_a_second_run_writes_the_same_and_leaves_other_files(tmp_path: Path) -> None:
-    (tmp_path / "mine.onnx").write_bytes(b"mine")
-    (tmp_path / FILES[0]).write_bytes(b"stale")
-    call("write", tmp_path)
-    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     call("write", tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
-    assert first["mine.onnx"] == b"mine"
-    assert sorted(first) == sorted([*FILES, "manifest.json", "mine.onnx"])
-
-
-def test_a_path_is_the_directory_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert call("./convert").exit_code == 0
-    assert (tmp_path / "convert" / "manifest.json").exists()
-    (tmp_path / "models").mkdir()
-    assert call("models").exit_code == 0
-    assert (tmp_path / "models" / "manifest.json").exists()
 
 
 def test_an_unknown_command_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +91,7 @@ def test_the_version_is_that_of_the_package(group: click.Command, shown: str) ->
     assert (done.exit_code, done.output) == (0, f"{shown.format(ortops.__version__)}\n")
 
 
-@pytest.mark.parametrize("width", [60, 70, 80])
+@pytest.mark.parametrize("width", [60, 79])
 @pytest.mark.parametrize("group", [main, ortops.__main__.main, conformance.__main__.main])
 def test_no_help_breaks_a_name(group: click.Group, width: int) -> None:
     names = {*BY_NAME, *backends.NAMES}
@@ -224,7 +165,7 @@ def test_a_file_without_a_model_is_refused(tmp_path: Path, content: bytes) -> No
         ("m.textproto", "graph { " + "node { attribute { g { " * 5000, "maximum recursion depth exceeded"),
         ("m.onnxtxt", "nonsense {", "ParseError"),
         # ONNX's parser would end the process.
-        ("m.onnxtxt", 'g () => () { x = If (c) <s = "\\"}", t = # }\n' * 50_000, "more than 500 deep"),
+        ("m.onnxtxt", 'g () => () { x = If (c) <s = "\\"}", t = # }\n' * 2000, "more than 500 deep"),
     ],
 )
 def test_a_text_without_a_model_is_refused(tmp_path: Path, name: str, content: str, says: str) -> None:
@@ -244,18 +185,6 @@ def test_subgraphs_that_no_file_can_have_are_not_written(tmp_path: Path) -> None
     assert "subgraphs are nested more than 30 deep" in done.output
 
 
-def test_a_misspelled_attribute_is_refused(tmp_path: Path) -> None:
-    model = onnx_models.roi_align(16)
-    model.graph.node[0].attribute.append(onnx.helper.make_attribute("sampling_ration", 7))
-    path = save(tmp_path / "model.onnx", model)
-    for command in (["convert"], ["attach"], ["gradient", "--wrt", "X", "--loss", "Y"]):
-        done = call(command[0], path, *command[1:], "--out", tmp_path / "out.onnx")
-        assert done.exit_code == 1
-        assert done.output.startswith(f"Error: {path}: ")
-        assert "sampling_ration" in done.output
-        assert done.output.count("\n") == 1
-
-
 def test_names_of_a_model_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(DETECTOR)
     model.graph.node[0].op_type = "\x1b[2J\nRoiAlign\x07"
@@ -270,14 +199,6 @@ def test_a_missing_file_is_a_wrong_call(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "does not exist" in done.output
     assert call("convert", save(tmp_path / "model.onnx")).exit_code == 2
-
-
-def test_a_model_without_a_meaning_is_refused(tmp_path: Path) -> None:
-    model = onnx_models.roi_align(10, standard=True)
-    model.opset_import[0].version = 9
-    done = call("convert", save(tmp_path / "model.onnx", model), "--out", tmp_path / "out.onnx")
-    assert done.exit_code == 1
-    assert "ONNX has no RoiAlign there" in done.output
 
 
 def with_external_data(place: str) -> onnx.ModelProto:
@@ -464,13 +385,3 @@ def test_the_rules_are_listed_as_a_table_and_as_json() -> None:
         assert text in done.output
     found = json.loads(call("rules", "--json").stdout)
     assert found == [dataclasses.asdict(one) for one in coverage()]
-
-
-def test_bodies_are_attached_to_a_model_of_an_older_opset(tmp_path: Path) -> None:
-    model = onnx_models.roi_align(16)
-    model.opset_import[0].version = 17
-    done = call("attach", save(tmp_path / "model.onnx", model), "--out", tmp_path / "out.onnx")
-    assert done.exit_code == 0
-    made = onnx.load(tmp_path / "out.onnx")
-    assert [item.version for item in made.opset_import if not item.domain] == [18]
-    onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])

@@ -114,6 +114,7 @@ def rich_model() -> onnx.ModelProto:
 
 def test_everything_else_stays_byte_for_byte() -> None:
     model = rich_model()
+    before = model.SerializeToString()
     expected = onnx.ModelProto()
     expected.CopyFrom(model)
     for graph in (expected.graph, expected.training_info[0].algorithm):
@@ -121,20 +122,11 @@ def test_everything_else_stays_byte_for_byte() -> None:
         (written,) = convert(parse("y = RoiAlign(x, r, b)")).graph.node
         graph.node[1].attribute.extend(written.attribute)
     expected.opset_import.add(domain=DOMAIN, version=1)
-    assert convert(model).SerializeToString() == expected.SerializeToString()
-    assert b"new" in expected.SerializeToString()
-
-
-def test_the_given_model_is_not_modified() -> None:
-    model = rich_model()
-    before = model.SerializeToString()
-    convert(model)
-    assert model.SerializeToString() == before
-
-
-def test_a_converted_model_converts_to_itself() -> None:
-    converted = convert(rich_model())
+    converted = convert(model)
+    assert converted.SerializeToString() == expected.SerializeToString()
     assert convert(converted).SerializeToString() == converted.SerializeToString()
+    assert model.SerializeToString() == before
+    assert b"new" in before
 
 
 def test_a_model_without_roi_align_converts_to_itself() -> None:
@@ -142,16 +134,6 @@ def test_a_model_without_roi_align_converts_to_itself() -> None:
     for graph in (model.graph, model.training_info[0].algorithm):
         graph.node[1].op_type = "SomethingElse"
     assert convert(model).SerializeToString() == model.SerializeToString()
-
-
-def test_an_operator_of_the_name_in_another_domain_is_left() -> None:
-    model = parse("y = mine.RoiAlign(x, r, b)", imports='"": 16, "mine": 1')
-    assert convert(model).SerializeToString() == model.SerializeToString()
-
-
-def test_the_domain_is_imported_once() -> None:
-    model = parse("z = RoiAlign(x, r, b) y = RoiAlign(z, r, b)", imports=f'"{DOMAIN}": 1, "": 16')
-    assert imports_of(convert(model)) == [(DOMAIN, 1), ("", 16)]
 
 
 NESTED = """
@@ -296,15 +278,14 @@ def test_a_model_that_onnxruntime_cannot_run_runs_converted() -> None:
     np.testing.assert_allclose(run(convert(model), inputs), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("opset", [10, 15, 16, 21])
-@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize(("opset", "mode"), [(10, "avg"), (15, "max"), (16, "max"), (21, "avg")])
 def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> None:
     text = f'y = RoiAlign <mode = "{mode}", output_height = 3, output_width = 2, sampling_ratio = 2> (x, r, b)'
     model = parse(text, opset=opset)
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("opset", [7, 11, 16, 21])
+@pytest.mark.parametrize("opset", [7, 21])
 def test_a_converted_max_roi_pool_computes_what_it_computed(opset: int) -> None:
     # Bins of a half and of a quarter are exact in float32 too.
     rois = np.array([[1, 0, 0, 15, 17], [0, 3, 2, 8, 9], [1, 5, 5, 5, 5], [0, 4, 6, 30, 40], [0, 9, 9, 2, 3]])

@@ -21,7 +21,7 @@ from onnx_models import convert
 from onnx_models.__main__ import main
 from ortops.spec import DOMAIN
 
-OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
+OPSETS = (9, 11, 13, 18, onnx.defs.onnx_opset_version())
 CAFFE2 = "org.pytorch._caffe2"
 
 RAMP = np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
@@ -83,7 +83,6 @@ def imports_of(proto: onnx.ModelProto | onnx.FunctionProto) -> set[str]:
     return {item.domain for item in proto.opset_import}
 
 
-@pytest.mark.parametrize("build", [detectors.scattered, detectors.selected, detectors.permuted])
 @pytest.mark.parametrize(
     "pooler",
     [
@@ -91,7 +90,16 @@ def imports_of(proto: onnx.ModelProto | onnx.FunctionProto) -> set[str]:
         for name in ("MMDET", "MMDET_MAX", "MMROTATE", "DETECTRON2", "DETECTRON2_ROTATED", "ROI_POOL")
     ],
 )
-@pytest.mark.parametrize(("opset", "count"), [(11, 12), (13, 12), (18, 12), (21, 12), (16, 1), (16, 0)])
+@pytest.mark.parametrize(
+    ("build", "opset", "count"),
+    [
+        (detectors.scattered, 11, 12),
+        (detectors.selected, 13, 12),
+        (detectors.permuted, 21, 12),
+        (detectors.scattered, 16, 1),
+        (detectors.selected, 18, 0),
+    ],
+)
 def test_a_detector_computes_the_features_of_each_roi_from_its_level(
     build: Builder, pooler: Pooler, opset: int, count: int
 ) -> None:
@@ -158,10 +166,14 @@ def test_rois_of_caffe2_without_the_image_are_of_the_first() -> None:
         assert run(parse(f"y = {node}", columns=len(box)), x, np.zeros((0, len(box)))).shape == (0, 1, 4, 4)
 
 
-@pytest.mark.parametrize("domain", ["mmcv", "mmdeploy"])
-@pytest.mark.parametrize(("mode", "our_mode"), [("avg", "avg"), ("max", "max_interpolated")])
-@pytest.mark.parametrize(("aligned", "pixels"), [(0, "output_half_pixel"), (1, "half_pixel")])
-@pytest.mark.parametrize(("ratio", "our_ratio"), [(3, 3), (0, 0), (-1, 0)])
+@pytest.mark.parametrize(
+    ("domain", "mode", "our_mode", "aligned", "pixels", "ratio", "our_ratio"),
+    [
+        ("mmcv", "avg", "avg", 0, "output_half_pixel", 3, 3),
+        ("mmdeploy", "max", "max_interpolated", 1, "half_pixel", 0, 0),
+        ("mmcv", "max", "max_interpolated", 0, "output_half_pixel", -1, 0),
+    ],
+)
 def test_roi_align_of_mmcv_keeps_its_attributes_under_our_names(
     domain: str, mode: str, our_mode: str, aligned: int, pixels: str, ratio: int, our_ratio: int
 ) -> None:

@@ -101,13 +101,6 @@ def test_the_schema_of_roi_align_infers_what_onnx_infers(opset: int) -> None:
     assert inferred(ours) == inferred(standard) == {"y": ("double", ["R", "C", 2, 1])}
 
 
-def test_bfloat16_is_a_type_of_opset_22_only() -> None:
-    inputs = "bfloat16[2, 3, 8, 9] x, bfloat16[5, 4] r, int64[5] b"
-    assert inferred(roi_align(inputs, opset=22)) == {"y": ("bfloat16", [5, 3, 1, 1])}
-    with pytest.raises(InferenceError, match="X has element type bfloat16: must be float16 or float or double"):
-        inferred(roi_align(inputs, opset=16))
-
-
 def test_a_length_that_one_input_leaves_open_comes_from_another() -> None:
     assert inferred(roi_align("float[N, C, H, W] x, float[R, 4] r, int64[5] b"))["y"] == ("float", [5, "C", 1, 1])
     assert inferred(roi_align("float[N, ?, H, W] x, float[?, 4] r, int64[R] b"))["y"] == ("float", ["R", None, 1, 1])
@@ -132,36 +125,11 @@ def test_inputs_that_disagree_are_refused(inputs: str, message: str) -> None:
         onnx.shape_inference.infer_shapes(roi_align(inputs))
 
 
-@pytest.mark.parametrize(
-    ("attributes", "message"),
-    [
-        ('<mode = "AVG">', "mode = 'AVG': must be one of 'avg', 'max', 'max_interpolated'"),
-        ("<output_height = 0>", "output_height = 0: must be >= 1"),
-        ("<spatial_scale = -1.0>", "spatial_scale = -1.0: must be finite and > 0"),
-        ("<spatial_scale = 1>", "spatial_scale is of type INT: FLOAT attribute, must be finite and > 0"),
-    ],
-)
-def test_an_attribute_that_breaks_its_rule_is_refused(attributes: str, message: str) -> None:
-    with pytest.raises(InferenceError, match=message):
-        onnx.shape_inference.infer_shapes(roi_align(attributes=attributes))
-
-
 def test_an_error_names_the_node() -> None:
     model = roi_align(attributes="<sampling_ratio = -1>")
     model.graph.node[0].name = "head"
     with pytest.raises(InferenceError, match=r"^node RoiAlign_16\[ai.onnx.contrib\] \(head\): sampling_ratio = -1"):
         onnx.shape_inference.infer_shapes(model)
-
-
-def test_an_attribute_without_a_meaning_is_refused_by_the_checker() -> None:
-    with pytest.raises(onnx.checker.ValidationError, match="coordinate_transformation_mode"):
-        inferred(roi_align(attributes='<coordinate_transformation_mode = "half_pixel">', opset=10))
-
-
-def test_a_missing_input_is_refused_by_the_checker() -> None:
-    model = parse(f"g (float[2, 3, 8, 9] x, int64[5] b) => (y) {{ y = {DOMAIN}.RoiAlign_16(x, , b) }}")
-    with pytest.raises(onnx.checker.ValidationError, match="input 1 is marked single but has an empty string"):
-        inferred(model)
 
 
 def gradient(
@@ -173,12 +141,6 @@ def gradient(
 def test_the_gradients_of_x_and_rois_have_their_shapes() -> None:
     model = gradient(f"dx, dr = {DOMAIN}.RoiAlignGrad(dy, r, b, s, x)")
     assert inferred(model) == {"dx": ("float", [2, "C", "H", 9]), "dr": ("float", ["R", 4])}
-
-
-def test_without_x_the_shape_of_its_gradient_is_what_a_constant_says() -> None:
-    body = f"s = Constant<value_ints = [2, 3, 8, 9]>() dx = {DOMAIN}.RoiAlignGrad(dy, r, b, s)"
-    model = gradient(body, "float unused", "dx")
-    assert inferred(model) == {"dx": ("float", [2, 3, 8, 9])}
 
 
 def test_without_x_the_shape_of_its_gradient_is_what_an_initializer_says() -> None:
@@ -270,10 +232,14 @@ def dml_roi_align(
     return parse(f"g ({x}, {roi}, {indices}) => (y) {{ y = {DOMAIN}.DmlRoiAlign{attributes}(x, r, b) }}")
 
 
-@pytest.mark.parametrize("roi", ["float16[R, 4] r", "float16[1, R, 4] r", "float16[1, ?, R, 4] r"])
-@pytest.mark.parametrize("indices", ["uint32[5] b", "int64[1, 5] b", "uint32[1, 1, 5] b", "int64[1, 1, 1, 5] b"])
+@pytest.mark.parametrize(
+    ("roi", "indices"),
+    [("R, 4", "uint32[5] b"), ("1, R, 4", "int64[1, 1, 5] b"), ("1, ?, R, 4", "uint32[1, 1, 1, 5] b")],
+)
 def test_axes_of_length_one_may_lead(roi: str, indices: str) -> None:
-    assert inferred(dml_roi_align(roi, indices, "<output_width = 2>")) == {"y": ("float16", [5, 3, 1, 2])}
+    assert inferred(dml_roi_align(f"float16[{roi}] r", indices, "<output_width = 2>")) == {
+        "y": ("float16", [5, 3, 1, 2])
+    }
 
 
 @pytest.mark.parametrize(
@@ -290,12 +256,6 @@ def test_axes_of_length_one_may_lead(roi: str, indices: str) -> None:
 def test_axes_that_may_not_lead_and_other_types_are_refused(roi: str, indices: str, message: str) -> None:
     with pytest.raises(InferenceError, match=message):
         onnx.shape_inference.infer_shapes(dml_roi_align(roi, indices))
-
-
-def test_an_attribute_that_exceeds_another_is_refused() -> None:
-    attributes = "<minimum_samples_per_output = 3, maximum_samples_per_output = 2>"
-    with pytest.raises(InferenceError, match="minimum_samples_per_output = 3: must be <= maximum_samples_per_output"):
-        onnx.shape_inference.infer_shapes(dml_roi_align("float16[5, 4] r", attributes=attributes))
 
 
 @pytest.mark.parametrize(
@@ -358,38 +318,16 @@ def test_without_lists_and_shapes_the_rank_stays_unknown() -> None:
     ("x", "attributes", "message"),
     [
         ("float[2] x", "", "scales and output_sizes are empty: at least one must have values"),
-        ("float[2] x", "<scales = [-1.0]>", r"scales\[0\] = -1.0: must be finite and > 0"),
-        ("float[2] x", "<output_sizes = [-1]>", r"output_sizes\[0\] = -1: must be >= 0"),
         ("float[2] x", "<scales = [2]>", "scales is of type INTS: FLOATS attribute, must be finite and > 0"),
-        ("float[2] x", "<scales = 2.0>", "scales is of type FLOAT: FLOATS attribute, must be finite and > 0"),
         ("float[2] x", "<scales = [2.0], output_sizes = [4, 4]>", "scales has 1, output_sizes has 2 values: must have"),
         ("float[2] x", "<scales = [2.0, 2.0]>", r"InputTensor has shape \[2\]: rank must be 2 \(rank of scales\)"),
         ("float[1,1,1,1,2] x", "<output_sizes = [2]>", r"InputTensor has shape .*: must have rank 1 or 2 or 3 or 4"),
-        ("float[2] x", '<output_sizes = [2], rounding_direction = "up">', "rounding_direction = 'up': must be one of"),
         ("bfloat16[2] x", "<output_sizes = [2]>", "InputTensor has element type bfloat16: must be float16 or float or"),
     ],
 )
 def test_a_list_that_breaks_its_rule_is_refused(x: str, attributes: str, message: str) -> None:
     with pytest.raises(InferenceError, match=message):
         onnx.shape_inference.infer_shapes(resample(x, attributes))
-
-
-def test_a_reference_to_a_list_of_the_function_counts_with_the_value_of_the_call() -> None:
-    function = f"""
-        <domain: "f", opset_import: ["": 21, "{DOMAIN}": 1]>
-        Up<scales, offsets>(x) => (y)
-        {{ y = {DOMAIN}.DmlResample<scales: floats = @scales, input_pixel_offsets: floats = @offsets>(x) }}
-    """
-
-    def model(attributes: str) -> onnx.ModelProto:
-        return parse(f"g (float[2, 5] x) => (y) {{ y = f.Up<{attributes}>(x) }}", function=function)
-
-    good = model("scales = [2.0, 0.5], offsets = [0.0, 0.0]")
-    assert inferred(good, check_custom_domain=False) == {"y": ("float", [4, 2])}
-    with pytest.raises(
-        InferenceError, match="scales has 1, input_pixel_offsets has 2 values: must have the same number"
-    ):
-        onnx.shape_inference.infer_shapes(model("scales = [2.0], offsets = [0.0, 0.0]"))
 
 
 def resample_grad(
@@ -431,12 +369,6 @@ def test_the_shape_of_the_gradient_is_the_propagated_one() -> None:
 def test_a_gradient_that_cannot_be_is_refused(body: str, inputs: str, attributes: str, message: str) -> None:
     with pytest.raises(InferenceError, match=message):
         resample_grad(body, inputs, attributes)
-
-
-def test_registering_again_does_nothing() -> None:
-    before = {operator.name: repr(onnx.defs.get_schema(operator.name, 1, DOMAIN)) for operator in OPERATORS}
-    register_schemas()
-    assert {name: repr(onnx.defs.get_schema(name, 1, DOMAIN)) for name in before} == before
 
 
 def test_another_schema_of_the_name_is_an_error_and_stays() -> None:

@@ -119,7 +119,7 @@ def same(found: Array, expected: Array) -> None:
 
 
 @pytest.mark.parametrize("nearest", [None, *NEAREST])
-@pytest.mark.parametrize(("mode", "opset"), [(m, v) for m in MODES for v in OPSETS if m != MODES[1] or v >= 19])
+@pytest.mark.parametrize(("mode", "opset"), [(m, 19 if m == MODES[1] else OPSETS[i % 4]) for i, m in enumerate(MODES)])
 def test_every_mode_is_that_of_onnxruntime(mode: str, opset: int, nearest: str | None) -> None:
     attributes = {"coordinate_transformation_mode": mode, "mode": "nearest" if nearest else "linear"}
     attributes |= {"nearest_mode": nearest} if nearest else {}
@@ -256,7 +256,7 @@ def test_a_length_may_be_unknown_where_the_mode_does_not_need_it() -> None:
 @pytest.mark.parametrize("mode", ["align_corners", "tf_crop_and_resize"])
 def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str) -> None:
     attributes = {"coordinate_transformation_mode": mode, "nearest_mode": nearest}
-    lengths = [1, 2, 3, 7, 25, 50, 101, 224]
+    lengths = [1, 2, 7, 25, 101]
     for x_length in lengths:
         for y_length in lengths:
             pixel = np.arange(x_length, dtype=np.float32)

@@ -9,17 +9,18 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
 from ortops import precompile
-from ortops.kernels.jit.kernel import Source, loaded, only_record  # noqa: TID251 - compiling is all that it does
+from ortops.kernels.jit.kernel import loaded, only_record  # noqa: TID251 - compiling is all that it does
 from ortops.kernels.jit.runners import available_cpus  # noqa: TID251
+from ortops.kernels.jit.source import Source  # noqa: TID251
 from ortops.operators import BY_NAME
 
 T = TypeVar("T")
 
 ENTRY_POINTS = (
-    Source("jit.threads", "work", ""),
-    Source("jit.threads", "run_on_threads", ""),
-    Source("session_callbacks", "fill", ("*int64", "int64")),
-    Source("session_inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
+    Source("kernels.jit.threads", "work", ""),
+    Source("kernels.jit.threads", "run_on_threads", ""),
+    Source("engine.compiled.callbacks", "fill", ("*int64", "int64")),
+    Source("engine.compiled.inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
 )
 """What `precompile.compile_entry_points` compiles, which cannot be called with functions that do nothing."""
 

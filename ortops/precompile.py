@@ -169,7 +169,8 @@ def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str,
 
 def compile_entry_points() -> None:
     """Compile what all operators share: the reader of a session's tensors, and the threads of calls outside of sessions."""
-    from ortops.engine.c_api import OrtError, ort_api
+    from ortops.engine.c_api import ort_api
+    from ortops.engine.extensions import OrtError
     from ortops.engine.tensors import Inputs
     from ortops.kernels.jit.runners import thread_runner  # noqa: TID251 - `compute` takes it as its runner
 

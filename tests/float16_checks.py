@@ -13,7 +13,8 @@ import onnxruntime
 import onnx_models
 import ortops
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.kernel import FunctionName, Kernel
+from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.source import FunctionName
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +74,7 @@ def check_conversions(singles: Array, rounded: Array, widened: Array) -> None:
         padded = np.resize(source, -(-source.size // LANES) * LANES)
         for name in ("convert", "convert_lanes"):
             target = np.empty(padded.size, expected.dtype)
-            assert Kernel(FunctionName("float16_kernels", name))(padded, target, padded.size) == 0
+            assert Kernel(FunctionName("kernels.float16_kernels", name))(padded, target, padded.size) == 0
             same(target[: source.size], expected)
 
 

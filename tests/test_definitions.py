@@ -50,7 +50,7 @@ def digest(folder: Path, sources: dict[str, str]) -> str:
     for name, text in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return definitions.digests(folder)["kernel.kernel"]
+    return definitions.digests({"kernels": folder})["kernels.kernel.kernel"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_a_kernel_uses_counts_however_far_away(tmp_path: Path, file: str, o
 
 def test_functions_that_call_each_other_have_digests(tmp_path: Path) -> None:
     (tmp_path / "both.py").write_text("def f(): g()\ndef g(): f()\n")
-    assert len(set(definitions.digests(tmp_path).values())) == 1
+    assert len(set(definitions.digests({"kernels": tmp_path}).values())) == 1
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,9 @@ def test_a_kernel_depends_on_how_it_is_compiled_and_not_on_where_it_is_kept(
 ) -> None:
     shutil.copytree(disk.PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__", "compiled"))
     path = tmp_path / "copy" / file
-    before = definitions.digests(tmp_path / "copy")["gather.gather"]
+    packages, name = {"kernels": tmp_path / "copy"}, "kernels.gather.gather"
+    before = definitions.digests(packages)[name]
     text = path.read_text("utf-8")
     assert old in text
     path.write_text(text.replace(old, new), "utf-8")
-    assert (definitions.digests(tmp_path / "copy")["gather.gather"] != before) == counts
+    assert (definitions.digests(packages)[name] != before) == counts

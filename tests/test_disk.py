@@ -20,7 +20,8 @@ from llvmlite import binding as llvm
 
 from ortops.kernels import jit
 from ortops.kernels.jit import definitions, disk, machine_code
-from ortops.kernels.jit.kernel import Source, code_of
+from ortops.kernels.jit.kernel import code_of
+from ortops.kernels.jit.source import Source
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)
@@ -53,7 +54,7 @@ class Package:
         """The number of functions that a new process compiles to load the kernel for these arguments."""
         forget()
         self.compiled.clear()
-        assert code_of(Source("tiny", "f", arguments)) == self.code("tiny", "f", arguments)
+        assert code_of(Source("kernels.tiny", "f", arguments)) == self.code("kernels.tiny", "f", arguments)
         return len(self.compiled)
 
 
@@ -73,6 +74,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     monkeypatch.setitem(sys.modules, "ortops.kernels.jit.compile", compiler)
     monkeypatch.setattr(machine_code, "emit", lambda bitcode: bitcode.removeprefix(b"bitcode of ") or None)
     monkeypatch.setattr(disk, "PACKAGE", made.path.parent)
+    monkeypatch.setattr(disk, "PACKAGES", {"kernels": made.path.parent})
     monkeypatch.setattr(disk, "ARCHIVE", tmp_path / "archive" / "kernels.zip")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
@@ -311,12 +313,12 @@ def test_a_file_under_the_name_of_another_kernel_is_not_its_code(package: Packag
 
 def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Path) -> None:
     assert package.compilations() == 1
-    kept = package.code("tiny", "f", "int64")
+    kept = package.code("kernels.tiny", "f", "int64")
     package.path.rename(package.path.with_suffix(".txt"))
     shutil.rmtree(package.compiler.parent)
     forget()
-    disk.save("tiny.f", ("float64",), kept)
-    assert disk.find("tiny.f", ("int64",)) is None
+    disk.save("kernels.tiny.f", ("float64",), kept)
+    assert disk.find("kernels.tiny.f", ("int64",)) is None
     assert len(files(tmp_path)) == 2
 
 
@@ -533,8 +535,8 @@ def archive(package: Package, *members: Any) -> Path:
     with zipfile.ZipFile(disk.ARCHIVE, "w") as made:
         made.comment = disk.archive_comment()
         for kind in members:
-            code = package.code("tiny", "f", (kind,))
-            made.writestr(disk.member_name("tiny.f", (kind,)), b"bitcode of " + code)
+            code = package.code("kernels.tiny", "f", (kind,))
+            made.writestr(disk.member_name("kernels.tiny.f", (kind,)), b"bitcode of " + code)
     return disk.ARCHIVE
 
 
@@ -594,7 +596,7 @@ def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Pack
     shutil.rmtree(package.compiler.parent)
     forget()
     assert archive(package, "int64") == installed
-    assert disk.bitcode("tiny.f", ("int64",)) is None
+    assert disk.bitcode("kernels.tiny.f", ("int64",)) is None
 
 
 def test_whoever_gives_numba_options_gets_code_that_is_compiled_with_them(

@@ -17,7 +17,7 @@ import pytest
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.engine.c_api import OrtError
+from ortops.engine.extensions import OrtError
 from ortops.spec import DOMAIN
 from samples import FORWARD, GRADIENT, open_ranks, with_attributes
 

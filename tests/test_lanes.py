@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.kernel import FunctionName, Kernel
+from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.source import FunctionName
 from problems import DTYPES
 
 
@@ -28,7 +29,7 @@ def test_sums_are_rounded_to_float64_alone(dtype: Any) -> None:
     first, second = (rng.standard_normal(4 * LANES).astype(dtype) for _ in range(2))
     first[:3], second[:3] = [np.inf, np.nan, 1e-4], [-np.inf, 1.0, 1e4]
     target = np.empty(first.size)
-    assert Kernel(FunctionName("lanes_kernels", "sums"))(first, second, target, first.size) == 0
+    assert Kernel(FunctionName("kernels.lanes_kernels", "sums"))(first, second, target, first.size) == 0
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(target, first.astype(np.float64) + second.astype(np.float64))
 
@@ -41,5 +42,5 @@ def test_argmax_is_numpys(dtype: Any) -> None:
     values[rng.random(values.shape) < 0.2] = -np.inf
     values[:, 0] = -np.inf
     places = np.empty(LANES)
-    assert Kernel(FunctionName("lanes_kernels", "argmax"))(values, places, len(values)) == 0
+    assert Kernel(FunctionName("kernels.lanes_kernels", "argmax"))(values, places, len(values)) == 0
     np.testing.assert_array_equal(places, values.astype(np.float64).argmax(axis=0))

@@ -12,7 +12,7 @@ import pytest
 
 import ortops
 from ortops import precompile
-from ortops.kernels.jit.kernel import Source
+from ortops.kernels.jit.source import Source
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.parallel_warmup import in_processes, needed
 from ortops.progress import with_progress
@@ -52,9 +52,9 @@ def choices(operator):
         yield given | ({"scales": (1.0, 1.0, 2.0, 0.5)} if operator.at_least_one_of else {})
 
 def use(operators=OPERATORS, fixed=None):
-    for operator, threads in itertools.product(operators, (1, 2)):
+    for operator in operators:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 2
         for attributes in choices(operator):
             model = onnx_models.build.model(operator, attributes=attributes | (fixed or {}))
             session = ortops.InferenceSession(model.SerializeToString(), options)
@@ -76,7 +76,7 @@ def python(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_after_it_neither_sessions_nor_functions_compile_anything() -> None:
+def test_after_it_nothing_is_compiled_and_all_of_it_is_found_without_a_compiler() -> None:
     code = """
 ortops.warmup()
 before = loaded()
@@ -84,42 +84,36 @@ use()
 big = inputs(1, 64, 60, 60, 9)
 ortops.roi_align(big["X"], big["rois"], big["batch_indices"], output_height=2, output_width=2)
 print(loaded() == before)
+ortops.warmup(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])
+from ortops.parallel_warmup import needed
+found = {*needed(ortops.operators.BY_NAME, ["float"]), *needed(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])}
+print(sorted((source.name, source.arg_types) for source in found) == loaded())
 """
-    assert python(code) == ["True"]
+    assert python(code) == ["True", "True"]
 
 
-def test_without_it_they_do() -> None:
+def test_threads_may_call_it_at_once_for_a_part_and_a_forked_child_computes() -> None:
     code = """
-ortops.warmup(["RoiAlign_16"], mode="avg")
-before = loaded()
-use([ortops.operators.BY_NAME["RoiAlign_16"]], {"mode": "avg"})
-print(loaded() == before)
-use([ortops.operators.BY_NAME["RoiAlign_16"]])
-print(loaded() == before)
-"""
-    assert python(code) == ["True", "False"]
-
-
-def test_threads_may_call_it_at_once_and_a_forked_child_computes() -> None:
-    if sys.platform != "linux":
-        pytest.skip("fork is safe on Linux only")
-    code = """
-import os, warnings
+import os, sys, warnings
 from concurrent.futures import ThreadPoolExecutor
 warnings.simplefilter("ignore")
 with ThreadPoolExecutor(8) as pool:
     list(pool.map(lambda _: ortops.warmup(["RoiAlign_16"], mode="avg"), range(8)))
 before, given = loaded(), inputs(1, 1, 4, 4, 1)
-child = os.fork()
+child = os.fork() if sys.platform == "linux" else 1  # it is safe there only
 if child == 0:
     options = onnxruntime.SessionOptions()
     session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString(), options)
     y, = session.run(None, {name: given[name] for name in ("X", "rois", "batch_indices")})
     expected = ortops.roi_align(given["X"], given["rois"], given["batch_indices"], output_height=1, output_width=1)
     os._exit(0 if y == expected and loaded() == before else 1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(child == 1 or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0)
+use([ortops.operators.BY_NAME["RoiAlign_16"]], {"mode": "avg"})
+print(loaded() == before)
+use([ortops.operators.BY_NAME["RoiAlign_16"]])
+print(loaded() == before)
 """
-    assert python(code) == ["0"]
+    assert python(code) == ["True", "True", "False"]
 
 
 @pytest.fixture
@@ -192,17 +186,6 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(
         ortops.warmup(*arguments, **attributes)
     assert says in str(caught.value)
     assert calls == []
-
-
-def test_what_it_compiles_is_found_without_a_compiler() -> None:
-    code = """
-ortops.warmup(types=["float"])
-ortops.warmup(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])
-from ortops.parallel_warmup import needed
-found = {*needed(ortops.operators.BY_NAME, ["float"]), *needed(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])}
-print(sorted((source.name, source.arg_types) for source in found) == loaded())
-"""
-    assert python(code) == ["True"]
 
 
 def test_processes_tell_of_every_kernel() -> None:

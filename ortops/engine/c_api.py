@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ortops.engine.compiled import layout
+from ortops.engine.extensions import OrtError, add_c_operator, library_path
 from ortops.engine.shutdown import PROCESS_STATE
-from ortops.kernels import layout
 from ortops.kernels.jit.exceptions import uninterrupted
-from ortops.kernels.jit.kernel import Kernel, Unimported
+from ortops.kernels.jit.kernel import Kernel
 from ortops.kernels.jit.machine_code import keep_forever
+from ortops.kernels.jit.source import Unimported
 
 API_VERSION = 20
 """The API version of onnxruntime 1.20, which later releases support."""
@@ -64,10 +66,6 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
 _OTHER_RESULTS = {"GetErrorMessage": c_char_p, "ReleaseStatus": None, "ReleaseTensorTypeAndShapeInfo": None}
 
 
-class OrtError(RuntimeError):
-    """ONNX Runtime or onnxruntime-extensions refused a call or lacks a function."""
-
-
 class Api:
     """The functions of an OrtApi table as ctypes functions, with their names in C."""
 
@@ -100,11 +98,11 @@ api_at = functools.cache(Api)
 
 
 if TYPE_CHECKING:
-    from ortops.kernels import session_callbacks
+    from ortops.engine.compiled import callbacks
 else:
-    session_callbacks = Unimported("session_callbacks")
+    callbacks = Unimported("engine.compiled.callbacks")
 
-_fill = Kernel(session_callbacks.fill)
+_fill = Kernel(callbacks.fill)
 
 Callback: TypeAlias = Callable[[int], Any]
 
@@ -138,13 +136,11 @@ def add_custom_op(
         infer: sets the shapes of the outputs.
 
     Returns:
-        The table: an OrtCustomOp, followed by the fields of `ortops.kernels.layout`.
+        The table: an OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
 
     Raises:
         OrtError: the library refuses the operator, or takes no operators in C.
     """
-    from ortops.engine.extensions import add_c_operator
-
     tensors = [number for tensor in (*inputs, *outputs) for number in tensor]
     texts = [ctypes.create_string_buffer(text.encode()) for text in (name, f"{name}: interrupted by ")]
     table = np.zeros(layout.TENSORS + len(tensors), np.int64)
@@ -210,8 +206,6 @@ def probe_session() -> Any:
     """A session of one node, the operator OrtopsProbe, from x, float [n], to y, float [n]."""
     import onnx
     import onnxruntime
-
-    from ortops.engine.extensions import library_path
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

@@ -2,7 +2,7 @@
 
 Tensors are views of ONNX Runtime's memory, errors become its statuses, and tasks run on the session's own threads. An
 exception that is not an error of the operator, such as the KeyboardInterrupt of Ctrl-C, leaves these functions. The compiled
-callback that calls them (`ortops.kernels.session_callbacks`) stores it and returns a status to ONNX Runtime.
+callback that calls them (`ortops.engine.compiled.callbacks`) stores it and returns a status to ONNX Runtime.
 """
 
 from __future__ import annotations

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ortops.engine.c_api import OrtError
-from ortops.kernels.jit.kernel import Kernel, Unimported
+from ortops.kernels.jit.kernel import Kernel
 from ortops.kernels.jit.machine_code import keep_forever
+from ortops.kernels.jit.source import Unimported
 
 SUPPORTED_RELEASES = ">=0.13,!=0.14.0,<0.16"
 """The supported releases, as in pyproject.toml."""
 
 if TYPE_CHECKING:
-    from ortops.kernels import pyop_hook
+    from ortops.engine.compiled import pyop_hook
 else:
-    pyop_hook = Unimported("pyop_hook")
+    pyop_hook = Unimported("engine.compiled.pyop_hook")
 
 _fill = Kernel(pyop_hook.fill)
 
@@ -32,6 +32,11 @@ _METH_VARARGS = 1
 """The flag of a PyMethodDef for a function that takes its arguments as a tuple."""
 
 _C_ENTRY = "AddExternalCustomOp"
+
+
+class OrtError(RuntimeError):
+    """ONNX Runtime or onnxruntime-extensions refused a call or lacks a function."""
+
 
 Array = np.ndarray[Any, Any]
 Body = Callable[..., Sequence[Array]]
@@ -142,7 +147,7 @@ def _hook_result(handle: int, outputs: Sequence[Array]) -> tuple[Any, ...]:
 
 
 def _builtin(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    """A builtin function that calls `invoke` and lets no exception of our operators through (`ortops.kernels.pyop_hook`)."""
+    """A builtin function that calls `invoke` and lets no exception of our operators through (`compiled.pyop_hook`)."""
     name, own = ctypes.create_string_buffer(b"invoke"), (invoke, _interrupted_results)
     method = np.array([ctypes.addressof(name), 0, _METH_VARARGS, 0])
     _fill(method)

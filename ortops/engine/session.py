@@ -11,7 +11,7 @@ from typing import Any, Literal
 import onnxruntime
 
 from ortops.engine import extensions
-from ortops.engine.c_api import OrtError
+from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.kernels.jit import exceptions
 from ortops.operators import OPERATORS

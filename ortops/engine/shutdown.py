@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from ortops.engine.compiled.layout import ACTIVE, ENDING
 from ortops.kernels.jit.exceptions import MAX_WAIT_SECONDS
 from ortops.kernels.jit.machine_code import keep_forever
-from ortops.kernels.layout import ACTIVE, ENDING
 
 PROCESS_STATE = np.zeros(2, np.int64)
-"""The fields ACTIVE and ENDING of `ortops.kernels.layout`, which the compiled callbacks of sessions read and write."""
+"""The words ACTIVE and ENDING of `ortops.engine.compiled.layout`, which the compiled callbacks read and write."""
 keep_forever(PROCESS_STATE)
 
 # One lock for each thread: a signal handler may raise an exception at any line, and only a lock in a `with` statement, which

@@ -9,17 +9,18 @@ import ml_dtypes
 import numpy as np
 
 from ortops.engine.c_api import ELEMENT_TYPES, Api
-from ortops.kernels.jit.kernel import Kernel, Unimported
+from ortops.kernels.jit.kernel import Kernel
+from ortops.kernels.jit.source import Unimported
 from ortops.shapes import Shape
 
 Array = np.ndarray[Any, Any]
 
 if TYPE_CHECKING:
-    from ortops.kernels import session_inputs
+    from ortops.engine.compiled import inputs
 else:
-    session_inputs = Unimported("session_inputs")
+    inputs = Unimported("engine.compiled.inputs")
 
-_describe = Kernel(session_inputs.describe)
+_describe = Kernel(inputs.describe)
 
 MAX_DIMENSIONS = 8
 """The number of dimensions that are read at most, which is enough to refuse a tensor with more."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, Kernel, Unimported
+from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
+from ortops.kernels.jit.source import Unimported
 from ortops.kernels.layout import (
     ABOVE,
     AXIS_FIELDS,
@@ -36,9 +37,9 @@ from ortops.spec import MAX_RANK
 if TYPE_CHECKING:
     from ortops.kernels import axis, pixel_bins, resample, rotated, rotated_grid, rotated_tables
 else:
-    axis, pixel_bins, resample, rotated, rotated_grid, rotated_tables = map(
-        Unimported, ("axis", "pixel_bins", "resample", "rotated", "rotated_grid", "rotated_tables")
-    )
+    axis, pixel_bins, resample = map(Unimported, ("kernels.axis", "kernels.pixel_bins", "kernels.resample"))
+    rotated, rotated_grid = Unimported("kernels.rotated"), Unimported("kernels.rotated_grid")
+    rotated_tables = Unimported("kernels.rotated_tables")
 
 Inputs: TypeAlias = Sequence[Any]
 Attributes: TypeAlias = Mapping[str, Any]

@@ -189,17 +189,3 @@ OUT_OF_MEMORY, INTERRUPTED = 1, -(2**62)
 
 NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, NEEDS_CHUNKS = 2, 3, 4, 5
 """What a driver returns, before it does anything, if it needs functions whose addresses are 0."""
-
-NAME, INPUTS, OUTPUTS, CREATE, INFER, API, PROCESS, TEXT, TENSORS = range(26, 35)
-"""Indices of 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).
-
-NAME, TEXT: addresses of C strings, the operator's name and the prefix of messages about exceptions. INPUTS, OUTPUTS: their
-numbers. CREATE, INFER: addresses of Python functions, or 0. API: the address of OrtApi. PROCESS: the address of the words
-ACTIVE and ENDING. From TENSORS on: the element type of each input, then of each output, and whether it is optional.
-"""
-
-ACTIVE, ENDING = range(2)
-"""Indices of words for the whole process: the number of callbacks that run, and the thread that finalizes Python, or 0."""
-
-FAIL = 1
-"""OrtErrorCode's ORT_FAIL."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, Kernel, Unimported
+from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
+from ortops.kernels.jit.source import Unimported
 from ortops.kernels.layout import (
     CANDIDATES,
     DOUBLE,
@@ -31,10 +32,10 @@ from ortops.kernels.stages import Functions, address, elements, kind_of, pair, v
 if TYPE_CHECKING:
     from ortops.kernels import argmax, average, gather, maximum, maximum_gradient, pixel_bins, roi_tables, scatter
 else:
-    argmax, average, gather, maximum, maximum_gradient, pixel_bins, roi_tables, scatter = map(
-        Unimported,
-        ("argmax", "average", "gather", "maximum", "maximum_gradient", "pixel_bins", "roi_tables", "scatter"),
-    )
+    argmax, average, maximum = map(Unimported, ("kernels.argmax", "kernels.average", "kernels.maximum"))
+    gather, maximum_gradient = Unimported("kernels.gather"), Unimported("kernels.maximum_gradient")
+    pixel_bins, roi_tables = Unimported("kernels.pixel_bins"), Unimported("kernels.roi_tables")
+    scatter = Unimported("kernels.scatter")
 
 _gather, _scatter = Kernel(gather.gather), Kernel(scatter.scatter)
 _maximum_dx = Kernel(maximum_gradient.maximum_dx)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, CFunction, Function, Kernel, Unimported, data_pointer
+from ortops.kernels.jit.kernel import Array, CFunction, Kernel, data_pointer
+from ortops.kernels.jit.source import Function, Unimported
 from ortops.kernels.layout import (
     BFLOAT16,
     DOUBLE,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ortops.kernels import pack, sliding
     from ortops.kernels.jit import chunks
 else:
-    chunks, pack, sliding = map(Unimported, ("jit.chunks", "pack", "sliding"))
+    chunks, pack, sliding = map(Unimported, ("kernels.jit.chunks", "kernels.pack", "kernels.sliding"))
 
 CHUNKS = chunks.run_in_chunks
 """The function that runs tasks in chunks."""

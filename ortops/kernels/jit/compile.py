@@ -32,9 +32,9 @@ from numba.core.typed_passes import (
 )
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
 
-from ortops.kernels.jit.kernel import ArgType, Source
 from ortops.kernels.jit.machine_code import SYMBOL
 from ortops.kernels.jit.scalar import compute_type
+from ortops.kernels.jit.source import ArgType, Source
 from ortops.kernels.jit.words import from_words, to_words
 
 _INT64 = ir.IntType(64)
@@ -229,7 +229,7 @@ def bitcode(source: Source) -> bytes:
 @global_compiler_lock
 def _library(source: Source) -> _KernelLibrary:
     """The code of a source: a kernel, or a C function whose parameters have the types of its annotations."""
-    dispatcher = getattr(importlib.import_module(f"ortops.kernels.{source.module}"), source.function)
+    dispatcher = getattr(importlib.import_module(f"ortops.{source.module}"), source.function)
     if isinstance(source.arguments, str):
         hints = get_type_hints(dispatcher.py_func, include_extras=True)
         names = inspect.signature(dispatcher.py_func).parameters

@@ -10,26 +10,28 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
 Node: TypeAlias = tuple[str, str]
-"""A module, named from the package on, and a name in it; or RUN for what runs at its import, ALL for all of its names."""
+"""A module, named from `ortops` on, and a name in it; or RUN for what runs at its import, ALL for all of its names."""
 
 RUN, ALL = "", "*"
 
-PREFIX = "ortops.kernels"
-"""The package's name."""
+PREFIX = "ortops."
 
 
-def digests(package: Path) -> dict[str, str]:
-    """The digest of each function in the package's folder with all that it uses, by `{module}.{function}`.
+def digests(packages: Mapping[str, Path]) -> dict[str, str]:
+    """The digest of each function with all that it uses, by `{module}.{function}`.
+
+    Args:
+        packages: the folders with compiled functions by the names of the packages, without "ortops.".
 
     Raises:
         SyntaxError: a source file is not Python.
     """
-    graph = _Graph(package)
+    graph = _Graph(packages)
     return {
         ".".join(node): graph.digest(node)
         for node, parts in graph.parts.items()
@@ -38,28 +40,34 @@ def digests(package: Path) -> dict[str, str]:
 
 
 class _Graph:
-    """The definitions of a package.
+    """The definitions of packages.
 
     Attributes:
         parts: the statements that define each name.
     """
 
-    def __init__(self, package: Path) -> None:
+    def __init__(self, packages: Mapping[str, Path]) -> None:
         self.parts: dict[Node, list[ast.stmt]] = {}
         self._modules: dict[str, set[Node]] = {}
-        for path in sorted(package.rglob("*.py")):
-            module = ".".join(part for part in path.relative_to(package).with_suffix("").parts if part != "__init__")
+        for package, folder in packages.items():
+            self._read(package, folder)
+        self._digests = {
+            node: hashlib.sha256("\n".join((*node, *map(ast.unparse, parts))).encode()).digest()
+            for node, parts in self.parts.items()
+        }
+        self._uses = {node: {*self._used(*node)} for node in self.parts}
+
+    def _read(self, package: str, folder: Path) -> None:
+        """Find the definitions of a package."""
+        for path in sorted(folder.rglob("*.py")):
+            parts = (package, *path.relative_to(folder).with_suffix("").parts)
+            module = ".".join(part for part in parts if part != "__init__")
             self._modules[module] = {(module, RUN)}
             self.parts |= {(module, RUN): [], (module, ALL): []}
             for statement in _without_docstrings(ast.parse(path.read_bytes())).body:
                 for name, part in self._bindings(module, statement):
                     self.parts.setdefault((module, name), []).append(part)
                     self._modules[module].add((module, name))
-        self._digests = {
-            node: hashlib.sha256("\n".join((*node, *map(ast.unparse, parts))).encode()).digest()
-            for node, parts in self.parts.items()
-        }
-        self._uses = {node: {*self._used(*node)} for node in self.parts}
 
     def digest(self, node: Node) -> str:
         """The digest of a definition and of all that it uses."""
@@ -114,7 +122,7 @@ class _Graph:
             return
         for alias in node.names:
             path = [node.module or "", alias.name] if isinstance(node, ast.ImportFrom) else [alias.name]
-            inner = [part.removeprefix(PREFIX).removeprefix(".") for part in path]
+            inner = [part.removeprefix(PREFIX) for part in path]
             if not path[0].startswith(PREFIX):
                 continue
             elif (inner[0], inner[-1]) in self.parts:

@@ -34,8 +34,14 @@ from ortops.kernels.jit import machine_code
 DIGEST = 32
 """The size in bytes of the digest at the start of a file."""
 
-PACKAGE = Path(__file__).parents[1]
-"""The folder with the source files of the kernels."""
+PACKAGES = {
+    "kernels": Path(__file__).parents[1],
+    "engine.compiled": Path(__file__).parents[2] / "engine" / "compiled",
+}
+"""The folders with the source files of compiled functions, by the names of the packages."""
+
+PACKAGE = PACKAGES["kernels"]
+"""The folder whose `__pycache__` has the machine code."""
 
 ARCHIVE = PACKAGE / "compiled" / "kernels.zip"
 """The archive of an installed wheel."""
@@ -104,7 +110,7 @@ def write_archive(path: Path, bitcode_by_name: dict[str, bytes]) -> None:
     """
     from ortops.kernels.jit import definitions
 
-    members = bitcode_by_name | {DEFINITIONS: json.dumps(definitions.digests(PACKAGE)).encode()}
+    members = bitcode_by_name | {DEFINITIONS: json.dumps(definitions.digests(PACKAGES)).encode()}
     with zipfile.ZipFile(path, "w") as archive:
         archive.comment = archive_comment()
         for name, content in sorted(members.items()):
@@ -158,7 +164,9 @@ def _file_name(name: str, arg_types: tuple[str, ...]) -> str:
 def _origin(name: str, arg_types: tuple[str, ...]) -> bytes:
     """All that machine code is made from: its identity, and the code of the kernel and of what compiles it."""
     digests, unknown = _digests(), sources().hex()
-    code = (digests.get(one, unknown) for one in (name, "jit.compile.object_code", "jit.machine_code.emit"))
+    code = (
+        digests.get(one, unknown) for one in (name, "kernels.jit.compile.object_code", "kernels.jit.machine_code.emit")
+    )
     return "\0".join(code).encode() + _key(name, arg_types)
 
 
@@ -172,7 +180,7 @@ def _digests() -> dict[str, str]:
     from ortops.kernels.jit import definitions
 
     try:
-        found = definitions.digests(PACKAGE)
+        found = definitions.digests(PACKAGES)
     except SyntaxError:  # of a file that no kernel may need: whatever changes in any file counts
         return {}
     _save(DEFINITIONS, sources(), json.dumps(found).encode())
@@ -192,9 +200,10 @@ def _digest(origin: bytes, content: bytes) -> bytes:
 def sources() -> bytes:
     """The digest of all source files of the kernels; empty if they cannot be read."""
     digest = hashlib.sha256()
-    paths = sorted(PACKAGE.rglob("*.py"))
-    for path in paths:
-        digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    paths = [(name, path) for name in PACKAGES for path in sorted(PACKAGES[name].rglob("*.py"))]
+    for name, path in paths:
+        file = f"{name}/{path.relative_to(PACKAGES[name]).as_posix()}\0"
+        digest.update(file.encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.digest() if paths else b""
 
 

@@ -14,18 +14,16 @@ import os
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from ortops.kernels.jit import disk, exceptions, machine_code
+from ortops.kernels.jit.source import ArgType, Function, FunctionName, Source
 from ortops.kernels.layout import INTERRUPTED
 
 Array: TypeAlias = np.ndarray[Any, Any]
-
-ArgType: TypeAlias = "str | tuple[type[Any], tuple[ArgType, ...]]"
-"""An argument's type: INTEGER, FLOAT or a pointer as in _POINTERS; for a named tuple, its class and its fields' types."""
 
 INTEGER, FLOAT = "int64", "float64"
 
@@ -42,30 +40,6 @@ _POINTERS = {
 """The pointer type for each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
 
 _lock = threading.RLock()
-
-
-class Source(NamedTuple):
-    """A function to compile.
-
-    Args:
-        module: the module below `ortops.kernels` that defines the function.
-        function: the function's name.
-        arguments: the argument types of a kernel, or the element type of a `CFunction`.
-    """
-
-    module: str
-    function: str
-    arguments: tuple[ArgType, ...] | str
-
-    @property
-    def name(self) -> str:
-        """The name of the function on disk."""
-        return f"{self.module}.{self.function}"
-
-    @property
-    def arg_types(self) -> tuple[str, ...]:
-        """The types of its arguments, with the fields of named tuples; the element type of a `CFunction`."""
-        return (self.arguments,) if isinstance(self.arguments, str) else tuple(map(_type_name, self.arguments))
 
 
 def code_of(source: Source) -> bytes:
@@ -134,38 +108,6 @@ def _address_of(source: Source) -> int:
     address = ctypes.cast(_idle[0], ctypes.c_void_p).value if _idle else machine_code.load(code_of(source))
     loaded.append(source)
     return address or 0
-
-
-Function: TypeAlias = Any
-"""A compiled function, or a `FunctionName`, which stands for it at run time."""
-
-
-class FunctionName(NamedTuple):
-    """The module below `ortops.kernels` of a compiled function, and its name there."""
-
-    module: str
-    function: str
-
-
-class Unimported:
-    """Stands for a module of compiled functions, which is imported, with numba, only if one of them must be compiled.
-
-    Where it is used, type checkers and editors see the module itself:
-
-        if TYPE_CHECKING:
-            from ortops.kernels import axis
-        else:
-            axis = Unimported("axis")
-
-    Args:
-        module: the module below `ortops.kernels`.
-    """
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __getattr__(self, function: str) -> FunctionName:
-        return FunctionName(self._module, function)
 
 
 class Kernel:
@@ -263,11 +205,3 @@ def _arg_type(argument: Any) -> ArgType:
     arg_types: list[str] = []
     _flatten((argument,), arg_types, [])
     return arg_types[0]
-
-
-def _type_name(arg_type: ArgType) -> str:
-    if isinstance(arg_type, str):
-        return arg_type
-    cls, types = arg_type
-    fields = map(str, getattr(cls, "_fields", range(len(types))))
-    return f"{cls.__name__}({', '.join(f'{name}={_type_name(one)}' for name, one in zip(fields, types, strict=True))})"

@@ -35,12 +35,13 @@ def thread_runner(count: int) -> Runner:
     """
     if count < 2 or os.name == "nt":
         return SERIAL
-    from ortops.kernels.jit.kernel import CFunction, Unimported
+    from ortops.kernels.jit.kernel import CFunction
+    from ortops.kernels.jit.source import Unimported
 
     if TYPE_CHECKING:
         from ortops.kernels.jit import threads
     else:
-        threads = Unimported("jit.threads")
+        threads = Unimported("kernels.jit.threads")
     context = np.array([count, CFunction(threads.work).address], np.int64)
     _contexts.append(context)
     return CFunction(threads.run_on_threads).address, context.ctypes.data

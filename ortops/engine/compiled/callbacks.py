@@ -11,20 +11,7 @@ from typing import Any
 
 from numba import types
 
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import add_atomically, allocate, call, pointer_to, release
-from ortops.kernels.jit.python_api import (
-    acquire_gil,
-    call_python,
-    decref,
-    exception_name,
-    is_callable,
-    release_gil,
-    save_exception,
-    to_int64,
-)
-from ortops.kernels.jit.scalar import address_of, int64_pointer, offset
-from ortops.kernels.layout import (
+from ortops.engine.compiled.layout import (
     ACTIVE,
     API,
     CREATE,
@@ -38,6 +25,19 @@ from ortops.kernels.layout import (
     TENSORS,
     TEXT,
 )
+from ortops.kernels.jit.compile import compiled
+from ortops.kernels.jit.parallel import add_atomically, allocate, call, pointer_to, release
+from ortops.kernels.jit.python_api import (
+    acquire_gil,
+    call_python,
+    decref,
+    exception_name,
+    is_callable,
+    release_gil,
+    save_exception,
+    to_int64,
+)
+from ortops.kernels.jit.scalar import address_of, int64_pointer, offset
 
 _thread = types.ExternalFunction("PyThread_get_thread_ident", types.intp())
 _pause = types.ExternalFunction("pause", types.int32())

@@ -1,4 +1,4 @@
-"""DirectML's RoiAlign: the kernels against the reference, as functions and in sessions, and beside ONNX's RoiAlign."""
+"""DirectML's RoiAlign: the kernels against the reference, and where numbers are huge or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UI
 from ortops.reference import evaluate
 from problems import Array, assert_close, make_problem, reach
 
-SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
 MARGIN = 1e-9
 SIZES = ("output_height", "output_width")
@@ -123,52 +123,6 @@ def test_gradients_are_the_reference_rounded(problem: dict[str, Any]) -> None:
     assert_close(dx, expected_dx, count, float(count), far(problem))
     # Offsets beyond a step make t as large as the offset is in samples of an axis.
     assert_close(drois, expected_drois, count, 40.0 * dy[0].size if len(dy) else 1.0, far(problem))
-
-
-@pytest.mark.parametrize("ratio", [0, 1, 3])
-def test_it_is_onnx_roi_align_but_for_maxima_and_empty_or_inverted_regions(ratio: int) -> None:
-    rng = np.random.default_rng(ratio)
-    x = rng.standard_normal((2, 3, 9, 12))
-    rois = np.sort(rng.uniform(-5, 25, (30, 2, 2)), axis=1).reshape(30, 4)
-    indices = rng.integers(0, 2, 30)
-    sizes: dict[str, Any] = {"output_height": 3, "output_width": 2}
-    limits: dict[str, Any] = {}
-    if ratio:
-        limits = {"minimum_samples_per_output": ratio, "maximum_samples_per_output": ratio}
-    for half_pixel, offset in (("half_pixel", 0.5), ("output_half_pixel", 0.0)):
-        for onnxs, directmls in (("avg", "average"), ("max_interpolated", "max")):
-            theirs = ortops.roi_align(
-                x,
-                rois,
-                indices,
-                sampling_ratio=ratio,
-                spatial_scale=0.5,
-                mode=onnxs,  # type: ignore[arg-type]
-                coordinate_transformation_mode=half_pixel,  # type: ignore[arg-type]
-                **sizes,
-            )
-            ours = ortops.dml_roi_align(
-                x,
-                rois,
-                indices,
-                reduction_function=directmls,  # type: ignore[arg-type]
-                spatial_scale_x=0.5,
-                spatial_scale_y=0.5,
-                input_pixel_offset=offset,
-                **limits,
-                **sizes,
-            )
-            # output_half_pixel makes regions at least 1 x 1, DirectML does not.
-            large = ((rois[:, 2:] - rois[:, :2]) * 0.5 >= 1).all(axis=1) | (offset == 0.5)
-            np.testing.assert_allclose(ours[large], theirs[large], rtol=0, atol=1e-12)
-
-
-def test_empty_and_inverted_regions_separate_it_from_onnx() -> None:
-    x = np.arange(25.0).reshape(1, 1, 5, 5)
-    empty, inverted = [[2.0, 2.0, 2.0, 2.0]], [[4.0, 4.0, 1.0, 1.0]]
-    for rois, point in ((empty, 9.0), (inverted, 12.0)):
-        assert ortops.roi_align(x, rois, [0], output_height=1, output_width=1).item() == 0
-        assert ortops.dml_roi_align(x, rois, [0], output_height=1, output_width=1).item() == point
 
 
 def test_samples_off_the_map_have_their_value_and_no_rounding_reaches_the_others() -> None:

@@ -1,4 +1,4 @@
-"""The kernels of RoIAlignRotated against the reference, against RoiAlign, and against what a gradient must be."""
+"""The kernels of RoIAlignRotated: against the reference, their bits in any company, and tables that do not fit at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTA
 from ortops.reference import evaluate
 from problems import DTYPES, Array, assert_close
 
-SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 MARGIN = 1e-9
 """Nearer to a border or to a pixel than this, the rounding of a coordinate decides."""
@@ -156,75 +156,6 @@ def test_gradients_are_the_reference_rounded(problem: Rotated) -> None:
     assert_close(actual_drois, drois, 64, 4.0 * each * lever(problem), 100.0)
 
 
-ALIGNED = pytest.mark.parametrize("aligned", [0, 1])
-RATIOS = pytest.mark.parametrize("sampling_ratio", [0, 1, 3, 40])
-
-
-def upright(rng: np.random.Generator, count: int, extent: float) -> tuple[Array, Array]:
-    """RoIs at angle 0 that are at least 2 wide and high, and the same as x1, y1, x2, y2; both exact."""
-    centre = np.round(rng.uniform(-0.2, 1.2, (count, 2)) * extent * 64) / 64
-    size = np.round(rng.uniform(2, extent, (count, 2)) * 32) / 32
-    boxes = np.concatenate([centre - size / 2, centre + size / 2], axis=1)
-    return np.concatenate([centre, size, np.zeros((count, 1))], axis=1), boxes
-
-
-@ALIGNED
-@RATIOS
-@pytest.mark.parametrize("channels", [3, 20])
-def test_angle_0_is_roi_align(aligned: int, sampling_ratio: int, channels: int) -> None:
-    rng = np.random.default_rng(0)
-    rois, boxes = upright(rng, 40, 40.0)
-    x, of = rng.standard_normal((2, channels, 21, 33)), rng.integers(0, 2, 40)
-    shared: dict[str, Any] = {"sampling_ratio": sampling_ratio, "spatial_scale": 0.71}
-    mode: Any = "half_pixel" if aligned else "output_half_pixel"
-    y = roi_align_rotated(x, rois, of, output_height=3, output_width=5, aligned=bool(aligned), **shared)
-    theirs = shared | {"coordinate_transformation_mode": mode}
-    expected = ortops.roi_align(x, boxes, of, output_height=3, output_width=5, **theirs)
-    np.testing.assert_allclose(y, expected, atol=1e-12)
-    dy = rng.standard_normal(y.shape)
-    dx, drois = roi_align_rotated_grad(dy, rois, of, x.shape, x, aligned=bool(aligned), **shared)
-    expected_dx, by_corners = ortops.roi_align_grad(dy, boxes, of, x.shape, x=x, **theirs)
-    assert dx is not None
-    assert drois is not None
-    assert expected_dx is not None
-    assert by_corners is not None
-    np.testing.assert_allclose(dx, expected_dx, atol=1e-12)
-    near, far = by_corners[:, :2], by_corners[:, 2:]
-    # x1 = cx - w/2 and x2 = cx + w/2.
-    np.testing.assert_allclose(drois[:, :4], np.concatenate([near + far, (far - near) / 2], axis=1), atol=1e-11)
-
-
-@RATIOS
-@pytest.mark.parametrize("quarters", [1, 2, 3, -1])
-def test_a_quarter_turn_is_roi_align_of_the_turned_map(quarters: int, sampling_ratio: int) -> None:
-    rng = np.random.default_rng(1)
-    rois, _ = upright(rng, 30, 30.0)
-    x, of = rng.standard_normal((1, 9, 23, 31)), np.zeros(30, int)
-    sizes: dict[str, Any] = {"output_height": 3, "output_width": 4, "sampling_ratio": sampling_ratio}
-    turned = rois.copy()
-    turned[:, 4] = quarters * np.pi / 2
-    # The map turns back, clockwise, and every centre with it, about the centre of the map.
-    middle, middle_of_turned = np.array([31, 23]) / 2, np.array([31, 23] if quarters % 2 == 0 else [23, 31]) / 2
-    centre = rois[:, :2] - middle
-    for _ in range(quarters % 4):
-        centre = np.stack([-centre[:, 1], centre[:, 0]], axis=1)
-    centre += middle_of_turned
-    boxes = np.concatenate([centre - rois[:, 2:4] / 2, centre + rois[:, 2:4] / 2], axis=1)
-    # Off the exact border, where the cosine of a quarter turn, 6e-17, decides.
-    boxes, turned[:, :2] = boxes + 1e-3, turned[:, :2] + _turned_back(1e-3, quarters)
-    map_of_turned = np.rot90(x, -quarters, axes=(2, 3))
-    expected = ortops.roi_align(map_of_turned, boxes, of, **sizes)
-    np.testing.assert_allclose(roi_align_rotated(x, turned, of, **sizes), expected, atol=1e-12)
-
-
-def _turned_back(step: float, quarters: int) -> Array:
-    """A step along both axes of a map that is turned clockwise, on the map itself."""
-    at = np.array([step, step])
-    for _ in range(quarters % 4):
-        at = np.array([at[1], -at[0]])
-    return at
-
-
 def mixed(dtype: Any = np.float64, channels: int = 20, count: int = 28, **given: Any) -> Rotated:
     """RoIs of every kind."""
     attributes = {"output_height": 3, "output_width": 5, "sampling_ratio": 0, "spatial_scale": 0.3, "aligned": 1}
@@ -232,59 +163,9 @@ def mixed(dtype: Any = np.float64, channels: int = 20, count: int = 28, **given:
     return make(5, dtype, kinds, (2, channels, 30, 40), attributes | {"clockwise": 0} | given)
 
 
-@ALIGNED
-def test_clockwise_is_the_negative_angle(aligned: int) -> None:
-    problem = mixed(aligned=aligned)
-    rois = problem.rois * [1, 1, 1, 1, -1]
-    other = replace(problem, rois=rois, attributes=problem.attributes | {"clockwise": 1})
-    same_bits(problem.forward(), other.forward())
-    (dx, drois), (other_dx, other_drois) = problem.gradient(), other.gradient()
-    same_bits(dx, other_dx)
-    np.testing.assert_array_equal(drois, other_drois * [1, 1, 1, 1, -1])
-
-
 def same_bits(actual: Array, expected: Array) -> None:
     assert actual.shape == expected.shape
     assert np.ascontiguousarray(actual).tobytes() == np.ascontiguousarray(expected).tobytes()
-
-
-@ALIGNED
-@RATIOS
-@pytest.mark.parametrize("channels", [2, 20])
-def test_dx_is_the_transpose(aligned: int, sampling_ratio: int, channels: int) -> None:
-    problem = mixed(channels=channels, aligned=aligned, sampling_ratio=sampling_ratio)
-    y, dy = problem.forward(), problem.dy
-    dx, _ = problem.gradient()
-    assert np.abs(y).max() > 0.1
-    np.testing.assert_allclose(np.vdot(dy, y), np.vdot(dx, problem.x), rtol=1e-11)
-
-
-@ALIGNED
-@pytest.mark.parametrize("clockwise", [0, 1])
-@pytest.mark.parametrize("sampling_ratio", [0, 2, 20])
-@pytest.mark.parametrize("number", range(5), ids=["cx", "cy", "w", "h", "angle"])
-def test_drois_are_differences(aligned: int, clockwise: int, sampling_ratio: int, number: int) -> None:
-    problem = mixed(channels=9, aligned=aligned, clockwise=clockwise, sampling_ratio=sampling_ratio)
-    _, drois = problem.gradient()
-    step = np.zeros(5)
-    step[number] = 1e-7
-    there = [replace(problem, rois=problem.rois + sign * step).forward() for sign in (1, -1)]
-    differences = (problem.dy * (there[0] - there[1])).sum(axis=(1, 2, 3)) / 2e-7
-    kinds = np.array((KINDS * 28)[:28])
-    # The count of adaptive samples jumps where a size leaves 0.
-    known = np.ones(28, bool) if sampling_ratio or number not in (2, 3) else ~np.isin(kinds, ("flat", "point"))
-    assert np.abs(differences[known]).max() > 0.01
-    np.testing.assert_allclose(drois[known, number], differences[known], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("clockwise", [0, 1])
-def test_a_size_that_is_raised_to_1_has_no_derivative(clockwise: int) -> None:
-    x, dy = np.random.default_rng(0).standard_normal((1, 2, 8, 8)), np.ones((2, 2, 2, 2))
-    rois = np.array([[4.1, 4.2, 0.5, 3.0, 0.3], [4.1, 4.2, 3.0, -2.0, 0.3]])
-    flags = {"aligned": False, "clockwise": bool(clockwise)}
-    _, drois = roi_align_rotated_grad(dy, rois, [0, 0], x.shape, x, **flags)  # type: ignore[arg-type]
-    assert drois is not None
-    assert (drois == 0).tolist() == [[False, False, True, False, False], [False, False, False, True, False]]
 
 
 def of_threads(problem: Rotated, threads: int) -> list[Array]:
@@ -306,8 +187,9 @@ def of_threads(problem: Rotated, threads: int) -> list[Array]:
     return found
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("channels", [1, 17, 130])
+@pytest.mark.parametrize(
+    ("dtype", "channels"), [*((dtype, 17) for dtype in DTYPES), (DTYPES[2], 1), (DTYPES[2], 130)], ids=str
+)
 def test_sessions_of_any_number_of_threads_and_functions_give_the_same_bits(dtype: Any, channels: int) -> None:
     problem = mixed(dtype, channels, 70)
     results = [of_threads(problem, threads) for threads in (1, 2, 16)]
@@ -327,8 +209,7 @@ def test_a_roi_has_the_same_bits_alone_and_among_others(channels: int) -> None:
         same_bits(alone.gradient(dy)[1], drois[r : r + 1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("channels", [1, 9])
+@pytest.mark.parametrize(("dtype", "channels"), [(DTYPES[0], 9), (DTYPES[2], 1), (DTYPES[3], 9)], ids=str)
 def test_more_rois_than_tables_have_room_for_are_the_sum_of_their_parts(dtype: Any, channels: int) -> None:
     # 49 bins of 12 to 16 pixels of 12 bytes or more each: 16 MiB are full after some 2000 of them.
     kinds = ("inside", "across", "inside", "inside") * 1500
@@ -348,7 +229,7 @@ def test_more_rois_than_tables_have_room_for_are_the_sum_of_their_parts(dtype: A
     np.testing.assert_allclose(dx.astype(np.float64), total, rtol=rounding, atol=rounding * len(parts))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_bins_that_tables_have_no_room_for_are_made_in_turn(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 9, 50, 60)).astype(dtype)
@@ -370,12 +251,9 @@ def test_bins_that_tables_have_no_room_for_are_made_in_turn(dtype: Any) -> None:
     np.testing.assert_allclose(drois.astype(float)[0, :2], both, rtol=100 * error, atol=2e4 * error)
 
 
-HUGE = (1e9, 1e17, 1e30, 1e300, 1.7e308)
-
-
-@ALIGNED
-@pytest.mark.parametrize("sampling_ratio", [0, 1, 5])
-@pytest.mark.parametrize("far", HUGE)
+@pytest.mark.parametrize("aligned", [0, 1])
+@pytest.mark.parametrize("sampling_ratio", [0, 5])
+@pytest.mark.parametrize("far", [1e9, 1e30, 1.7e308])
 def test_huge_rois_take_no_more_than_the_map(far: float, sampling_ratio: int, aligned: int) -> None:
     x = np.ones((1, 2, 20, 30))
     rois = np.array(
@@ -399,15 +277,6 @@ def test_huge_rois_take_no_more_than_the_map(far: float, sampling_ratio: int, al
         np.testing.assert_allclose(dx.sum(), y.sum(), rtol=1e-9)
 
 
-def test_a_huge_roi_has_the_mean_of_its_samples() -> None:
-    # Samples less than a pixel apart see the ones over 20 x 20 pixels, and half a pixel of the clamped border at each end.
-    for angle in (0.0, 0.4, 2.0):
-        y = roi_align_rotated(
-            np.ones((1, 1, 20, 20)), [[10.0, 10.0, 1e7, 1e7, angle]], [0], output_height=1, output_width=1
-        )
-        assert y.item() == pytest.approx((21 / 1e7) ** 2, rel=0.05)
-
-
 def test_a_sample_at_the_centre_of_any_roi_is_the_pixel_there() -> None:
     x = np.arange(42.0).reshape(1, 1, 6, 7)
     rois = [[3.5, 2.5, size, size, angle] for size in (0.0, 1.0, -3.0, 1e300, 1.7e308) for angle in (0.0, 0.7, 1e300)]
@@ -420,36 +289,3 @@ def test_an_overflow_is_off_the_map() -> None:
     for ratio in (0, 1, 3):
         y = roi_align_rotated(x, rois, [0, 0], output_height=3, output_width=3, spatial_scale=8.0, sampling_ratio=ratio)
         np.testing.assert_array_equal(y, np.zeros((2, 1, 3, 3)))
-
-
-def test_the_most_samples_are_the_integral() -> None:
-    # Of a plane, a bin's mean is the value at its centre, however many samples it has.
-    rows, columns = np.mgrid[0:30.0, 0:40.0]
-    x, roi = (2 * rows - columns)[None, None], [[20.5, 15.5, 12.0, 8.0, 0.5]]
-    y = roi_align_rotated(x, roi, [0], output_height=1, output_width=1, sampling_ratio=64)
-    assert y.item() == pytest.approx(2 * 15.0 - 20.0, abs=1e-9)
-
-
-def test_nan_in_the_map_reaches_the_bins_that_sample_it_and_no_other() -> None:
-    x = np.zeros((1, 20, 8, 8), np.float32)
-    x[0, :, 2, 2] = np.nan
-    for channels in (1, 20):
-        rois = [[4.0, 4.0, 6.0, 6.0, np.pi / 2]]
-        y = roi_align_rotated(x[:, :channels], rois, [0], output_height=2, output_width=2, sampling_ratio=2)
-        # A quarter turn counter-clockwise takes the top left bin to the bottom left.
-        assert np.isnan(y[0, 0]).tolist() == [[False, True], [False, False]]
-
-
-def test_nothing_gives_nothing() -> None:
-    x, none = np.ones((2, 3, 4, 5), np.float32), np.zeros((0, 5), np.float32)
-    assert roi_align_rotated(x, none, [], output_height=2, output_width=3).shape == (0, 3, 2, 3)
-    dx, drois = roi_align_rotated_grad(np.ones((0, 3, 2, 3), np.float32), none, [], x.shape, x)
-    assert dx is not None
-    assert drois is not None
-    np.testing.assert_array_equal(dx, np.zeros(x.shape))
-    assert drois.shape == (0, 5)
-    rois = np.array([[1, 1, 2, 2, 0.5]], np.float32)
-    assert roi_align_rotated(x[:, :0], rois, [1], output_height=2, output_width=3).shape == (1, 0, 2, 3)
-    dx, drois = roi_align_rotated_grad(np.ones((1, 0, 2, 3), np.float32), rois, [1], (2, 0, 4, 5), x[:, :0])
-    assert drois is not None
-    np.testing.assert_array_equal(drois, np.zeros((1, 5)))

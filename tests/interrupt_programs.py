@@ -167,28 +167,6 @@ def storm(attempt: Callable[[], str]) -> Outcomes:
     return outcomes + Outcomes([attempt()])
 
 
-def interrupted_once(run: Callable[[], str], seconds: float, repeat: bool) -> Outcomes:
-    """Send one Ctrl-C after some seconds while `run` is called, once or again and again; then call it once more."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    sent = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-    sent.start()
-
-    def until_sent() -> str:
-        outcome = run()
-        while outcome == RIGHT and sent.is_alive():
-            outcome = run() if repeat else outcome
-        time.sleep(0.2)  # by now it has arrived, or never will
-        return LOST if outcome == RIGHT else outcome
-
-    return Outcomes([caught(until_sent, KeyboardInterrupt), run()])
-
-
-def one_interrupt(subject: Subject) -> Outcomes:
-    """One Ctrl-C in a loop of runs."""
-    session, expected = subject.make(chain(8)), chain_answer(8)
-    return interrupted_once(lambda: of_answer(session.run(None, FEEDS)[0], expected), 0.08, repeat=True)
-
-
 def storm_run(subject: Subject) -> Outcomes:
     """Alarms while a session of many small nodes runs."""
     session, expected = subject.make(chain(20)), chain_answer(20)
@@ -214,7 +192,16 @@ def in_a_kernel(subject: Subject) -> Outcomes:
     begun = time.monotonic()
     (expected,) = session.run(None, feeds)
     took = time.monotonic() - begun
-    return interrupted_once(lambda: of_answer(session.run(None, feeds)[0], expected), 0.4 * took, repeat=False)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.4 * took, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    def run() -> str:
+        outcome = of_answer(session.run(None, feeds)[0], expected)
+        time.sleep(0.2)  # by now it has arrived, or never will
+        return LOST if outcome == RIGHT else outcome
+
+    interrupted = caught(run, KeyboardInterrupt)
+    return Outcomes([interrupted, of_answer(session.run(None, feeds)[0], expected)])
 
 
 def nested(subject: Subject) -> Outcomes:

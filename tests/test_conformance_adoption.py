@@ -114,26 +114,17 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
     [
         *(
             (["--list", f"--shard={value}"], f"'{value}': must be i/n with 1 <= i <= n")
-            for value in ("0/3", "4/3", "1", "a/b")
+            for value in ("0/3", "4/3", "a/b")
         ),
         (
             ["--list", "--select", INSIDE, "--shard", "1/2"],
             "'1/2': must have at most as many parts as there are cases, 1",
         ),
         (["--list", "--expected-failures", "none.toml"], "'none.toml' does not exist"),
-        (
-            ["--backend", "reference", "--provider", session.CPU],
-            "only with backend ortops, ortops-pyop, onnxruntime, portable",
-        ),
-        *(
-            (["--backend", name, "--provider", "None", "--select", INSIDE], "'None': must be one of")
-            for name in ("onnxruntime", "ortops", "portable")
-        ),
-        *(
-            (["--list", f"{option}={value}"], option)
-            for option in ("--time-limit", "--memory-limit")
-            for value in ("0", "nan")
-        ),
+        (["--backend", "reference", "--provider", session.CPU], "only with backend ortops, ortops-pyop, onnxruntime"),
+        (["--backend", "onnxruntime", "--provider", "None", "--select", INSIDE], "'None': must be one of"),
+        *((["--list", f"--time-limit={value}"], "--time-limit") for value in ("0", "nan")),
+        (["--list", "--memory-limit=0"], "--memory-limit"),
         (
             ["--backend", "functions:NoFunction", "--select", INSIDE],
             "must be a function or have prepare(model, device)",
@@ -357,6 +348,7 @@ def test_plugin_has_an_item_for_each_case(functions: Path) -> None:
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.slow
 def test_plugin_fails_if_nothing_is_tested_in_several_processes(functions: Path) -> None:
     options = ("--conformance-select", "dml_roi_align/edge/*_inside*/float", "-n", "2")
     done = run_pytest(functions, "--conformance-backend", "functions:right", *options)
@@ -365,6 +357,7 @@ def test_plugin_fails_if_nothing_is_tested_in_several_processes(functions: Path)
     assert "nothing was tested" in done.stdout
 
 
+@pytest.mark.slow
 def test_plugin_runs_a_child_process_on_request(functions: Path) -> None:
     options = ("--conformance-select", INSIDE, "--conformance-isolate")
     done = run_pytest(functions, "--conformance-backend", "functions:ends", *options)
@@ -372,20 +365,11 @@ def test_plugin_runs_a_child_process_on_request(functions: Path) -> None:
     assert "the process ended with exit code" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--conformance-backend", "nowhere"], "--conformance-backend: backend nowhere: No module named 'nowhere'"),
-        (
-            ["--conformance-backend", "reference", "--conformance-select", "none"],
-            "--conformance-select: 'none' selects no case",
-        ),
-    ],
-)
-def test_plugin_refuses_wrong_options(tmp_path: Path, arguments: list[str], message: str) -> None:
-    done = run_pytest(tmp_path, *arguments)
+@pytest.mark.slow
+def test_plugin_refuses_wrong_options(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "--conformance-backend", "nowhere")
     assert done.returncode == 4
-    assert message in done.stderr
+    assert "--conformance-backend: backend nowhere: No module named 'nowhere'" in done.stderr
 
 
 def test_plugin_does_nothing_without_a_backend(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The documents of this project. `python -m docs` writes those that are generated: operators.md, images/, and numbers."""
+"""The documents of this project. `python -m docs` writes those that are generated: operators.md, and all of images/."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,19 +13,15 @@ import numpy.typing as npt
 import pytest
 
 from conformance import backends
-from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
 from conformance.error_bounds import unit_roundoff
 from conformance.error_bounds.rotated import Roundings
 from conformance.expected_values import expected_outputs, reference
 from conformance.families import roi_align_rotated as family
-from conformance.fuzz.corrupt import corrupt
-from conformance.fuzz.generate import generate
 from conformance.fuzz.well_posed import is_well_posed
 from conformance.geometry.rotated import coordinates, geometry_of, samples
-from conformance.mutants.roi_align_rotated import Control
-from conformance.run import Answer, ask, judge
+from conformance.run import Answer, ask
 from conformance.vectors import rotated_field, rotated_matrix
 from conformance.vectors.scenes import scatter
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO as MOST_RATIO
@@ -209,40 +204,6 @@ def test_a_weight_of_0_times_no_number_settles_nothing(value: float) -> None:
     assert is_well_posed(forward(x, [1.25, 1.25, 1.0, 1.0, 0.5], sampling_ratio=1, aligned=0), oracle)
 
 
-# Random cases.
-
-
-@functools.cache
-def random_cases() -> tuple[Case, ...]:
-    return tuple(generate(7, number, NAMES) for number in range(300))
-
-
-def test_random_cases_are_of_every_kind() -> None:
-    right = [case for case in random_cases() if case.twin is None]
-    angles = np.concatenate([case.inputs["rois"][:, 4].astype(np.float64) for case in right])
-    assert {case.operator for case in right} == set(NAMES)
-    assert 0 < np.mean(angles == 0) < 1
-    assert np.any(np.abs(angles) > 2 * math.pi)
-    assert np.any((np.abs(angles) > 0.2) & (np.abs(angles) < 1.4))
-    for name in ("aligned", "clockwise"):
-        assert {case.attributes[name] for case in right if name in case.attributes} == {0, 1}
-    assert {len(case.outputs) for case in right if case.operator == NAMES[1]} == {1, 2}
-    assert any(float(np.abs(case.inputs["rois"].astype(np.float64)).max(initial=0.0)) > 1e4 for case in right)
-
-
-def test_random_cases_that_are_right_are_answered() -> None:
-    for case in random_cases()[::3]:
-        if case.twin is None:
-            assert oracle(case).outputs is not None, case.id
-
-
-def test_random_cases_that_are_well_posed_are_answered_alike_by_a_second_implementation() -> None:
-    right = [case for case in random_cases()[:24] if case.twin is None]
-    failed = [case for case in right if judge(case, ask(OnnxBackend(Control), case)).outcome.is_bad]
-    assert [case.id for case in failed if is_well_posed(case, oracle)] == []
-    assert len(failed) < len(right) / 10
-
-
 def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
     small = forward(map_of(9, 9), [4.5, 4.5, 8.0, 8.0, 0.5], sampling_ratio=2, output_height=3, output_width=3)
     huge = forward(map_of(9, 9), [4.5, 4.5, 1e9, 1e9, 0.5])
@@ -250,14 +211,6 @@ def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
     assert samples(huge) == 1e18
     assert 36 * 3 <= family.work(small) < 36 * 3 + 20
     assert 81 <= family.work(huge) < 2000
-
-
-def test_a_random_change_may_be_to_the_numbers_of_a_roi() -> None:
-    case, rng = named("/angles/"), np.random.default_rng(0)
-    changed = [corrupt(case, rng).inputs.get("rois") for _ in range(300)]
-    odd = [rois for rois in changed if rois is not None and rois.shape == (9, 5) and not np.isfinite(rois).all()]
-    assert odd
-    assert any(not np.isfinite(rois[:, 4]).all() for rois in odd)
 
 
 def test_the_largest_sampling_ratio_is_a_right_one() -> None:

@@ -8,36 +8,27 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from conformance.vectors import collect
 from docs.generate import generated, stale, write
-from docs.numbers import numbered
 from docs.operators import row, twin
 from docs.pictures import PICTURES
 from ortops.operators import BY_NAME, OPERATORS
 
 FILES = generated()
-SVG = {name.removeprefix("docs/images/"): text for name, text in FILES.items() if name.endswith(".svg")}
+SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if name.endswith(".svg")}
 
 
 def test_no_document_and_no_picture_is_stale() -> None:
     assert stale(FILES) == [], "`python -m docs` writes these files again"
 
 
-def test_numbers_of_cases_are_written_into_sentences() -> None:
-    mended = numbered("README.md", "A conformance suite of 7 cases proves them.")
-    assert mended == f"A conformance suite of {len(collect()):,} cases proves them."
-    with pytest.raises(ValueError, match="must have it once"):
-        numbered("README.md", "No sentence.")
-
-
 def test_a_changed_file_and_a_picture_of_nothing_are_stale() -> None:
-    assert stale({**FILES, "docs/operators.md": "changed"}) == ["docs/operators.md"]
+    assert stale({**FILES, "operators.md": "changed"}) == ["operators.md"]
     left = {name: text for name, text in FILES.items() if "max-roi-pool" not in name}
-    assert stale(left) == ["docs/images/max-roi-pool-dark.svg", "docs/images/max-roi-pool-light.svg"]
+    assert stale(left) == ["images/max-roi-pool-dark.svg", "images/max-roi-pool-light.svg"]
 
 
 def test_each_operator_has_its_row_its_formula_and_its_source() -> None:
-    text = FILES["docs/operators.md"]
+    text = FILES["operators.md"]
     for operator in OPERATORS:
         assert row(operator) in text
         assert f"\n### {operator.name}\n" in text
@@ -47,7 +38,7 @@ def test_each_operator_has_its_row_its_formula_and_its_source() -> None:
 
 
 def test_links_go_to_headings_and_pictures_that_are_there() -> None:
-    text = FILES["docs/operators.md"]
+    text = FILES["operators.md"]
     headings = [
         heading.lower().replace(" ", "-").replace("'", "") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     ]
@@ -100,8 +91,8 @@ def test_the_picture_of_the_opsets_has_the_values_of_the_readme() -> None:
 
 
 def test_writing_mends_what_is_stale(tmp_path: Path) -> None:
-    (tmp_path / "docs" / "images").mkdir(parents=True)
-    (tmp_path / "docs" / "images" / "old.svg").write_text("<svg/>")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "old.svg").write_text("<svg/>")
     said = write(FILES, tmp_path)
     assert "wrote docs/operators.md" in said
     assert "removed docs/images/old.svg" in said

@@ -176,8 +176,6 @@ MODES: list[dict[str, Any]] = [
     {"mode": "linear"},
     {"mode": "nearest"},
     {"mode": "nearest", "nearest_mode": "floor"},
-    {"mode": "nearest", "nearest_mode": "ceil"},
-    {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
 ]
 NEED_NO_LENGTHS = ("half_pixel", "pytorch_half_pixel", "asymmetric")
 OF_OPSET_18 = (*NEED_NO_LENGTHS, "align_corners")
@@ -303,7 +301,7 @@ def test_resize_of_a_part() -> None:
 GROWING: list[Any] = [
     (mode, scales)
     for mode in MODES
-    for scales in ([1, 1, 2, 2], [1, 1, 3, 4], [1, 1, 1, 5], [2, 3], [1, 2, 1, 3], [4], [1, 2, 1, 2, 2])
+    for scales in ([1, 1, 3, 4], [1, 1, 1, 5], [2, 3], [1, 2, 1, 3], [1, 2, 1, 2, 2])
     if mode["mode"] == "nearest" or scales not in ([1, 2, 1, 3], [4], [1, 2, 1, 2, 2])
 ]
 
@@ -317,7 +315,7 @@ def _domains(model: onnx.ModelProto) -> set[str]:
     {
         "mode, scales": GROWING,
         "coordinates": (*OF_OPSET_18, "half_pixel_symmetric", "tf_half_pixel_for_nn"),
-        "shape": [(1, 2, 2, 3, 4), (2, 1, 1, 1, 1), (2, 3, 3, 1, 2)],
+        "shape": [(2, 1, 1, 1, 1), (2, 3, 3, 1, 2)],
         "opened": [False, True],
     }
 )
@@ -332,8 +330,7 @@ def test_growth_by_integers_needs_standard_operators_alone(
 
 @not_of_old
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("shape", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 2, 0, 4), (2, 2, 3, 0)])
-@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize(("shape", "opened"), [((0, 2, 3, 4), False), ((2, 0, 3, 4), True), ((2, 2, 3, 0), True)])
 def test_growth_of_nothing(mode: str, shape: tuple[int, ...], opened: bool) -> None:
     made = _resize(np.zeros(shape, np.float32), {"mode": mode}, {"scales": [1, 1, 2, 2]}, opened=opened)
     made = vjp(made, ["y"], ["x"])
@@ -438,8 +435,15 @@ def test_where_a_runtime_copies_what_keeps_its_shape_so_does_the_gradient(case: 
 
 
 @not_of_old
-@pytest.mark.parametrize("nearest_mode", ["ceil", "floor", "round_prefer_floor", "round_prefer_ceil"])
-@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric"])
+@pytest.mark.parametrize(
+    ("nearest_mode", "coordinates"),
+    [
+        ("ceil", "asymmetric"),
+        ("floor", "half_pixel"),
+        ("round_prefer_floor", "align_corners"),
+        ("round_prefer_ceil", "half_pixel_symmetric"),
+    ],
+)
 def test_nearest_reads_the_pixel_that_the_runtime_rounds_to(nearest_mode: str, coordinates: str) -> None:
     """A coordinate of 2 is 2.0000000917 with the scale 2.6 as it is in float32, and 2 where it is computed in float32."""
     x = _x(1, 2, 6, 25)
@@ -544,9 +548,8 @@ _OF_GRADIENT = {
 @pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
 @pairwise(
     {
-        "wrt": [["dy"], ["rois"], ["x"], ["dy", "rois", "x"]],
+        "wrt": [["rois"], ["dy", "rois", "x"]],
         "operator, attributes": [
-            ("RoiAlignGrad", {"spatial_scale": 0.75}),
             ("RoiAlignGrad", {"coordinate_transformation_mode": "output_half_pixel", "sampling_ratio": 2}),
             ("DmlRoiAlignGrad", {"spatial_scale_x": 0.5}),
             ("DmlRoiAlignGrad", {"interpolation_mode": "nearest_neighbor"}),
@@ -563,20 +566,20 @@ def test_gradients_of_averages_over_regions_have_gradients(
 
 
 @pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
-@pairwise(
-    {
-        "wrt": [["dy"], ["rois"], ["x"], ["dy", "rois", "x"]],
-        "attributes": [{}, {"sampling_ratio": 2, "clockwise": 1}, {"aligned": 0, "spatial_scale": 0.5}],
-        "outputs": [["dx", ""], ["", "drois"], ["dx", "drois"]],
-        "opened": [False, True],
-    }
+@pytest.mark.parametrize(
+    ("wrt", "attributes", "outputs"),
+    [
+        (["rois"], {"aligned": 0, "spatial_scale": 0.5}, ["dx", ""]),
+        (["dy", "rois", "x"], {"sampling_ratio": 2, "clockwise": 1}, ["", "drois"]),
+        (["dy", "rois", "x"], {"aligned": 0}, ["dx", "drois"]),
+    ],
 )
 def test_the_gradient_of_an_average_over_rotated_regions_has_gradients(
-    wrt: list[str], attributes: dict[str, Any], outputs: list[str], opened: bool
+    wrt: list[str], attributes: dict[str, Any], outputs: list[str]
 ) -> None:
     dy = uniform({"dy": (len(_ROTATED), 3, 3, 2)})
     feeds = _OF_GRADIENT | dy | _rotated(["x", "rois", "images"])
-    check(_gradient_model("RoIAlignRotatedGrad", attributes, outputs, opened, feeds), feeds, wrt)
+    check(_gradient_model("RoIAlignRotatedGrad", attributes, outputs, True, feeds), feeds, wrt)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,10 @@ def test_a_directory_gets_a_model_of_each_operator_in_each_type_and_a_manifest(t
     (tmp_path / "roi_align_v10_float.onnx").write_bytes(b"stale")
     # A path is the directory to write to.
     done = call(f"{tmp_path}{os.sep}")
-    assert (done.exit_code, "66 models and manifest.json" in done.output) == (0, True)
+    assert done.exit_code == 0
     first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     entries = {entry["file"]: entry for entry in json.loads(first["manifest.json"])["models"]}
+    assert f"{len(entries)} models and manifest.json in" in done.output
     assert first.keys() == {*entries, "manifest.json", "mine.onnx"}
     assert first["mine.onnx"] == b"mine"
     for file, entry in entries.items():

@@ -21,7 +21,6 @@ from ortops.reference import evaluate
 from ortops.spec import DOMAIN, Attribute, Operator, Tensor
 from samples import samples
 
-
 OPSETS = ", ".join(str(one.standard[1]) for one in OPERATORS if one.standard and one.standard[0] == "RoiAlign")
 
 
